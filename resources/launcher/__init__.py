@@ -1,0 +1,1 @@
+"""Launchers: start a job on nodes, watch it, stop it. One protocol, several implementations."""

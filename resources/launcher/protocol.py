@@ -1,0 +1,92 @@
+"""What every launcher does, and the words it reports in.
+
+A job is known by its name alone. `submit` is submit-or-adopt: launching one name twice gives one job,
+whatever became of the first caller. Status is read from the job object; a status that cannot be read is
+`Unavailable`, an exception, and never mistaken for a dead job.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class Unavailable(Exception):
+    """The launcher could not be asked. Nothing follows from it about the job."""
+
+
+class State(enum.Enum):
+    """Where a job stands."""
+
+    PENDING = "pending"
+    """Accepted, not running yet."""
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    """Ended because `cancel` was called."""
+    MISSING = "missing"
+    """There is no such job object: never submitted, or deleted by hand."""
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has ended for good; a terminal job never runs again under its name."""
+        return self in (State.SUCCEEDED, State.FAILED, State.STOPPED)
+
+    @property
+    def live(self) -> bool:
+        """Whether processes of the job may be running or may still start."""
+        return self in (State.PENDING, State.RUNNING)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run. The same `Job` on each listed node; every rank finds its place in the environment."""
+
+    name: str
+    """Letters, digits, '-' and '.'; unique for ever."""
+    module: str
+    """The Python module that each rank runs (``python -m``)."""
+    config: Mapping[str, object]
+    """The JSON document that the module gets as its one argument, a file's path."""
+    nodes: tuple[str, ...]
+    """The nodes, in rank order."""
+    ranks_per_node: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to what every rank sees: a training's incarnation, say."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What the job object says. Times are seconds since the epoch, None when not reached."""
+
+    state: State
+    reason: str = ""
+    """Why it ended as it did, for a person: exit codes, signals, nodes."""
+    lost_nodes: tuple[str, ...] = ()
+    """The nodes that died under the job."""
+    submitted_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+class Launcher(Protocol):
+    """The interface that `tests/launcher_contract.py` specifies."""
+
+    def submit(self, job: Job) -> None:
+        """Start the job, or adopt the one of that name; a terminal job is left as it is.
+
+        Raises Unavailable; ValueError when the job cannot be started as described.
+        """
+
+    def poll(self, name: str) -> Status:
+        """Where the job stands. Raises Unavailable."""
+
+    def cancel(self, name: str, grace_seconds: float) -> None:
+        """Ask the job to stop; returns at once. What runs after the grace is killed. Idempotent.
+
+        A missing or terminal job stays as it is. Raises Unavailable.
+        """
+
+    def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
+        """The end of each node's output, by node; empty for a missing job. Raises Unavailable."""
