@@ -1,1 +1,1 @@
-"""What is talked to, behind one interface each: storage tiers, the training store, launchers, the fleet, tracking, SQL."""
+"""What is talked to, one interface each: tiers, the training store, launchers, the fleet, tracking, SQL."""

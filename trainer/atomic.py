@@ -31,7 +31,7 @@ def create_only(path: Path, data: bytes) -> bool:
 def replace(path: Path, data: bytes) -> None:
     """Put `data` at `path`, whatever was there; readers see the old bytes or the new ones."""
     with _written_beside(path, data) as temporary:
-        os.replace(temporary, path)
+        temporary.replace(path)
     sync_folder(path.parent)
 
 
@@ -65,7 +65,7 @@ def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        temporary.chmod(0o644)
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from trainer import atomic, digest
 
 FORMAT = "slipway.snapshot/1"
-DTYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 OFFSETS = np.dtype("<u8")
 
 
@@ -92,8 +92,7 @@ def manifest_path(tier: Path, sha256: str) -> Path:
 def encode_shard(documents: Sequence[npt.NDArray[Any]], dtype: str) -> bytes:
     """The bytes of a shard that holds these documents (each a 1-d array of token ids)."""
     lengths = [len(document) for document in documents]
-    tokens = np.concatenate([np.asarray(d, DTYPES[dtype]) for d in documents]) if documents else np.empty(0)
-    body = tokens.astype(DTYPES[dtype]).tobytes()
+    body = b"".join(np.asarray(document, DTYPES[dtype]).tobytes() for document in documents)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(OFFSETS).tobytes()
     return body + bytes(-len(body) % 8) + offsets
 
@@ -132,7 +131,7 @@ def read_manifest(tier: Path, sha256: str) -> Snapshot:
     return Snapshot(**{**value, "tokenizer": Tokenizer(**value["tokenizer"]), "splits": splits})
 
 
-def open_shard(tier: Path, shard: Shard, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint64]]:
+def open_shard(tier: Path, shard: Shard, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """A shard's tokens and document offsets, memory-mapped and read-only.
 
     Raises ValueError when the file has not the described size; contents are verified by staging.
@@ -144,5 +143,5 @@ def open_shard(tier: Path, shard: Shard, dtype: str) -> tuple[npt.NDArray[Any], 
     found = path.stat().st_size
     if found != expected or found != shard.bytes:
         raise ValueError(f"{path}: found {found} bytes, expected {shard.bytes}")
-    tokens = np.memmap(path, DTYPES[dtype], "r", 0, (shard.tokens,)) if shard.tokens else np.empty(0, DTYPES[dtype])
-    return tokens, np.memmap(path, OFFSETS, "r", padded, (shard.documents + 1,))
+    data = np.memmap(path, np.uint8, "r")
+    return data[: shard.tokens * width].view(DTYPES[dtype]), data[padded:].view(OFFSETS)

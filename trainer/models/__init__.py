@@ -1,0 +1,1 @@
+"""Models; a new one is one file."""

@@ -1,0 +1,111 @@
+"""Evaluation in a process of its own: ``python -m trainer.evaluate request.json`` measures checkpoints.
+
+One process measures all that wait, so that torch is imported and the split is opened once. The request
+names the checkpoints by folder and manifest; each is verified before it is read, and a damaged one gets a
+result that says so. Results go to the request's `output`, in one atomic write.
+"""
+
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from trainer import atomic, config, data, shards
+from trainer.checkpoint import format, state
+from trainer.models.decoder import Decoder
+
+FORMAT = "slipway.evaluation/1"
+ROWS = 16
+"""Sequences evaluated at once."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one checkpoint scores on every token of the split that has a predecessor in its shard."""
+
+    checkpoint: str
+    loss: float
+    """Mean cross-entropy, nats per token."""
+    perplexity: float
+    bits_per_byte: float
+    """Bits to code one byte of the split's text: comparable between tokenizers."""
+    accuracy: float
+    """Share of tokens whose most likely prediction is right."""
+    tokens: int
+    damaged: str = ""
+    """Why the checkpoint could not be read; the figures are then 0."""
+
+
+def evaluate(request: dict[str, Any]) -> list[Result]:
+    """Measure each checkpoint of the request: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}."""
+    tier = Path(request["tier"])
+    snapshot = shards.read_manifest(tier, request["snapshot"])
+    results = []
+    for entry in request["checkpoints"]:
+        try:
+            files = format.read(Path(request["durable"]) / entry["folder"], entry["manifest"])
+        except format.Damaged as damage:
+            results.append(Result(entry["name"], 0, 0, 0, 0, 0, str(damage)))
+            continue
+        results.append(_measure(entry["name"], files, tier, snapshot, request["split"]))
+    return results
+
+
+def load(files: dict[str, bytes], vocab_size: int) -> Decoder:
+    """The model of a checkpoint's files, ready to predict."""
+    settings = state.read_progress(files).config
+    model = Decoder(config.Model(**settings["model"]), vocab_size, settings["batch"]["length"])
+    state.load_model(files, model)
+    return model.eval()
+
+
+def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Snapshot, split: str) -> Result:
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = load(files, snapshot.tokenizer.vocab_size).to(device)
+    sequences = data.Sequences(tier, snapshot, split, state.read_progress(files).config["batch"]["length"])
+    loss, right, tokens = 0.0, 0, 0
+    with torch.no_grad():
+        for windows in _batches(sequences):
+            batch = torch.from_numpy(windows).to(device)
+            summed, correct = _score(model, batch)
+            loss, right, tokens = loss + summed, right + correct, tokens + batch[:, 1:].numel()
+    described = snapshot.splits[split]
+    bits = loss / tokens * described.tokens / math.log(2)
+    return Result(
+        name, loss / tokens, math.exp(loss / tokens), bits / described.text_bytes, right / tokens, tokens
+    )
+
+
+def _batches(sequences: data.Sequences) -> "list[data.Tokens]":
+    numbers = torch.arange(len(sequences)).numpy().astype("uint64")
+    whole = [sequences.read(numbers[start : start + ROWS]) for start in range(0, len(numbers), ROWS)]
+    return [*whole, *sequences.tails()]
+
+
+def _score(model: Decoder, windows: Tensor) -> tuple[float, int]:
+    """Summed cross-entropy (nats) and right predictions; windows: [batch, length + 1]."""
+    logits = model(windows[:, :-1]).float()
+    targets = windows[:, 1:]
+    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
+    return float(loss), int((logits.argmax(-1) == targets).sum())
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: python -m trainer.evaluate REQUEST.json", file=sys.stderr)
+        return 2
+    request = json.loads(Path(arguments[0]).read_bytes())
+    results = evaluate(request)
+    document = {"format": FORMAT, "results": [asdict(result) for result in results]}
+    atomic.replace(Path(request["output"]), atomic.readable_json(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

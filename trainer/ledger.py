@@ -1,0 +1,73 @@
+"""The ledger: everything that happened to a training, in order; the only clock.
+
+Append-only segments, one for each writer and token, so that no two processes ever write one file. A reader
+merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
+
+An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
+    started         world, nodes, device, cause          restored   step, commit, seconds
+    step            step, loss, learning_rate, gradient_norm, tokens, seconds, data_seconds, ...
+    validated       step, loss                           committed  step, commit, seconds, bytes
+    set_aside       commit, reason                       ended      outcome, step, reason
+and from the control plane: claimed, stopping, incident, ended.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from trainer import journal
+from trainer.fence import Token
+
+FORMAT = "slipway.ledger/1"
+
+
+class Ledger:
+    """The writer's side of one segment."""
+
+    def __init__(self, folder: Path, token: Token, writer: str) -> None:
+        """Open the segment of `writer` (rank-0, control, ...) under the training's folder."""
+        path = folder / "ledger" / f"{token}.{writer}.jsonl"
+        fresh = not path.exists()
+        self._journal = journal.Journal(path, durable=False)
+        if fresh:
+            self.write("segment", format=FORMAT, incarnation=token.incarnation, generation=token.generation)
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append one event, stamped now. It survives the death of this process. Raises OSError on a full disk."""
+        self._journal.append({"event": event, "t": time.time(), **fields})
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def note(folder: Path, token: Token, writer: str, event: str, **fields: Any) -> None:
+    """Append one event to a segment that is open only for that: for writers that come and go."""
+    ledger = Ledger(folder, token, writer)
+    ledger.write(event, **fields)
+    ledger.close()
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segments' paths, by token and writer."""
+    return sorted(folder.glob("ledger/*.jsonl"))
+
+
+def read(folder: Path) -> list[journal.Event]:
+    """All events of a training, by time; each also says its `incarnation`."""
+    merged: list[journal.Event] = []
+    for path in segments(folder):
+        incarnation = int(path.name.split(".")[0])
+        merged += [{**event, "incarnation": incarnation} for event in journal.read(path).events]
+    return sorted(merged, key=lambda event: float(event["t"]))
+
+
+def loss_curve(events: list[journal.Event]) -> list[tuple[int, float]]:
+    """(step, loss) of the training as it stands: work that a later incarnation did again is shown once."""
+    losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
+    return sorted(losses.items())
+
+
+def validation_curve(events: list[journal.Event]) -> list[tuple[int, float]]:
+    """(step, validation loss), each step once."""
+    losses = {event["step"]: event["loss"] for event in events if event["event"] == "validated"}
+    return sorted(losses.items())

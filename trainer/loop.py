@@ -1,0 +1,286 @@
+"""The loop: one training in one incarnation, from the newest good checkpoint to the last step.
+
+Reads top-down: `train` meets the data and the model, restores, steps, commits, and records how it ended.
+Every number of a step depends on the configuration and the step alone, not on the number of ranks
+(beyond the rounding of a sum in another order) and not on how often the training was interrupted.
+"""
+
+import contextlib
+import math
+import os
+import platform
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from trainer import config as configuration
+from trainer import data, fence, order, shards, staging
+from trainer.checkpoint import format, restore, state
+from trainer.config import Config
+from trainer.hardware import peak_flops
+from trainer.heartbeat import Heartbeat
+from trainer.ledger import Ledger
+from trainer.models.decoder import Decoder
+from trainer.optim import adamw, learning_rate
+from trainer.world import World
+
+
+class Diverged(Exception):
+    """The loss is not a number any more."""
+
+
+def train(config: Config, world: World, token: fence.Token) -> str:
+    """Train to the last step, or to the step at which a SIGTERM asked to stop; returns the outcome.
+
+    "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached.
+    Raises fence.Superseded, Diverged, and ValueError for a configuration that does not fit the data.
+    """
+    trainer = Trainer(config, world, token)
+    stop = _StopRequest()
+    trainer.restore()
+    while trainer.step < config.run.steps:
+        asked_to_stop = trainer.train_step(bool(stop))
+        if trainer.due(config.validation.every):
+            trainer.validate()
+        if asked_to_stop or trainer.due(config.checkpoint.every) or trainer.step == config.run.steps:
+            trainer.commit()
+        if asked_to_stop and trainer.step < config.run.steps:
+            trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
+            return "stopped"
+    trainer.record_success()
+    return "succeeded"
+
+
+class Trainer:
+    """The pieces of one incarnation on one rank."""
+
+    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
+        self.config, self.world, self.token = config, world, token
+        self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
+        self.step = 0
+        self.metrics: dict[str, float] = {}
+        self.best: dict[str, float] = {}
+        self._heartbeat = Heartbeat(self.store, token, world.rank)
+        self._ledger = Ledger(self.store, token, f"rank-{world.rank}") if world.leads else None
+        self._heartbeat.beat("staging", 0)
+        self.snapshot, self.training, self.held_out = _open_data(config, world)
+        self._heartbeat.beat("building", 0)
+        torch.manual_seed(config.run.seed)
+        self.model = Decoder(config.model, self.snapshot.tokenizer.vocab_size, config.batch.length).to(world.device)
+        self.parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
+        self.optimiser = adamw(self.model, config.optimiser)
+        torch.manual_seed(config.run.seed + 1 + world.rank)
+        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__)
+
+    def record(self, event: str, **fields: Any) -> None:
+        """An event for the ledger; only rank 0 writes."""
+        if self._ledger:
+            self._ledger.write(event, **fields)
+
+    def due(self, every: int) -> bool:
+        """Whether something that happens every `every` steps (0: never) happens now."""
+        return every > 0 and self.step % every == 0
+
+    def restore(self) -> None:
+        """Continue from the newest good checkpoint, if there is one."""
+        self._heartbeat.beat("restoring", 0)
+        begun = time.time()
+        found = restore.newest_good(self.store, self.durable, self._on_damaged) if self.world.leads else None
+        commit = self.world.from_leader(found[0] if found else None)
+        if commit is None:
+            return
+        files = found[1] if found else format.read(self.durable / commit.folder, commit.manifest)
+        state.load_model(files, self.model)
+        state.load_optimiser(files, self.model, self.optimiser)
+        progress = state.read_progress(files)
+        self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
+        if self.world.rank < len(progress.random_states):
+            state.restore_random_state(progress.random_states[self.world.rank])
+        self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
+
+    def train_step(self, stop: bool) -> bool:
+        """One optimiser step over the global batch; says whether any rank was asked to stop."""
+        self._heartbeat.beat("training", self.step)
+        begun = time.perf_counter()
+        windows = self._my_windows()
+        data_seconds = time.perf_counter() - begun
+        rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        loss = self._accumulate(windows)
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip)
+        total, stopping = self.world.sum(float(loss), float(stop))
+        if not math.isfinite(total):
+            raise Diverged(f"the loss of step {self.step} is {total}")
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.step += 1
+        self._report(total, float(norm), rate, time.perf_counter() - begun, data_seconds)
+        return stopping > 0
+
+    def validate(self) -> None:
+        """The mean loss over the first sequences of the validation split, shared out over the ranks."""
+        self._heartbeat.beat("validating", self.step)
+        count = min(self.config.validation.sequences, len(self.held_out))
+        mine = order.share(count, self.world.rank, self.world.size)
+        loss = torch.zeros((), dtype=torch.float64)
+        self.model.eval()
+        with torch.no_grad():
+            for start in range(mine.start, mine.stop, self.config.batch.micro):
+                numbers = torch.arange(start, min(start + self.config.batch.micro, mine.stop)).numpy().astype("uint64")
+                loss += self._loss(self.model, self.held_out.read(numbers)).double().cpu()
+        self.model.train()
+        mean = self.world.sum(float(loss))[0] / (count * self.config.batch.length)
+        if not self.best or mean < self.best["validation_loss"]:
+            self.best = {"validation_loss": mean, "step": self.step}
+        self.metrics["validation_loss"] = mean
+        self.record("validated", step=self.step, loss=mean)
+
+    def commit(self) -> None:
+        """Write a checkpoint and commit it. A full disk is an event in the ledger, not the end of the run."""
+        self._heartbeat.beat("committing", self.step)
+        random_states = self.world.gather(state.random_state())
+        if not self.world.leads:
+            return
+        begun = time.time()
+        files = state.pack(self.model, self.optimiser, self._progress(random_states))
+        folder = f"checkpoints/{self.config.training}/{self.step:09d}.{self.token}"
+        try:
+            manifest = format.write(self.durable / folder, state.LAYOUT, files)
+            commit = fence.Commit(self.step, self.token, folder, manifest, self.metrics, time.time())
+            fence.commit(self.store, commit)
+        except OSError as error:
+            self.record("commit_failed", step=self.step, reason=str(error))
+            return
+        size = sum(map(len, files.values()))
+        self.record("committed", step=self.step, commit=commit.name, seconds=time.time() - begun, bytes=size)
+
+    def record_success(self) -> None:
+        """The durable mark that all steps are done and the last one is committed."""
+        if not self.world.leads:
+            return
+        committed = fence.commits(self.store)
+        if not committed or committed[-1].step != self.step:
+            raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
+        self.record("ended", outcome="succeeded", step=self.step, reason="")
+        done = fence.Exit(self.token.incarnation, "succeeded", "all steps done", self.step, "trainer", time.time())
+        fence.record_exit(self.store, done)
+
+    def _my_windows(self) -> data.Tokens:
+        batch = self.config.batch.sequences
+        numbers = order.samples(len(self.training), self.config.run.seed, self.step * batch, batch)
+        return self.training.read(numbers[order.share(batch, self.world.rank, self.world.size)])
+
+    def _accumulate(self, windows: data.Tokens) -> Tensor:
+        """Gradients of the global mean loss; returns this rank's part of that mean.
+
+        DDP averages gradients over the ranks, so that each rank's loss is scaled by the number of ranks: the
+        sum over ranks is then the token-weighted mean whatever the ranks' shares are.
+        """
+        tokens = self.config.batch.sequences * self.config.batch.length
+        total = torch.zeros((), device=self.world.device)
+        starts = range(0, len(windows), self.config.batch.micro)
+        for start in starts:
+            last = start + self.config.batch.micro >= len(windows)
+            with contextlib.nullcontext() if last else _no_sync(self.parallel):
+                loss = self._loss(self.parallel, windows[start : start + self.config.batch.micro]) / tokens
+                (loss * self.world.size).backward()
+            total += loss.detach()
+        return total
+
+    def _loss(self, model: nn.Module, windows: data.Tokens) -> Tensor:
+        """The sum of the tokens' cross-entropies, in nats."""
+        tokens = torch.from_numpy(windows).to(self.world.device, non_blocking=True)
+        bf16 = self.config.run.precision == "bf16"
+        with torch.autocast(self.world.device.type, torch.bfloat16, enabled=bf16):
+            logits = model(tokens[:, :-1])
+        return F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten(), reduction="sum")
+
+    def _report(self, loss: float, norm: float, rate: float, seconds: float, data_seconds: float) -> None:
+        batch = self.config.batch
+        tokens_per_second = batch.sequences * batch.length / seconds
+        flops = self.model.flops_per_token(batch.length) * tokens_per_second
+        peak = peak_flops(self.world.device, self.config.run.precision)
+        figures = {
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),
+            "learning_rate": rate,
+            "gradient_norm": norm,
+            "tokens_per_second": tokens_per_second,
+            "flops_per_second": flops,
+            "seconds": seconds,
+            "data_seconds": data_seconds,
+        }
+        if peak:
+            figures["mfu"] = flops / (peak * self.world.size)
+        self.metrics = {**self.metrics, **figures}
+        self.record("step", step=self.step, tokens=self.step * batch.sequences * batch.length, **figures)
+        if self.world.leads:
+            utilisation = f" mfu {figures['mfu']:.1%}" if peak else ""
+            print(
+                f"step {self.step}/{self.config.run.steps} loss {loss:.4f} lr {rate:.2e} "
+                f"{tokens_per_second:,.0f} tokens/s{utilisation}",
+                flush=True,
+            )
+
+    def _progress(self, random_states: list[dict[str, Any]]) -> state.Progress:
+        samples = self.step * self.config.batch.sequences
+        return state.Progress(
+            step=self.step,
+            samples=samples,
+            epoch=samples // len(self.training),
+            random_states=random_states,
+            metrics=self.metrics,
+            best=self.best,
+            config=configuration.dump(self.config),
+            lineage={
+                "snapshot": self.config.snapshot,
+                "tokenizer": self.snapshot.tokenizer.sha256,
+                "revision": os.environ.get("SLIPWAY_REVISION", ""),
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "world": self.world.size,
+            },
+            at=time.time(),
+        )
+
+    def _on_damaged(self, commit: fence.Commit, reason: str) -> None:
+        self.record("set_aside", commit=commit.name, reason=reason)
+
+
+class _StopRequest:
+    """True once this process was sent SIGTERM."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
+
+
+def _open_data(config: Config, world: World) -> tuple[shards.Snapshot, data.Sequences, data.Sequences]:
+    """The snapshot and its two splits on this node's NVMe, staged first where they are not."""
+    nvme = Path(config.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
+    if world.local_rank == 0:
+        staging.stage(config.snapshot, Path(config.placement.durable), nvme)
+    world.gather(None)
+    if config.batch.sequences < world.size:
+        raise ValueError(f"batch.sequences: found {config.batch.sequences}, expected {world.size} (ranks) or more")
+    snapshot = shards.read_manifest(nvme, config.snapshot)
+    training = data.Sequences(nvme, snapshot, "train", config.batch.length)
+    return snapshot, training, data.Sequences(nvme, snapshot, "validation", config.batch.length)
+
+
+def _no_sync(model: nn.Module) -> contextlib.AbstractContextManager[None]:
+    """Leave gradients unreduced: only the last backward of a step talks to the other ranks."""
+    return model.no_sync() if isinstance(model, DistributedDataParallel) else contextlib.nullcontext()

@@ -1,0 +1,127 @@
+"""A Llama-style decoder: pre-norm blocks of grouped-query attention with rotary positions and SwiGLU."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainer.config import Model
+
+
+class Attention(nn.Module):
+    """Causal grouped-query attention with rotary positions."""
+
+    def __init__(self, config: Model) -> None:
+        super().__init__()
+        self.heads, self.kv_heads = config.heads, config.kv_heads
+        self.features = config.width // config.heads
+        self.query = nn.Linear(config.width, config.heads * self.features, bias=False)
+        self.key = nn.Linear(config.width, config.kv_heads * self.features, bias=False)
+        self.value = nn.Linear(config.width, config.kv_heads * self.features, bias=False)
+        self.out = nn.Linear(config.width, config.width, bias=False)
+
+    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
+        """x: [batch, length, width]; rotation: [length, features / 2, 2]."""
+        batch, length, width = x.shape
+        query = self._heads(self.query(x), self.heads)
+        key = self._heads(self.key(x), self.kv_heads)
+        value = self._heads(self.value(x), self.kv_heads)
+        mixed = F.scaled_dot_product_attention(
+            rotate(query, rotation),
+            rotate(key, rotation),
+            value,
+            is_causal=True,
+            enable_gqa=self.heads != self.kv_heads,
+        )
+        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return out
+
+    def _heads(self, x: Tensor, heads: int) -> Tensor:
+        """[batch, length, heads * features] to [batch, heads, length, features]."""
+        batch, length, _ = x.shape
+        return x.view(batch, length, heads, self.features).transpose(1, 2)
+
+
+class FeedForward(nn.Module):
+    """SwiGLU: down(silu(gate(x)) * up(x))."""
+
+    def __init__(self, config: Model) -> None:
+        super().__init__()
+        self.gate = nn.Linear(config.width, config.hidden, bias=False)
+        self.up = nn.Linear(config.width, config.hidden, bias=False)
+        self.down = nn.Linear(config.hidden, config.width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down(F.silu(self.gate(x)) * self.up(x))
+        return out
+
+
+class Block(nn.Module):
+    def __init__(self, config: Model) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.attention = Attention(config)
+        self.feed_forward_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.feed_forward = FeedForward(config)
+
+    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), rotation)
+        out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return out
+
+
+class Decoder(nn.Module):
+    """Tokens in, logits for the next token out."""
+
+    def __init__(self, config: Model, vocab_size: int, length: int) -> None:
+        """Weights are drawn from torch's generator: seed it first. `length`: the longest sequence, in tokens."""
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(vocab_size, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.head = nn.Linear(config.width, vocab_size, bias=False)
+        rotation = rotations(length, config.width // config.heads, config.rope_base)
+        self.register_buffer("rotation", rotation, persistent=False)
+        self._draw_weights()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens: [batch, length] to logits: [batch, length, vocabulary]."""
+        x = self.embedding(tokens)
+        rotation = self.get_buffer("rotation")[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x, rotation)
+        logits: Tensor = self.head(self.norm(x))
+        return logits
+
+    def flops_per_token(self, length: int) -> int:
+        """Forward and backward of one token: 6 N + 12 L H Q T (PaLM, appendix B, arXiv:2204.02311).
+
+        N counts the matrix parameters without the embedding, which is a look-up.
+        """
+        matrices = sum(p.numel() for p in self.parameters()) - self.embedding.weight.numel()
+        return 6 * matrices + 12 * self.config.layers * self.config.width * length
+
+    def _draw_weights(self) -> None:
+        """Normal with deviation 0.02; the two matrices that write to the residual stream, 0.02 / sqrt(2 L) (GPT-2)."""
+        for name, parameter in self.named_parameters():
+            if parameter.dim() < 2:
+                continue
+            into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
+            scale = 1 / math.sqrt(2 * self.config.layers) if into_residual else 1.0
+            nn.init.normal_(parameter, std=0.02 * scale)
+
+
+def rotations(length: int, features: int, base: float) -> Tensor:
+    """Cosines and sines of the rotary positions, [length, features / 2, 2] (RoFormer, arXiv:2104.09864)."""
+    frequencies = base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features)
+    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    return torch.stack([angles.cos(), angles.sin()], -1).float()
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Turn each pair (i, i + features / 2) by its position's angle; x: [batch, heads, length, features]."""
+    cosine, sine = rotation[..., 0].to(x.dtype), rotation[..., 1].to(x.dtype)
+    left, right = x.chunk(2, -1)
+    return torch.cat([left * cosine - right * sine, left * sine + right * cosine], -1)
