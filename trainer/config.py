@@ -178,7 +178,8 @@ def load(path: Path) -> Config:
     if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
         raise ValueError(f"{path}: field format: expected {FORMAT!r}")
     try:
-        return _build(Config, document, "")
+        config: Config = _build(Config, document, "")
+        return config
     except Invalid as error:
         raise ValueError(f"{path}: field {error.field}: {error}") from None
 

@@ -43,7 +43,7 @@ class Result:
 
 
 def evaluate(request: dict[str, Any]) -> list[Result]:
-    """Measure each checkpoint of the request: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}."""
+    """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}."""
     tier = Path(request["tier"])
     snapshot = shards.read_manifest(tier, request["snapshot"])
     results = []
@@ -77,9 +77,7 @@ def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Sn
             loss, right, tokens = loss + summed, right + correct, tokens + batch[:, 1:].numel()
     described = snapshot.splits[split]
     bits = loss / tokens * described.tokens / math.log(2)
-    return Result(
-        name, loss / tokens, math.exp(loss / tokens), bits / described.text_bytes, right / tokens, tokens
-    )
+    return Result(name, loss / tokens, math.exp(loss / tokens), bits / described.text_bytes, right / tokens, tokens)
 
 
 def _batches(sequences: data.Sequences) -> "list[data.Tokens]":

@@ -190,7 +190,7 @@ class Trainer:
             last = start + self.config.batch.micro >= len(windows)
             with contextlib.nullcontext() if last else _no_sync(self.parallel):
                 loss = self._loss(self.parallel, windows[start : start + self.config.batch.micro]) / tokens
-                (loss * self.world.size).backward()
+                torch.autograd.backward(loss * self.world.size)
             total += loss.detach()
         return total
 

@@ -1,0 +1,57 @@
+"""Compute: where trainings run. One resource holds the launcher and the fleet; what is used is its class alone.
+
+The embedded one runs on this machine: a few nodes, each a process with an NVMe folder of its own.
+"""
+
+import abc
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from resources.fleet.embedded import EmbeddedFleet
+from resources.fleet.protocol import Fleet
+from resources.launcher.local import LocalLauncher
+from resources.launcher.protocol import Launcher
+from resources.tiers import Tiers
+from resources.training_control import Paths, TrainingControl
+from resources.training_store import Trainings
+
+CODE = Path(__file__).resolve().parent.parent
+
+
+class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
+    """A launcher, a fleet, and the revision of the code that they run."""
+
+    revision: str = Field(default="", description="Revision of the code, recorded in every checkpoint")
+
+    @abc.abstractmethod
+    def launcher(self) -> Launcher: ...
+
+    @abc.abstractmethod
+    def fleet(self) -> Fleet: ...
+
+    def control(self, tiers: Tiers) -> TrainingControl:
+        """The state machine over this launcher and fleet."""
+        paths = Paths(tiers.durable_path, tiers.nvme)
+        return TrainingControl(self.launcher(), self.fleet(), paths, self.revision)
+
+
+class EmbeddedCompute(Compute):
+    """This machine as a small cluster."""
+
+    jobs: str = Field(description="Folder of the job objects")
+    nodes: str = Field(description="Folder of the nodes")
+    names: list[str] = Field(description="The nodes' names")
+    reboot_seconds: float = Field(default=60.0, description="How long a killed node stays away, as a machine would")
+
+    def launcher(self) -> LocalLauncher:
+        return LocalLauncher(Path(self.jobs), CODE, fleet=self.fleet())
+
+    def fleet(self) -> EmbeddedFleet:
+        return EmbeddedFleet(Path(self.nodes), tuple(self.names), self.reboot_seconds)
+
+
+def trainings(tiers: Tiers) -> Trainings:
+    """All trainings of this platform."""
+    return Trainings(tiers.durable_path / "trainings")

@@ -1,0 +1,51 @@
+"""The home of the embedded instance: one folder (SLIPWAY_HOME) that holds all of its state.
+
+dagster/    Dagster's storage and logs (DAGSTER_HOME)
+mlflow.db   tracking and the model registry
+durable/    the durable tier: snapshots, shards, trainings, checkpoints
+nodes/      the embedded nodes, each with its nvme/ folder
+jobs/       the job objects of the local launcher
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT = Path(__file__).resolve().parent.parent / ".slipway"
+NODES = ("node-0", "node-1")
+
+
+@dataclass(frozen=True)
+class Home:
+    root: Path
+
+    @staticmethod
+    def of(environ: Mapping[str, str] = os.environ) -> "Home":
+        """The folder that SLIPWAY_HOME names, `.slipway` beside the code by default."""
+        return Home(Path(environ.get("SLIPWAY_HOME") or DEFAULT).expanduser().absolute())
+
+    @property
+    def dagster(self) -> Path:
+        return self.root / "dagster"
+
+    @property
+    def durable(self) -> Path:
+        return self.root / "durable"
+
+    @property
+    def nodes(self) -> Path:
+        return self.root / "nodes"
+
+    @property
+    def nvme(self) -> str:
+        """The NVMe folder of a node, {node} standing for its name."""
+        return str(self.nodes / "{node}" / "nvme")
+
+    @property
+    def jobs(self) -> Path:
+        return self.root / "jobs"
+
+    @property
+    def tracking_uri(self) -> str:
+        return f"sqlite:///{self.root / 'mlflow.db'}"

@@ -1,0 +1,237 @@
+"""The training store: the one door to a training's durable folder. Assets and sensors know no paths.
+
+<root>/<id>/specification.json   what is trained; create-only, its hash is in the id
+            terms.json           where it may run and how it recovers; may change
+            desired/<n>.json     what should be, by whom and why; the last one holds
+            jobs/<incarnation>.json  that the job of an incarnation was submitted
+            claims/ commits/ set-aside/ exits/ ledger/ heartbeats/   the trainer's side
+            reported/            what the control plane has already shown
+<root>/.open/<id>                trainings that somebody still has to look after
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainer import atomic, digest, fence, heartbeat, journal, ledger
+
+FORMAT = "slipway.training/1"
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Everything that decides what a training computes."""
+
+    recipe: str
+    numbers: Mapping[str, Any]
+    """The configuration's sections, resolved; see `trainer.config.SECTIONS`."""
+    snapshot: str
+    """SHA-256 of the dataset snapshot's manifest."""
+    tokenizer: str
+    cause: str = ""
+    """Tells apart trainings of the same numbers: a schedule's tick, a replay, a person's "again"."""
+
+    @property
+    def id(self) -> str:
+        """The logical id, which outlives every run and every job of the training."""
+        return f"{self.recipe}-{digest.sha256(atomic.canonical_json(dataclasses.asdict(self)))[:12]}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What may change without making another training of it."""
+
+    min_nodes: int
+    max_nodes: int
+    ranks_per_node: int
+    no_progress_seconds: float
+    """Without progress for this long, an incarnation is given up."""
+    fruitless_incarnations: int
+    """After this many failures in a row without a new checkpoint, the training is."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Where the parameters came from: a sweep and its trial, a schedule."""
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What should be: "run" or "stop"."""
+
+    want: str
+    by: str
+    why: str
+    at: float
+
+
+class TrainingStore:
+    """One training."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.id = folder.name
+
+    def specification(self) -> Specification:
+        """Raises ValueError when nobody has proposed this training."""
+        specification: Specification = _read(Specification, self.folder / "specification.json")
+        return specification
+
+    def terms(self) -> Terms:
+        terms: Terms = _read(Terms, self.folder / "terms.json")
+        return terms
+
+    def desired(self) -> Desired | None:
+        """What should be now; None while nobody has wanted anything."""
+        paths = sorted(self.folder.glob("desired/*.json"))
+        return _read(Desired, paths[-1]) if paths else None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it should run."""
+        desired = self.desired()
+        return desired is not None and desired.want == "run"
+
+    def want(self, want: str, by: str, why: str) -> None:
+        """Say what should be; saying again what holds changes nothing."""
+        while True:
+            held = self.desired()
+            if held is not None and held.want == want:
+                return
+            number = len(list(self.folder.glob("desired/*.json"))) + 1
+            if _write(Desired(want, by, why, time.time()), self.folder / "desired" / f"{number:06d}.json"):
+                return
+
+    def newest_claim(self) -> fence.Claim | None:
+        return fence.newest_claim(self.folder)
+
+    def claim(self, incarnation: int, nodes: tuple[str, ...], cause: str, by: str) -> bool:
+        """Claim an incarnation, sealing the one before. False when somebody else has."""
+        token = fence.Token(incarnation)
+        if not fence.claim(self.folder, token, nodes=nodes, cause=cause, by=by):
+            return False
+        self.note("claimed", nodes=list(nodes), cause=cause, by=by)
+        return True
+
+    def commits(self) -> list[fence.Commit]:
+        """The valid checkpoints, by step."""
+        return fence.commits(self.folder)
+
+    def exit(self) -> fence.Exit | None:
+        """How the newest incarnation ended, None while it has not."""
+        claim = self.newest_claim()
+        return fence.read_exit(self.folder, claim.token.incarnation) if claim else None
+
+    def record_exit(self, incarnation: int, outcome: str, reason: str, by: str) -> None:
+        """Record an incarnation's end, unless it has a record: the first one stands."""
+        commits = self.commits()
+        step = commits[-1].step if commits else 0
+        if fence.record_exit(self.folder, fence.Exit(incarnation, outcome, reason, step, by, time.time())):
+            self.note("ended", outcome=outcome, reason=reason, step=step)
+
+    def fruitless(self) -> int:
+        """How many incarnations in a row, the newest first, failed without a checkpoint of their own."""
+        claim = self.newest_claim()
+        fruitful = {commit.token.incarnation for commit in self.commits()}
+        count = 0
+        for incarnation in range(claim.token.incarnation if claim else 0, 0, -1):
+            ended = fence.read_exit(self.folder, incarnation)
+            if incarnation in fruitful or ended is None or ended.outcome != "failed":
+                break
+            count += 1
+        return count
+
+    def mark_submitted(self, incarnation: int) -> None:
+        record = {"at": time.time()}
+        atomic.create_only(self.folder / "jobs" / f"{incarnation:06d}.json", atomic.readable_json(record))
+
+    def submitted(self, incarnation: int) -> bool:
+        return (self.folder / "jobs" / f"{incarnation:06d}.json").exists()
+
+    def missing_for(self, incarnation: int, now: float) -> float:
+        """Seconds since the job was first seen missing; this call counts as seeing it so."""
+        path = self.folder / "jobs" / f"{incarnation:06d}.missing.json"
+        if atomic.create_only(path, atomic.readable_json({"first_seen": now})):
+            return 0.0
+        return now - float(json.loads(path.read_bytes())["first_seen"])
+
+    def seen_again(self, incarnation: int) -> None:
+        """The job is there after all."""
+        (self.folder / "jobs" / f"{incarnation:06d}.missing.json").unlink(missing_ok=True)
+
+    def beats(self) -> list[heartbeat.Beat]:
+        """The last heartbeat of each rank of the newest incarnation."""
+        claim = self.newest_claim()
+        return heartbeat.read(self.folder, claim.token) if claim else []
+
+    def events(self) -> list[journal.Event]:
+        """The ledger."""
+        return ledger.read(self.folder)
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Write an event of the control plane into the ledger."""
+        claim = self.newest_claim()
+        assert claim is not None, "a training has a ledger once it has an incarnation"
+        ledger.note(self.folder, claim.token, "control", event, **fields)
+
+    def reported(self, what: str) -> bool:
+        """Whether the control plane has already shown `what` (an exit, a checkpoint)."""
+        return (self.folder / "reported" / what).exists()
+
+    def mark_reported(self, what: str) -> None:
+        atomic.create_only(self.folder / "reported" / what, b"")
+
+
+class Trainings:
+    """All trainings under one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def propose(self, specification: Specification, terms: Terms, id: str | None = None) -> TrainingStore:
+        """Make the training known under its own id (a trial: under the given one). Proposing again is harmless."""
+        store = self.store(id or specification.id)
+        _write(specification, store.folder / "specification.json")
+        atomic.replace(store.folder / "terms.json", _encode(terms))
+        return store
+
+    def store(self, id: str) -> TrainingStore:
+        """The door to one training. Raises ValueError for an id that would leave the root."""
+        if not id or id.startswith(".") or "/" in id:
+            raise ValueError(f"training id: found {id!r}, expected letters, digits, '-' and '.'")
+        return TrainingStore(self.root / id)
+
+    def known(self) -> list[str]:
+        """The ids of all trainings ever proposed."""
+        return sorted(path.parent.name for path in self.root.glob("*/specification.json"))
+
+    def open(self, id: str) -> None:
+        """List a training among those to look after."""
+        atomic.create_only(self.root / ".open" / id, b"")
+
+    def opened(self) -> list[str]:
+        """The trainings to look after; all that a sensor has to visit."""
+        return sorted(path.name for path in (self.root / ".open").glob("[!.]*"))
+
+    def close(self, id: str) -> None:
+        """Nothing is left to do for this training."""
+        (self.root / ".open" / id).unlink(missing_ok=True)
+
+
+def _encode(value: Any) -> bytes:
+    return atomic.readable_json({"format": FORMAT, **dataclasses.asdict(value)})
+
+
+def _write(value: Any, path: Path) -> bool:
+    return atomic.create_only(path, _encode(value))
+
+
+def _read(kind: Any, path: Path) -> Any:
+    try:
+        record = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such training") from None
+    if record.pop("format", None) != FORMAT:
+        raise ValueError(f"{path}: not of format {FORMAT}")
+    return kind(**record)
