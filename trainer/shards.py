@@ -98,11 +98,13 @@ def encode_shard(documents: Sequence[npt.NDArray[Any]], dtype: str) -> bytes:
 
 
 def write_shard(tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str) -> Shard:
-    """Write a shard into the tier, unless it is there already, and describe it."""
+    """Write a shard into the tier, unless it is there already and whole, and describe it."""
     data = encode_shard(documents, dtype)
     tokens = sum(len(document) for document in documents)
     shard = Shard(digest.of_bytes(data), len(data), tokens, len(documents))
-    atomic.create_only(shard_path(tier, shard), data)
+    path = shard_path(tier, shard)
+    if not atomic.create_only(path, data) and digest.of_file(path) != shard.blake3:
+        atomic.replace(path, data)
     return shard
 
 
