@@ -1,0 +1,68 @@
+"""Overrides of recipes by environment variables, for a change that should not be written down in a file.
+
+`SLIPWAY_TRAININGS__TINY_DECODER__RUN__STEPS=50` sets `run.steps` of `trainings/tiny-decoder.yaml`: the folder,
+the recipe and the fields, in capitals, parted by two underscores, hyphens written as one. The value is YAML.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from recipes import yaml_lines
+from recipes.problems import Path, Place, Problem, dotted, shown
+from recipes.schema import KINDS
+from recipes.yaml_lines import Document
+
+PREFIX = "SLIPWAY_"
+BY_PARAMETER = ("trial", "space")
+"""Sections of a sweep whose keys are parameters, so that the next two parts make one key."""
+
+
+def apply(documents: Mapping[tuple[str, str], Document | None], environ: Mapping[str, str]) -> list[Problem]:
+    """Change `documents`, by kind and name, as the environment says; returns the problems met.
+
+    A document that is None is known but not usable. The values are validated later, with those of the files.
+    """
+    return [
+        problem
+        for variable in sorted(environ)
+        if variable.startswith(PREFIX) and "__" in variable
+        for problem in _apply_one(documents, variable, environ[variable])
+    ]
+
+
+def _apply_one(documents: Mapping[tuple[str, str], Document | None], variable: str, text: str) -> Iterator[Problem]:
+    kind, *rest = variable.removeprefix(PREFIX).lower().split("__")
+    if kind not in KINDS:
+        begins = " or ".join(f"{PREFIX}{each.upper()}__" for each in KINDS)
+        yield Problem(Place(variable), "", f"the kind {kind.upper()}", f"a variable that begins {begins}")
+        return
+    if len(rest) < 2 or not all(rest):
+        yield Problem(Place(variable), "", "no field", f"{PREFIX}{kind.upper()}__<RECIPE>__<FIELD>")
+        return
+    names = {name.replace("-", "_"): name for each, name in documents if each == kind}
+    if rest[0] not in names:
+        known = ", ".join(sorted(names.values())) or "there is none"
+        yield Problem(Place(variable), "", f"the unknown recipe {rest[0]}", f"one of {kind}/ ({known})")
+        return
+    document = documents[kind, names[rest[0]]]
+    if document is not None:
+        yield from _set(document, _path(rest[1:]), variable, text)
+
+
+def _path(parts: list[str]) -> Path:
+    if parts[0] in BY_PARAMETER and len(parts) > 2:
+        return (parts[0], f"{parts[1]}.{parts[2]}", *parts[3:])
+    return tuple(parts)
+
+
+def _set(document: Document, path: Path, variable: str, text: str) -> Iterator[Problem]:
+    value, problems = yaml_lines.read(text, variable)
+    if value is None or problems:
+        yield from (Problem(Place(variable), dotted(path), each.found, each.expected) for each in problems)
+        return
+    if path == ("name",):
+        yield Problem(Place(variable), "name", shown(value.value), "none: a recipe is named by its file")
+        return
+    try:
+        document.set(path, value.value, Place(variable))
+    except KeyError as error:
+        yield Problem(Place(variable), dotted(path), "a field of a value", f"{dotted(error.args[0])} to be a section")

@@ -1,0 +1,67 @@
+"""Problems found in recipes: where, in which field, what was found and what is expected.
+
+All problems of all recipes are gathered and raised together, so that one look shows everything to mend.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Path = tuple[str | int, ...]
+"""The way to a value: keys of mappings and places in lists, from the top of the recipe."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value was written: a line of a file, or an environment variable (which has no line)."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one value of a recipe, whichever file that came from."""
+
+    path: Path
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)}: found {self.found}, expected {self.expected}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A fault and its place. `field` is dotted, and empty for a problem of the whole file."""
+
+    place: Place
+    field: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        field = f"{self.field}: " if self.field else ""
+        return f"{self.place}: {field}found {self.found}, expected {self.expected}"
+
+
+class InvalidRecipes(ValueError):
+    """Recipes that cannot be used; its text has one problem a line, by file and line."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(sorted(problems, key=lambda each: (each.place.file, each.place.line or 0, each.field)))
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+def dotted(path: Path) -> str:
+    return ".".join(map(str, path))
+
+
+def shown(value: Any) -> str:
+    """A value as a recipe would write it, in at most 60 characters."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,282 @@
+"""What a recipe holds: a dataset, a training or a sweep, version 1 of each.
+
+The sections that decide a training's numbers are the trainer's own dataclasses, so that no field is described
+or checked twice. Recipes are read by `recipes.load`; here they are plain, frozen values.
+"""
+
+import dataclasses
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from recipes import cron
+from recipes.problems import Fault
+from recipes.strict import Refused, fields_of, validate
+from trainer.config import SECTIONS, Batch, Checkpoint, Model, Optimiser, Run, Validation, require
+
+Count = Annotated[int, Field(ge=1)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Part(BaseModel):
+    """A part of a recipe: strictly typed, no unknown fields, frozen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Recipe(Part):
+    """What all recipes have. The name is the stem of the file."""
+
+    name: str
+    description: Text
+    owner: str
+    """Who is asked about the assets, as Dagster writes it."""
+
+    @field_validator("owner")
+    @classmethod
+    def _is_owner(cls, owner: str) -> str:
+        if not re.fullmatch(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s.]+", owner):
+            raise ValueError("expected team:<name> or an email address")
+        return owner
+
+
+class Selection(Part):
+    """Which files of a source are taken: those that an `include` matches and no `exclude` does.
+
+    Both are patterns of `fnmatch` over the path inside the source, with forward slashes; `*` also matches `/`.
+    """
+
+    include: tuple[Text, ...] = ("*",)
+    exclude: tuple[Text, ...] = ()
+
+    def selects(self, path: str) -> bool:
+        """Whether the file at `path`, relative to the source, is taken."""
+        return any(fnmatchcase(path, each) for each in self.include) and not any(
+            fnmatchcase(path, each) for each in self.exclude
+        )
+
+
+class Stdlib(Selection):
+    """The interpreter's own standard library: sources, without tests and without what others installed."""
+
+    kind: Literal["stdlib"]
+    include: tuple[Text, ...] = ("*.py",)
+    exclude: tuple[Text, ...] = tuple(
+        pattern
+        for folder in ("test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__")
+        for pattern in (f"{folder}/*", f"*/{folder}/*")
+    )
+
+
+class Directory(Selection):
+    """The files below a folder."""
+
+    kind: Literal["directory"]
+    path: Text
+    """An absolute path once loaded; the recipe may write it relative to its own file."""
+
+    @field_validator("path")
+    @classmethod
+    def _from_the_recipe(cls, path: str, info: ValidationInfo) -> str:
+        return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())
+
+
+class Tokenizer(Part):
+    """A byte-level BPE tokenizer, trained on the training split."""
+
+    vocab_size: Annotated[int, Field(ge=257)]
+    """Tokens in all: the 256 bytes, the end of a document, and merges."""
+
+
+class Split(Part):
+    validation: Annotated[float, Field(gt=0, lt=1)]
+    """The share of the documents that is held out."""
+
+
+class Shards(Part):
+    """Into how many shards each split is packed."""
+
+    train: Count
+    validation: Count
+
+
+class Dataset(Recipe):
+    FORMAT: ClassVar = "dataset/1"
+
+    source: Annotated[Stdlib | Directory, Field(discriminator="kind")]
+    tokenizer: Tokenizer
+    split: Split
+    shards: Shards
+
+    def content(self) -> dict[str, Any]:
+        """What decides the snapshot's content, as JSON has it.
+
+        Where the files lie is not part of it: their names and contents are, in the snapshot's provenance.
+        """
+        content = self.model_dump(mode="json", include={"source", "tokenizer", "split", "shards"})
+        content["source"].pop("path", None)
+        return content
+
+
+class Nodes(Part):
+    """With how many nodes a training may run; between the two it shrinks and grows with the fleet."""
+
+    min: Count
+    max: Count
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        require(self.min <= self.max, "max", f"expected {self.min} (min) or more")
+        return self
+
+
+class Placement(Part):
+    nodes: Nodes
+    ranks_per_node: Count
+
+
+class Recovery(Part):
+    no_progress_seconds: Annotated[float, Field(gt=0)]
+    """Seconds without a step after which a running job counts as hung."""
+    fruitless_incarnations: Count
+    """How many incarnations in a row may end without a new checkpoint before the training is given up."""
+
+
+class Training(Recipe):
+    FORMAT: ClassVar = "training/1"
+
+    dataset: Text
+    model: Model
+    batch: Batch
+    optimiser: Optimiser
+    run: Run
+    checkpoint: Checkpoint
+    validation: Validation = Validation()
+    placement: Placement
+    recovery: Recovery
+    registered_model: str
+    """The model's name in the registry."""
+    retrain: str | None = None
+    """When to train anew: a cron string, or null for only when asked."""
+
+    @field_validator("registered_model")
+    @classmethod
+    def _is_model_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[^/:\s]+", name):
+            raise ValueError("expected a name without spaces, / or :")
+        return name
+
+    @field_validator("retrain")
+    @classmethod
+    def _is_cron(cls, retrain: str | None) -> str | None:
+        return None if retrain is None else cron.check(retrain)
+
+    def numbers(self) -> dict[str, Any]:
+        """The sections that decide the training's numbers, as JSON has them, under the names of `SECTIONS`."""
+        return {section: dataclasses.asdict(getattr(self, section)) for section in SECTIONS}
+
+
+class Domain(Part):
+    """The values that a parameter of a sweep may take: exactly one of the fields."""
+
+    loguniform: tuple[float, float] | None = None
+    uniform: tuple[float, float] | None = None
+    randint: tuple[int, int] | None = None
+    """Both ends are included."""
+    choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _is_one_domain(self) -> Self:
+        chosen = self.model_fields_set
+        if len(chosen) != 1 or self.values is None:
+            raise ValueError(f"expected exactly one of {', '.join(fields_of(Domain))}")
+        if self.choice is None:
+            low, high = self.values
+            require(low < high, self.kind, "expected [low, high] with low below high")
+            require(self.kind != "loguniform" or low > 0, self.kind, "expected numbers above 0")
+        return self
+
+    @property
+    def kind(self) -> str:
+        """The name of the field that is set."""
+        return next(iter(self.model_fields_set))
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The two ends of an interval, or all the choices."""
+        values: tuple[Any, ...] = getattr(self, self.kind)
+        return values
+
+
+class Halving(Part):
+    """Successive halving: at each rung the best of every `eta` trials go on, the others stop."""
+
+    rungs: Annotated[tuple[Count, ...], Field(min_length=1)]
+    """Steps at which trials are compared; the last is a trial's full length."""
+    eta: Annotated[int, Field(ge=2)]
+
+    @model_validator(mode="after")
+    def _increasing(self) -> Self:
+        require(list(self.rungs) == sorted(set(self.rungs)), "rungs", "expected steps that increase")
+        return self
+
+
+class Limits(Part):
+    failed_trials: Annotated[int, Field(ge=0)]
+    """How many trials may fail before the sweep does."""
+    retries: Annotated[int, Field(ge=0)]
+    """How often one trial is started again after a failure."""
+
+
+class Sweep(Recipe):
+    FORMAT: ClassVar = "sweep/1"
+
+    training: Text
+    space: Annotated[dict[str, Domain], Field(min_length=1)]
+    """By parameter, written `section.field`."""
+    sampler: Literal["random", "tpe"]
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    trials: Count
+    parallel: Count
+    halving: Halving
+    trial: dict[str, Any] = {}
+    """What every trial sets otherwise than the training does, by parameter."""
+    limits: Limits
+
+
+KINDS: dict[str, type[Dataset] | type[Training] | type[Sweep]] = {
+    "datasets": Dataset,
+    "trainings": Training,
+    "sweeps": Sweep,
+}
+"""The kinds of recipes, by the folder they lie in."""
+
+
+def with_parameters(training: Training, parameters: dict[str, Any]) -> Training:
+    """`training` with parameters such as `{"optimiser.learning_rate": 0.003}` set.
+
+    Raises Refused, a ValueError, with a fault for every parameter that is unknown or not accepted.
+    """
+    unknown = [fault for parameter in parameters if (fault := _unknown(parameter))]
+    if unknown:
+        raise Refused(unknown)
+    value = training.model_dump(mode="json")
+    for parameter, item in parameters.items():
+        section, field = parameter.split(".")
+        value[section][field] = item
+    return validate(Training, value)
+
+
+def _unknown(parameter: str) -> Fault | None:
+    section, _, field = parameter.partition(".")
+    if section not in SECTIONS:
+        return Fault(
+            (parameter,), "an unknown parameter", f"<section>.<field>, the section one of {', '.join(SECTIONS)}"
+        )
+    fields = fields_of(SECTIONS[section])
+    if field in fields:
+        return None
+    return Fault((parameter,), "an unknown parameter", f"one of {', '.join(f'{section}.{each}' for each in fields)}")

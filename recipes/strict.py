@@ -1,0 +1,134 @@
+"""Strict validation against a pydantic model: every fault at once, in words that say what is expected.
+
+Strict is meant in JSON's sense: "3" is not a number and 3.0 is not a whole one, while a list may become a
+tuple and a section a dataclass. A dataclass's own `trainer.config.Invalid` keeps its field.
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import pydantic
+from pydantic_core import ErrorDetails
+
+from recipes.problems import Fault, Path, shown
+from trainer.config import Invalid
+
+Model = TypeVar("Model", bound=pydantic.BaseModel)
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "string_too_short": "text that is not empty",
+    "literal_error": "{expected}",
+    "greater_than": "a number above {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "a number below {lt}",
+    "dataclass_type": "a section",
+    "model_type": "a section",
+    "dict_type": "a section",
+    "tuple_type": "a list",
+    "too_short": "{min_length} or more",
+    "too_long": "a list of {max_length}",
+    "union_tag_invalid": "one of {expected_tags}",
+}
+_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", dict: "a section", tuple: "a list"}
+
+
+class Refused(ValueError):
+    """A value that its model does not accept; `faults` are all the reasons."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        self.faults = faults
+        super().__init__("; ".join(map(str, faults)))
+
+
+def validate(kind: type[Model], value: Any, context: Mapping[str, Any] | None = None) -> Model:
+    """`value`, made of what JSON has, as an instance of `kind`. Raises Refused with every fault."""
+    try:
+        return kind.model_validate_json(json.dumps(value), context=dict(context or {}))
+    except pydantic.ValidationError as error:
+        raise Refused([_fault(kind, value, each) for each in error.errors(include_url=False)]) from None
+
+
+def fields_of(kind: Any) -> dict[str, Any]:
+    """The fields of a model or dataclass that a recipe may write, with their types; its name is its file's."""
+    if dataclasses.is_dataclass(kind):
+        return typing.get_type_hints(kind)
+    return {name: each.annotation for name, each in kind.model_fields.items() if name != "name"}
+
+
+def _fault(kind: Any, value: Any, error: ErrorDetails) -> Fault:
+    path, context = _path(value, error["loc"]), error.get("ctx", {})
+    cause = context.get("error")
+    if isinstance(cause, Invalid):
+        path = (*path, *cause.field.split("."))
+        return Fault(path, shown(_at(value, path)), str(cause).removeprefix("expected "))
+    if cause is not None:
+        return Fault(path, shown(error["input"]), str(cause).removeprefix("expected "))
+    match error["type"]:
+        case "missing":
+            return Fault(path, "nothing", _words(_kind_at(kind, error["loc"])))
+        case "extra_forbidden" | "unexpected_keyword_argument":
+            known = ", ".join(fields_of(_kind_at(kind, error["loc"][:-1])))
+            return Fault(path, "an unknown field", f"one of {known}")
+        case "union_tag_not_found":
+            return Fault((*path, "kind"), "nothing", "the kind of this section")
+        case "union_tag_invalid":
+            path = (*path, "kind")
+            return Fault(path, shown(context["tag"]), _EXPECTED["union_tag_invalid"].format(**context))
+    expected = _EXPECTED[error["type"]].format(**context) if error["type"] in _EXPECTED else error["msg"]
+    return Fault(path, shown(error["input"]), expected)
+
+
+def _path(value: Any, loc: Path) -> Path:
+    """`loc` without the steps that pydantic adds for the member of a union, which no recipe writes."""
+    path: Path = ()
+    for depth, step in enumerate(loc):
+        last = depth == len(loc) - 1
+        if isinstance(value, dict) and (step in value or last):
+            path, value = (*path, step), value.get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            path, value = (*path, step), value[step] if step < len(value) else None
+    return path
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _kind_at(kind: Any, loc: Path) -> Any:
+    """The type of the field at `loc` below the type `kind`."""
+    for step in loc:
+        members = _members(kind)
+        if len(members) > 1:
+            kind = next(each for each in members if step in typing.get_args(each.model_fields["kind"].annotation))
+        elif typing.get_origin(members[0]) is dict:
+            kind = typing.get_args(members[0])[1]
+        elif typing.get_origin(members[0]) is tuple:
+            kind = typing.get_args(members[0])[0]
+        else:
+            kind = fields_of(members[0])[str(step)]
+    return kind
+
+
+def _members(kind: Any) -> list[Any]:
+    """The types that a union consists of, without None; any other type alone."""
+    if typing.get_origin(kind) not in (types.UnionType, typing.Union):
+        return [kind]
+    return [each for each in typing.get_args(kind) if each is not types.NoneType]
+
+
+def _words(kind: Any) -> str:
+    """What a missing value of type `kind` should be."""
+    kind = _members(kind)[0]
+    if typing.get_origin(kind) is typing.Literal:
+        return f"one of {', '.join(typing.get_args(kind))}"
+    return _WORDS.get(typing.get_origin(kind) or kind, "a section")

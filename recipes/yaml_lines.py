@@ -1,0 +1,131 @@
+"""YAML with the line of every value, so that a problem can be pointed at.
+
+A plain scalar is read as YAML 1.2's core schema says, and as nothing else: `3e-4` is a number, `on` and
+`2026-01-01` are text. PyYAML's own YAML 1.1 says the opposite of each, which is a trap in a recipe.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from recipes.problems import Path, Place, Problem, dotted, shown
+
+
+class Loader(yaml.SafeLoader):
+    """PyYAML's parser with the scalars of YAML 1.2's core schema (less octal, hexadecimal, infinity and NaN)."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own way, filled below
+
+
+_SCALARS: dict[str, tuple[str, str]] = {
+    "null": (r"~|null|Null|NULL|", "~nN"),
+    "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    "int": (r"[-+]?[0-9]+", "-+0123456789"),
+    "float": (r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+}
+for _name, (_pattern, _first) in _SCALARS.items():
+    _starts = [*_first, ""] if _name == "null" else list(_first)
+    Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(rf"^(?:{_pattern})$"), _starts)
+
+_PLAIN: dict[str, Any] = {
+    "tag:yaml.org,2002:null": lambda text: None,
+    "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
+    "tag:yaml.org,2002:int": int,
+    "tag:yaml.org,2002:float": float,
+    "tag:yaml.org,2002:str": str,
+}
+
+
+@dataclass
+class Document:
+    """A recipe's value, made of what JSON has, and the place of each value in it."""
+
+    value: Any
+    places: dict[Path, Place]
+
+    def place(self, path: Path) -> Place:
+        """Where the value at `path` was written, or else the nearest one that it would belong to."""
+        while path not in self.places:
+            path = path[:-1]
+        return self.places[path]
+
+    def set(self, path: Path, value: Any, place: Place) -> None:
+        """Put `value` at `path`, making the sections on the way. Raises KeyError(path) of a non-section there."""
+        section = self.value
+        for depth, step in enumerate(path):
+            if not isinstance(section, dict):
+                raise KeyError(path[:depth])
+            if depth == len(path) - 1:
+                section[step] = value
+            section = section.setdefault(step, {})
+        self.places = {each: at for each, at in self.places.items() if each[: len(path)] != path} | {path: place}
+
+
+def read(data: bytes | str, file: str) -> tuple[Document | None, list[Problem]]:
+    """The document in `data`, or None when it is not YAML, and every problem of its form."""
+    try:
+        node = yaml.compose(data, Loader)
+    except yaml.YAMLError as error:
+        return None, [_syntax_problem(error, data, file)]
+    reader = _Reader(file)
+    return Document(reader.value(node, ()) if node else None, {(): Place(file, 1)} | reader.places), reader.problems
+
+
+def _syntax_problem(error: yaml.YAMLError, data: bytes | str, file: str) -> Problem:
+    if isinstance(error, yaml.reader.ReaderError):
+        before = data.encode() if isinstance(data, str) else data
+        line = before[: error.position].count(b"\n") + 1
+        return Problem(Place(file, line), "", "bytes that are not text", "YAML in UTF-8")
+    assert isinstance(error, yaml.MarkedYAMLError)
+    mark = error.problem_mark or error.context_mark
+    found = ", ".join(filter(None, (error.context, error.problem)))
+    return Problem(Place(file, mark.line + 1 if mark else 1), "", f"a mistake in the YAML ({found})", "YAML")
+
+
+class _Reader:
+    """Turns the nodes of one file into values, noting their places and the problems met."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.places: dict[Path, Place] = {}
+        self.problems: list[Problem] = []
+
+    def value(self, node: yaml.Node, path: Path) -> Any:
+        self.places.setdefault(path, self._at(node))
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(each, (*path, index)) for index, each in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        mapping: dict[str, Any] = {}
+        for key, item in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self._problem(key, path, "a list or a section as a key", "a name")
+                continue
+            if key.value in mapping:
+                first = self.places[(*path, key.value)].line
+                self._problem(key, (*path, key.value), "the field a second time", f"it once (first on line {first})")
+                continue
+            self.places[(*path, key.value)] = self._at(key)
+            mapping[key.value] = self.value(item, (*path, key.value))
+        return mapping
+
+    def _scalar(self, node: yaml.Node, path: Path) -> Any:
+        if node.tag not in _PLAIN:
+            self._problem(node, path, f"the tag {node.tag}", "a plain value")
+            return None
+        try:
+            return _PLAIN[node.tag](node.value)
+        except ValueError:
+            self._problem(node, path, shown(node.value), f"a value that its tag {node.tag} allows")
+            return None
+
+    def _problem(self, node: yaml.Node, path: Path, found: str, expected: str) -> None:
+        self.problems.append(Problem(self._at(node), dotted(path), found, expected))
+
+    def _at(self, node: yaml.Node) -> Place:
+        return Place(self.file, node.start_mark.line + 1)
