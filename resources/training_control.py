@@ -125,11 +125,11 @@ class TrainingControl:
     def supersede(self, store: TrainingStore, cause: str, by: str) -> bool:
         """Give up the running incarnation: claim the next one on healthy nodes; `advance` does the rest.
 
-        False when no node is ready, when somebody else did it, or when nothing runs.
+        False when too few nodes are ready, when somebody else did it, or when nothing runs.
         """
         claim = store.newest_claim()
         nodes = self._choose(store, None)
-        if claim is None or store.exit() is not None or not nodes:
+        if claim is None or store.exit() is not None or len(nodes) < store.terms().min_nodes:
             return False
         incarnation = claim.token.incarnation
         if not store.claim(incarnation + 1, nodes, cause, by):

@@ -20,6 +20,8 @@ from typing import Any
 from trainer import atomic, digest, fence, heartbeat, journal, ledger
 
 FORMAT = "slipway.training/1"
+DUTIES = ("run", "checkpoints", "promotion", "tracking")
+"""What the control plane owes a training: bring it to its end, show its checkpoints, judge it, log it."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,10 @@ class TrainingStore:
         """Whether the control plane has already shown `what` (an exit, a checkpoint)."""
         return (self.folder / "reported" / what).exists()
 
+    def reports(self, prefix: str) -> list[str]:
+        """What has been shown under this prefix, without the prefix."""
+        return sorted(path.name.removeprefix(prefix) for path in (self.folder / "reported").glob(f"{prefix}*"))
+
     def mark_reported(self, what: str) -> None:
         atomic.create_only(self.folder / "reported" / what, b"")
 
@@ -206,17 +212,18 @@ class Trainings:
         """The ids of all trainings ever proposed."""
         return sorted(path.parent.name for path in self.root.glob("*/specification.json"))
 
-    def open(self, id: str) -> None:
-        """List a training among those to look after."""
-        atomic.create_only(self.root / ".open" / id, b"")
+    def open(self, id: str, duties: tuple[str, ...] = DUTIES) -> None:
+        """List a training under each of the duties that somebody still has towards it."""
+        for duty in duties:
+            atomic.create_only(self.root / ".open" / duty / id, b"")
 
-    def opened(self) -> list[str]:
-        """The trainings to look after; all that a sensor has to visit."""
-        return sorted(path.name for path in (self.root / ".open").glob("[!.]*"))
+    def opened(self, duty: str) -> list[str]:
+        """The trainings with this duty open; all that a sensor has to visit."""
+        return sorted(path.name for path in (self.root / ".open" / duty).glob("[!.]*"))
 
-    def close(self, id: str) -> None:
-        """Nothing is left to do for this training."""
-        (self.root / ".open" / id).unlink(missing_ok=True)
+    def close(self, id: str, duty: str) -> None:
+        """The duty is done."""
+        (self.root / ".open" / duty / id).unlink(missing_ok=True)
 
 
 def _encode(value: Any) -> bytes:

@@ -2,13 +2,13 @@
 
 One process measures all that wait, so that torch is imported and the split is opened once. The request
 names the checkpoints by folder and manifest; each is verified before it is read, and a damaged one gets a
-result that says so. Results go to the request's `output`, in one atomic write.
+result that says so. Scores go to the request's `output`, in one atomic write.
 """
 
 import json
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +19,25 @@ from torch import Tensor
 from trainer import atomic, config, data, shards
 from trainer.checkpoint import format, state
 from trainer.models.decoder import Decoder
+from trainer.scores import FORMAT, Score
 
-FORMAT = "slipway.evaluation/1"
 ROWS = 16
 """Sequences evaluated at once."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """What one checkpoint scores on every token of the split that has a predecessor in its shard."""
-
-    checkpoint: str
-    loss: float
-    """Mean cross-entropy, nats per token."""
-    perplexity: float
-    bits_per_byte: float
-    """Bits to code one byte of the split's text: comparable between tokenizers."""
-    accuracy: float
-    """Share of tokens whose most likely prediction is right."""
-    tokens: int
-    damaged: str = ""
-    """Why the checkpoint could not be read; the figures are then 0."""
-
-
-def evaluate(request: dict[str, Any]) -> list[Result]:
+def evaluate(request: dict[str, Any]) -> list[Score]:
     """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}."""
     tier = Path(request["tier"])
     snapshot = shards.read_manifest(tier, request["snapshot"])
-    results = []
+    scores = []
     for entry in request["checkpoints"]:
         try:
             files = format.read(Path(request["durable"]) / entry["folder"], entry["manifest"])
         except format.Damaged as damage:
-            results.append(Result(entry["name"], 0, 0, 0, 0, 0, str(damage)))
+            scores.append(Score(entry["name"], 0, 0, 0, 0, 0, str(damage)))
             continue
-        results.append(_measure(entry["name"], files, tier, snapshot, request["split"]))
-    return results
+        scores.append(_measure(entry["name"], files, tier, snapshot, request["split"]))
+    return scores
 
 
 def load(files: dict[str, bytes], vocab_size: int) -> Decoder:
@@ -65,7 +48,7 @@ def load(files: dict[str, bytes], vocab_size: int) -> Decoder:
     return model.eval()
 
 
-def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Snapshot, split: str) -> Result:
+def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Snapshot, split: str) -> Score:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = load(files, snapshot.tokenizer.vocab_size).to(device)
     sequences = data.Sequences(tier, snapshot, split, state.read_progress(files).config["batch"]["length"])
@@ -77,7 +60,7 @@ def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Sn
             loss, right, tokens = loss + summed, right + correct, tokens + batch[:, 1:].numel()
     described = snapshot.splits[split]
     bits = loss / tokens * described.tokens / math.log(2)
-    return Result(name, loss / tokens, math.exp(loss / tokens), bits / described.text_bytes, right / tokens, tokens)
+    return Score(name, loss / tokens, math.exp(loss / tokens), bits / described.text_bytes, right / tokens, tokens)
 
 
 def _batches(sequences: data.Sequences) -> "list[data.Tokens]":
@@ -99,8 +82,8 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m trainer.evaluate REQUEST.json", file=sys.stderr)
         return 2
     request = json.loads(Path(arguments[0]).read_bytes())
-    results = evaluate(request)
-    document = {"format": FORMAT, "results": [asdict(result) for result in results]}
+    scores = evaluate(request)
+    document = {"format": FORMAT, "scores": [asdict(score) for score in scores]}
     atomic.replace(Path(request["output"]), atomic.readable_json(document))
     return 0
 

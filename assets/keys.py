@@ -1,0 +1,43 @@
+"""Names in the asset graph: lanes, asset keys, partitions. One place, so that assets and sensors agree.
+
+Dagster allows letters, digits and underscores in a key; a recipe's dashes become underscores. Partition keys:
+a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
+``<sweep>.<n>`` for trials.
+"""
+
+import dagster as dg
+
+NODES = dg.DynamicPartitionsDefinition(name="nodes")
+TRAINING_TAG = "slipway/training"
+SWEEP_TAG = "slipway/sweep"
+
+
+def lane(recipe: str) -> str:
+    """The lane of a recipe: the first part of its assets' keys."""
+    return recipe.replace("-", "_")
+
+
+def key(recipe: str, noun: str) -> dg.AssetKey:
+    return dg.AssetKey([lane(recipe), noun])
+
+
+def training_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
+    return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_trainings")
+
+
+def checkpoint_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
+    return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_checkpoints")
+
+
+def trial_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
+    return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_trials")
+
+
+def checkpoint_partition(training: str, step: int) -> str:
+    return f"{training}.{step:09d}"
+
+
+def parse_checkpoint_partition(partition: str) -> tuple[str, int]:
+    """(training, step) of a checkpoint's partition key."""
+    training, _, step = partition.rpartition(".")
+    return training, int(step)

@@ -1,0 +1,139 @@
+"""Training: the asset that submits or adopts a training job, and waits for it.
+
+The run that waits is disposable. Whoever materialises the partition wants the training to run; if this run
+dies, the job goes on, the next run adopts it, and the job watch materialises the result should no run be left.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from assets import keys, plots
+from recipes.schema import Training
+from resources.compute import Compute, trainings
+from resources.launcher.protocol import Unavailable
+from resources.tiers import Tiers
+from resources.training_control import Action, TrainingControl
+from resources.training_store import Specification, Terms, TrainingStore
+from trainer import ledger
+from trainer.journal import Event
+from trainer.shards import read_manifest
+
+POLL_SECONDS = 1.0
+
+
+def specification(recipe: Training, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
+    """What a training recipe (with its parameters applied) means on a snapshot."""
+    tokenizer = read_manifest(tiers.durable_path, snapshot).tokenizer.sha256
+    return Specification(recipe.name, recipe.numbers(), snapshot, tokenizer, cause)
+
+
+def terms(recipe: Training, origin: Mapping[str, Any] | None = None) -> Terms:
+    """Where a training of this recipe may run, and how it recovers."""
+    return Terms(
+        min_nodes=recipe.placement.nodes.min,
+        max_nodes=recipe.placement.nodes.max,
+        ranks_per_node=recipe.placement.ranks_per_node,
+        no_progress_seconds=recipe.recovery.no_progress_seconds,
+        fruitless_incarnations=recipe.recovery.fruitless_incarnations,
+        origin=dict(origin or {}),
+    )
+
+
+def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
+    """The training asset of one lane, a partition for each training id."""
+
+    @dg.asset(
+        key=keys.key(recipe.name, "training"),
+        deps=[keys.key(recipe.dataset, "staged_shards")],
+        partitions_def=keys.training_partitions(recipe.name),
+        group_name=keys.lane(recipe.name),
+        kinds={"torch"},
+        owners=[recipe.owner],
+        description=(
+            f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
+            "it starts the training, or adopts it where it runs; stopping this run does not harm the training, "
+            "cancelling it stops the training."
+        ),
+    )
+    def training(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
+        known = trainings(tiers)
+        store = known.store(context.partition_key)
+        store.want("run", f"run {context.run_id}", "materialised")
+        known.open(store.id)
+        _wait(context, store, compute.control(tiers))
+        ended = store.exit()
+        if ended is None or ended.outcome != "succeeded":
+            desired = store.desired()
+            raise dg.Failure(f"{store.id} is not wanted any more: {desired.why if desired else 'nobody asked for it'}")
+        store.mark_reported(exit_mark(ended.incarnation))
+        return dg.MaterializeResult(metadata=result_metadata(store), data_version=result_version(store))
+
+    return [training]
+
+
+def exit_mark(incarnation: int) -> str:
+    """The name under which the result of an incarnation is marked as shown."""
+    return f"exit-{incarnation:06d}"
+
+
+def result_version(store: TrainingStore) -> dg.DataVersion:
+    """A training's data version: the manifest of its last checkpoint."""
+    return dg.DataVersion(store.commits()[-1].manifest)
+
+
+def result_metadata(store: TrainingStore) -> dict[str, Any]:
+    """What the UI shows of a finished training."""
+    events = store.events()
+    steps = [event for event in events if event["event"] == "step"]
+    last = steps[-1]
+    ended = store.exit()
+    assert ended is not None
+    return {
+        "loss": last["loss"],
+        "steps": ended.step,
+        "tokens": last["tokens"],
+        "tokens_per_second": sorted(event["tokens_per_second"] for event in steps)[len(steps) // 2],
+        "incarnations": ended.incarnation,
+        "checkpoints": len(store.commits()),
+        "wall_seconds": events[-1]["t"] - events[0]["t"],
+        "snapshot": store.specification().snapshot,
+        "origin": dg.MetadataValue.json(dict(store.terms().origin)),
+        "loss_curve": plots.curve({"training loss": ledger.loss_curve(events)}, "step", "nats per token"),
+        "dagster/uri": str(store.folder),
+    }
+
+
+def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl) -> None:
+    """Advance the training until nothing is left to do, and show its ledger while it runs."""
+    shown = 0
+    while True:
+        try:
+            action = control.advance(store, f"run {context.run_id}")
+        except Unavailable as error:
+            context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
+            action = Action.WAIT
+        events = store.events() if store.newest_claim() else []
+        for event in events[shown:]:
+            _show(context, event)
+        shown = len(events)
+        if action is Action.DONE:
+            return
+        if action is Action.WAIT:
+            time.sleep(POLL_SECONDS)
+
+
+def _show(context: dg.AssetExecutionContext, event: Event) -> None:
+    """A line of the ledger in the run's log; of the steps, every tenth."""
+    match event["event"]:
+        case "step" if event["step"] % 10 == 0:
+            context.log.info(
+                f"step {event['step']}: loss {event['loss']:.4f}, {event['tokens_per_second']:,.0f} tokens/s"
+            )
+        case "step" | "segment" | "validated":
+            pass
+        case name:
+            fields = {k: v for k, v in event.items() if k not in ("event", "t")}
+            context.log.info(f"{name}: {fields}")

@@ -1,0 +1,106 @@
+"""Checkpoint arrivals: each new commit becomes a checkpoint in the UI, and is evaluated.
+
+A commit is shown first and marked as shown when the event log has it, so that no crash loses one. Those that
+wait for evaluation share one run, and that run one process. A commit that counts no longer (superseded, or
+found damaged) loses its partition.
+"""
+
+import dagster as dg
+
+from assets import keys
+from assets.checkpoints import checkpoint_materialisation
+from assets.evaluation import evaluated
+from resources.compute import trainings
+from resources.tiers import Tiers
+from resources.training_store import TrainingStore
+from sensors import runs
+from trainer.fence import Commit
+
+DUTY = "checkpoints"
+EVALUATES_TAG = "slipway/evaluates"
+
+
+@dg.sensor(
+    name="checkpoint_arrivals",
+    asset_selection='key:"*/evaluation"',
+    minimum_interval_seconds=2,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Shows each new commit as a checkpoint and has it evaluated.",
+)
+def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
+    known = trainings(tiers)
+    result = _Tick()
+    for id in known.opened(DUTY):
+        store = known.store(id)
+        commits = store.commits()
+        shown = _show_new(context.instance, store, commits, result)
+        _withdraw_gone(store, commits, result)
+        waiting = _waiting(store, shown)
+        if waiting and runs.may_request(context.instance, {EVALUATES_TAG: id}):
+            result.requests.append(_evaluation_request(store, waiting))
+        if _complete(store) and len(shown) == len(commits) and not waiting:
+            known.close(id, DUTY)
+    return dg.SensorResult(
+        run_requests=result.requests, asset_events=result.events, dynamic_partitions_requests=result.partitions
+    )
+
+
+class _Tick:
+    """What one tick gives back."""
+
+    def __init__(self) -> None:
+        self.requests: list[dg.RunRequest] = []
+        self.events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
+        self.partitions: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+
+
+def _show_new(instance: dg.DagsterInstance, store: TrainingStore, commits: list[Commit], tick: _Tick) -> list[Commit]:
+    """Show the commits that the event log has not; returns those that it has."""
+    recipe = store.specification().recipe
+    shown = []
+    for commit in commits:
+        partition = keys.checkpoint_partition(store.id, commit.step)
+        if store.reported(_mark(commit)):
+            shown.append(commit)
+        elif runs.materialised(instance, keys.key(recipe, "checkpoint"), partition):
+            store.mark_reported(_mark(commit))
+            shown.append(commit)
+        else:
+            tick.partitions.append(keys.checkpoint_partitions(recipe).build_add_request([partition]))
+            tick.events.append(checkpoint_materialisation(store, commit))
+    return shown
+
+
+def _withdraw_gone(store: TrainingStore, commits: list[Commit], tick: _Tick) -> None:
+    """Delete the partitions of shown commits that do not count any more."""
+    valid = {commit.name for commit in commits}
+    steps = {commit.step for commit in commits}
+    for name in store.reports("commit-"):
+        step = int(name.split(".")[0])
+        if name in valid or store.reported(f"withdrawn-{name}"):
+            continue
+        if step not in steps:
+            partition = keys.checkpoint_partition(store.id, step)
+            recipe = store.specification().recipe
+            tick.partitions.append(keys.checkpoint_partitions(recipe).build_delete_request([partition]))
+        store.mark_reported(f"withdrawn-{name}")
+
+
+def _waiting(store: TrainingStore, shown: list[Commit]) -> list[Commit]:
+    done = {commit.name for commit, _ in evaluated(store)}
+    return [commit for commit in shown if commit.name not in done]
+
+
+def _evaluation_request(store: TrainingStore, waiting: list[Commit]) -> dg.RunRequest:
+    first, last = (keys.checkpoint_partition(store.id, commit.step) for commit in (waiting[0], waiting[-1]))
+    return runs.request([keys.key(store.specification().recipe, "evaluation")], {EVALUATES_TAG: store.id}, first, last)
+
+
+def _complete(store: TrainingStore) -> bool:
+    """Whether no further commit can come."""
+    ended = store.exit()
+    return ended is not None and (ended.outcome == "succeeded" or not store.wanted)
+
+
+def _mark(commit: Commit) -> str:
+    return f"commit-{commit.name}"

@@ -1,0 +1,104 @@
+"""Job watch: what should run, runs; what has ended is shown, once for each exit record.
+
+It sees a person's cancellation and wants the training stopped, advances every training that somebody wants,
+asks for a run to show each live one, and materialises the result when no run is left to do it.
+"""
+
+import dagster as dg
+from dagster import DagsterRunStatus
+
+from assets import keys
+from assets.training import exit_mark, result_metadata, result_version
+from resources.compute import Compute, trainings
+from resources.launcher.protocol import Unavailable
+from resources.tiers import Tiers
+from resources.training_control import Action, TrainingControl
+from resources.training_store import Trainings, TrainingStore
+from sensors import runs
+
+DUTY = "run"
+
+
+@dg.sensor(
+    name="job_watch",
+    asset_selection='key:"*/training"',
+    minimum_interval_seconds=2,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="What should run, runs; results are shown once for each exit record.",
+)
+def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+    known = trainings(tiers)
+    control = compute.control(tiers)
+    requests: list[dg.RunRequest] = []
+    events: list[dg.AssetMaterialization | dg.AssetObservation] = []
+    for id in known.opened(DUTY):
+        store = known.store(id)
+        _heed_cancellation(context.instance, store)
+        try:
+            action = _advance(control, store)
+        except Unavailable as error:
+            context.log.warning(f"{id}: the launcher cannot be asked: {error}")
+            continue
+        if action is not Action.DONE:
+            if store.wanted and runs.may_request(context.instance, _tags(store)):
+                requests.append(training_request(store))
+        elif not runs.unfinished(context.instance, _tags(store)):
+            events += _result(context.instance, store)
+            _close(known, store)
+    return dg.SensorResult(run_requests=requests, asset_events=events)
+
+
+def training_request(store: TrainingStore) -> dg.RunRequest:
+    """A run that submits or adopts this training and waits for it."""
+    return runs.request([keys.key(store.specification().recipe, "training")], _tags(store), store.id)
+
+
+def _tags(store: TrainingStore) -> dict[str, str]:
+    return {keys.TRAINING_TAG: store.id}
+
+
+def _advance(control: TrainingControl, store: TrainingStore) -> Action:
+    """Take the steps that are due, up to one that needs time."""
+    while (action := control.advance(store, "job watch")) in (Action.CLAIM, Action.RECORD, Action.GIVE_UP):
+        pass
+    return action
+
+
+def _heed_cancellation(instance: dg.DagsterInstance, store: TrainingStore) -> None:
+    """When the newest run was cancelled after the training was last wanted, a person wants it stopped."""
+    desired, record = store.desired(), runs.newest(instance, _tags(store))
+    if desired is None or desired.want != "run" or record is None:
+        return
+    run = record.dagster_run
+    if run.status is DagsterRunStatus.CANCELED and (record.end_time or 0.0) > desired.at:
+        store.want("stop", "job watch", f"run {run.run_id} was cancelled")
+
+
+def _result(instance: dg.DagsterInstance, store: TrainingStore) -> list[dg.AssetMaterialization | dg.AssetObservation]:
+    """The event that shows how the newest incarnation ended, unless it has been shown."""
+    ended = store.exit()
+    if ended is None or store.reported(exit_mark(ended.incarnation)):
+        return []
+    key = keys.key(store.specification().recipe, "training")
+    if ended.outcome != "succeeded":
+        desired = store.desired()
+        metadata = {"outcome": ended.outcome, "reason": ended.reason, "step": ended.step}
+        why = {"wanted": desired.want, "why": desired.why} if desired else {}
+        return [dg.AssetObservation(key, partition=store.id, metadata={**metadata, **why})]
+    if runs.materialised(instance, key, store.id):
+        return []
+    version = result_version(store).value
+    return [
+        dg.AssetMaterialization(
+            key, partition=store.id, metadata=result_metadata(store), tags={"dagster/data_version": version}
+        )
+    ]
+
+
+def _close(known: Trainings, store: TrainingStore) -> None:
+    """Done, once what `_result` gave has reached the event log: this tick shows it, the next one closes."""
+    ended = store.exit()
+    if ended is None or store.reported(exit_mark(ended.incarnation)):
+        known.close(store.id, DUTY)
+    else:
+        store.mark_reported(exit_mark(ended.incarnation))

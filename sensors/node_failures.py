@@ -1,0 +1,87 @@
+"""Node failures: a dead node, or no progress past the deadline, leads to a new incarnation on healthy nodes.
+
+This sensor only decides and claims; the job watch stops the old job, confirms that it is gone and submits the
+next. It also keeps the partitions of staged shards in line with the fleet.
+"""
+
+import time
+
+import dagster as dg
+
+from assets import keys
+from resources.compute import Compute, trainings
+from resources.fleet.protocol import Node
+from resources.launcher.protocol import State, Unavailable
+from resources.tiers import Tiers
+from resources.training_control import TrainingControl, progress_age
+from resources.training_store import TrainingStore
+from sensors import job_watch
+
+BY = "node failures"
+
+
+@dg.sensor(
+    name="node_failures",
+    asset_selection='key:"*/training"',
+    minimum_interval_seconds=5,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Gives a training a new incarnation when a node of it died or it makes no progress.",
+)
+def node_failures(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+    try:
+        nodes = compute.fleet().nodes()
+    except Unavailable as error:
+        return dg.SensorResult(skip_reason=f"the fleet cannot be asked: {error}")
+    known, control = trainings(tiers), compute.control(tiers)
+    events = []
+    for id in known.opened(job_watch.DUTY):
+        store = known.store(id)
+        try:
+            cause = failure(store, control, nodes, time.time())
+        except Unavailable as error:
+            context.log.warning(f"{id}: the launcher cannot be asked: {error}")
+            continue
+        if cause and store.wanted and control.supersede(store, cause, BY):
+            events.append(_incident(store, cause))
+    return dg.SensorResult(asset_events=events, dynamic_partitions_requests=_node_partitions(context, nodes))
+
+
+def failure(store: TrainingStore, control: TrainingControl, nodes: list[Node], now: float) -> str | None:
+    """Why the running incarnation must be given up, None when it need not be."""
+    claim = store.newest_claim()
+    if claim is None or store.exit() is not None:
+        return None
+    lost = [node for node in nodes if node.name in claim.nodes and not node.ready]
+    if lost:
+        return "; ".join(f"node {node.name} is lost: {node.reason}" for node in lost)
+    status, limit = control.status(store), store.terms().no_progress_seconds
+    age = progress_age(store, status, now)
+    if status.state is State.RUNNING and age > limit:
+        return f"no progress for {age:.0f} s (the deadline is {limit:.0f} s)"
+    return None
+
+
+def _incident(store: TrainingStore, cause: str) -> dg.AssetObservation:
+    claim = store.newest_claim()
+    assert claim is not None
+    return dg.AssetObservation(
+        keys.key(store.specification().recipe, "training"),
+        partition=store.id,
+        description=cause,
+        metadata={"cause": cause, "incarnation": claim.token.incarnation, "nodes": ", ".join(claim.nodes)},
+    )
+
+
+def _node_partitions(
+    context: dg.SensorEvaluationContext, nodes: list[Node]
+) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
+    """Nodes that joined get a partition, nodes that left the fleet lose theirs."""
+    assert keys.NODES.name is not None
+    held = set(context.instance.get_dynamic_partitions(keys.NODES.name))
+    names = {node.name for node in nodes}
+    requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+    if names - held:
+        requests.append(keys.NODES.build_add_request(sorted(names - held)))
+    if held - names:
+        requests.append(keys.NODES.build_delete_request(sorted(held - names)))
+    return requests

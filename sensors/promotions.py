@@ -1,0 +1,47 @@
+"""Promotions: a training that has succeeded, with all its checkpoints evaluated, is judged once.
+
+The run registers the candidate, checks it, and makes it the champion if the checks pass. A run that broke
+before the candidate was judged is requested again; a candidate that failed its checks is not.
+"""
+
+import dagster as dg
+
+from assets import keys
+from resources.compute import trainings
+from resources.tiers import Tiers
+from resources.training_store import TrainingStore
+from sensors import checkpoint_arrivals, runs
+
+DUTY = "promotion"
+PROMOTES_TAG = "slipway/promotes"
+
+
+@dg.sensor(
+    name="promotions",
+    asset_selection='key:"*/candidate" or key:"*/champion"',
+    minimum_interval_seconds=2,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Judges each finished training: candidate, checks, champion.",
+)
+def promotions(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
+    known = trainings(tiers)
+    evaluating = set(known.opened(checkpoint_arrivals.DUTY))
+    requests = []
+    for id in known.opened(DUTY):
+        store = known.store(id)
+        ended = store.exit()
+        if ended is None or id in evaluating:
+            continue
+        if ended.outcome != "succeeded" or _judged(context.instance, store):
+            known.close(id, DUTY)
+        elif runs.may_request(context.instance, {PROMOTES_TAG: id}):
+            recipe = store.specification().recipe
+            assets = [keys.key(recipe, "candidate"), keys.key(recipe, "champion")]
+            requests.append(runs.request(assets, {PROMOTES_TAG: id}, id))
+    return dg.SensorResult(run_requests=requests)
+
+
+def _judged(instance: dg.DagsterInstance, store: TrainingStore) -> bool:
+    if runs.unfinished(instance, {PROMOTES_TAG: store.id}):
+        return False
+    return runs.materialised(instance, keys.key(store.specification().recipe, "candidate"), store.id)

@@ -1,0 +1,66 @@
+"""Dagster's runs by tag: is one under way, how did the last one end, may another be requested."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+from dagster import DagsterRunStatus, RunRecord, RunsFilter
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
+)
+
+UNFINISHED = [
+    DagsterRunStatus.QUEUED,
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+    DagsterRunStatus.CANCELING,
+    DagsterRunStatus.MANAGED,
+]
+BACKOFF_SECONDS = 15.0
+"""After a run that did not succeed, how long nobody asks for the next one."""
+
+
+def unfinished(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> bool:
+    """Whether a run with these tags is queued or running."""
+    return bool(instance.get_run_records(RunsFilter(tags=dict(tags), statuses=UNFINISHED), limit=1))
+
+
+def newest(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> RunRecord | None:
+    """The newest run with these tags."""
+    records = instance.get_run_records(RunsFilter(tags=dict(tags)), limit=1)
+    return records[0] if records else None
+
+
+def may_request(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> bool:
+    """Whether another run with these tags may be requested now."""
+    record = newest(instance, tags)
+    if record is None:
+        return True
+    if record.dagster_run.status in UNFINISHED:
+        return False
+    succeeded = record.dagster_run.status is DagsterRunStatus.SUCCESS
+    return succeeded or time.time() - (record.end_time or 0.0) > BACKOFF_SECONDS
+
+
+def request(
+    assets: Sequence[dg.AssetKey], tags: Mapping[str, str], first: str | None = None, last: str | None = None
+) -> dg.RunRequest:
+    """A run of these assets: of one partition, or of all from `first` to `last` in the order they were added."""
+    partitions: dict[str, str] = {}
+    if first is not None:
+        one = last is None or last == first
+        partitions = (
+            {PARTITION_NAME_TAG: first}
+            if one
+            else {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last or first}
+        )
+    return dg.RunRequest(asset_selection=list(assets), tags={**tags, **partitions})
+
+
+def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> bool:
+    """Whether this partition of an asset has been materialised."""
+    where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+    return bool(instance.fetch_materializations(where, limit=1).records)
