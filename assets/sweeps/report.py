@@ -1,0 +1,131 @@
+"""The report of a sweep: the best parameters, what became of each trial, which parameters mattered, what was saved."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assets.sweeps import space
+from assets.sweeps.space import Parameters
+from assets.sweeps.state import Sweep, Trial
+
+ENOUGH = 4
+"""Finished trials from which on the importance of parameters is given."""
+TOP = 0.25
+"""The share of trials that count as good ones for the importance."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trial of the table."""
+
+    trial: int
+    parameters: Parameters
+    last_step: int
+    value: float | None
+    """Of a finished trial, at its last step; None when it failed, diverged or still runs."""
+    outcome: str
+    """Its state, with the reason when it failed."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Plain values for metadata, plots and tables."""
+
+    sweep: str
+    outcome: str
+    """How it was closed, "open" before."""
+    best_trial: int | None
+    best_value: float | None
+    best_parameters: Parameters
+    """Empty without a best trial."""
+    rows: tuple[Row, ...]
+    """By trial number."""
+    importance: Mapping[str, float] | None
+    """A share of each parameter, the largest first; they sum to 1. None for too few trials."""
+    compute_saved: float
+    """0 to 1, the share of steps that early stopping spared."""
+
+
+def report(sweep: Sweep) -> Report:
+    """The report of a sweep, closed or not."""
+    best = sweep.best
+    return Report(
+        sweep=sweep.plan.sweep,
+        outcome=sweep.closed.outcome if sweep.closed else "open",
+        best_trial=best.number if best else None,
+        best_value=best.value if best else None,
+        best_parameters=best.parameters if best else {},
+        rows=tuple(_row(sweep, trial) for trial in sweep.trials.values()),
+        importance=importance(sweep),
+        compute_saved=sweep.compute_saved,
+    )
+
+
+def importance(sweep: Sweep) -> dict[str, float] | None:
+    """How much each parameter decides whether a trial is among the best quarter; None for fewer than `ENOUGH` trials.
+
+    Optuna's PED-ANOVA (Watanabe et al., IJCAI 2023) over completed and stopped trials. It asks only which trials
+    are the good ones, so that it can be given ranks, most training first, where values at different steps could
+    not be compared; fANOVA would fit the values themselves. With few trials it is a hint.
+    """
+    if len(sweep.finished) < ENOUGH:
+        return None
+    import optuna
+
+    domains = space.distributions(sweep.plan.space)
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=TOP)
+    with space.quiet_optuna():
+        study = optuna.create_study()
+        for rank, trial in enumerate(sorted(sweep.finished, key=lambda trial: _merit(sweep, trial))):
+            study.add_trial(
+                optuna.trial.create_trial(params=dict(trial.parameters), distributions=domains, value=float(rank))
+            )
+        return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def markdown(report: Report) -> str:
+    """The report as a page."""
+    names = list(report.rows[0].parameters) if report.rows else []
+    lines = [f"# Sweep {report.sweep}: {report.outcome}", ""]
+    if report.best_trial is not None:
+        lines += [f"Best: trial {report.best_trial}, value {report.best_value:.4f}.", ""]
+        lines += [*_table(["parameter", "best"], [[name, _show(report.best_parameters[name])] for name in names]), ""]
+    lines += [f"Early stopping spared {report.compute_saved:.0%} of the steps.", "", "## Trials", ""]
+    lines += _table(
+        ["trial", *names, "last step", "value", "outcome"],
+        [
+            [str(row.trial), *(_show(row.parameters[name]) for name in names), str(row.last_step), _show(row.value)]
+            + [row.outcome]
+            for row in report.rows
+        ],
+    )
+    if report.importance is not None:
+        shares = [[name, f"{share:.0%}"] for name, share in report.importance.items()]
+        lines += ["", "## Importance", "", *_table(["parameter", "share"], shares)]
+    return "\n".join(lines) + "\n"
+
+
+def _merit(sweep: Sweep, trial: Trial) -> tuple[bool, int, float, int]:
+    """Sorts the best trial first and those without a finite value last."""
+    value = trial.value
+    return value is None, -sweep.steps_trained(trial), 0.0 if value is None else value, trial.number
+
+
+def _row(sweep: Sweep, trial: Trial) -> Row:
+    reason = f": {trial.ended.reason}" if trial.ended and trial.state == "failed" else ""
+    return Row(
+        trial=trial.number,
+        parameters=trial.parameters,
+        last_step=sweep.steps_trained(trial),
+        value=trial.value,
+        outcome=f"{trial.state}{reason}",
+    )
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]]
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
