@@ -71,7 +71,7 @@ class Status:
 
 
 class Launcher(Protocol):
-    """The interface that `tests/launcher_contract.py` specifies."""
+    """The interface that `tests/launcher/contract.py` specifies."""
 
     def submit(self, job: Job) -> None:
         """Start the job, or adopt the one of that name; a terminal job is left as it is.

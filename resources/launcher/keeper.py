@@ -1,0 +1,97 @@
+"""The keeper of one job: the detached process that starts its nodes, watches them as a gang, and ends them all.
+
+``python -m resources.launcher.keeper FOLDER`` returns as soon as the job has a keeper, this one or another. It
+owes nothing to its submitter and leaves no process behind; when it dies itself, the nodes die too.
+"""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from resources.fleet.embedded import mark_lost
+from resources.launcher.folder import Ending, JobFolder
+from resources.launcher.gang import Cause, Gang, ending
+from resources.launcher.protocol import State
+from trainer import processes
+
+POLL_SECONDS = 0.2
+GANG_GRACE_SECONDS = 3.0
+"""What the other nodes get to end in when one has failed."""
+
+
+def keep(folder: JobFolder, lock: int) -> None:
+    """Run the job to its end and write that down, when nothing of it is left."""
+    processes.adopt_orphans()
+    try:
+        folder.start()
+        end = _watch(folder, lock)
+    except Exception as error:  # whatever went wrong, the job must have an end that can be read
+        traceback.print_exc()
+        end = Ending(State.FAILED, f"its keeper failed: {error}")
+    left = processes.kill_descendants()
+    if left:
+        end = Ending(State.FAILED, f"{end.reason}; processes that cannot be killed: {left}", end.lost_nodes)
+    if folder.owned_through(lock):
+        folder.end(end)
+
+
+def _watch(folder: JobFolder, lock: int) -> Ending:
+    """Start the gang; wait until every node has ended, by itself or for a cause."""
+    order = folder.order()
+    gang = Gang(folder, order, lock)
+    cause: Cause | None = None
+    while None in gang.codes().values():
+        if cause is None:
+            cause = _cause_to_end(folder, lock, gang)
+            if cause is not None:
+                gang.send(signal.SIGTERM)
+        elif time.time() >= cause.deadline:
+            gang.send(signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+    codes = {node: code for node, code in gang.codes().items() if code is not None}
+    end = ending(codes, gang.sent, cause)
+    for node in end.lost_nodes:
+        mark_lost(order.fleet, node, f"died under job {order.job.name}")
+    return end
+
+
+def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> Cause | None:
+    """Why the nodes that still run should end now, if they should."""
+    now = time.time()
+    if not folder.owned_through(lock):
+        return Cause(State.STOPPED, "its folder was deleted", now)
+    deadline = folder.stop_deadline()
+    if deadline is not None:
+        return Cause(State.STOPPED, "cancelled", deadline)
+    if gang.store_died():
+        return Cause(State.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS)
+    if any(gang.codes().values()):
+        return Cause(State.FAILED, "", now + GANG_GRACE_SECONDS)
+    return None
+
+
+def _reset_signals() -> None:
+    """Undo what the submitter blocks or ignores (nohup, a shell's `&`): the ranks would inherit it."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def main() -> int:
+    folder = JobFolder(Path(sys.argv[1]))
+    lock = folder.lock()
+    if lock is None or folder.begun():
+        return 0
+    # The submitter waits for the parent alone, and has no child afterwards that could become a zombie.
+    if os.fork() > 0:
+        os._exit(0)
+    _reset_signals()
+    keep(folder, lock)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""One embedded node of a job: a process under which everything dies with it.
+
+``python -m resources.launcher.node (rank|agent) COMMAND...`` runs the command, a lone rank or a torchrun agent
+with ranks below it. SIGTERM is passed to the ranks, SIGHUP (the keeper died) ends everything at once.
+"""
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+from trainer import processes
+
+POLL_SECONDS = 0.2
+
+
+class Node:
+    """The command and what is asked of it."""
+
+    def __init__(self, command: list[str], is_agent: bool) -> None:
+        self._is_agent = is_agent
+        self._stopping = False
+        self._told: set[int] = set()
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGHUP, _die)
+        bind = functools.partial(processes.die_with_parent, parent=os.getpid())
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=bind)
+
+    def run(self) -> int:
+        """Wait for the command; return its exit code, 128 + n when signal n ended it."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(POLL_SECONDS)
+                return code if code >= 0 else 128 - code
+            if self._stopping:
+                self._tell_ranks()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = True
+
+    def _tell_ranks(self) -> None:
+        """Send SIGTERM to each rank once, also to those that start only now; to an agent that has none yet.
+
+        Not to an agent with ranks: it would kill them after a time-out of its own, while the time that a
+        stopped job gets is the canceller's to say.
+        """
+        ranks = processes.children(self._process.pid) if self._is_agent else []
+        for pid in set(ranks or [self._process.pid]) - self._told:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            self._told.add(pid)
+
+
+def _die(number: int, frame: FrameType | None) -> None:
+    processes.kill_descendants()
+    os._exit(128 + number)
+
+
+def main() -> int:
+    kind, *command = sys.argv[1:]
+    processes.adopt_orphans()
+    code = Node(command, is_agent=kind == "agent").run()
+    processes.kill_descendants()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What launchers guarantee, proven with real processes."""

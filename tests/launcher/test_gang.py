@@ -1,0 +1,44 @@
+"""How the exit codes of the nodes become the end of a job."""
+
+import signal
+
+from resources.launcher.folder import Ending
+from resources.launcher.gang import Cause, ending
+from resources.launcher.protocol import State
+
+CANCELLED = Cause(State.STOPPED, "cancelled", deadline=0)
+A_NODE_FAILED = Cause(State.FAILED, "", deadline=0)
+TERM, KILL = signal.SIGTERM, signal.SIGKILL
+
+
+def test_all_nodes_at_0_is_success():
+    assert ending({"a": 0, "b": 0}, {"a": [], "b": []}, None) == Ending(State.SUCCEEDED, "")
+
+
+def test_a_failed_node_is_named_and_those_told_to_end_are_not():
+    codes, sent = {"a": 143, "b": 3}, {"a": [TERM], "b": []}
+    assert ending(codes, sent, A_NODE_FAILED) == Ending(State.FAILED, "b ended with exit code 3")
+
+
+def test_nodes_that_failed_before_anyone_was_told_are_all_named():
+    reason = "a ended with exit code 1; b ended with exit code 139 (SIGSEGV)"
+    assert ending({"a": 1, "b": 139}, {"a": [], "b": []}, None) == Ending(State.FAILED, reason)
+
+
+def test_a_node_killed_by_a_signal_nobody_sent_is_lost():
+    codes, sent = {"a": 0, "b": -KILL}, {"a": [TERM], "b": []}
+    assert ending(codes, sent, A_NODE_FAILED) == Ending(State.FAILED, "b was lost: SIGKILL", ("b",))
+
+
+def test_a_node_that_dies_in_its_grace_by_another_signal_is_lost_too():
+    assert ending({"a": -KILL}, {"a": [TERM]}, CANCELLED).lost_nodes == ("a",)
+
+
+def test_a_node_killed_after_its_grace_is_not_lost():
+    reason = "cancelled; a was killed when its grace was over"
+    assert ending({"a": -KILL}, {"a": [TERM, KILL]}, CANCELLED) == Ending(State.STOPPED, reason)
+
+
+def test_a_cancelled_job_is_stopped_however_its_ranks_took_it():
+    codes, sent = {"a": 0, "b": 143, "c": -TERM}, {"a": [TERM], "b": [TERM], "c": [TERM]}
+    assert ending(codes, sent, CANCELLED) == Ending(State.STOPPED, "cancelled")

@@ -1,0 +1,232 @@
+"""The local launcher passes the contract, and dies as a real fleet would: by node, whole, and on record."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resources.fleet import embedded
+from resources.fleet.embedded import EmbeddedFleet
+from resources.launcher.folder import JobFolder, Order
+from resources.launcher.local import LocalLauncher
+from resources.launcher.protocol import State, Unavailable
+from tests.launcher.conftest import Marked, Notes
+from tests.launcher.contract import LauncherContract, ended, job
+from trainer import processes
+
+CODE = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> LocalLauncher:
+    fleet = EmbeddedFleet(tmp_path / "nodes", ("node-0", "node-1"), reboot_seconds=60)
+    return LocalLauncher(tmp_path / "jobs", CODE, fleet)
+
+
+class TestContract(LauncherContract):
+    """The contract, for the local launcher."""
+
+
+def keeper_of(marked: Marked) -> int:
+    """The pid of the one keeper."""
+    [pid] = [pid for pid in marked.pids() if b"resources.launcher.keeper" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return pid
+
+
+def test_a_killed_node_takes_everything_below_it_along(launcher: LocalLauncher, notes: Notes, marked: Marked):
+    launcher.submit(job(notes, "clings"))
+    notes.until("clinging")
+    [node] = embedded.kill(launcher.fleet.folder, "node-0")
+    assert node not in {start["pid"] for start in notes.starts()}
+    status = ended(launcher)
+    assert (status.state, status.reason) == (State.FAILED, "node-0 was lost: SIGKILL")
+    assert status.lost_nodes == ("node-0",)
+    marked.until_gone()
+
+
+def test_a_node_that_died_under_a_job_is_away_for_a_while(launcher: LocalLauncher, notes: Notes):
+    launcher.submit(job(notes, "waits"))
+    notes.until("pid")
+    node = processes.parent_of(notes.starts()[0]["pid"])
+    assert node is not None
+    os.kill(node, signal.SIGKILL)
+    ended_at = ended(launcher).ended_at
+    assert ended_at is not None
+    lost, other = launcher.fleet.nodes()
+    assert (lost.name, lost.ready, lost.reason) == ("node-0", False, "died under job job-1")
+    assert other.ready
+    assert all(node.ready for node in launcher.fleet.nodes(now=ended_at + 60))
+
+
+@pytest.mark.slow
+def test_the_nodes_that_are_left_end_with_the_one_that_was_killed(
+    launcher: LocalLauncher, notes: Notes, marked: Marked
+):
+    launcher.submit(job(notes, "clings", nodes=("node-0", "node-1")))
+    notes.until("clinging", count=2)
+    command = [
+        sys.executable,
+        "-m",
+        "resources.fleet.embedded",
+        "--folder",
+        str(launcher.fleet.folder),
+        "kill",
+        "node-1",
+    ]
+    (launcher.fleet.folder / "node-1").mkdir(parents=True)
+    subprocess.run(command, check=True)
+    status = ended(launcher)
+    assert status.state is State.FAILED and status.lost_nodes == ("node-1",)
+    marked.until_gone()
+
+
+@pytest.mark.parametrize("program", ["waits", "clings"])
+def test_a_killed_keeper_fails_the_job_and_takes_everything_along(
+    launcher: LocalLauncher, notes: Notes, marked: Marked, program: str
+):
+    launcher.submit(job(notes, program))
+    notes.until("clinging" if program == "clings" else "pid")
+    os.kill(keeper_of(marked), signal.SIGKILL)
+    status = ended(launcher)
+    assert (status.state, status.reason, status.lost_nodes) == (State.FAILED, "its keeper died", ())
+    assert launcher.poll("job-1") == status
+    launcher.submit(job(notes, program))
+    assert len(notes.starts()) == 1
+    marked.until_gone()
+
+
+@pytest.mark.slow
+def test_a_killed_keeper_takes_agents_and_ranks_of_all_nodes_along(
+    launcher: LocalLauncher, notes: Notes, marked: Marked
+):
+    launcher.submit(job(notes, "clings", nodes=("node-0", "node-1")))
+    notes.until("clinging", count=2)
+    os.kill(keeper_of(marked), signal.SIGKILL)
+    assert ended(launcher).state is State.FAILED
+    marked.until_gone()
+
+
+def test_a_killed_rank_fails_the_job_with_the_signal(launcher: LocalLauncher, notes: Notes):
+    launcher.submit(job(notes, "waits"))
+    os.kill(notes.until("pid")[0]["pid"], signal.SIGKILL)
+    status = ended(launcher)
+    assert (status.state, status.reason) == (State.FAILED, "node-0 ended with exit code 137 (SIGKILL)")
+    assert status.lost_nodes == ()
+
+
+def accepted_only(launcher: LocalLauncher, notes: Notes) -> JobFolder:
+    """A job whose submitter died between making the job object and starting the keeper."""
+    folder = JobFolder.named("job-1", launcher.folder)
+    folder.accept(Order(job(notes, "exits"), launcher.fleet.folder))
+    return folder
+
+
+def test_a_job_whose_submitter_died_half_way_is_pending_until_it_is_submitted_again(
+    launcher: LocalLauncher, notes: Notes
+):
+    accepted_only(launcher, notes)
+    assert launcher.poll("job-1").state is State.PENDING
+    assert launcher.logs("job-1") == {"node-0": ""}
+    launcher.submit(job(notes, "exits"))
+    assert ended(launcher).state is State.SUCCEEDED
+
+
+def test_a_pending_job_that_is_cancelled_never_runs(launcher: LocalLauncher, notes: Notes):
+    accepted_only(launcher, notes)
+    launcher.cancel("job-1", grace_seconds=30)
+    assert launcher.poll("job-1").state is State.STOPPED
+    launcher.submit(job(notes, "exits"))
+    assert launcher.poll("job-1").state is State.STOPPED
+    assert notes.starts() == []
+
+
+def test_a_job_whose_folder_is_deleted_ends(launcher: LocalLauncher, notes: Notes, marked: Marked):
+    launcher.submit(job(notes, "clings"))
+    notes.until("clinging")
+    (launcher.folder / "job-1").rename(launcher.folder / "away")
+    assert launcher.poll("job-1").state is State.MISSING
+    marked.until_gone()
+    assert not (launcher.folder / "job-1").exists()
+
+
+def test_a_job_that_cannot_be_read_is_not_taken_for_a_dead_one(launcher: LocalLauncher, notes: Notes):
+    launcher.folder.mkdir()
+    (launcher.folder / "job-1").write_text("a file where a folder should be")
+    with pytest.raises(Unavailable, match="job-1"):
+        launcher.poll("job-1")
+    with pytest.raises(Unavailable, match="job-1"):
+        launcher.submit(job(notes, "exits"))
+
+
+def test_a_config_that_is_no_json_is_refused(launcher: LocalLauncher, notes: Notes):
+    with pytest.raises(ValueError, match=r"job-1.*config"):
+        launcher.submit(job(notes, "exits", where=Path("/")))
+    assert launcher.poll("job-1").state is State.MISSING
+
+
+def test_the_submitter_has_no_child_afterwards(launcher: LocalLauncher, notes: Notes):
+    before = processes.children(os.getpid())
+    launcher.submit(job(notes, "waits"))
+    assert processes.children(os.getpid()) == before
+    notes.until("pid")
+    launcher.cancel("job-1", grace_seconds=30)
+    ended(launcher)
+
+
+@pytest.fixture
+def deaf() -> Iterator[None]:
+    """This process ignores what a daemon under nohup or behind a shell's `&` ignores; children inherit it."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("deaf")
+def test_ranks_hear_signals_that_their_submitter_ignores(launcher: LocalLauncher, notes: Notes):
+    launcher.submit(job(notes, "sleeps"))
+    notes.until("pid")
+    launcher.cancel("job-1", grace_seconds=30)
+    status = ended(launcher)
+    assert (status.state, status.reason) == (State.STOPPED, "cancelled")
+
+
+@pytest.mark.usefixtures("deaf")
+def test_a_killed_keeper_takes_the_ranks_along_although_its_submitter_ignores_signals(
+    launcher: LocalLauncher, notes: Notes, marked: Marked
+):
+    launcher.submit(job(notes, "clings"))
+    notes.until("clinging")
+    os.kill(keeper_of(marked), signal.SIGKILL)
+    marked.until_gone()
+    assert ended(launcher).state is State.FAILED
+
+
+def test_a_keeper_that_cannot_start_is_told_to_the_submitter(launcher: LocalLauncher, notes: Notes, tmp_path: Path):
+    elsewhere = dataclasses.replace(launcher, code=tmp_path)
+    with pytest.raises(Unavailable, match=r"job-1.*keeper did not start.*keeper\.log"):
+        elsewhere.submit(job(notes, "exits"))
+
+
+def test_a_job_that_cannot_be_set_up_fails_with_the_reason(launcher: LocalLauncher, notes: Notes):
+    folder = accepted_only(launcher, notes)
+    (folder.path / "logs").write_text("a file where a folder should be")
+    launcher.submit(job(notes, "exits"))
+    status = ended(launcher)
+    assert status.state is State.FAILED and status.reason.startswith("its keeper failed: ")
+
+
+@pytest.mark.slow
+def test_a_job_whose_rendezvous_store_died_fails(launcher: LocalLauncher, notes: Notes, marked: Marked):
+    launcher.submit(job(notes, "sleeps", nodes=("node-0", "node-1")))
+    notes.until("pid", count=2)
+    store = [pid for pid in marked.pids() if b"launcher.rendezvous" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(store[0], signal.SIGKILL)
+    status = ended(launcher)
+    assert status.state is State.FAILED and status.reason.startswith("its rendezvous store died")
+    assert status.lost_nodes == ()
