@@ -11,6 +11,7 @@ import dagster as dg
 
 from assets import keys
 from assets.datasets import snapshot as snapshots
+from assets.datasets import steps
 from assets.evaluation import evaluated, measure
 from recipes.schema import Training
 from resources.compute import Compute, trainings
@@ -83,7 +84,7 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         group_name=group,
         kinds={"mlflow"},
         owners=[recipe.owner],
-        description="The registered version that is served: the candidate that passed its checks. Its evidence is kept.",
+        description="The registered version that is served: the candidate that passed its checks, with the evidence.",
     )
     def champion(context: dg.AssetExecutionContext, tiers: Tiers, tracking: Tracking) -> dg.MaterializeResult[None]:
         store = trainings(tiers).store(context.partition_key)
@@ -171,6 +172,6 @@ def _champion_check(
 def _measure_anew(held: Version, described: Snapshot, tiers: Tiers) -> Score:
     """The champion on the candidate's validation text, in the champion's own tokens."""
     tags = held.tags
-    same_text = snapshots.with_tokenizer(described, tags["slipway.tokenizer"], tiers.durable_path)
+    same_text = steps.in_tokens_of(described, tags["slipway.snapshot"], tiers.durable_path)
     commit = Commit(0, Token(0), tags["slipway.checkpoint"], tags[MANIFEST_TAG])
     return measure(same_text, [commit], tiers)[0]

@@ -61,6 +61,7 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
     def training(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
         known = trainings(tiers)
         store = known.store(context.partition_key)
+        context.instance.add_run_tags(context.run_id, {keys.TRAINING_TAG: store.id})
         store.want("run", f"run {context.run_id}", "materialised")
         known.open(store.id)
         _wait(context, store, compute.control(tiers))

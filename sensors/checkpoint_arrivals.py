@@ -11,6 +11,7 @@ from assets import keys
 from assets.checkpoints import checkpoint_materialisation
 from assets.evaluation import evaluated
 from resources.compute import trainings
+from resources.event_log import materialised
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from sensors import runs
@@ -62,7 +63,7 @@ def _show_new(instance: dg.DagsterInstance, store: TrainingStore, commits: list[
         partition = keys.checkpoint_partition(store.id, commit.step)
         if store.reported(_mark(commit)):
             shown.append(commit)
-        elif runs.materialised(instance, keys.key(recipe, "checkpoint"), partition):
+        elif materialised(instance, keys.key(recipe, "checkpoint"), partition):
             store.mark_reported(_mark(commit))
             shown.append(commit)
         else:

@@ -10,6 +10,7 @@ from dagster import DagsterRunStatus
 from assets import keys
 from assets.training import exit_mark, result_metadata, result_version
 from resources.compute import Compute, trainings
+from resources.event_log import materialised
 from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
@@ -85,7 +86,7 @@ def _result(instance: dg.DagsterInstance, store: TrainingStore) -> list[dg.Asset
         metadata = {"outcome": ended.outcome, "reason": ended.reason, "step": ended.step}
         why = {"wanted": desired.want, "why": desired.why} if desired else {}
         return [dg.AssetObservation(key, partition=store.id, metadata={**metadata, **why})]
-    if runs.materialised(instance, key, store.id):
+    if materialised(instance, key, store.id):
         return []
     version = result_version(store).value
     return [

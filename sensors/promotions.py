@@ -8,6 +8,7 @@ import dagster as dg
 
 from assets import keys
 from resources.compute import trainings
+from resources.event_log import materialised
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from sensors import checkpoint_arrivals, runs
@@ -44,4 +45,4 @@ def promotions(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorRe
 def _judged(instance: dg.DagsterInstance, store: TrainingStore) -> bool:
     if runs.unfinished(instance, {PROMOTES_TAG: store.id}):
         return False
-    return runs.materialised(instance, keys.key(store.specification().recipe, "candidate"), store.id)
+    return materialised(instance, keys.key(store.specification().recipe, "candidate"), store.id)

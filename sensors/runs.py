@@ -58,9 +58,3 @@ def request(
             else {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last or first}
         )
     return dg.RunRequest(asset_selection=list(assets), tags={**tags, **partitions})
-
-
-def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> bool:
-    """Whether this partition of an asset has been materialised."""
-    where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
-    return bool(instance.fetch_materializations(where, limit=1).records)
