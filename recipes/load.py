@@ -59,7 +59,7 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[File]:
         wanted = f"a folder with at least one of {', '.join(f'{kind}/' for kind in KINDS)}"
         problems.append(Problem(Place(str(folder)), "", "no recipes", wanted))
     for kind in KINDS:
-        for path in sorted((folder / kind).glob("*.y*ml")):
+        for path in sorted((folder / kind).glob("[!.]*.y*ml")):
             file = _nearby(path)
             if path.suffix != ".yaml" or not NAME.fullmatch(path.stem):
                 wanted = "lower-case letters, digits and single hyphens, then .yaml"

@@ -190,8 +190,7 @@ class Domain(Part):
 
     @model_validator(mode="after")
     def _is_one_domain(self) -> Self:
-        chosen = self.model_fields_set
-        if len(chosen) != 1 or self.values is None:
+        if len(self._chosen()) != 1:
             raise ValueError(f"expected exactly one of {', '.join(fields_of(Domain))}")
         if self.choice is None:
             low, high = self.values
@@ -199,10 +198,13 @@ class Domain(Part):
             require(self.kind != "loguniform" or low > 0, self.kind, "expected numbers above 0")
         return self
 
+    def _chosen(self) -> list[str]:
+        return [name for name in fields_of(Domain) if getattr(self, name) is not None]
+
     @property
     def kind(self) -> str:
         """The name of the field that is set."""
-        return next(iter(self.model_fields_set))
+        return self._chosen()[0]
 
     @property
     def values(self) -> tuple[Any, ...]:

@@ -82,7 +82,8 @@ def _fault(kind: Any, value: Any, error: ErrorDetails) -> Fault:
         case "union_tag_invalid":
             path = (*path, "kind")
             return Fault(path, shown(context["tag"]), _EXPECTED["union_tag_invalid"].format(**context))
-    expected = _EXPECTED[error["type"]].format(**context) if error["type"] in _EXPECTED else error["msg"]
+    bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
+    expected = _EXPECTED[error["type"]].format(**bounds) if error["type"] in _EXPECTED else error["msg"]
     return Fault(path, shown(error["input"]), expected)
 
 

@@ -10,13 +10,22 @@ from typing import Any
 
 import yaml
 
-from recipes.problems import Path, Place, Problem, dotted, shown
+from recipes.problems import Path, Place, Problem, dotted
 
 
 class Loader(yaml.SafeLoader):
-    """PyYAML's parser with the scalars of YAML 1.2's core schema (less octal, hexadecimal, infinity and NaN)."""
+    """PyYAML's parser with the scalars of YAML 1.2's core schema (less octal, hexadecimal, infinity and NaN).
+
+    Aliases are refused: each value stands in one place, and no document is endless.
+    """
 
     yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own way, filled below
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "an alias; write the value out", mark)
+        return super().compose_node(parent, index)
 
 
 _SCALARS: dict[str, tuple[str, str]] = {
@@ -31,7 +40,7 @@ for _name, (_pattern, _first) in _SCALARS.items():
 
 _PLAIN: dict[str, Any] = {
     "tag:yaml.org,2002:null": lambda text: None,
-    "tag:yaml.org,2002:bool": lambda text: text.lower() == "true",
+    "tag:yaml.org,2002:bool": lambda text: {"true": True, "false": False}.get(text.lower(), text),
     "tag:yaml.org,2002:int": int,
     "tag:yaml.org,2002:float": float,
     "tag:yaml.org,2002:str": str,
@@ -117,12 +126,11 @@ class _Reader:
     def _scalar(self, node: yaml.Node, path: Path) -> Any:
         if node.tag not in _PLAIN:
             self._problem(node, path, f"the tag {node.tag}", "a plain value")
-            return None
+            return node.value
         try:
             return _PLAIN[node.tag](node.value)
         except ValueError:
-            self._problem(node, path, shown(node.value), f"a value that its tag {node.tag} allows")
-            return None
+            return node.value  # tagged as what it is not: as text, so that the schema says what it should be
 
     def _problem(self, node: yaml.Node, path: Path, found: str, expected: str) -> None:
         self.problems.append(Problem(self._at(node), dotted(path), found, expected))

@@ -1,0 +1,47 @@
+"""A folder with copies of the recipes that come with Slipway, to be changed by the tests."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import recipes
+from recipes.load import load
+from recipes.problems import InvalidRecipes
+
+DATASET = "datasets/python-stdlib.yaml"
+TRAINING = "trainings/tiny-decoder.yaml"
+SWEEP = "sweeps/tiny-decoder.yaml"
+
+
+class Folder:
+    """Recipes on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def edit(self, file: str, old: str, new: str) -> int:
+        """Replace the one place where `old` stands; returns its line."""
+        text = (self.path / file).read_text()
+        assert text.count(old) == 1
+        (self.path / file).write_text(text.replace(old, new))
+        return text[: text.index(old)].count("\n") + 1
+
+    def write(self, file: str, content: str | bytes) -> None:
+        data = content.encode() if isinstance(content, str) else content
+        (self.path / file).write_bytes(data)
+
+    def problems(self, environ: Mapping[str, str] | None = None) -> list[str]:
+        """The problems, one sentence each, with the files relative to the folder."""
+        with pytest.raises(InvalidRecipes) as caught:
+            load(self.path, environ or {})
+        return str(caught.value).replace(f"{self.path}/", "").splitlines()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    source = Path(recipes.__file__).parent
+    for kind in ("datasets", "trainings", "sweeps"):
+        shutil.copytree(source / kind, tmp_path / kind)
+    return Folder(tmp_path)

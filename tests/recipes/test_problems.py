@@ -1,0 +1,309 @@
+"""What is said of recipes that are wrong: every problem has its place, its field and its sentence."""
+
+import re
+
+import pytest
+
+from recipes.cron import check
+from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
+
+CASE = re.compile(r"(?P<old>.+?) -> (?P<new>.+)\n    (?P<down>[-+]\d+ )?(?P<field>\S+): (?P<sentence>found (?s:.+))")
+"""What stands in a recipe -> what is written instead, then the problem; +1 when it is one line further down."""
+
+DATASET_CASES = r"""
+vocab_size: 4096 -> vocab_size: 256
+    tokenizer.vocab_size: found 256, expected 257 or more
+
+validation: 0.05 -> validation: 1
+    split.validation: found 1, expected a number below 1
+
+kind: stdlib -> kind: s3
+    source.kind: found "s3", expected one of 'stdlib', 'directory'
+
+kind: stdlib -> kind: directory
+    -1 source.path: found nothing, expected text
+
+kind: stdlib -> kind: stdlib\n  path: x
+    +1 source.path: found an unknown field, expected one of include, exclude, kind
+
+kind: stdlib -> kind: stdlib\n  include: ['*', 3]
+    +1 source.include.1: found 3, expected text
+
+  kind: stdlib ->   include: []
+    -1 source.kind: found nothing, expected the kind of this section
+"""
+
+TRAINING_CASES = r"""
+layers: 4 -> layers: "4"
+    model.layers: found "4", expected a whole number
+
+layers: 4 -> layers: 4.0
+    model.layers: found 4.0, expected a whole number
+
+layers: 4 -> layers: true
+    model.layers: found true, expected a whole number
+
+layers: 4 -> layers: 1_000
+    model.layers: found "1_000", expected a whole number
+
+layers: 4 -> layers: 0
+    model.layers: found 0, expected a number above 0
+
+layers: 4 -> layrs: 4\n  layers: 4
+    model.layrs: found an unknown field, expected one of layers, width, heads, kv_heads, hidden, rope_base
+
+model: # -> model:\n  <<: 3 #
+    +1 model.<<: found an unknown field, expected one of layers, width, heads, kv_heads, hidden, rope_base
+
+  layers: 4 ->   # none
+    -1 model.layers: found nothing, expected a whole number
+
+heads: 4 # d -> heads: 5 # d
+    model.heads: found 5, expected a divisor of width (128)
+
+learning_rate: 3e-3 -> learning_rate: 1e999
+    optimiser.learning_rate: found Infinity, expected a finite number
+
+learning_rate: 3e-3 -> learning_rate: fast
+    optimiser.learning_rate: found "fast", expected a number
+
+precision: fp32 -> precision: fp8
+    run.precision: found "fp8", expected 'fp32' or 'bf16'
+
+checkpoint:\n  every: 60 -> checkpoint: 60
+    checkpoint: found 60, expected a section
+
+checkpoint:\n  every: 60 -> checkpoint:
+    checkpoint: found null, expected a section
+
+max: 2 -> max: 0
+    placement.nodes.max: found 0, expected 1 or more
+
+min: 1, max: 2 -> min: 3, max: 2
+    placement.nodes.max: found 2, expected 3 (min) or more
+
+no_progress_seconds: 120 -> no_progress_seconds: 0
+    recovery.no_progress_seconds: found 0, expected a number above 0
+
+team:training -> someone
+    owner: found "someone", expected team:<name> or an email address
+
+registered_model: slipway-tiny-decoder -> registered_model: a/b
+    registered_model: found "a/b", expected a name without spaces, / or :
+
+"0 3 * * 0" -> "0 25 * * 0"
+    retrain: found "0 25 * * 0", expected a cron string whose hour is * or 0 to 23 (with , - or /)
+
+dataset: python-stdlib -> dataset: novels
+    dataset: found "novels", expected the name of a dataset recipe (python-stdlib)
+
+slipway: training/1 -> slipway: training/2
+    slipway: found "training/2", expected training/1 (a newer Slipway reads that version)
+
+slipway: training/1 -> slipway: sweep/1
+    slipway: found "sweep/1", expected training/1 in this folder (sweep recipes lie in sweeps/)
+
+slipway: training/1 -> slipway: 1
+    slipway: found 1, expected training/1
+
+dataset: python-stdlib -> name: other\ndataset: python-stdlib
+    name: found "other", expected none: a recipe is named by its file, here tiny-decoder
+
+  layers: 4 ->   layers: 4\n  layers: 4
+    +1 model.layers: found the field a second time, expected it once (first on line 10)
+
+owner: team:training -> owner: !secret team:training
+    owner: found the tag !secret, expected a plain value
+
+layers: 4 -> layers: !!int four
+    model.layers: found "four", expected a whole number
+"""
+
+SWEEP_CASES = r"""
+training: tiny-decoder # -> training: vast #
+    training: found "vast", expected the name of a training recipe (tiny-decoder)
+
+sampler: tpe -> sampler: grid
+    sampler: found "grid", expected 'random' or 'tpe'
+
+eta: 2 -> eta: 1
+    halving.eta: found 1, expected 2 or more
+
+[20, 40, 80] -> [40, 20, 80]
+    halving.rungs: found [40, 20, 80], expected steps that increase
+
+[20, 40, 80] -> [20, 30, 80]
+    halving.rungs.1: found 30, expected a multiple of validation.every of a trial (20)
+
+run.steps: 80 -> run.steps: 100
+    -4 halving.rungs: found [20, 40, 80], expected the last to be run.steps of a trial (100)
+
+validation.every: 20 -> validation.every: 0
+    trial.validation.every: found 0, expected a number that divides every rung, where trials are compared
+
+run.steps: 80 -> run.length: 80
+    trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision
+
+run.steps: 80 -> run.steps: -1
+    trial.run.steps: found -1, expected a number above 0
+
+run.steps: 80 -> run.steps: 80\n  model.width: 130
+    -1 trial: found parameters that model.heads (4) does not fit, expected a divisor of width (130) there
+
+optimiser.beta2: -> optimiser.beta3:
+    space.optimiser.beta3: found an unknown parameter, expected one of optimiser.learning_rate,
+        optimiser.warmup_steps, optimiser.final_fraction, optimiser.beta1, optimiser.beta2,
+        optimiser.weight_decay, optimiser.clip
+
+optimiser.beta2: -> beta2:
+    space.beta2: found an unknown parameter, expected <section>.<field>, the section one of model, batch,
+        optimiser, run, checkpoint, validation
+
+{choice: [0.9, 0.95, 0.99]} -> {choice: [0.9, 1.5]}
+    space.optimiser.beta2.choice.1: found 1.5, expected 0 or more, below 1
+
+{choice: [0.9, 0.95, 0.99]} -> {choice: []}
+    space.optimiser.beta2.choice: found [], expected 1 or more
+
+{choice: [0.9, 0.95, 0.99]} -> {between: [0, 1]}
+    space.optimiser.beta2.between: found an unknown field, expected one of loguniform, uniform, randint,
+        choice
+
+{choice: [0.9, 0.95, 0.99]} -> {}
+    space.optimiser.beta2: found {}, expected exactly one of loguniform, uniform, randint, choice
+
+[3e-4, 1e-2] -> [1e-2, 3e-4]
+    space.optimiser.learning_rate.loguniform: found [0.01, 0.0003], expected [low, high] with low below high
+
+[3e-4, 1e-2] -> [0, 1]
+    space.optimiser.learning_rate.loguniform: found [0, 1], expected numbers above 0
+
+[3e-4, 1e-2] -> [0.1]
+    space.optimiser.learning_rate.loguniform.1: found nothing, expected a number
+
+[3e-4, 1e-2] -> [1, 2, 3]
+    space.optimiser.learning_rate.loguniform: found [1, 2, 3], expected a list of 2
+
+[3e-4, 1e-2] -> 3
+    space.optimiser.learning_rate.loguniform: found 3, expected a list
+
+{choice: [0.9, 0.95, 0.99]} -> {choice: [0.9]}\n  model.width: {choice: [130]}
+    +1 space.model.width.choice.0: found 130, expected a value that model.heads (4) fits: a divisor of width
+        (130) there
+
+optimiser.beta2: -> run.steps: {randint: [1, 2]}\n  optimiser.beta2:
+    space.run.steps: found a parameter that the rungs decide, expected one other than run.steps,
+        validation.every
+
+run.steps: 80 -> run.steps: 80\n  optimiser.beta2: 0.9
+    -12 space.optimiser.beta2: found a parameter that trial sets, expected it in one of the two
+"""
+
+
+def cases(file: str, text: str) -> list[tuple[str, str, str, int, str]]:
+    """The cases written in `text`: file, old, new, lines further down, problem."""
+    return [_case(file, block) for block in text.strip("\n").split("\n\n")]
+
+
+def _case(file: str, block: str) -> tuple[str, str, str, int, str]:
+    case = CASE.fullmatch(block)
+    assert case is not None, block
+    old, new = (case[side].replace("\\n", "\n") for side in ("old", "new"))
+    return file, old, new, int(case["down"] or 0), f"{case['field']}: {' '.join(case['sentence'].split())}"
+
+
+CASES = cases(DATASET, DATASET_CASES) + cases(TRAINING, TRAINING_CASES) + cases(SWEEP, SWEEP_CASES)
+
+
+@pytest.mark.parametrize(("file", "old", "new", "down", "problem"), CASES, ids=[case[2] for case in CASES])
+def test_a_wrong_value_has_its_line_field_and_sentence(
+    folder: Folder, file: str, old: str, new: str, down: int, problem: str
+):
+    line = folder.edit(file, old, new)
+    assert folder.problems() == [f"{file}:{line + down}: {problem}"]
+
+
+def test_all_problems_of_all_files_are_told_at_once(folder: Folder):
+    vocabulary = folder.edit(DATASET, "vocab_size: 4096", "vocab_size: many")
+    layers = folder.edit(TRAINING, "layers: 4", "layers: four")
+    steps = folder.edit(TRAINING, "steps: 300", "stepps: 300")
+    eta = folder.edit(SWEEP, "eta: 2", "eta: 1")
+    seed = folder.edit(SWEEP, "seed: 0", "seed: -1")
+    assert folder.problems() == [
+        f'{DATASET}:{vocabulary}: tokenizer.vocab_size: found "many", expected a whole number',
+        f"{SWEEP}:{seed}: seed: found -1, expected 0 or more",
+        f"{SWEEP}:{eta}: halving.eta: found 1, expected 2 or more",
+        f'{TRAINING}:{layers}: model.layers: found "four", expected a whole number',
+        f"{TRAINING}:{steps - 1}: run.steps: found nothing, expected a whole number",
+        f"{TRAINING}:{steps}: run.stepps: found an unknown field, expected one of steps, seed, precision",
+    ]
+
+
+def test_a_dataset_with_a_mistake_is_not_also_told_as_missing(folder: Folder):
+    folder.write(DATASET, "slipway: [dataset/1\n")
+    assert folder.problems() == [
+        f"{DATASET}:2: found a mistake in the YAML (while parsing a flow sequence, "
+        "expected ',' or ']', but got '<stream end>'), expected YAML"
+    ]
+
+
+def test_the_header_comes_first(folder: Folder):
+    folder.edit(TRAINING, "slipway: training/1\n", "")
+    line = folder.edit(TRAINING, "dataset: python-stdlib", "slipway: training/1\ndataset: python-stdlib")
+    assert folder.problems() == [f"{TRAINING}:{line}: slipway: found this field further down, expected it as the first"]
+
+
+def test_a_recipe_without_a_header_is_not_guessed(folder: Folder):
+    folder.write(DATASET, "description: x\n")
+    assert folder.problems() == [f"{DATASET}:1: slipway: found nothing, expected dataset/1"]
+
+
+@pytest.mark.parametrize(("content", "found"), [("", "null"), ("- 1\n", "[1]"), ("text", '"text"')])
+def test_a_file_that_is_no_recipe_is_told(folder: Folder, content: str, found: str):
+    folder.write(DATASET, content)
+    assert folder.problems() == [f"{DATASET}:1: found {found}, expected a recipe that begins slipway: dataset/1"]
+
+
+@pytest.mark.parametrize("content", [b"slipway: dataset/1\ndescription: \xff\n", b"slipway: dataset/1\nowner: \x07\n"])
+def test_bytes_that_are_not_text_have_their_line(folder: Folder, content: bytes):
+    folder.write(DATASET, content)
+    assert folder.problems() == [f"{DATASET}:2: found bytes that are not text, expected YAML in UTF-8"]
+
+
+def test_an_alias_is_refused_so_that_every_value_has_one_line(folder: Folder):
+    line = folder.edit(DATASET, "owner: team:data", "owner: &a [*a]")
+    assert folder.problems() == [
+        f"{DATASET}:{line}: found a mistake in the YAML (an alias; write the value out), expected YAML"
+    ]
+
+
+def test_a_list_is_no_key(folder: Folder):
+    line = folder.edit(DATASET, "owner: team:data", "owner: team:data\n[1, 2]: 3")
+    assert folder.problems() == [f"{DATASET}:{line + 1}: found a list or a section as a key, expected a name"]
+
+
+@pytest.mark.parametrize("name", ["Tiny.yaml", "tiny_decoder.yaml", "1st.yaml", "a--b.yaml", "a-.yaml", "tiny.yml"])
+def test_a_name_that_assets_cannot_have_is_refused(folder: Folder, name: str):
+    folder.write(f"datasets/{name}", (folder.path / DATASET).read_bytes())
+    assert folder.problems() == [
+        f"datasets/{name}: found the file name {name}, "
+        "expected lower-case letters, digits and single hyphens, then .yaml"
+    ]
+
+
+def test_a_folder_without_recipes_is_told(folder: Folder):
+    nowhere = folder.path / "nowhere"
+    assert Folder(nowhere).problems() == [
+        f"{nowhere}: found no recipes, expected a folder with at least one of datasets/, trainings/, sweeps/"
+    ]
+
+
+@pytest.mark.parametrize("text", ["* * * * *", "*/5 0-6,12 1 1-12/2 7", "0 3 * * 0"])
+def test_cron_strings_are_accepted(text: str):
+    assert check(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "@daily", "* * * *", "60 * * * *", "*/0 * * * *", "5-1 * * * *", "x * * * *"])
+def test_what_is_no_cron_string_is_refused(text: str):
+    with pytest.raises(ValueError, match="expected a cron string"):
+        check(text)

@@ -1,0 +1,144 @@
+"""What recipes are when they are right."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipes.load import load
+from recipes.schema import Directory, Stdlib, Sweep, with_parameters
+from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
+from trainer.config import SECTIONS, Batch, Model
+
+
+def test_the_recipes_that_come_with_slipway_are_valid():
+    recipes = load(environ={})
+    assert set(recipes.datasets) == {"python-stdlib"}
+    assert set(recipes.trainings) == {"tiny-decoder"}
+    assert set(recipes.sweeps) == {"tiny-decoder"}
+
+
+def test_the_sections_of_a_training_are_the_trainers_own():
+    training = load(environ={}).trainings["tiny-decoder"]
+    assert training.model == Model(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
+    assert training.batch == Batch(sequences=16, length=256, micro=8)
+    assert list(training.numbers()) == list(SECTIONS)
+    assert json.loads(json.dumps(training.numbers())) == training.numbers()
+
+
+def test_the_tiny_decoder_has_about_two_million_parameters():
+    recipes = load(environ={})
+    model, vocabulary = recipes.trainings["tiny-decoder"].model, recipes.datasets["python-stdlib"].tokenizer.vocab_size
+    attention = 2 * model.width**2 * (1 + model.kv_heads / model.heads)
+    block = attention + 3 * model.width * model.hidden
+    assert 1e6 < model.layers * block + vocabulary * model.width < 2e6
+
+
+def test_a_file_more_is_a_recipe_more(folder: Folder):
+    shutil.copy(folder.path / TRAINING, folder.path / "trainings/second.yaml")
+    assert list(load(folder.path, {}).trainings) == ["second", "tiny-decoder"]
+
+
+def test_what_an_editor_leaves_beside_a_recipe_is_no_recipe(folder: Folder):
+    (folder.path / "trainings/.#tiny-decoder.yaml").symlink_to("nobody@nowhere")
+    folder.write("trainings/tiny-decoder.yaml~", "half")
+    assert list(load(folder.path, {}).trainings) == ["tiny-decoder"]
+
+
+def test_a_sweep_reads_back_equal_from_what_it_dumps():
+    sweep = load(environ={}).sweeps["tiny-decoder"]
+    assert Sweep.model_validate_json(sweep.model_dump_json()) == sweep
+
+
+def test_a_parameter_can_be_set_and_nothing_else_changes():
+    training = load(environ={}).trainings["tiny-decoder"]
+    changed = with_parameters(training, {"optimiser.learning_rate": 0.001, "run.steps": 80})
+    assert (changed.optimiser.learning_rate, changed.run.steps) == (0.001, 80)
+    assert with_parameters(changed, {"optimiser.learning_rate": 0.003, "run.steps": 300}) == training
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"optimiser.beta2": 2}, "optimiser.beta2: found 2, expected 0 or more, below 1"),
+        ({"run.steps": 1.5}, "run.steps: found 1.5, expected a whole number"),
+        (
+            {"run.length": 1},
+            "run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision",
+        ),
+        ({"owner": "x"}, "owner: found an unknown parameter, expected <section>.<field>, the section one of model"),
+    ],
+)
+def test_a_parameter_that_does_not_fit_is_refused_by_name(parameters: dict[str, object], sentence: str):
+    training = load(environ={}).trainings["tiny-decoder"]
+    with pytest.raises(ValueError) as caught:
+        with_parameters(training, parameters)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_the_content_of_a_dataset_does_not_depend_on_who_owns_it_nor_where_it_lies(folder: Folder):
+    folder.edit(DATASET, "kind: stdlib", "kind: directory\n  path: here")
+    before = load(folder.path, {}).datasets["python-stdlib"]
+    folder.edit(DATASET, "team:data", "team:others")
+    folder.edit(DATASET, "path: here", "path: /there")
+    after = load(folder.path, {}).datasets["python-stdlib"]
+    assert before != after
+    assert before.content() == after.content()
+
+
+def test_the_content_of_a_dataset_changes_with_what_is_made_of_it(folder: Folder):
+    before = load(folder.path, {}).datasets["python-stdlib"].content()
+    folder.edit(DATASET, "train: 8", "train: 9")
+    after = load(folder.path, {}).datasets["python-stdlib"].content()
+    assert before != after
+    assert json.loads(json.dumps(after)) == after
+
+
+def test_a_directory_is_found_relative_to_its_recipe(folder: Folder):
+    folder.edit(DATASET, "kind: stdlib", "kind: directory\n  path: ../corpus")
+    source = load(folder.path, {}).datasets["python-stdlib"].source
+    assert isinstance(source, Directory)
+    assert source.path == str((folder.path / "corpus").resolve())
+
+
+@pytest.mark.parametrize("path", ["ast.py", "json/decoder.py", "unittest/mock.py"])
+def test_the_standard_library_is_taken(path: str):
+    assert Stdlib(kind="stdlib").selects(path)
+
+
+@pytest.mark.parametrize(
+    "path", ["test/test_ast.py", "ctypes/test/a.py", "idlelib/run.py", "site-packages/yaml/loader.py", "LICENSE.txt"]
+)
+def test_tests_and_what_others_installed_are_left_out(path: str):
+    assert not Stdlib(kind="stdlib").selects(path)
+
+
+@pytest.mark.parametrize(("written", "value"), [("3e-4", 3e-4), ("1", 1.0), (".5", 0.5), ("+2.", 2.0)])
+def test_numbers_may_be_written_as_people_do(folder: Folder, written: str, value: float):
+    folder.edit(TRAINING, "learning_rate: 3e-3", f"learning_rate: {written}")
+    assert load(folder.path, {}).trainings["tiny-decoder"].optimiser.learning_rate == value
+
+
+def test_words_that_older_yaml_takes_for_switches_and_dates_are_text(folder: Folder):
+    folder.edit(TRAINING, "registered_model: slipway-tiny-decoder", "registered_model: on")
+    folder.edit(
+        SWEEP, "description: The optimiser of the tiny decoder, by successive halving", "description: 2026-01-01"
+    )
+    recipes = load(folder.path, {})
+    assert recipes.trainings["tiny-decoder"].registered_model == "on"
+    assert recipes.sweeps["tiny-decoder"].description == "2026-01-01"
+
+
+def test_a_schedule_is_not_needed(folder: Folder):
+    folder.edit(TRAINING, 'retrain: "0 3 * * 0"', "retrain: null")
+    assert load(folder.path, {}).trainings["tiny-decoder"].retrain is None
+
+
+def test_recipes_are_read_without_the_control_plane():
+    code = "import sys; from recipes.load import load; load(); print({'dagster', 'mlflow', 'torch'} & {*sys.modules})"
+    root = Path(__file__).parents[2]
+    result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
