@@ -4,6 +4,7 @@ Each gives plain numbers; nothing here trusts what the steps that wrote the shar
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,5 +53,5 @@ def _documents(snapshot: shards.Snapshot, tier: Path, split: str) -> Iterator[np
     """The tokens of each document of a split, mapped from the shards."""
     for shard in snapshot.splits[split].shards:
         tokens, offsets = shards.open_shard(tier, shard, snapshot.dtype)
-        for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        for begin, end in pairwise(offsets.tolist()):
             yield tokens[begin:end]

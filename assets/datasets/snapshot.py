@@ -66,12 +66,12 @@ def _write_split(
 ) -> shards.Split:
     """Write a split's shards, one at a time; a shard that no document hashes to is not written."""
     hashes = rows.column("blake3").to_pylist()
-    by_hash = sorted(range(len(hashes)), key=hashes.__getitem__)
-    members = ([row for row in by_hash if shard_of(hashes[row], count) == shard] for shard in range(count))
+    members: dict[int, list[int]] = {}
+    for row in sorted(range(len(hashes)), key=hashes.__getitem__):
+        members.setdefault(shard_of(hashes[row], count), []).append(row)
     written = tuple(
-        shards.write_shard(durable, _encode(rows.take(place), encoding, tokenizer, dtype), dtype)
-        for place in members
-        if place
+        shards.write_shard(durable, _encode(rows.take(members[shard]), encoding, tokenizer, dtype), dtype)
+        for shard in sorted(members)
     )
     return shards.Split(
         documents=len(hashes),

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -45,11 +44,11 @@ def assert_whole(snapshot: shards.Snapshot, nvme: Path) -> None:
     assert shards.read_manifest(nvme, snapshot.sha256) == snapshot
     for shard in snapshot.shards():
         assert digest.of_file(shards.shard_path(nvme, shard)) == shard.blake3
-    assert hidden_files(nvme) == []
+    assert partial_copies(nvme) == []
 
 
-def hidden_files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob(".*") if path.is_file()]
+def partial_copies(nvme: Path) -> list[Path]:
+    return list(nvme.rglob(".*.shard.*"))
 
 
 def flip_a_bit(path: Path) -> None:
@@ -132,7 +131,7 @@ def test_a_shard_damaged_at_the_source_is_refused_with_what_was_found(snapshot, 
     assert found in str(error.value)
     assert shard.blake3 in str(error.value)
     assert not shards.shard_path(nvme, shard).exists()
-    assert hidden_files(nvme) == []
+    assert partial_copies(nvme) == []
     assert not is_staged(snapshot.sha256, nvme)
 
 
@@ -176,17 +175,26 @@ def test_stagings_at_once_share_the_work(snapshot, durable, nvme):
     assert_whole(snapshot, nvme)
 
 
-def test_a_staging_killed_in_mid_copy_is_finished_by_the_next(durable, nvme):
-    snapshot = make_snapshot(durable, shard_count=1, tokens=20_000_000)
+def test_a_staging_killed_in_mid_copy_is_finished_by_the_next(snapshot, durable, nvme):
+    source = shards.shard_path(durable, snapshot.shards()[1])
+    data = source.read_bytes()
+    source.unlink()
+    os.mkfifo(source)  # a source that gives half of its bytes and then waits: the copy is in its middle for sure
+    pipe = os.open(source, os.O_RDWR)
+    os.write(pipe, data[:1000])
     process = staging_process(snapshot.sha256, durable, nvme)
     deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in hidden_files(nvme)) and time.monotonic() < deadline:
+    while not any(path.stat().st_size == 1000 for path in partial_copies(nvme)) and time.monotonic() < deadline:
         assert process.poll() is None
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.communicate(timeout=60)
-    assert hidden_files(nvme), "the kill came too late to leave a partial copy"
+    os.close(pipe)
+    source.unlink()
+    source.write_bytes(data)
+
+    assert len(partial_copies(nvme)) == 1
     assert not is_staged(snapshot.sha256, nvme)
-    stage(snapshot.sha256, durable, nvme)
+    assert stage(snapshot.sha256, durable, nvme).copied_shards == 3, "the shard before the kill is kept"
     assert_whole(snapshot, nvme)
 
 
@@ -209,7 +217,7 @@ def test_a_full_disk_is_one_clear_error_and_nothing_partial(durable, small_disk)
     with pytest.raises(OSError, match="cannot be staged: No space left on device") as error:
         stage(snapshot.sha256, durable, small_disk)
     assert str(error.value.filename).startswith(str(small_disk / "shards"))
-    assert hidden_files(small_disk) == []
+    assert partial_copies(small_disk) == []
     for path in (small_disk / "shards").iterdir():
         assert digest.of_file(path) == path.stem
     assert not is_staged(snapshot.sha256, small_disk)

@@ -1,0 +1,53 @@
+"""Plots as the UI shows them: a small PNG inside Markdown, stored with the event it belongs to."""
+
+import base64
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+if TYPE_CHECKING:  # matplotlib takes a second to import: only the steps that draw pay it
+    from matplotlib.figure import Figure
+
+SIZE = (6.4, 3.2)
+"""Inches; with `DPI` what fits the UI's metadata panel."""
+DPI = 80
+MOST_BYTES = 30_000
+"""Of a PNG: the event log stores it twice for each event."""
+
+
+def png_markdown(figure: "Figure", title: str = "plot") -> dg.MarkdownMetadataValue:
+    """A figure as Markdown with the PNG inside. Raises ValueError when it is too large for the event log."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI)
+    if buffer.tell() > MOST_BYTES:
+        raise ValueError(f"the plot {title!r} takes {buffer.tell()} bytes, expected at most {MOST_BYTES}")
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()})")
+
+
+def length_histogram(lengths: Sequence[tuple[int, int]]) -> dg.MarkdownMetadataValue:
+    """Documents by length; `lengths` are pairs (bytes from which a bin counts, documents in it)."""
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.bar([_size(shortest) for shortest, _ in lengths], [count for _, count in lengths])
+    axes.set(xlabel="bytes, up to twice as many", ylabel="documents")
+    return png_markdown(figure, "documents by length")
+
+
+def new_figure() -> "Figure":
+    """An empty figure that draws without a display, outside pyplot's global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SIZE, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _size(count: int) -> str:
+    for unit in ("", "K", "M"):
+        if count < 1024:
+            return f"{count}{unit}"
+        count //= 1024
+    return f"{count}G"

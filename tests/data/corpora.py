@@ -1,0 +1,57 @@
+"""Small corpora and the recipes that read them."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+WORDS = [
+    "def",
+    "return",
+    "while",
+    "shard",
+    "token",
+    "import",
+    "yield",
+    "42",
+    "1999",
+    "λ",
+    "über",
+    "数据",
+    "\t",
+    "    #",
+]
+
+
+def make_corpus(folder: Path, files: int = 60) -> Path:
+    """Write `files` different texts in three packages."""
+    for index in range(files):
+        text = "\n".join(" ".join(WORDS[(index * line + line) % len(WORDS) :]) + str(index) for line in range(1, 8))
+        write_file(folder / f"package{index % 3}" / f"module{index}.py", text)
+    return folder
+
+
+def write_file(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def recipe_for(
+    corpus: Path | None,
+    include: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    vocab_size: int = 300,
+    validation: float = 0.25,
+    train_shards: int = 6,
+) -> Any:
+    """A dataset recipe over a directory, or over the standard library when there is no corpus."""
+    kind, path = ("stdlib", None) if corpus is None else ("directory", str(corpus))
+    return SimpleNamespace(
+        name="small-corpus",
+        description="Small texts.",
+        owner="team:data",
+        source=SimpleNamespace(kind=kind, path=path, include=include, exclude=exclude),
+        tokenizer=SimpleNamespace(vocab_size=vocab_size),
+        split=SimpleNamespace(validation=validation),
+        shards=SimpleNamespace(train=train_shards, validation=2),
+        content=lambda: {"vocab_size": vocab_size, "validation": validation, "shards": [train_shards, 2]},
+    )

@@ -1,0 +1,146 @@
+"""Steps: a dataset's parts are made once for the same inputs, and only what a change touches is made again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assets.datasets import snapshot, steps
+from tests.data.corpora import make_corpus, recipe_for, write_file
+from trainer import shards
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return make_corpus(tmp_path / "corpus")
+
+
+@pytest.fixture
+def durable(tmp_path):
+    return tmp_path / "durable"
+
+
+def make_all(recipe, durable) -> tuple[str, list[bool]]:
+    """Make the three steps and point at the snapshot; says which steps were reused."""
+    records = [step(recipe, durable) for step in (steps.make_documents, steps.make_tokenizer, steps.make_snapshot)]
+    sha256 = records[-1].result["sha256"]
+    snapshot.point(durable, recipe.name, sha256, "source")
+    return sha256, [record.reused for record in records]
+
+
+def files_under(folder: Path) -> dict[str, tuple[int, int]]:
+    stats = {str(path): path.stat() for path in folder.rglob("*") if path.is_file() and "datasets" not in path.parts}
+    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in stats.items()}
+
+
+def test_making_a_dataset_again_makes_nothing(corpus, durable):
+    first, _ = make_all(recipe_for(corpus), durable)
+    before = files_under(durable)
+    assert make_all(recipe_for(corpus), durable) == (first, [True, True, True])
+    assert files_under(durable) == before
+
+
+def test_other_shard_counts_make_the_snapshot_alone_anew(corpus, durable):
+    first, _ = make_all(recipe_for(corpus), durable)
+    second, reused = make_all(recipe_for(corpus, train_shards=3), durable)
+    assert reused == [True, True, False]
+    assert first != second
+
+
+def test_another_vocabulary_keeps_the_documents(corpus, durable):
+    make_all(recipe_for(corpus), durable)
+    assert make_all(recipe_for(corpus, vocab_size=310), durable)[1] == [True, False, False]
+
+
+def test_another_split_makes_everything_anew(corpus, durable):
+    make_all(recipe_for(corpus), durable)
+    assert make_all(recipe_for(corpus, validation=0.5), durable)[1] == [False, False, False]
+
+
+def test_going_back_to_an_earlier_recipe_makes_nothing(corpus, durable):
+    first, _ = make_all(recipe_for(corpus), durable)
+    make_all(recipe_for(corpus, vocab_size=310), durable)
+    assert make_all(recipe_for(corpus), durable) == (first, [True, True, True])
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        ("documents", [False, True, True]),
+        ("tokenizers", [True, False, True]),
+        ("snapshots", [True, True, False]),
+        ("shards", [True, True, False]),
+    ],
+)
+def test_a_lost_output_is_made_again(corpus, durable, folder, expected):
+    first, _ = make_all(recipe_for(corpus), durable)
+    before = set(files_under(durable))
+    next((durable / folder).iterdir()).unlink()
+    assert make_all(recipe_for(corpus), durable) == (first, expected)
+    assert set(files_under(durable)) == before
+
+
+def test_a_truncated_shard_is_made_again(corpus, durable):
+    sha256, _ = make_all(recipe_for(corpus), durable)
+    shard = shards.read_manifest(durable, sha256).shards()[0]
+    shards.shard_path(durable, shard).write_bytes(b"short")
+    assert make_all(recipe_for(corpus), durable) == (sha256, [True, True, False])
+    assert shards.shard_path(durable, shard).stat().st_size == shard.bytes
+
+
+def test_a_damaged_memory_is_no_memory(corpus, durable):
+    first, _ = make_all(recipe_for(corpus), durable)
+    for path in (durable / "datasets" / "small-corpus" / "steps").iterdir():
+        path.write_bytes(b"\xff")
+    assert make_all(recipe_for(corpus), durable) == (first, [False, False, False])
+
+
+def test_documents_made_alone_leave_the_tokenizer_as_it_was(corpus, durable):
+    recipe = recipe_for(corpus)
+    first, _ = make_all(recipe, durable)
+    write_file(corpus / "package0" / "module0.py", "changed " * 100)
+    steps.make_documents(recipe, durable)
+    second = steps.make_snapshot(recipe, durable).result["sha256"]
+    before, after = shards.read_manifest(durable, first), shards.read_manifest(durable, second)
+    assert after.tokenizer == before.tokenizer
+    assert len(set(after.shards()) - set(before.shards())) <= 2
+
+
+@pytest.mark.parametrize("step", [steps.make_tokenizer, steps.make_snapshot])
+def test_a_step_before_its_documents_says_what_to_do(corpus, durable, step):
+    with pytest.raises(ValueError, match="dataset small-corpus: its documents is not made"):
+        step(recipe_for(corpus), durable)
+
+
+def test_a_new_dataset_is_not_up_to_date_and_asking_makes_nothing(corpus, durable):
+    assert steps.up_to_date(durable, recipe_for(corpus)) is None
+    assert not durable.exists()
+
+
+def test_a_made_dataset_is_up_to_date(corpus, durable):
+    sha256, _ = make_all(recipe_for(corpus), durable)
+    assert steps.up_to_date(durable, recipe_for(corpus)) == sha256
+
+
+@pytest.mark.parametrize("change", [{"vocab_size": 310}, {"validation": 0.5}, {"train_shards": 3}])
+def test_a_changed_recipe_is_not_up_to_date(corpus, durable, change):
+    make_all(recipe_for(corpus), durable)
+    assert steps.up_to_date(durable, recipe_for(corpus, **change)) is None
+
+
+def test_a_changed_source_is_not_up_to_date(corpus, durable):
+    make_all(recipe_for(corpus), durable)
+    write_file(corpus / "new.py", "new")
+    assert steps.up_to_date(durable, recipe_for(corpus)) is None
+
+
+def test_a_built_snapshot_that_the_dataset_does_not_point_at_is_not_up_to_date(corpus, durable):
+    make_all(recipe_for(corpus), durable)
+    make_all(recipe_for(corpus, vocab_size=310), durable)
+    assert steps.up_to_date(durable, recipe_for(corpus)) is None
+
+
+def test_a_record_says_what_went_in(corpus, durable):
+    make_all(recipe_for(corpus), durable)
+    [path] = (durable / "datasets" / "small-corpus" / "steps").glob("tokenizer-*.json")
+    assert json.loads(path.read_bytes())["inputs"]["vocab_size"] == 300
