@@ -6,7 +6,7 @@ logged before it is acted upon; what it observes (started, reported, ended) afte
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -119,7 +119,7 @@ class Closed(Event):
     reason: str = ""
 
 
-_KINDS: dict[str, type[Event]] = {
+_KINDS: dict[str, Callable[..., Event]] = {
     kind.__name__.lower(): kind for kind in (Opened, Asked, Started, Reported, Decided, Ended, Retried, Closed)
 }
 

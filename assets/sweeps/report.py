@@ -90,14 +90,8 @@ def markdown(report: Report) -> str:
         lines += [f"Best: trial {report.best_trial}, value {report.best_value:.4f}.", ""]
         lines += [*_table(["parameter", "best"], [[name, _show(report.best_parameters[name])] for name in names]), ""]
     lines += [f"Early stopping spared {report.compute_saved:.0%} of the steps.", "", "## Trials", ""]
-    lines += _table(
-        ["trial", *names, "last step", "value", "outcome"],
-        [
-            [str(row.trial), *(_show(row.parameters[name]) for name in names), str(row.last_step), _show(row.value)]
-            + [row.outcome]
-            for row in report.rows
-        ],
-    )
+    head = ["trial", *names, "last step", "value", "outcome"]
+    lines += _table(head, [_cells(row) for row in report.rows])
     if report.importance is not None:
         shares = [[name, f"{share:.0%}"] for name, share in report.importance.items()]
         lines += ["", "## Importance", "", *_table(["parameter", "share"], shares)]
@@ -121,8 +115,13 @@ def _row(sweep: Sweep, trial: Trial) -> Row:
     )
 
 
+def _cells(row: Row) -> list[str]:
+    return [_show(cell) for cell in (row.trial, *row.parameters.values(), row.last_step, row.value, row.outcome)]
+
+
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *rows]]
+    plain = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *plain]]
 
 
 def _show(value: object) -> str:

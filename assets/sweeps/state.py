@@ -5,7 +5,8 @@ same sweep and decides the same.
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,7 +32,7 @@ class Trial:
     """A rung's verdict was to stop."""
     ended: Ended | None = None
     """How the present attempt ended."""
-    started_at: float | None = None
+    started_at: float | None = field(default=None, compare=False)
     """When its latest job was started, in seconds since the epoch."""
 
     @property
@@ -145,8 +146,11 @@ class Sweep:
     def best(self) -> Trial | None:
         """Of the finished trials with most training the one with the lowest value, the earlier one of equals.
 
-        Values at different steps are not comparable, so that training comes first.
+        Values at different steps are not comparable, so that training comes first. A closed sweep keeps the best
+        that it was closed with, whatever a trial that was about to be stopped may still bring.
         """
+        if self.closed:
+            return None if self.closed.best_trial is None else self.trials[self.closed.best_trial]
         candidates = [
             (-self.steps_trained(trial), trial.value, trial.number)
             for trial in self.finished
@@ -169,13 +173,9 @@ class Sweep:
         ]
 
 
-def fold(events: Iterable[Event]) -> Sweep:
-    """The sweep that a log tells of. Raises ValueError when it does not begin with how it was opened."""
-    first, *rest = [*events] or [None]
-    if not isinstance(first, Opened):
-        raise ValueError(f"sweep log: found {first!r} first, expected {Opened.__name__}")
-    sweep = Sweep(first)
-    for event in rest:
-        assert event is not None
-        sweep = sweep.after(event)
-    return sweep
+def fold(events: Sequence[Event]) -> Sweep:
+    """The sweep that a log tells of. Raises ValueError when the log does not begin with how the sweep was opened."""
+    match events:
+        case [Opened() as plan, *rest]:
+            return functools.reduce(Sweep.after, rest, Sweep(plan))
+    raise ValueError(f"sweep log: found {events[:1]!r} first, expected how the sweep was opened")
