@@ -2,7 +2,7 @@
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -51,3 +51,22 @@ def _size(count: int) -> str:
             return f"{count}{unit}"
         count //= 1024
     return f"{count}G"
+
+
+def curve(series: Mapping[str, Sequence[tuple[int, float]]], x: str, y: str) -> dg.MarkdownMetadataValue:
+    """Lines of (x, y) points by label, one plot."""
+    return png_markdown(curve_figure(series, x, y), f"{y} by {x}")
+
+
+def curve_figure(series: Mapping[str, Sequence[tuple[int, float]]], x: str, y: str) -> "Figure":
+    """The figure of `curve`; a series of one point shows as a dot."""
+    figure = new_figure()
+    axes = figure.subplots()
+    for label, points in series.items():
+        axes.plot(
+            [at for at, _ in points], [value for _, value in points], label=label, marker="." * (len(points) < 20)
+        )
+    axes.set(xlabel=x, ylabel=y)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure

@@ -1,0 +1,1 @@
+"""Where it runs: the embedded instance on one machine."""

@@ -54,6 +54,11 @@ def load(folder: Path = Path(__file__).parent, environ: Mapping[str, str] = os.e
     return recipes
 
 
+def recipes_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder that SLIPWAY_RECIPES names, by default the one beside the code."""
+    return Path(environ.get("SLIPWAY_RECIPES") or Path(__file__).parent)
+
+
 def _files(folder: Path, problems: list[Problem]) -> Iterator[File]:
     if not any((folder / kind).is_dir() for kind in KINDS):
         wanted = f"a folder with at least one of {', '.join(f'{kind}/' for kind in KINDS)}"

@@ -57,9 +57,7 @@ def sweep_completions(sweeps: dict[str, Sweep], recipes: dict[str, Training]) ->
     return sensor
 
 
-def _resume(
-    instance: dg.DagsterInstance, store: SweepStore, sweep: SweepState, recipe: Sweep
-) -> list[dg.RunRequest]:
+def _resume(instance: dg.DagsterInstance, store: SweepStore, sweep: SweepState, recipe: Sweep) -> list[dg.RunRequest]:
     """A run that goes on with the sweep; after a person's cancellation, one that stops its trials."""
     tags = {keys.SWEEP_TAG: store.sweep}
     run = runs.newest(instance, tags)

@@ -123,3 +123,31 @@ def _shard_counts(recipe: DatasetRecipe) -> dict[str, int]:
 
 def _content_sha256(recipe: DatasetRecipe) -> str:
     return digest.sha256(atomic.canonical_json(recipe.content()))
+
+
+def in_tokens_of(described: shards.Snapshot, other: str, durable: Path) -> str:
+    """The snapshot of `described`'s documents in the tokens of the snapshot `other`; returns its SHA-256.
+
+    For comparing models of different tokenizers on the same text. Raises ValueError when `other` is gone.
+    """
+    spoken = shards.read_manifest(durable, other).tokenizer
+    if spoken == described.tokenizer:
+        return described.sha256
+    documents_path = documents.table_path(durable, described.documents["blake3"])
+    table = Documents(
+        blake3=described.documents["blake3"],
+        file_bytes=documents_path.stat().st_size,
+        rows=described.documents["rows"],
+        duplicates=described.documents["duplicates"],
+    )
+    built = snapshot.build(
+        dataset=described.dataset,
+        recipe_sha256=described.recipe,
+        source=described.source,
+        table=table,
+        tokenizer=spoken,
+        encoding=tokenizer.load(durable, spoken.sha256),
+        shard_counts={name: len(split.shards) for name, split in described.splits.items()},
+        durable=durable,
+    )
+    return built.sha256

@@ -1,0 +1,103 @@
+"""The one table: every recipe's lane of assets, the sensors and schedules over them, and the resources.
+
+Adding a YAML file under recipes/ adds its assets here, with no Python. The resources are those of the embedded
+instance; on a cluster only they differ.
+"""
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import keys
+from assets.checkpoints import checkpoint_assets
+from assets.datasets.assets import dataset_assets
+from assets.evaluation import evaluation_assets
+from assets.models import model_assets
+from assets.staging import staging_assets
+from assets.sweeps.assets import sweep_assets
+from assets.training import training_assets
+from recipes.load import Recipes, load, recipes_folder
+from resources.compute import CODE, EmbeddedCompute
+from resources.home import NODES, Home
+from resources.tiers import Tiers
+from resources.tracking import Tracking
+from sensors.checkpoint_arrivals import checkpoint_arrivals
+from sensors.job_watch import job_watch
+from sensors.node_failures import node_failures
+from sensors.promotions import promotions
+from sensors.retraining import offers, retraining
+from sensors.staging import staging
+from sensors.sweep_completions import sweep_completions
+from sensors.tracking import metrics_shipping
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+
+def embedded_resources(home: Home) -> dict[str, dg.ConfigurableResource]:  # type: ignore[type-arg]
+    """The resources of the embedded instance in `home`."""
+    return {
+        "tiers": Tiers(durable=str(home.durable), nvme=home.nvme),
+        "compute": EmbeddedCompute(
+            jobs=str(home.jobs), nodes=str(home.nodes), names=list(NODES), revision=code_revision()
+        ),
+        "tracking": Tracking(uri=home.tracking_uri),
+    }
+
+
+def code_revision() -> str:
+    """The git revision of the code, with "+" when it has been changed since; empty outside a checkout."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--dirty=+"]
+    try:
+        return subprocess.run(command, cwd=CODE, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    """All lanes."""
+    assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
+    for dataset in recipes.datasets.values():
+        assets += [*dataset_assets(dataset), *staging_assets(dataset)]
+    for training in recipes.trainings.values():
+        assets += [*training_assets(training), *checkpoint_assets(training)]
+        assets += [*evaluation_assets(training), *model_assets(training)]
+    for sweep in recipes.sweeps.values():
+        assets += sweep_assets(sweep, recipes.trainings[sweep.training])
+    return assets
+
+
+def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
+    """A sweep with all that it needs: what has not changed is found and not made again."""
+    dataset = recipes.trainings[recipes.sweeps[name].training].dataset
+    data = [keys.key(dataset, noun) for noun in ("documents", "tokenizer", "snapshot")]
+    return dg.define_asset_job(
+        f"{keys.lane(name)}_sweep",
+        dg.AssetSelection.assets(*data, keys.key(name, "sweep")),
+        description="The sweep from its corpus on; what has not changed is not made again",
+    )
+
+
+def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg.Definitions:  # type: ignore[type-arg]
+    """The definitions of these recipes on these resources."""
+    return dg.Definitions(
+        assets=assets_of(recipes),
+        jobs=[sweep_job(recipes, name) for name in recipes.sweeps],
+        schedules=[retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain],
+        sensors=[
+            job_watch,
+            checkpoint_arrivals,
+            promotions,
+            node_failures,
+            metrics_shipping,
+            staging(recipes.datasets),
+            sweep_completions(recipes.sweeps, recipes.trainings),
+            offers(recipes.trainings),
+        ],
+        resources=resources,
+        executor=dg.in_process_executor,
+    )
+
+
+defs = build(load(recipes_folder()), embedded_resources(Home.of()))

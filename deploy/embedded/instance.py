@@ -1,0 +1,206 @@
+"""The instance's processes: code server, daemon, webserver; started together, ended together.
+
+They carry a mark in their environment, so that what a killed instance left behind is found and ended by pid.
+Jobs don't carry it: a training outlives the control plane, and the next one adopts it.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+from dagster import DagsterRunStatus, RunsFilter
+
+from resources.compute import CODE
+from resources.home import Home
+from resources.launcher.commands import CONTROL_PLANE_VARIABLE
+from trainer.processes import carrying, die_with_parent
+
+SETTINGS = Path(__file__).with_name("dagster.yaml")
+START_SECONDS = 120.0
+STOP_SECONDS = 15.0
+DEFAULT_PORT = 3000
+
+
+class CannotStart(Exception):
+    """The instance cannot run here; the message says what was found and what is expected."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A running instance."""
+
+    home: Home
+    url: str
+    processes: tuple[subprocess.Popen[bytes], ...]
+
+    def check(self) -> None:
+        """Raises CannotStart when one of the processes has died."""
+        for process in self.processes:
+            if process.poll() is not None:
+                raise CannotStart(
+                    f"{process.args[2]} ended with exit code {process.returncode}; see {self.home.dagster}/*.log"  # type: ignore[index]
+                )
+
+
+@contextlib.contextmanager
+def running(home: Home, port: int | None) -> Iterator[Running]:
+    """Start the instance, and end all of it afterwards. `port` None: any free one.
+
+    Raises CannotStart when the home cannot be written, is in use, or the port is taken.
+    """
+    prepare(home)
+    with _exclusively(home):
+        end_leftovers(home)
+        chosen = _usable_port(port)
+        _fail_lost_runs(home)
+        with tempfile.TemporaryDirectory(prefix="slipway-") as sockets:
+            processes = _start(home, Path(sockets), chosen)
+            try:
+                url = f"http://127.0.0.1:{chosen}"
+                instance = Running(home, url, processes)
+                _await_webserver(instance)
+                yield instance
+            finally:
+                _stop(processes)
+                end_leftovers(home)
+
+
+def prepare(home: Home) -> None:
+    """Make the home's folders and put Dagster's settings there. Raises CannotStart when that is not possible."""
+    try:
+        for folder in (home.dagster, home.durable, home.nodes, home.jobs):
+            folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(SETTINGS, home.dagster / "dagster.yaml")
+        with tempfile.TemporaryFile(dir=home.root) as probe:
+            probe.write(bytes(1 << 20))
+            probe.flush()
+    except OSError as error:
+        raise CannotStart(
+            f"SLIPWAY_HOME {home.root}: {error.strerror}; expected a writable folder with space"
+        ) from None
+
+
+def environment(home: Home) -> dict[str, str]:
+    """What the instance's processes find in their environment."""
+    return {
+        **os.environ,
+        "DAGSTER_HOME": str(home.dagster),
+        "SLIPWAY_HOME": str(home.root),
+        CONTROL_PLANE_VARIABLE: str(home.root),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")])),
+        "PYTHONWARNINGS": "ignore",
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+    }
+
+
+def end_leftovers(home: Home) -> None:
+    """End what is left of this home's control plane, by pid. Jobs are not part of it."""
+    mark = {CONTROL_PLANE_VARIABLE: str(home.root)}
+    deadline = time.monotonic() + STOP_SECONDS
+    while (left := [pid for pid in carrying(mark) if pid != os.getpid()]) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _fail_lost_runs(home: Home) -> None:
+    """Runs that were under way when the last control plane died are over: say so, or they count as running for ever."""
+    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+        lost = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+        for run in instance.get_runs(RunsFilter(statuses=lost)):
+            instance.report_run_failed(run, "lost with the control plane that ran it")
+        for run in instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.CANCELING])):
+            instance.report_run_canceled(run, "lost with the control plane that was cancelling it")
+
+
+def _start(home: Home, sockets: Path, port: int) -> tuple[subprocess.Popen[bytes], ...]:
+    code, workspace = sockets / "code.sock", sockets / "workspace.yaml"
+    workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
+    server = ["dagster", "api", "grpc", "--socket", str(code), "--module-name", "definitions"]
+    commands = {
+        "code-server": [
+            *server,
+            "--working-directory",
+            str(CODE),
+            "--location-name",
+            "slipway",
+            "--lazy-load-user-code",
+        ],
+        "daemon": ["dagster._daemon", "run", "-w", str(workspace)],
+        "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
+    }
+    return tuple(_spawn(home, name, command) for name, command in commands.items())
+
+
+def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+    """A process of the control plane: it dies with this one, and a Ctrl-C at the terminal does not reach it."""
+    parent = os.getpid()
+    with open(home.dagster / f"{name}.log", "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=CODE,
+            env=environment(home),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(parent),
+        )
+
+
+def _stop(processes: tuple[subprocess.Popen[bytes], ...]) -> None:
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await_webserver(instance: Running) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        instance.check()
+        try:
+            with urllib.request.urlopen(f"{instance.url}/server_info", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.2)
+    raise CannotStart(f"the webserver did not answer within {START_SECONDS:.0f} s; see {instance.home.dagster}/*.log")
+
+
+@contextlib.contextmanager
+def _exclusively(home: Home) -> Iterator[None]:
+    with open(home.root / "instance.lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CannotStart(f"SLIPWAY_HOME {home.root} is in use by another instance; stop it first") from None
+        yield
+
+
+def _usable_port(port: int | None) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port or 0))
+        except OSError as error:
+            raise CannotStart(f"port {port}: {error.strerror}; choose a free one with SLIPWAY_PORT") from None
+        return int(probe.getsockname()[1])
