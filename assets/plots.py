@@ -27,10 +27,13 @@ def png_markdown(figure: "Figure", title: str = "plot") -> dg.MarkdownMetadataVa
 
 
 def length_histogram(lengths: Sequence[tuple[int, int]]) -> dg.MarkdownMetadataValue:
-    """Documents by length; `lengths` are pairs (bytes from which a bin counts, documents in it)."""
+    """Documents by length; `lengths` are pairs (bytes from which a bin counts, a power of two; documents in it)."""
+    counts = dict(lengths)
+    bins = [2**power for power in range(min(counts).bit_length() - 1, max(counts).bit_length())]
     figure = new_figure()
     axes = figure.subplots()
-    axes.bar([_size(shortest) for shortest, _ in lengths], [count for _, count in lengths])
+    axes.bar([_size(shortest) for shortest in bins], [counts.get(shortest, 0) for shortest in bins])
+    axes.tick_params("x", rotation=45)
     axes.set(xlabel="bytes, up to twice as many", ylabel="documents")
     return png_markdown(figure, "documents by length")
 

@@ -1,12 +1,13 @@
 """Staging: what is on the NVMe is whole and verified, whatever happened before."""
 
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -168,30 +169,63 @@ def test_the_command_says_in_one_line_what_is_wrong(durable, nvme):
     assert err.startswith("staging: ") and err.count("\n") == 1
 
 
-def test_stagings_at_once_share_the_work(snapshot, durable, nvme):
-    processes = [staging_process(snapshot.sha256, durable, nvme) for _ in range(3)]
-    results = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
-    assert sum(result["copied_shards"] for result in results) == 4
+@contextlib.contextmanager
+def half_a_shard(source: Path) -> Iterator[bytes]:
+    """A source that gives the first half of its bytes and then waits, so that a copy is in its middle for sure.
+
+    Yields the other half; afterwards the file is as it was.
+    """
+    data = source.read_bytes()
+    source.unlink()
+    os.mkfifo(source)
+    pipe = os.open(source, os.O_RDWR)
+    try:
+        os.write(pipe, data[:1000])
+        yield data[1000:]
+    finally:
+        os.close(pipe)
+        source.unlink()
+        source.write_bytes(data)
+
+
+def wait_until(condition: Callable[[], bool], *alive: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        assert all(process.poll() is None for process in alive)
+
+
+def is_in_mid_copy(nvme: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return any(path.stat().st_size == 1000 for path in partial_copies(nvme))
+    return False
+
+
+def waits_for_a_lock(process: "subprocess.Popen[str]") -> bool:
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any("->" in line and str(process.pid) in line for line in locks)
+
+
+def test_stagings_at_once_take_turns_and_share_the_work(snapshot, durable, nvme):
+    source = shards.shard_path(durable, snapshot.shards()[1])
+    with half_a_shard(source) as rest:
+        first = staging_process(snapshot.sha256, durable, nvme)
+        wait_until(lambda: is_in_mid_copy(nvme), first)
+        others = [staging_process(snapshot.sha256, durable, nvme) for _ in range(2)]
+        wait_until(lambda: all(waits_for_a_lock(other) for other in others), first, *others)
+        with open(source, "wb", buffering=0) as pipe:
+            pipe.write(rest)
+    results = [json.loads(process.communicate(timeout=60)[0]) for process in (first, *others)]
+    assert [result["copied_shards"] for result in results] == [4, 0, 0]
     assert_whole(snapshot, nvme)
 
 
 def test_a_staging_killed_in_mid_copy_is_finished_by_the_next(snapshot, durable, nvme):
-    source = shards.shard_path(durable, snapshot.shards()[1])
-    data = source.read_bytes()
-    source.unlink()
-    os.mkfifo(source)  # a source that gives half of its bytes and then waits: the copy is in its middle for sure
-    pipe = os.open(source, os.O_RDWR)
-    os.write(pipe, data[:1000])
-    process = staging_process(snapshot.sha256, durable, nvme)
-    deadline = time.monotonic() + 60
-    while not any(path.stat().st_size == 1000 for path in partial_copies(nvme)) and time.monotonic() < deadline:
-        assert process.poll() is None
-    process.kill()
-    process.communicate(timeout=60)
-    os.close(pipe)
-    source.unlink()
-    source.write_bytes(data)
-
+    with half_a_shard(shards.shard_path(durable, snapshot.shards()[1])):
+        process = staging_process(snapshot.sha256, durable, nvme)
+        wait_until(lambda: is_in_mid_copy(nvme), process)
+        process.kill()
+        process.communicate(timeout=60)
     assert len(partial_copies(nvme)) == 1
     assert not is_staged(snapshot.sha256, nvme)
     assert stage(snapshot.sha256, durable, nvme).copied_shards == 3, "the shard before the kill is kept"
