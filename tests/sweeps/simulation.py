@@ -53,7 +53,7 @@ def power_law(parameters: Mapping[str, Any], step: int) -> float | None:
         return finite(math.nan)
     end = 1 + 0.1 * math.log10(rate / 0.01) ** 2 + 0.01 * parameters["model.layers"]
     noise = 0.02 * math.sin(1e6 * rate + step) / step
-    return end + (1 + decay) * step ** -(0.3 + decay) + noise
+    return float(end + (1 + decay) * step ** -(0.3 + decay) + noise)
 
 
 def continued(sweep: Sweep, curve: Curve) -> Iterator[Event]:

@@ -35,6 +35,7 @@ def test_compute_saved_is_the_share_of_steps_not_trained(sweep):
 
 def test_the_parameter_that_matters_most_comes_first_and_the_shares_sum_to_one(sweep):
     shares = importance(sweep)
+    assert shares is not None
     assert sum(shares.values()) == pytest.approx(1)
     assert next(iter(shares)) == "optimiser.learning_rate"
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
