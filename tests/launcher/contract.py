@@ -4,6 +4,7 @@ A test module of an implementation derives from `LauncherContract` and gives the
 that can be pickled, for a fleet that has the nodes `node-0` and `node-1`.
 """
 
+import dataclasses
 import os
 import pickle
 import signal
@@ -192,6 +193,15 @@ class LauncherContract:
         launcher.cancel("job-1", grace_seconds=30)
         status = ended(launcher)
         assert (status.state, status.reason) == (State.STOPPED, "cancelled")
+        assert len(notes.until("finished", count=2)) == 2
+
+    @pytest.mark.slow
+    def test_several_ranks_share_a_node(self, launcher: Launcher, notes: Notes):
+        launcher.submit(dataclasses.replace(job(notes, "waits"), ranks_per_node=2))
+        notes.until("pid", count=2)
+        launcher.cancel("job-1", grace_seconds=30)
+        assert (ended(launcher).state, launcher.poll("job-1").reason) == (State.STOPPED, "cancelled")
+        assert sorted(start["environment"]["LOCAL_RANK"] for start in notes.starts()) == ["0", "1"]
         assert len(notes.until("finished", count=2)) == 2
 
     @pytest.mark.slow

@@ -15,7 +15,7 @@ from resources.fleet.embedded import EmbeddedFleet
 from resources.launcher.folder import JobFolder, Order
 from resources.launcher.local import LocalLauncher
 from resources.launcher.protocol import State, Unavailable
-from tests.launcher.conftest import Marked, Notes
+from tests.launcher.conftest import Marked, Notes, until
 from tests.launcher.contract import LauncherContract, ended, job
 from trainer import processes
 
@@ -111,6 +111,30 @@ def test_a_killed_keeper_takes_agents_and_ranks_of_all_nodes_along(
     marked.until_gone()
 
 
+def test_a_job_whose_keeper_died_is_not_over_while_a_node_lives(launcher: LocalLauncher, notes: Notes, marked: Marked):
+    launcher.submit(job(notes, "waits"))
+    node = processes.parent_of(notes.until("pid")[0]["pid"])
+    keeper = keeper_of(marked)
+    assert node is not None
+    os.kill(node, signal.SIGSTOP)
+    os.kill(keeper, signal.SIGKILL)
+    until(lambda: keeper not in marked.pids(), "the keeper to die")
+    assert launcher.poll("job-1").state is State.RUNNING
+    os.kill(node, signal.SIGCONT)
+    assert ended(launcher).state is State.FAILED
+
+
+def test_a_second_keeper_leaves_at_once_and_without_a_word(launcher: LocalLauncher, notes: Notes):
+    second = [sys.executable, "-m", "resources.launcher.keeper", str(launcher.folder / "job-1")]
+    launcher.submit(job(notes, "waits"))
+    notes.until("pid")
+    assert subprocess.run(second, capture_output=True, text=True, check=True).stderr == ""
+    launcher.cancel("job-1", grace_seconds=30)
+    assert ended(launcher).state is State.STOPPED
+    assert subprocess.run(second, capture_output=True, text=True, check=True).stderr == ""
+    assert len(notes.starts()) == 1
+
+
 def test_a_killed_rank_fails_the_job_with_the_signal(launcher: LocalLauncher, notes: Notes):
     launcher.submit(job(notes, "waits"))
     os.kill(notes.until("pid")[0]["pid"], signal.SIGKILL)
@@ -180,9 +204,11 @@ def test_the_submitter_has_no_child_afterwards(launcher: LocalLauncher, notes: N
 
 @pytest.fixture
 def deaf() -> Iterator[None]:
-    """This process ignores what a daemon under nohup or behind a shell's `&` ignores; children inherit it."""
+    """This process ignores and blocks what a daemon under nohup or a busy thread does; children inherit it."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGHUP, signal.SIGTERM)}
+    signal.pthread_sigmask(signal.SIG_BLOCK, before)
     yield
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
     for number, handler in before.items():
         signal.signal(number, handler)
 
