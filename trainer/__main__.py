@@ -65,7 +65,7 @@ def _restarted(store: Path, incarnation: int) -> fence.Token:
     token = fence.Token(incarnation, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
     holder = fence.newest_claim(store)
     if token.generation > 0 and holder is not None and holder.token < token:
-        fence.claim(store, token, nodes=holder.nodes, cause="ranks restarted by torchrun", by="trainer")
+        _claim(store, token, holder.nodes, "ranks restarted by torchrun")
     return token
 
 
@@ -73,8 +73,14 @@ def _taken_over(store: Path) -> fence.Token:
     """The next incarnation, claimed for a process that was started by hand."""
     holder = fence.newest_claim(store)
     token = fence.Token(holder.token.incarnation + 1 if holder else 1)
-    fence.claim(store, token, nodes=("local",), cause="started by hand", by="trainer")
+    _claim(store, token, ("local",), "started by hand")
     return token
+
+
+def _claim(store: Path, token: fence.Token, nodes: tuple[str, ...], cause: str) -> None:
+    """Raises fence.Superseded when somebody else has claimed meanwhile, even if it was the same token."""
+    if not fence.claim(store, token, nodes=nodes, cause=cause, by="trainer"):
+        raise fence.Superseded(f"{token} was claimed by somebody else")
 
 
 if __name__ == "__main__":
