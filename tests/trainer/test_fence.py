@@ -1,5 +1,6 @@
 """The fence: of all processes that ever trained for one training, only the newest claim's can commit."""
 
+import functools
 import multiprocessing
 import tempfile
 from pathlib import Path
@@ -212,15 +213,15 @@ def trains_until_superseded(folder: Path, incarnation: int) -> None:
 def test_processes_that_commit_through_the_claims_of_others_never_change_what_was_sealed(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
 
-    def committed_by(incarnation: int) -> int:
-        return sum(commit.token.incarnation == incarnation for commit in fence.commits(tmp_path))
+    def has_committed(incarnation: int) -> bool:
+        return sum(commit.token.incarnation == incarnation for commit in fence.commits(tmp_path)) > 3
 
     trainers = []
     for incarnation in range(1, 6):
         assert claim(tmp_path, incarnation)
         trainers.append(context.Process(target=trains_until_superseded, args=(tmp_path, incarnation)))
         trainers[-1].start()
-        until(lambda token=incarnation: committed_by(token) > 3, "some commits")
+        until(functools.partial(has_committed, incarnation), "some commits")
     claim(tmp_path, 6)
     for trainer in trainers:
         trainer.join()
