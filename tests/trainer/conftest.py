@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -221,6 +222,14 @@ def training(tmp_path: Path, mark: str) -> Training:
 def finished(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training:
     """A training that one process took to its end without interruption. Read only."""
     return Training(tmp_path_factory.mktemp("finished"), mark).completed()
+
+
+@pytest.fixture
+def copy_of_finished(training: Training, finished: Training) -> Training:
+    """The finished training once more, in a place of its own, to do something to."""
+    for original, copy in ((finished.store, training.store), (finished.durable, training.durable)):
+        shutil.copytree(original, copy, dirs_exist_ok=True)
+    return training
 
 
 @pytest.fixture(scope="session")

@@ -65,14 +65,6 @@ def test_a_superseded_trainer_ends_with_exit_code_3_and_its_late_commit_does_not
     assert fence.read_exit(training.store, 1) is None
 
 
-def test_a_launched_trainer_whose_incarnation_is_over_does_not_begin(training: Training) -> None:
-    for incarnation in (1, 2):
-        claim(training, incarnation)
-    ended = training.run(SLIPWAY_INCARNATION="1")
-    assert (ended.code, training.events("started")) == (3, [])
-    assert one_line(ended.err) == "trainer: 000001.0000 was superseded by 000002.0000"
-
-
 def test_a_launched_trainer_commits_under_its_incarnation(training: Training) -> None:
     training.configure(run={"steps": 1})
     for incarnation in (1, 2):

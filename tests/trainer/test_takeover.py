@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from trainer import __main__ as command
 from trainer import atomic, fence
 from trainer.fence import Token
+from trainer.world import World
 
 
 def claim(folder: Path, token: Token) -> bool:
@@ -56,11 +58,15 @@ def test_ranks_restarted_by_torchrun_claim_a_generation_on_the_same_nodes(
     assert held is not None and (held.token, held.nodes) == (Token(4, 2), ("node-0",))
 
 
-def test_ranks_restarted_after_the_next_incarnation_was_claimed_do_not_claim(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("restarts", ["0", "1"])
+def test_ranks_of_an_incarnation_that_is_over_do_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarts: str
 ) -> None:
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    claim(tmp_path, Token(5))
-    token = command._restarted(tmp_path, 4)
-    with pytest.raises(fence.Superseded):
-        fence.check(tmp_path, token)
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "4")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
+    for incarnation in (4, 5):
+        claim(tmp_path, Token(incarnation))
+    with pytest.raises(fence.Superseded, match=r"superseded by 000005\.0000"):
+        command._claimed_token(tmp_path, World(0, 1, 0, torch.device("cpu")))
+    held = fence.newest_claim(tmp_path)
+    assert held is not None and held.token == Token(5)

@@ -77,15 +77,11 @@ def test_the_last_heartbeat_is_of_the_last_step(finished: Training) -> None:
     assert (beat.rank, beat.phase, beat.step) == (0, "committing", STEPS)
 
 
-def test_a_training_that_is_done_is_not_done_again(training: Training) -> None:
-    training.configure(run={"steps": 2})
-    training.completed()
-    before = training.tensors(step=2)
-    training.completed()
-    assert len(training.events("step")) == 2
-    assert [commit.name for commit in training.commits()] == ["000000002.000001.0000"]
-    assert training.tensors(step=2) == before
-    done = fence.read_exit(training.store, 2)
+def test_a_training_that_is_done_is_not_done_again(copy_of_finished: Training, finished: Training) -> None:
+    copy_of_finished.completed()
+    assert len(copy_of_finished.events("step")) == STEPS
+    assert copy_of_finished.commits() == finished.commits()
+    done = fence.read_exit(copy_of_finished.store, 2)
     assert done is not None and done.outcome == "succeeded"
 
 
