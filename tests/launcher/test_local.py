@@ -146,7 +146,7 @@ def test_a_killed_rank_fails_the_job_with_the_signal(launcher: LocalLauncher, no
 def accepted_only(launcher: LocalLauncher, notes: Notes) -> JobFolder:
     """A job whose submitter died between making the job object and starting the keeper."""
     folder = JobFolder.named("job-1", launcher.folder)
-    folder.accept(Order(job(notes, "exits"), launcher.fleet.folder))
+    folder.accept(Order(job(notes, "exits"), launcher.fleet.folder, 1))
     return folder
 
 
