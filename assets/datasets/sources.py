@@ -82,11 +82,17 @@ def _root(recipe: Dataset) -> Path:
 
 
 def _selected(root: Path, selection: Selection) -> Iterator[tuple[str, Path]]:
-    """Names and paths of the files that the recipe takes, in one order wherever they lie."""
-    for path in sorted(Path(folder, name) for folder, _, names in os.walk(root) for name in names):
-        name = path.relative_to(root).as_posix()
-        if selection.selects(name) and path.is_file():
-            yield name, path
+    """Names and paths of the files that the recipe takes, in the order of their names."""
+    for name in sorted(_names(root)):
+        if selection.selects(name) and (root / name).is_file():
+            yield name, root / name
+
+
+def _names(root: Path) -> Iterator[str]:
+    """Every file under `root`, relative to it, with forward slashes."""
+    for folder, _, names in os.walk(root):
+        inside = Path(folder).relative_to(root).as_posix()
+        yield from names if inside == "." else (f"{inside}/{name}" for name in names)
 
 
 def _unfit(name: str, data: bytes) -> str | None:
@@ -113,8 +119,8 @@ def _nothing_found(recipe: Dataset, root: Path, reasons: Counter[str]) -> str:
     if spec.kind == "stdlib":
         return (
             f"dataset {recipe.name}: found no sources of Python's standard library in {root} "
-            f"(include {list(spec.include)}){left_out}; expected about 600 .py files. A Python that ships them compiled or zipped has none: "
-            "use another, or a source of kind directory"
+            f"(include {list(spec.include)}){left_out}; expected about 600 .py files. "
+            "A Python that ships them compiled or zipped has none: use another, or a source of kind directory"
         )
     globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
     return f"dataset {recipe.name}: found no document in {root} ({globs}){left_out}; expected at least one text file"
