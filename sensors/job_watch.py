@@ -83,7 +83,7 @@ def _result(instance: dg.DagsterInstance, store: TrainingStore) -> list[dg.Asset
     key = keys.key(store.specification().recipe, "training")
     if ended.outcome != "succeeded":
         desired = store.desired()
-        metadata = {"outcome": ended.outcome, "reason": ended.reason, "step": ended.step}
+        metadata = {"outcome": ended.outcome, "reason": ended.reason, "step": str(ended.step)}
         why = {"wanted": desired.want, "why": desired.why} if desired else {}
         return [dg.AssetObservation(key, partition=store.id, metadata={**metadata, **why})]
     if materialised(instance, key, store.id):

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster import DagsterRunStatus, RunsFilter
+from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
 from resources.compute import CODE
 from resources.home import Home
@@ -44,15 +44,32 @@ class Running:
 
     home: Home
     url: str
-    processes: tuple[subprocess.Popen[bytes], ...]
+    processes: dict[str, subprocess.Popen[bytes]]
+    """The control plane's processes by name."""
 
     def check(self) -> None:
         """Raises CannotStart when one of the processes has died."""
-        for process in self.processes:
+        for name, process in self.processes.items():
             if process.poll() is not None:
-                raise CannotStart(
-                    f"{process.args[2]} ended with exit code {process.returncode}; see {self.home.dagster}/*.log"  # type: ignore[index]
-                )
+                log = self.home.dagster / f"{name}.log"
+                raise CannotStart(f"the {name} ended with exit code {process.returncode}; see {log}")
+
+    def failure_of(self, runs: list[str]) -> str | None:
+        """Why one of these runs failed, None while none has."""
+        with open_storage(self.home) as storage:
+            for run in storage.get_runs(RunsFilter(run_ids=runs, statuses=[DagsterRunStatus.FAILURE])) if runs else []:
+                failed = storage.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
+                events = [entry.dagster_event for entry in failed if entry.dagster_event]
+                causes = [
+                    str(event.step_failure_data.user_failure_data or event.step_failure_data.error) for event in events
+                ]
+                return f"run {run.run_id}: {causes[0] if causes else 'failed before its first step'}"
+        return None
+
+
+def open_storage(home: Home) -> dg.DagsterInstance:
+    """Dagster's storage of this home; a context manager."""
+    return dg.DagsterInstance.from_config(str(home.dagster))
 
 
 @contextlib.contextmanager
@@ -74,7 +91,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
                 _await_webserver(instance)
                 yield instance
             finally:
-                _stop(processes)
+                _stop(list(processes.values()))
                 end_leftovers(home)
 
 
@@ -119,7 +136,7 @@ def end_leftovers(home: Home) -> None:
 
 def _fail_lost_runs(home: Home) -> None:
     """Runs that were under way when the last control plane died are over: say so, or they count as running for ever."""
-    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+    with open_storage(home) as instance:
         lost = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
         for run in instance.get_runs(RunsFilter(statuses=lost)):
             instance.report_run_failed(run, "lost with the control plane that ran it")
@@ -127,7 +144,7 @@ def _fail_lost_runs(home: Home) -> None:
             instance.report_run_canceled(run, "lost with the control plane that was cancelling it")
 
 
-def _start(home: Home, sockets: Path, port: int) -> tuple[subprocess.Popen[bytes], ...]:
+def _start(home: Home, sockets: Path, port: int) -> dict[str, subprocess.Popen[bytes]]:
     code, workspace = sockets / "code.sock", sockets / "workspace.yaml"
     workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
     server = ["dagster", "api", "grpc", "--socket", str(code), "--module-name", "definitions"]
@@ -143,7 +160,7 @@ def _start(home: Home, sockets: Path, port: int) -> tuple[subprocess.Popen[bytes
         "daemon": ["dagster._daemon", "run", "-w", str(workspace)],
         "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
     }
-    return tuple(_spawn(home, name, command) for name, command in commands.items())
+    return {name: _spawn(home, name, command) for name, command in commands.items()}
 
 
 def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]:
@@ -162,7 +179,7 @@ def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]
         )
 
 
-def _stop(processes: tuple[subprocess.Popen[bytes], ...]) -> None:
+def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + STOP_SECONDS
