@@ -22,8 +22,8 @@ def lines(chain: Chain) -> Iterator[str]:
     for trial in chain.sweep.trials.values():
         at = f" at step {trial.last_step}" if trial.last_step else ""
         value = trial.reports.get(trial.last_step)
-        loss = f", validation loss {value:.3f}" if value is not None else ""
-        yield f"trial {trial.number}: {trial.state}{at}{loss}"
+        reached = f", validation loss {value:.3f}" if value is not None else ""
+        yield f"trial {trial.number}: {trial.state}{at}{reached}"
     if chain.sweep.closed:
         yield f"sweep {chain.sweep.closed.outcome}: best is trial {chain.sweep.closed.best_trial}"
     if chain.training is None:
@@ -72,10 +72,8 @@ def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
     yield "training", f"{training.id}, {claim.token.incarnation if claim else 0} incarnation(s)"
     yield "loss", f"{losses[0][1]:.3f} at step {losses[0][0]} to {losses[-1][1]:.3f} at step {losses[-1][0]}"
     for commit, score in chain.scores:
-        yield (
-            f"checkpoint {commit.step}",
-            f"validation loss {score.loss:.3f}, {score.bits_per_byte:.3f} bits per byte, manifest {commit.manifest[:12]}",
-        )
+        figures = f"validation loss {score.loss:.3f}, {score.bits_per_byte:.3f} bits per byte"
+        yield f"checkpoint {commit.step}", f"{figures}, manifest {commit.manifest[:12]}"
     if chain.champion:
         kept = "" if chain.promoted else " (kept: the new candidate did not pass its checks)"
         yield "champion", f"{chain.model} version {chain.champion['version']}{kept}"

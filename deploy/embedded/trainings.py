@@ -19,11 +19,8 @@ def status(home: Home) -> int:
         for id in root.known():
             store = root.store(id)
             desired, ended = store.desired(), store.exit()
-            commits = store.commits()
             now = ended.outcome if ended else control.status(store).state.value
-            print(
-                f"{id}: {now}, wanted: {desired.want if desired else 'not yet'}, step {commits[-1].step if commits else 0}"
-            )
+            print(f"{id}: {now}, wanted: {desired.want if desired else 'not yet'}, step {_step(store)}")
     return 0
 
 
@@ -37,9 +34,14 @@ def stop(home: Home, id: str) -> int:
         if time.monotonic() > deadline:
             raise CannotStart(f"{id} has not ended after {STOP_SECONDS:.0f} s; see {home.jobs}")
         time.sleep(0.2)
-    commits = store.commits()
-    print(f"{id} is stopped at step {commits[-1].step if commits else 0}; materialise it to go on")
+    print(f"{id} is stopped at step {_step(store)}; materialise it to go on")
     return 0
+
+
+def _step(store: TrainingStore) -> int:
+    """The step of the newest checkpoint."""
+    commits = store.commits()
+    return commits[-1].step if commits else 0
 
 
 def _find(home: Home, id: str) -> TrainingStore:
