@@ -69,7 +69,6 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         if ended is None or ended.outcome != "succeeded":
             desired = store.desired()
             raise dg.Failure(f"{store.id} is not wanted any more: {desired.why if desired else 'nobody asked for it'}")
-        store.mark_reported(exit_mark(ended.incarnation))
         return dg.MaterializeResult(metadata=result_metadata(store), data_version=result_version(store))
 
     return [training]
