@@ -47,7 +47,7 @@ coverage: install ## lines covered by the tests run so far, subprocesses include
 	$(BIN)/coverage report --skip-covered --fail-under=85
 
 bench: install ## every benchmark, a JSON line a metric
-	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+	@for script in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 clean: ## remove what make made, but not .slipway
 	rm -rf $(VENV) .coverage* .mypy_cache .pytest_cache .ruff_cache *.egg-info

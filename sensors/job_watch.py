@@ -16,6 +16,7 @@ from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
 from resources.training_store import Trainings, TrainingStore
 from sensors import runs
+from trainer.fence import Exit
 
 DUTY = "run"
 
@@ -44,8 +45,7 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
             if store.wanted and runs.may_request(context.instance, _tags(store)):
                 requests.append(training_request(store))
         elif not runs.unfinished(context.instance, _tags(store)):
-            events += _result(context.instance, store)
-            _close(known, store)
+            events += _settle(context.instance, known, store)
     return dg.SensorResult(run_requests=requests, asset_events=events)
 
 
@@ -75,31 +75,32 @@ def _heed_cancellation(instance: dg.DagsterInstance, store: TrainingStore) -> No
         store.want("stop", "job watch", f"run {run.run_id} was cancelled")
 
 
-def _result(instance: dg.DagsterInstance, store: TrainingStore) -> list[dg.AssetMaterialization | dg.AssetObservation]:
-    """The event that shows how the newest incarnation ended, unless it has been shown."""
+def _settle(
+    instance: dg.DagsterInstance, known: Trainings, store: TrainingStore
+) -> list[dg.AssetMaterialization | dg.AssetObservation]:
+    """The event that shows how the training ended; once the event log has it, nothing is left to watch."""
     ended = store.exit()
-    if ended is None or store.reported(exit_mark(ended.incarnation)):
-        return []
     key = keys.key(store.specification().recipe, "training")
-    if ended.outcome != "succeeded":
-        desired = store.desired()
-        metadata = {"outcome": ended.outcome, "reason": ended.reason, "step": str(ended.step)}
-        why = {"wanted": desired.want, "why": desired.why} if desired else {}
-        return [dg.AssetObservation(key, partition=store.id, metadata={**metadata, **why})]
-    if materialised(instance, key, store.id):
-        return []
-    version = result_version(store).value
-    return [
-        dg.AssetMaterialization(
-            key, partition=store.id, metadata=result_metadata(store), tags={"dagster/data_version": version}
-        )
-    ]
-
-
-def _close(known: Trainings, store: TrainingStore) -> None:
-    """Done, once what `_result` gave has reached the event log: this tick shows it, the next one closes."""
-    ended = store.exit()
-    if ended is None or store.reported(exit_mark(ended.incarnation)):
+    if ended is not None and ended.outcome == "succeeded" and not materialised(instance, key, store.id):
+        return [_materialisation(key, store)]
+    if store.desired() is None:
+        return []  # somebody is about to want it
+    if ended is None or ended.outcome == "succeeded" or store.reported(exit_mark(ended.incarnation)):
         known.close(store.id, DUTY)
-    else:
-        store.mark_reported(exit_mark(ended.incarnation))
+        return []
+    store.mark_reported(exit_mark(ended.incarnation))
+    return [_observation(key, store, ended)]
+
+
+def _materialisation(key: dg.AssetKey, store: TrainingStore) -> dg.AssetMaterialization:
+    version = result_version(store).value
+    return dg.AssetMaterialization(
+        key, partition=store.id, metadata=result_metadata(store), tags={"dagster/data_version": version}
+    )
+
+
+def _observation(key: dg.AssetKey, store: TrainingStore, ended: Exit) -> dg.AssetObservation:
+    desired = store.desired()
+    metadata = {"outcome": ended.outcome, "reason": ended.reason, "step": str(ended.step)}
+    why = {"wanted": desired.want, "why": desired.why} if desired else {}
+    return dg.AssetObservation(key, partition=store.id, metadata={**metadata, **why})
