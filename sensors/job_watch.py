@@ -1,7 +1,7 @@
 """Job watch: what should run, runs; what has ended is shown, once for each exit record.
 
 It sees a person's cancellation and wants the training stopped, advances every training that somebody wants,
-asks for a run to show each live one, and materialises the result when no run is left to do it.
+asks for a run to show each live one, shows incidents, and materialises the result when no run is left to do it.
 """
 
 import dagster as dg
@@ -15,7 +15,7 @@ from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
 from resources.training_store import Trainings, TrainingStore
-from sensors import runs
+from sensors import incidents, runs
 from trainer.fence import Exit
 
 DUTY = "run"
@@ -41,10 +41,12 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
         except Unavailable as error:
             context.log.warning(f"{id}: the launcher cannot be asked: {error}")
             continue
+        failures = incidents.unshown(context.instance, store)
+        events += failures
         if action is not Action.DONE:
             if store.wanted and runs.may_request(context.instance, _tags(store)):
                 requests.append(training_request(store))
-        elif not runs.unfinished(context.instance, _tags(store)):
+        elif not failures and not runs.unfinished(context.instance, _tags(store)):
             events += _settle(context.instance, known, store)
     return dg.SensorResult(run_requests=requests, asset_events=events)
 

@@ -136,14 +136,14 @@ class Instance:
         assert found is not None, f"run {id} is unknown"
         return found
 
-    def runs(self, training: TrainingStore) -> list[DagsterRun]:
-        """The runs that waited for a training, the newest first."""
-        return list(self.storage.get_runs(RunsFilter(tags={keys.TRAINING_TAG: training.id})))
+    def runs(self, tags: dict[str, str]) -> list[DagsterRun]:
+        """The runs with these tags, the newest first."""
+        return list(self.storage.get_runs(RunsFilter(tags=tags)))
 
-    def run_after(self, run: str, training: TrainingStore) -> str | None:
-        """The training's newest run if it is another one than `run`."""
-        newest = self.runs(training)[0].run_id
-        return newest if newest != run else None
+    def run_after(self, run: str, tags: dict[str, str]) -> str:
+        """The newest run with these tags; empty while that is `run`."""
+        newest = self.runs(tags)[0].run_id
+        return newest if newest != run else ""
 
     def succeeded(self, run: str) -> bool:
         """Whether the run has; fails when it has ended otherwise."""
@@ -216,6 +216,11 @@ class Instance:
 
     def job_folder(self, training: TrainingStore, incarnation: int) -> Path:
         return self.home.jobs / job_name(training.id, incarnation)
+
+
+def tags_of(training: TrainingStore) -> dict[str, str]:
+    """What the runs that wait for a training are tagged with."""
+    return {keys.TRAINING_TAG: training.id}
 
 
 def training_key(training: TrainingStore) -> dg.AssetKey:

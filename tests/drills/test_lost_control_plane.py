@@ -4,7 +4,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from tests.drills import process_table, small_recipes
-from tests.drills.instance import Instance, training_key
+from tests.drills.instance import Instance, tags_of, training_key
 from tests.drills.process_table import Watch, wait_until
 from tests.drills.told import steps
 
@@ -45,7 +45,7 @@ def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Ins
     wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
     (shown,) = instance.materialisations(training_key(training), training.id)
     assert shown.metadata["steps"].value == 75
-    assert [run.run_id for run in instance.runs(training)] == [lost]
+    assert [run.run_id for run in instance.runs(tags_of(training))] == [lost]
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
 

@@ -6,7 +6,7 @@ import pytest
 from dagster import DagsterRunStatus
 
 from tests.drills import process_table, small_recipes
-from tests.drills.instance import Instance, training_key
+from tests.drills.instance import Instance, tags_of, training_key
 from tests.drills.process_table import Watch, kill, wait_until
 from tests.drills.told import restored_from, steps, steps_of
 
@@ -22,7 +22,7 @@ def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(insta
         wait_until(training.commits, "a checkpoint is committed")
         (trainer,) = process_table.ranks(training.id)
         kill([instance.worker(first)])
-        next_run = wait_until(lambda: instance.run_after(first, training), "another run is asked for")
+        next_run = wait_until(lambda: instance.run_after(first, tags_of(training)), "another run is asked for")
         assert process_table.ranks(training.id) == [trainer]
         wait_until(lambda: instance.succeeded(next_run), "the next run succeeds")
     assert instance.run(first).status is DagsterRunStatus.FAILURE
@@ -59,7 +59,7 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     assert training.commits()[-1].step == reached
 
     wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
-    assert [run.run_id for run in instance.runs(training)] == [cancelled]
+    assert [run.run_id for run in instance.runs(tags_of(training))] == [cancelled]
     assert instance.jobs(training) == [f"{training.id}-i1"]
 
     again = instance.materialise(training)
