@@ -45,7 +45,7 @@ def test_two_runs_launched_at_once_share_one_job(instance: Instance):
 
 
 def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(instance: Instance):
-    training = instance.propose(small_recipes.ALONE, "cancelled run", steps=STEPS)
+    training = instance.propose(small_recipes.ALONE, "cancelled run", steps=150)
     cancelled = instance.materialise(training)
     wait_until(training.commits, "a checkpoint is committed")
     instance.cancel(cancelled)
@@ -66,4 +66,4 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     wait_until(lambda: restored_from(training, 2), "it goes on")
     assert restored_from(training, 2) == reached
     wait_until(lambda: instance.succeeded(again), "the second run succeeds")
-    assert steps_of(training, 2) == list(range(reached + 1, STEPS + 1))
+    assert steps_of(training, 2) == list(range(reached + 1, 151))
