@@ -23,19 +23,19 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
+from deploy.embedded import CannotStart
 from resources.compute import CODE
 from resources.home import Home
 from resources.launcher.commands import CONTROL_PLANE_VARIABLE
+from trainer import atomic
 from trainer.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
+SPACE = 1 << 30
+"""Bytes that must be free before anything is made: some times what the demo takes."""
 DEFAULT_PORT = 3000
-
-
-class CannotStart(Exception):
-    """The instance cannot run here; the message says what was found and what is expected."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +100,12 @@ def prepare(home: Home) -> None:
     try:
         for folder in (home.dagster, home.durable, home.nodes, home.jobs):
             folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(SETTINGS, home.dagster / "dagster.yaml")
-        with tempfile.TemporaryFile(dir=home.root) as probe:
-            probe.write(bytes(1 << 20))
-            probe.flush()
+        free = shutil.disk_usage(home.root).free
+        if free < SPACE:
+            raise CannotStart(f"SLIPWAY_HOME {home.root}: found {free >> 20} MiB free, expected {SPACE >> 20} or more")
+        atomic.replace(home.dagster / "dagster.yaml", SETTINGS.read_bytes())
     except OSError as error:
-        raise CannotStart(
-            f"SLIPWAY_HOME {home.root}: {error.strerror}; expected a writable folder with space"
-        ) from None
+        raise CannotStart(f"SLIPWAY_HOME {home.root}: found {error.strerror!r}, expected a writable folder") from None
 
 
 def environment(home: Home) -> dict[str, str]:
@@ -209,7 +207,8 @@ def _exclusively(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CannotStart(f"SLIPWAY_HOME {home.root} is in use by another instance; stop it first") from None
+            found = f"SLIPWAY_HOME {home.root}: found another instance using it"
+            raise CannotStart(f"{found}, expected none; stop that one first") from None
         yield
 
 
@@ -219,5 +218,6 @@ def _usable_port(port: int | None) -> int:
         try:
             probe.bind(("127.0.0.1", port or 0))
         except OSError as error:
-            raise CannotStart(f"port {port}: {error.strerror}; choose a free one with SLIPWAY_PORT") from None
+            found = f"SLIPWAY_PORT: found port {port} unusable ({error.strerror})"
+            raise CannotStart(f"{found}, expected a free one") from None
         return int(probe.getsockname()[1])
