@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ class Slipway:
             **os.environ,
             "PYTHONPATH": str(ROOT),
             "SLIPWAY_RECIPES": str(self.recipes),
-            "COLUMNS": "200",
+            "COLUMNS": "400",  # no path is folded
             MARK: str(folder),
         }
         self.environ.pop("SLIPWAY_PORT", None)
@@ -119,3 +120,9 @@ def write_corpus(folder: Path) -> None:
             (line, number * line % 7, number + line % 5) for line in range(1, 21)
         )
         (folder / f"text-{number:03d}.txt").write_text("".join(SENTENCE.format(*each) for each in numbers))
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
