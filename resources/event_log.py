@@ -1,7 +1,8 @@
 """Dagster's event log, asked narrowly: has this been shown already?"""
 
 import dagster as dg
-from dagster._core.definitions.data_version import DATA_VERSION_TAG
+
+DATA_VERSION_TAG = "dagster/data_version"
 
 
 def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> bool:

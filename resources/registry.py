@@ -40,7 +40,7 @@ class Registry:
 
     def register(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
         """Register a checkpoint and call it the candidate. The same checkpoint is registered once."""
-        version = self._find(model, tags[MANIFEST_TAG]) or self._create(model, source, run, tags)
+        version = self.find(model, tags[MANIFEST_TAG]) or self._create(model, source, run, tags)
         self._client.set_registered_model_alias(model, CANDIDATE, version.number)
         return version
 
@@ -75,7 +75,8 @@ class Registry:
     def _journal_path(self, model: str) -> Path:
         return promotions_path(self._durable, model)
 
-    def _find(self, model: str, manifest: str) -> Version | None:
+    def find(self, model: str, manifest: str) -> Version | None:
+        """The version of the checkpoint with this manifest, None when it is not registered."""
         found = self._client.search_model_versions(f"name = '{model}' and tags.`{MANIFEST_TAG}` = '{manifest}'")
         return _version(found[0]) if found else None
 

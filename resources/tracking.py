@@ -103,6 +103,8 @@ def experiment_id(client: "MlflowClient", name: str) -> str:
 
 
 def _find_or_create_run(client: "MlflowClient", store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> str:
+    from mlflow.entities import Param
+
     where = experiment_id(client, experiment)
     known = client.search_runs([where], f"tags.`slipway.training` = '{store.id}'", max_results=1)
     if known:
@@ -115,8 +117,7 @@ def _find_or_create_run(client: "MlflowClient", store: TrainingStore, experiment
         "slipway.tokenizer": specification.tokenizer,
     }
     run = client.create_run(where, run_name=store.id, tags={**lineage, **tags})
-    for name, value in _flat(specification.numbers):
-        client.log_param(run.info.run_id, name, value)
+    client.log_batch(run.info.run_id, params=[Param(name, str(value)) for name, value in _flat(specification.numbers)])
     return str(run.info.run_id)
 
 

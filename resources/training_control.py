@@ -115,7 +115,7 @@ class TrainingControl:
             case Action.STOP:
                 self.launcher.cancel(job_name(store.id, seen.incarnation), GRACE_SECONDS)
             case Action.RECORD:
-                store.record_exit(seen.incarnation, *_verdict(seen, job), by)
+                store.record_exit(seen.incarnation, *self._verdict(store.id, seen, job), by)
             case Action.GIVE_UP:
                 store.want("stop", by, f"{seen.fruitless} incarnations in a row failed without a new checkpoint")
             case Action.WAIT | Action.DONE:
@@ -134,7 +134,7 @@ class TrainingControl:
         incarnation = claim.token.incarnation
         if not store.claim(incarnation + 1, nodes, cause, by):
             return False
-        store.note("incident", cause=cause, incarnation=incarnation, nodes=list(claim.nodes))
+        store.note(by, "incident", cause=cause, superseded=incarnation, nodes=list(claim.nodes))
         store.record_exit(incarnation, "failed", cause, by)
         return True
 
@@ -217,6 +217,26 @@ class TrainingControl:
             "placement": placement,
         }
 
+    def _verdict(self, training: str, seen: Observation, job: Status) -> tuple[str, str]:
+        """(outcome, reason) of an incarnation that left no record of its own."""
+        if not seen.wanted:
+            return "stopped", "asked to stop"
+        match job.state:
+            case State.FAILED:
+                return "failed", f"{job.reason}{self._last_words(training, seen.incarnation)}"
+            case State.MISSING:
+                return "failed", "the job object was deleted by hand; it is started again"
+            case _:
+                return "stopped", job.reason or "the job ended before the last step"
+
+    def _last_words(self, training: str, incarnation: int) -> str:
+        """What the trainer said last on each node, for the reason of a failure."""
+        words = ""
+        for node, log in self.launcher.logs(job_name(training, incarnation), tail_bytes=4096).items():
+            said = [line for line in log.splitlines() if line.startswith("trainer: ")]
+            words += f"; {node}: {said[-1]}" if said else ""
+        return words
+
     def _cause(self, store: TrainingStore) -> str:
         ended = store.exit()
         return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
@@ -225,19 +245,6 @@ class TrainingControl:
 def job_name(training: str, incarnation: int) -> str:
     """The job of an incarnation: the same name for whoever submits it."""
     return f"{training}-i{incarnation}"
-
-
-def _verdict(seen: Observation, job: Status) -> tuple[str, str]:
-    """(outcome, reason) of an incarnation that left no record of its own."""
-    if not seen.wanted:
-        return "stopped", "asked to stop"
-    match job.state:
-        case State.FAILED:
-            return "failed", job.reason
-        case State.MISSING:
-            return "failed", "the job object was deleted by hand; it is started again"
-        case _:
-            return "stopped", job.reason or "the job ended before the last step"
 
 
 def progress_age(store: TrainingStore, status: Status, now: float) -> float:

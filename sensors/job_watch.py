@@ -83,6 +83,8 @@ def _settle(
     key = keys.key(store.specification().recipe, "training")
     if ended is not None and ended.outcome == "succeeded" and not materialised(instance, key, store.id):
         return [_materialisation(key, store)]
+    if store.desired() is None:
+        return []  # somebody is about to want it
     if ended is None or ended.outcome == "succeeded" or store.reported(exit_mark(ended.incarnation)):
         known.close(store.id, DUTY)
         return []

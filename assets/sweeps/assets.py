@@ -15,7 +15,7 @@ from recipes.schema import Training
 from resources.compute import Compute
 from resources.event_log import materialised
 from resources.tiers import Tiers
-from trainer import atomic, digest, ledger
+from trainer import atomic, digest, ledger, lock
 from trainer.shards import read_manifest
 
 
@@ -47,7 +47,8 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
         store = open_sweep(subject, tiers)
         context.instance.add_run_tags(context.run_id, {keys.SWEEP_TAG: store.sweep})
         shown = _Shown(context, recipe, store)
-        ended = Controller(store, subject, compute.control(tiers)).run(shown.update)
+        with lock.exclusive(store.folder):
+            ended = Controller(store, subject, compute.control(tiers)).run(shown.update)
         assert ended.closed is not None
         found = report(ended)
         if ended.closed.outcome != "complete":
@@ -101,9 +102,7 @@ class _Shown:
         key, partition = keys.key(self._recipe.name, "trial"), trial_id(self._store, trial.number)
         if materialised(self._context.instance, key, partition):
             return
-        name = keys.trial_partitions(self._recipe.name).name
-        assert name is not None
-        self._context.instance.add_dynamic_partitions(name, [partition])
+        keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
         curve = ledger.loss_curve(trials_of(self._store).store(partition).events())
         metadata: dict[str, Any] = {
             "state": trial.state,

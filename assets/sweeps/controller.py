@@ -102,10 +102,9 @@ class Controller:
         recipe = with_parameters(self.subject.training, {**self.subject.recipe.trial, **start.parameters})
         specification = Specification(recipe.name, recipe.numbers(), self.subject.snapshot, self.subject.tokenizer)
         origin = {"sweep": self.store.sweep, "trial": start.trial, **start.parameters}
-        terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, start.attempt + 1, origin)
+        terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, 1, origin)
         self.trials.propose(specification, terms, id=store.id)
-        self.trials.open(store.id, ("tracking",))
-        store.want("run", "sweep", f"attempt {start.attempt + 1}")
+        self.trials.start(store, "sweep", f"attempt {start.attempt + 1}", duties=("tracking",))
         if not self._advance(store, self._free_nodes(start.trial, sweep)):
             return []
         claim = store.newest_claim()
