@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from resources.home import Home
@@ -112,6 +112,15 @@ def printed_until(process: subprocess.Popen[str], text: str) -> None:
             return
         assert time.monotonic() < deadline
     raise AssertionError(f"it ended without {text!r}: {''.join(seen)}")
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait for the condition; fail when the process ends before."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def write_corpus(folder: Path) -> None:

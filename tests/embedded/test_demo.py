@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 import dagster as dg
 import pytest
@@ -19,11 +20,12 @@ from assets.sweeps.store import sweeps
 from deploy.embedded.instance import open_storage
 from resources.registry import MANIFEST_TAG
 from resources.training_store import Trainings, TrainingStore
-from tests.embedded.slipway import TRAINING, Slipway, interrupt, printed_until
+from tests.embedded.slipway import TRAINING, Slipway, interrupt, until
 from trainer import ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-STEPS = 600
+STEPS = 1000
+"""Of a training that takes longer than an instance takes to end."""
 TRIALS = 3
 
 
@@ -73,15 +75,17 @@ def interrupted(slipway: Slipway, again: Ended) -> Ended:
     """With a longer training, and Ctrl-C in the middle of it."""
     slipway.edit(TRAINING, "steps: 60", f"steps: {STEPS}")
     slipway.edit(TRAINING, "every: 20", f"every: {STEPS // 2}")
+    slipway.edit(TRAINING, "sequences: 4", "sequences: 32")
     process = slipway.start("demo")
-    printed_until(process, "training: step 50,")
+    until(lambda: any(steps(store) >= 30 for store in changed(slipway)), process)
     return ended(slipway, *interrupt(process))
 
 
 @pytest.fixture(scope="module")
 def stopped(slipway: Slipway, interrupted: Ended) -> tuple[int, int]:
     """(incarnation, step) at which the interruption stopped the training."""
-    exit = longest(slipway).exit()
+    (store,) = changed(slipway)
+    exit = store.exit()
     assert exit is not None
     return exit.incarnation, exit.step
 
@@ -146,7 +150,7 @@ def test_tracking_has_a_run_of_each_trial_and_of_the_training(slipway: Slipway, 
 def test_the_registered_version_knows_where_it_came_from(slipway: Slipway, version: ModelVersion):
     (store,) = started(slipway)
     (sweep,) = sweeps(slipway.home.durable / "sweeps")
-    folder = Path(version.source.removeprefix("file://"))
+    folder = Path(unquote(urlparse(version.source).path))
     assert version.aliases == ["candidate", "champion"]
     specification = store.specification()
     expected = {
@@ -184,7 +188,7 @@ def test_everything_it_made_is_in_dagsters_event_log(slipway: Slipway, first: En
 def test_ctrl_c_ends_it_and_leaves_no_process(interrupted: Ended, stopped: tuple[int, int]):
     assert (interrupted.code, interrupted.left) == (130, [])
     assert interrupted.errors == "\ninterrupted; everything made so far is kept, the next run goes on from there\n"
-    assert stopped[0] == 1 and 50 <= stopped[1] < STEPS
+    assert stopped[0] == 1 and 30 <= stopped[1] < STEPS
 
 
 def test_a_changed_training_keeps_the_data(slipway: Slipway, first: Ended, interrupted: Ended):
@@ -195,7 +199,7 @@ def test_a_changed_training_keeps_the_data(slipway: Slipway, first: Ended, inter
 
 def test_the_next_run_goes_on_from_the_checkpoint(slipway: Slipway, stopped: tuple[int, int], resumed: Ended):
     assert (resumed.code, resumed.errors, resumed.left) == (0, "", [])
-    store, (incarnation, step) = longest(slipway), stopped
+    (store,), (incarnation, step) = changed(slipway), stopped
     done = [
         event["step"] for event in store.events() if event["event"] == "step" and event["incarnation"] > incarnation
     ]
@@ -220,10 +224,14 @@ def started(slipway: Slipway) -> list[TrainingStore]:
     return [store for id in known.known() if (store := known.store(id)).newest_claim() is not None]
 
 
-def longest(slipway: Slipway) -> TrainingStore:
-    """The training of the changed recipe."""
-    (store,) = (store for store in started(slipway) if store.specification().numbers["run"]["steps"] == STEPS)
-    return store
+def changed(slipway: Slipway) -> list[TrainingStore]:
+    """The training of the changed recipe, once it has started."""
+    return [store for store in started(slipway) if store.specification().numbers["run"]["steps"] == STEPS]
+
+
+def steps(store: TrainingStore) -> int:
+    """How far a training has come."""
+    return max((event["step"] for event in store.events() if event["event"] == "step"), default=0)
 
 
 def tracked(slipway: Slipway) -> dict[str, Run]:
