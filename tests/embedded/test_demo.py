@@ -20,7 +20,7 @@ from assets.sweeps.store import sweeps
 from deploy.embedded.instance import open_storage
 from resources.registry import MANIFEST_TAG
 from resources.training_store import Trainings, TrainingStore
-from tests.embedded.slipway import TRAINING, Slipway, interrupt, until
+from tests.embedded.slipway import TEXTS, TRAINING, Slipway, interrupt, until
 from trainer import ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -102,19 +102,19 @@ def test_it_ends_with_a_champion(first: Ended):
 
 def test_its_table_names_all_that_was_made(slipway: Slipway, first: Ended):
     (store,) = started(slipway)
-    shown = first.output[first.output.index("Slipway: small-decoder") :]
-    assert f"snapshot      │ {store.specification().snapshot[:16]}  100 documents of small-texts" in shown
-    assert f"trials        │ {TRIALS}, " in shown
-    assert f"training      │ {store.id}, 1 incarnation(s)" in shown
+    shown = table(first.output)
+    assert shown["snapshot"] == f"{store.specification().snapshot[:16]}  {TEXTS} documents of small-texts"
+    assert shown["trials"].startswith(f"{TRIALS}, ")
+    assert shown["training"] == f"{store.id}, 1 incarnation(s)"
     (at_first, loss), *_, (at_last, last) = ledger.loss_curve(store.events())
-    assert f"loss          │ {loss:.3f} at step {at_first} to {last:.3f} at step {at_last}" in shown
+    assert shown["loss"] == f"{loss:.3f} at step {at_first} to {last:.3f} at step {at_last}"
     assert last < loss
-    for commit in store.commits():
-        (line,) = (line for line in shown.splitlines() if f"checkpoint {commit.step} " in line)
-        assert "bits per byte" in line and commit.manifest[:12] in line
     assert [commit.step for commit in store.commits()] == [20, 40, 60]
-    assert "champion      │ small-decoder version 1" in shown
-    assert f"its files     │ {slipway.home.durable}/checkpoints/{store.id}/" in shown
+    for commit in store.commits():
+        figures = shown[f"checkpoint {commit.step}"]
+        assert "bits per byte" in figures and figures.endswith(f"manifest {commit.manifest[:12]}")
+    assert shown["champion"] == "small-decoder version 1"
+    assert shown["its files"].startswith(f"{slipway.home.durable}/checkpoints/{store.id}/")
     assert (slipway.home.root / "small-decoder-loss.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -125,7 +125,7 @@ def test_it_leaves_no_process(first: Ended):
 def test_a_second_run_finds_all_up_to_date_and_starts_nothing(first: Ended, again: Ended):
     assert (again.code, again.errors, again.left) == (0, "", [])
     assert again.output.startswith("Everything is up to date; nothing to do.\n")
-    assert first.output[first.output.index("Slipway: ") :].startswith(again.output[again.output.index("Slipway: ") :])
+    assert table(again.output) == table(first.output)
     assert again.logs == first.logs
 
 
@@ -203,7 +203,7 @@ def test_the_next_run_goes_on_from_the_checkpoint(slipway: Slipway, stopped: tup
         event["step"] for event in store.events() if event["event"] == "step" and event["incarnation"] > incarnation
     ]
     assert (min(done), max(done)) == (step + 1, STEPS)
-    assert f"training      │ {store.id}, 2 incarnation(s)" in resumed.output
+    assert table(resumed.output)["training"] == f"{store.id}, 2 incarnation(s)"
 
 
 def demo(slipway: Slipway) -> Ended:
@@ -215,6 +215,12 @@ def ended(slipway: Slipway, code: int, output: str, errors: str) -> Ended:
     logs = {path.name: path.stat().st_size for path in slipway.home.dagster.glob("*.log")}
     manifests = {path: path.stat().st_mtime_ns for path in slipway.home.durable.glob("snapshots/*")}
     return Ended(code, output, errors, slipway.pids(), logs, manifests)
+
+
+def table(output: str) -> dict[str, str]:
+    """The rows of the table that a demo ends with."""
+    rows = [line.strip("│ ").split("│") for line in output.splitlines() if line.startswith("│")]
+    return {name.strip(): value.strip() for name, value in rows}
 
 
 def started(slipway: Slipway) -> list[TrainingStore]:
