@@ -6,6 +6,7 @@ Jobs don't carry it: a training outlives the control plane, and the next one ado
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import signal
@@ -36,6 +37,9 @@ STOP_SECONDS = 15.0
 SPACE = 1 << 30
 """Bytes that must be free before anything is made: some times what the demo takes."""
 DEFAULT_PORT = 3000
+LOCATION = """{ workspaceOrError { ... on Workspace {
+  locationEntries { locationOrLoadError { __typename ... on PythonError { message } } }
+} } }"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             try:
                 url = f"http://127.0.0.1:{chosen}"
                 instance = Running(home, url, processes)
-                _await_webserver(instance)
+                _await_definitions(instance)
                 yield instance
             finally:
                 _stop(list(processes.values()))
@@ -189,16 +193,29 @@ def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _await_webserver(instance: Running) -> None:
+def _await_definitions(instance: Running) -> None:
+    """Wait until the webserver knows the definitions: it answers some time before that."""
+    found = "no answer"
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         instance.check()
-        try:
-            with urllib.request.urlopen(f"{instance.url}/server_info", timeout=5):
+        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
+            found = _location(instance.url)
+            if found == "RepositoryLocation":
                 return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.2)
-    raise CannotStart(f"the webserver did not answer within {START_SECONDS:.0f} s; see {instance.home.dagster}/*.log")
+        time.sleep(0.2)
+    logs = f"{instance.home.dagster}/*.log"
+    raise CannotStart(f"the webserver has not loaded the definitions in {START_SECONDS:.0f} s: {found}; see {logs}")
+
+
+def _location(url: str) -> str:
+    """What the webserver has loaded of the definitions: "RepositoryLocation", or why not."""
+    request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": LOCATION}).encode())
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=5) as response:
+        (entry,) = json.load(response)["data"]["workspaceOrError"]["locationEntries"]
+    loaded = entry["locationOrLoadError"] or {"__typename": "nothing yet"}
+    return str(loaded.get("message") or loaded["__typename"])
 
 
 @contextlib.contextmanager
