@@ -7,6 +7,7 @@ Jobs don't carry it: a training outlives the control plane, and the next one ado
 import contextlib
 import fcntl
 import functools
+import json
 import os
 import shutil
 import signal
@@ -24,19 +25,22 @@ from pathlib import Path
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
+from deploy.embedded import CannotStart
 from resources.compute import CODE
 from resources.home import Home
 from resources.launcher.commands import CONTROL_PLANE_VARIABLE
+from trainer import atomic
 from trainer.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
+SPACE = 1 << 30
+"""Bytes that must be free before anything is made: some times what the demo takes."""
 DEFAULT_PORT = 3000
-
-
-class CannotStart(Exception):
-    """The instance cannot run here; the message says what was found and what is expected."""
+LOCATION = """{ workspaceOrError { ... on Workspace {
+  locationEntries { locationOrLoadError { __typename ... on PythonError { message } } }
+} } }"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
             instance = Running(home, f"http://127.0.0.1:{chosen}", {})
             try:
                 _start(instance, Path(sockets), chosen)
-                _await(instance, "webserver", functools.partial(_answers, instance.url))
+                _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
                 yield instance
             finally:
                 _stop(list(instance.processes.values()))
@@ -100,14 +104,12 @@ def prepare(home: Home) -> None:
     try:
         for folder in (home.dagster, home.durable, home.nodes, home.jobs):
             folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(SETTINGS, home.dagster / "dagster.yaml")
-        with tempfile.TemporaryFile(dir=home.root) as probe:
-            probe.write(bytes(1 << 20))
-            probe.flush()
+        free = shutil.disk_usage(home.root).free
+        if free < SPACE:
+            raise CannotStart(f"SLIPWAY_HOME {home.root}: found {free >> 20} MiB free, expected {SPACE >> 20} or more")
+        atomic.replace(home.dagster / "dagster.yaml", SETTINGS.read_bytes())
     except OSError as error:
-        raise CannotStart(
-            f"SLIPWAY_HOME {home.root}: {error.strerror}; expected a writable folder with space"
-        ) from None
+        raise CannotStart(f"SLIPWAY_HOME {home.root}: found {error.strerror!r}, expected a writable folder") from None
 
 
 def environment(home: Home) -> dict[str, str]:
@@ -194,16 +196,21 @@ def _await(instance: Running, name: str, ready: Callable[[], bool]) -> None:
         instance.check()
         if time.monotonic() > deadline:
             log = instance.home.dagster / f"{name}.log"
-            raise CannotStart(f"the {name} did not answer within {START_SECONDS:.0f} s; see {log}")
+            raise CannotStart(f"the {name} was not ready within {START_SECONDS:.0f} s; see {log}")
         time.sleep(0.1)
 
 
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/server_info", timeout=5):
-            return True
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False
+def _knows_definitions(url: str) -> bool:
+    """Whether the webserver has loaded the definitions; it answers some time before that."""
+    request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": LOCATION}).encode())
+    request.add_header("Content-Type", "application/json")
+    with (
+        contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
+        urllib.request.urlopen(request, timeout=5) as response,
+    ):
+        entries = json.load(response)["data"]["workspaceOrError"]["locationEntries"]
+        return all((entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation" for entry in entries)
+    return False
 
 
 @contextlib.contextmanager
@@ -212,7 +219,8 @@ def _exclusively(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CannotStart(f"SLIPWAY_HOME {home.root} is in use by another instance; stop it first") from None
+            found = f"SLIPWAY_HOME {home.root}: found another instance using it"
+            raise CannotStart(f"{found}, expected none; stop that one first") from None
         yield
 
 
@@ -222,5 +230,6 @@ def _usable_port(port: int | None) -> int:
         try:
             probe.bind(("127.0.0.1", port or 0))
         except OSError as error:
-            raise CannotStart(f"port {port}: {error.strerror}; choose a free one with SLIPWAY_PORT") from None
+            found = f"SLIPWAY_PORT: found port {port} unusable ({error.strerror})"
+            raise CannotStart(f"{found}, expected a free one") from None
         return int(probe.getsockname()[1])
