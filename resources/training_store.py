@@ -133,6 +133,12 @@ class TrainingStore:
         if fence.record_exit(self.folder, fence.Exit(incarnation, outcome, reason, step, by, time.time())):
             self.note(by, "ended", outcome=outcome, reason=reason, step=step)
 
+    def failures(self) -> list[fence.Exit]:
+        """How each incarnation that failed did, the first one first."""
+        claim = self.newest_claim()
+        exits = (fence.read_exit(self.folder, n + 1) for n in range(claim.token.incarnation if claim else 0))
+        return [ended for ended in exits if ended is not None and ended.outcome == "failed"]
+
     def fruitless(self) -> int:
         """How many incarnations in a row, the newest first, failed without a checkpoint of their own.
 

@@ -1,8 +1,8 @@
 """Job watch: what should run, runs; what has ended is shown, once for each exit record.
 
 It sees a person's cancellation and wants the training stopped, advances every training that somebody wants,
-asks for a run to show each live one, and materialises the result when no run is left to do it. A result counts as
-shown once the event log has it: no crash between two ticks loses one.
+asks for a run to show each live one, shows incidents, and materialises the result when no run is left to do it. A
+result counts as shown once the event log has it: no crash between two ticks loses one.
 """
 
 import dagster as dg
@@ -16,7 +16,7 @@ from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
 from resources.training_store import TrainingStore
-from sensors import runs
+from sensors import incidents, runs
 from trainer.fence import Exit
 
 DUTY = "run"
@@ -46,10 +46,12 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
             # A folder that cannot be read holds up its own training alone.
             context.log.error(f"{id}: {error}")
             continue
+        failures = incidents.unshown(context.instance, store)
+        events += failures
         if action is not Action.DONE:
             if store.wanted and runs.may_request(context.instance, _tags(store)):
                 requests.append(training_request(store))
-        elif not runs.unfinished(context.instance, _tags(store)):
+        elif not failures and not runs.unfinished(context.instance, _tags(store)):
             ended = store.exit()
             if ended is not None and not _shown(context.instance, store, ended):
                 events.append(_result(store, ended))

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from deploy.embedded.instance import CannotStart
+from deploy.embedded import CannotStart
 from recipes.load import load, recipes_folder
 from resources.home import Home
 
@@ -14,9 +14,8 @@ USAGE, FAILED, INTERRUPTED = 2, 1, 130
 
 def main() -> int:
     arguments = _parser().parse_args()
-    home = Home.of()
     try:
-        return int(arguments.command(home, arguments) or 0)
+        return int(arguments.command(_home(), arguments) or 0)
     except KeyboardInterrupt:
         print("\ninterrupted; everything made so far is kept, the next run goes on from there", file=sys.stderr)
         return INTERRUPTED
@@ -37,12 +36,20 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _home() -> Home:
+    """The home that the environment names. Raises ValueError when it is a file."""
+    home = Home.of()
+    if home.root.exists() and not home.root.is_dir():
+        raise ValueError(f"SLIPWAY_HOME {home.root}: found a file, expected a folder, or nothing yet")
+    return home
+
+
 def _port() -> int | None:
     """SLIPWAY_PORT, None when it is not set. Raises ValueError for what is no port."""
     given = os.environ.get("SLIPWAY_PORT")
     if given is None:
         return None
-    if not given.isdigit() or not 0 < int(given) < 65536:
+    if not given.isdecimal() or not 0 < int(given) < 65536:
         raise ValueError(f"SLIPWAY_PORT: found {given!r}, expected a port from 1 to 65535")
     return int(given)
 

@@ -22,11 +22,10 @@ STALL_SECONDS = 600.0
 def run(recipes: Recipes, home: Home, port: int | None) -> int:
     """Make everything that is not made yet; returns the exit code.
 
-    Raises instance.CannotStart and ValueError with one clear message each. On Ctrl-C every job is stopped
+    Raises CannotStart and ValueError with one clear message each. On Ctrl-C every job is stopped
     gracefully, with a checkpoint of the step it has reached; the next run goes on from there.
     """
     console = Console(highlight=False)
-    instance.prepare(home)
     reader = made.Reader(recipes, home)
     chains = reader.read()
     if all(chain.complete for chain in chains):

@@ -2,7 +2,7 @@
 
 import time
 
-from deploy.embedded.instance import CannotStart
+from deploy.embedded import CannotStart
 from resources.compute import EmbeddedCompute
 from resources.home import NODES, Home
 from resources.launcher.local import LocalLauncher

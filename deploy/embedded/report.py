@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from rich.console import Console
 from rich.table import Table
@@ -77,7 +78,7 @@ def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
     if chain.champion:
         kept = "" if chain.promoted else " (kept: the new candidate did not pass its checks)"
         yield "champion", f"{chain.model} version {chain.champion['version']}{kept}"
-        yield "its files", str(chain.champion["source"]).removeprefix("file://")
+        yield "its files", unquote(urlparse(str(chain.champion["source"])).path)
 
 
 def _short(value: object) -> str:

@@ -2,7 +2,7 @@
 
 import time
 
-from deploy.embedded.instance import CannotStart
+from deploy.embedded import CannotStart
 from deploy.embedded.jobs import STOP_SECONDS
 from resources.compute import EmbeddedCompute
 from resources.compute import trainings as known_trainings
@@ -48,7 +48,8 @@ def _find(home: Home, id: str) -> TrainingStore:
     for root in _roots(home):
         if id in root.known():
             return root.store(id)
-    raise ValueError(f"training {id}: there is none of that id in {home.root}; see: python -m deploy.embedded status")
+    found = f"training {id}: found none of that id in {home.root}"
+    raise ValueError(f"{found}, expected one that `python -m deploy.embedded status` shows")
 
 
 def _roots(home: Home) -> list[Trainings]:
