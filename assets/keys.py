@@ -33,6 +33,12 @@ def trial_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_trials")
 
 
+def add_partition(instance: dg.DagsterInstance, partitions: dg.DynamicPartitionsDefinition, key: str) -> None:
+    """Make the partition known; it may be known already."""
+    assert partitions.name is not None
+    instance.add_dynamic_partitions(partitions.name, [key])
+
+
 def checkpoint_partition(training: str, step: int) -> str:
     return f"{training}.{step:09d}"
 

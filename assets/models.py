@@ -15,7 +15,7 @@ from assets.datasets import steps
 from assets.evaluation import evaluated, measure
 from recipes.schema import Training
 from resources.compute import Compute, trainings
-from resources.registry import CANDIDATE, CHAMPION, MANIFEST_TAG, Registry, Version
+from resources.registry import CHAMPION, MANIFEST_TAG, Registry, Version
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from resources.training_store import TrainingStore
@@ -46,12 +46,14 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
                 BEATS_UNIGRAMS,
                 asset=candidate_key,
                 blocking=True,
+                partitions_def=partitions,
                 description="The loss on the validation split is below the entropy of its token frequencies.",
             ),
             dg.AssetCheckSpec(
                 BEATS_CHAMPION,
                 asset=candidate_key,
                 blocking=True,
+                partitions_def=partitions,
                 description="Fewer bits per byte than the champion, evaluated anew on the same text.",
             ),
         ],
@@ -90,12 +92,12 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         store = trainings(tiers).store(context.partition_key)
         commit, score = _best(store)
         registry = Registry(tracking, tiers.durable_path)
-        version = registry.aliased(recipe.registered_model, CANDIDATE)
-        if version is None or version.tags[MANIFEST_TAG] != commit.manifest:
-            raise dg.Failure(f"the candidate of {recipe.registered_model} is not {store.id}'s: materialise it first")
+        version = registry.find(recipe.registered_model, commit.manifest)
+        if version is None:
+            raise dg.Failure(f"{store.id}: its best checkpoint is not registered: materialise its candidate first")
         held = registry.aliased(recipe.registered_model, CHAMPION)
         if held is None or held.number != version.number:
-            registry.promote(version, {"bits_per_byte": score.bits_per_byte, "run": context.run_id})
+            registry.promote(version, {"bits_per_byte": score.bits_per_byte, "run": context.run.run_id})
         return dg.MaterializeResult(
             metadata={
                 "model": version.model,

@@ -11,18 +11,22 @@ if TYPE_CHECKING:  # matplotlib takes a second to import: only the steps that dr
     from matplotlib.figure import Figure
 
 SIZE = (6.4, 3.2)
-"""Inches; with `DPI` what fits the UI's metadata panel."""
-DPI = 80
+"""Inches; with the first of `RESOLUTIONS` what fits the UI's metadata panel."""
+RESOLUTIONS = (80, 64, 48, 32)
+"""Dots per inch, the first that keeps the PNG small enough."""
 MOST_BYTES = 30_000
 """Of a PNG: the event log stores it twice for each event."""
+MOST_POINTS = 200
+"""Of a line: a longer one is drawn through the means of as many neighbours as it takes."""
 
 
 def png_markdown(figure: "Figure", title: str = "plot") -> dg.MarkdownMetadataValue:
-    """A figure as Markdown with the PNG inside. Raises ValueError when it is too large for the event log."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
-    if buffer.tell() > MOST_BYTES:
-        raise ValueError(f"the plot {title!r} takes {buffer.tell()} bytes, expected at most {MOST_BYTES}")
+    """A figure as Markdown with the PNG inside, coarser where it would be too large for the event log."""
+    for resolution in RESOLUTIONS:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=resolution)
+        if buffer.tell() <= MOST_BYTES:
+            break
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()})")
 
 
@@ -65,7 +69,7 @@ def curve_figure(series: Mapping[str, Sequence[tuple[int, float]]], x: str, y: s
     """The figure of `curve`; a series of one point shows as a dot."""
     figure = new_figure()
     axes = figure.subplots()
-    for label, points in series.items():
+    for label, points in ((label, thinned(points)) for label, points in series.items()):
         axes.plot(
             [at for at, _ in points], [value for _, value in points], label=label, marker="." * (len(points) < 20)
         )
@@ -73,3 +77,12 @@ def curve_figure(series: Mapping[str, Sequence[tuple[int, float]]], x: str, y: s
     axes.grid(alpha=0.3)
     axes.legend()
     return figure
+
+
+def thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
+    """At most `MOST_POINTS` points: the means of neighbours, each at the last of their x."""
+    every = -(-len(points) // MOST_POINTS)
+    if every <= 1:
+        return points
+    groups = [points[start : start + every] for start in range(0, len(points), every)]
+    return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]

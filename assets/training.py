@@ -61,23 +61,16 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
     def training(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
         known = trainings(tiers)
         store = known.store(context.partition_key)
-        context.instance.add_run_tags(context.run_id, {keys.TRAINING_TAG: store.id})
-        store.want("run", f"run {context.run_id}", "materialised")
-        known.open(store.id)
+        context.instance.add_run_tags(context.run.run_id, {keys.TRAINING_TAG: store.id})
+        known.start(store, f"run {context.run.run_id}", "materialised")
         _wait(context, store, compute.control(tiers))
         ended = store.exit()
         if ended is None or ended.outcome != "succeeded":
             desired = store.desired()
             raise dg.Failure(f"{store.id} is not wanted any more: {desired.why if desired else 'nobody asked for it'}")
-        store.mark_reported(exit_mark(ended.incarnation))
         return dg.MaterializeResult(metadata=result_metadata(store), data_version=result_version(store))
 
     return [training]
-
-
-def exit_mark(incarnation: int) -> str:
-    """The name under which the result of an incarnation is marked as shown."""
-    return f"exit-{incarnation:06d}"
 
 
 def result_version(store: TrainingStore) -> dg.DataVersion:
@@ -109,17 +102,15 @@ def result_metadata(store: TrainingStore) -> dict[str, Any]:
 
 def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl) -> None:
     """Advance the training until nothing is left to do, and show its ledger while it runs."""
-    shown = 0
+    tail = ledger.Tail(store.folder)
     while True:
         try:
-            action = control.advance(store, f"run {context.run_id}")
+            action = control.advance(store, f"run {context.run.run_id}")
         except Unavailable as error:
             context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
             action = Action.WAIT
-        events = store.events() if store.newest_claim() else []
-        for event in events[shown:]:
+        for event in tail.new():
             _show(context, event)
-        shown = len(events)
         if action is Action.DONE:
             return
         if action is Action.WAIT:

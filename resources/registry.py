@@ -40,7 +40,7 @@ class Registry:
 
     def register(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
         """Register a checkpoint and call it the candidate. The same checkpoint is registered once."""
-        version = self._find(model, tags[MANIFEST_TAG]) or self._create(model, source, run, tags)
+        version = self.find(model, tags[MANIFEST_TAG]) or self._create(model, source, run, tags)
         self._client.set_registered_model_alias(model, CANDIDATE, version.number)
         return version
 
@@ -56,7 +56,13 @@ class Registry:
             raise
 
     def promote(self, version: Version, evidence: Mapping[str, Any]) -> None:
-        """Make a version the champion; the evidence goes on record first."""
+        """Make a version the champion; the evidence goes on record first, once."""
+        known = promotions(self._durable, version.model)
+        if not known or known[-1]["version"] != version.number:
+            self._record(version, evidence)
+        self._client.set_registered_model_alias(version.model, CHAMPION, version.number)
+
+    def _record(self, version: Version, evidence: Mapping[str, Any]) -> None:
         before = self.aliased(version.model, CHAMPION)
         event = {
             "event": "promoted",
@@ -68,14 +74,11 @@ class Registry:
             "tags": dict(version.tags),
             "evidence": dict(evidence),
         }
-        with journal.Journal(self._journal_path(version.model)) as promotions:
-            promotions.append(event)
-        self._client.set_registered_model_alias(version.model, CHAMPION, version.number)
+        with journal.Journal(promotions_path(self._durable, version.model)) as record:
+            record.append(event)
 
-    def _journal_path(self, model: str) -> Path:
-        return promotions_path(self._durable, model)
-
-    def _find(self, model: str, manifest: str) -> Version | None:
+    def find(self, model: str, manifest: str) -> Version | None:
+        """The version of the checkpoint with this manifest, None when it is not registered."""
         found = self._client.search_model_versions(f"name = '{model}' and tags.`{MANIFEST_TAG}` = '{manifest}'")
         return _version(found[0]) if found else None
 

@@ -15,6 +15,7 @@ from resources.fleet.protocol import Fleet
 from resources.launcher.protocol import Job, Launcher, State, Status
 from resources.training_store import Specification, TrainingStore
 from trainer import config
+from trainer.fence import Claim
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint."""
@@ -62,7 +63,8 @@ def decide(seen: Observation) -> Action:
     if seen.older_live:
         return Action.STOP_OLDER
     if seen.job.live:
-        return Action.WAIT if seen.wanted else Action.STOP
+        # A job that is there but not known to be submitted is one whose submitter died half-way: adopt it.
+        return Action.STOP if not seen.wanted else Action.WAIT if seen.submitted else Action.SUBMIT
     if seen.job.terminal:
         return Action.RECORD
     if not seen.submitted:
@@ -111,13 +113,13 @@ class TrainingControl:
             case Action.STOP_OLDER:
                 self.launcher.cancel(job_name(store.id, older), GRACE_SECONDS)
             case Action.SUBMIT:
-                self._submit(store, seen.incarnation)
+                self._submit(store, seen.incarnation, by)
             case Action.STOP:
                 self.launcher.cancel(job_name(store.id, seen.incarnation), GRACE_SECONDS)
             case Action.RECORD:
-                store.record_exit(seen.incarnation, *_verdict(seen, job), by)
+                store.record_exit(seen.incarnation, *self._verdict(store.id, seen, job), by)
             case Action.GIVE_UP:
-                store.want("stop", by, f"{seen.fruitless} incarnations in a row failed without a new checkpoint")
+                store.want("stop", by, f"{seen.fruitless} in a row without a new checkpoint; {self._cause(store)}")
             case Action.WAIT | Action.DONE:
                 pass
         return action
@@ -134,7 +136,7 @@ class TrainingControl:
         incarnation = claim.token.incarnation
         if not store.claim(incarnation + 1, nodes, cause, by):
             return False
-        store.note("incident", cause=cause, incarnation=incarnation, nodes=list(claim.nodes))
+        store.note(by, "incident", cause=cause, superseded=incarnation, nodes=list(claim.nodes))
         store.record_exit(incarnation, "failed", cause, by)
         return True
 
@@ -193,10 +195,25 @@ class TrainingControl:
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
         return tuple(ready[: store.terms().max_nodes])
 
-    def _submit(self, store: TrainingStore, incarnation: int) -> None:
+    def _submit(self, store: TrainingStore, incarnation: int, by: str) -> None:
+        """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
         claim = store.newest_claim()
         assert claim is not None
-        job = Job(
+        if claim.token.incarnation != incarnation:
+            return
+        try:
+            self.launcher.submit(self._job(store, claim))
+        except ValueError as error:
+            store.record_exit(incarnation, "failed", str(error), by)
+            return
+        store.mark_submitted(incarnation)
+        if store.exit() is not None:
+            # It was not wanted any more and recorded as ended while it was on its way.
+            self.launcher.cancel(job_name(store.id, incarnation), GRACE_SECONDS)
+
+    def _job(self, store: TrainingStore, claim: Claim) -> Job:
+        incarnation = claim.token.incarnation
+        return Job(
             name=job_name(store.id, incarnation),
             module="trainer",
             config=self._configuration(store, store.specification()),
@@ -204,8 +221,6 @@ class TrainingControl:
             ranks_per_node=store.terms().ranks_per_node,
             environment={"SLIPWAY_INCARNATION": str(incarnation), "SLIPWAY_REVISION": self._revision},
         )
-        self.launcher.submit(job)
-        store.mark_submitted(incarnation)
 
     def _configuration(self, store: TrainingStore, specification: Specification) -> dict[str, object]:
         placement = {"store": str(store.folder), "durable": str(self.paths.durable), "nvme": self.paths.nvme}
@@ -217,6 +232,26 @@ class TrainingControl:
             "placement": placement,
         }
 
+    def _verdict(self, training: str, seen: Observation, job: Status) -> tuple[str, str]:
+        """(outcome, reason) of an incarnation that left no record of its own."""
+        if not seen.wanted:
+            return "stopped", "asked to stop"
+        match job.state:
+            case State.FAILED:
+                return "failed", f"{job.reason}{self._last_words(training, seen.incarnation)}"
+            case State.MISSING:
+                return "failed", "the job object was deleted by hand; it is started again"
+            case _:
+                return "stopped", job.reason or "the job ended before the last step"
+
+    def _last_words(self, training: str, incarnation: int) -> str:
+        """What the trainer said last on each node, for the reason of a failure."""
+        words = ""
+        for node, log in self.launcher.logs(job_name(training, incarnation), tail_bytes=4096).items():
+            said = [line for line in log.splitlines() if line.startswith("trainer: ")]
+            words += f"; {node}: {said[-1]}" if said else ""
+        return words
+
     def _cause(self, store: TrainingStore) -> str:
         ended = store.exit()
         return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
@@ -225,19 +260,6 @@ class TrainingControl:
 def job_name(training: str, incarnation: int) -> str:
     """The job of an incarnation: the same name for whoever submits it."""
     return f"{training}-i{incarnation}"
-
-
-def _verdict(seen: Observation, job: Status) -> tuple[str, str]:
-    """(outcome, reason) of an incarnation that left no record of its own."""
-    if not seen.wanted:
-        return "stopped", "asked to stop"
-    match job.state:
-        case State.FAILED:
-            return "failed", job.reason
-        case State.MISSING:
-            return "failed", "the job object was deleted by hand; it is started again"
-        case _:
-            return "stopped", job.reason or "the job ended before the last step"
 
 
 def progress_age(store: TrainingStore, status: Status, now: float) -> float:

@@ -11,6 +11,7 @@
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -113,7 +114,7 @@ class TrainingStore:
         token = fence.Token(incarnation)
         if not fence.claim(self.folder, token, nodes=nodes, cause=cause, by=by):
             return False
-        self.note("claimed", nodes=list(nodes), cause=cause, by=by)
+        self.note(by, "claimed", nodes=list(nodes), cause=cause)
         return True
 
     def commits(self) -> list[fence.Commit]:
@@ -130,16 +131,26 @@ class TrainingStore:
         commits = self.commits()
         step = commits[-1].step if commits else 0
         if fence.record_exit(self.folder, fence.Exit(incarnation, outcome, reason, step, by, time.time())):
-            self.note("ended", outcome=outcome, reason=reason, step=step)
+            self.note(by, "ended", outcome=outcome, reason=reason, step=step)
+
+    def failures(self) -> list[fence.Exit]:
+        """How each incarnation that failed did, the first one first."""
+        claim = self.newest_claim()
+        exits = (fence.read_exit(self.folder, n + 1) for n in range(claim.token.incarnation if claim else 0))
+        return [ended for ended in exits if ended is not None and ended.outcome == "failed"]
 
     def fruitless(self) -> int:
-        """How many incarnations in a row, the newest first, failed without a checkpoint of their own."""
-        claim = self.newest_claim()
+        """How many incarnations in a row, the newest first, failed without a checkpoint of their own.
+
+        Whoever wants the training to run again starts the count anew.
+        """
+        claim, desired = self.newest_claim(), self.desired()
+        since = desired.at if desired and desired.want == "run" else 0.0
         fruitful = {commit.token.incarnation for commit in self.commits()}
         count = 0
         for incarnation in range(claim.token.incarnation if claim else 0, 0, -1):
             ended = fence.read_exit(self.folder, incarnation)
-            if incarnation in fruitful or ended is None or ended.outcome != "failed":
+            if incarnation in fruitful or ended is None or ended.outcome != "failed" or ended.at < since:
                 break
             count += 1
         return count
@@ -171,11 +182,12 @@ class TrainingStore:
         """The ledger."""
         return ledger.read(self.folder)
 
-    def note(self, event: str, **fields: Any) -> None:
-        """Write an event of the control plane into the ledger."""
+    def note(self, by: str, event: str, **fields: Any) -> None:
+        """Write an event of the control plane into the ledger, into the segment of who writes it."""
         claim = self.newest_claim()
         assert claim is not None, "a training has a ledger once it has an incarnation"
-        ledger.note(self.folder, claim.token, "control", event, **fields)
+        writer = re.sub(r"[^A-Za-z0-9]+", "-", by)
+        ledger.note(self.folder, claim.token, writer, event, by=by, **fields)
 
     def reported(self, what: str) -> bool:
         """Whether the control plane has already shown `what` (an exit, a checkpoint)."""
@@ -212,10 +224,18 @@ class Trainings:
         """The ids of all trainings ever proposed."""
         return sorted(path.parent.name for path in self.root.glob("*/specification.json"))
 
-    def open(self, id: str, duties: tuple[str, ...] = DUTIES) -> None:
-        """List a training under each of the duties that somebody still has towards it."""
+    def start(self, store: TrainingStore, by: str, why: str, duties: tuple[str, ...] = DUTIES) -> None:
+        """Want the training to run, and owe it these duties.
+
+        They are listed first, so that none is ever lost, and again for a sensor that saw an end in between.
+        """
+        self._list(store, duties)
+        store.want("run", by, why)
+        self._list(store, duties)
+
+    def _list(self, store: TrainingStore, duties: tuple[str, ...]) -> None:
         for duty in duties:
-            atomic.create_only(self.root / ".open" / duty / id, b"")
+            atomic.create_only(self.root / ".open" / duty / store.id, b"")
 
     def opened(self, duty: str) -> list[str]:
         """The trainings with this duty open; all that a sensor has to visit."""

@@ -33,11 +33,8 @@ def retraining(recipe: Training) -> dg.ScheduleDefinition:
         tick = context.scheduled_execution_time.isoformat()
         known = trainings(tiers)
         store = known.propose(specification(recipe, current, tiers, cause=tick), terms(recipe, {"schedule": tick}))
-        store.want("run", "retraining", f"scheduled for {tick}")
-        known.open(store.id)
-        name = keys.training_partitions(recipe.name).name
-        assert name is not None
-        context.instance.add_dynamic_partitions(name, [store.id])
+        keys.add_partition(context.instance, keys.training_partitions(recipe.name), store.id)
+        known.start(store, "retraining", f"scheduled for {tick}")
         return job_watch.training_request(store)
 
     return schedule

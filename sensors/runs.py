@@ -5,11 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 from dagster import DagsterRunStatus, RunRecord, RunsFilter
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-)
 
 UNFINISHED = [
     DagsterRunStatus.QUEUED,
@@ -19,6 +14,9 @@ UNFINISHED = [
     DagsterRunStatus.CANCELING,
     DagsterRunStatus.MANAGED,
 ]
+PARTITION_TAG = "dagster/partition"
+FIRST_PARTITION_TAG, LAST_PARTITION_TAG = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+"""Dagster's own tags for the partitions of a run; set here, a request needs no look-up of all partitions."""
 BACKOFF_SECONDS = 15.0
 """After a run that did not succeed, how long nobody asks for the next one."""
 
@@ -50,11 +48,8 @@ def request(
 ) -> dg.RunRequest:
     """A run of these assets: of one partition, or of all from `first` to `last` in the order they were added."""
     partitions: dict[str, str] = {}
-    if first is not None:
-        one = last is None or last == first
-        partitions = (
-            {PARTITION_NAME_TAG: first}
-            if one
-            else {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last or first}
-        )
+    if first is not None and last in (None, first):
+        partitions = {PARTITION_TAG: first}
+    elif first is not None and last is not None:
+        partitions = {FIRST_PARTITION_TAG: first, LAST_PARTITION_TAG: last}
     return dg.RunRequest(asset_selection=list(assets), tags={**tags, **partitions})

@@ -1,7 +1,7 @@
 """Sweep completions: a finished sweep starts the training of its best parameters; an unfinished one goes on.
 
-A sweep whose run is gone is given another, which re-attaches to the trials. When a person cancelled the run,
-or the recipe has changed since, the sweep is closed and its trials are stopped.
+A sweep whose run is gone is given another, which re-attaches to the trials. When a person cancelled the run, the
+sweep is closed and its trials are stopped.
 """
 
 import dagster as dg
@@ -17,8 +17,8 @@ from assets.training import specification, terms
 from recipes.schema import Sweep, Training, with_parameters
 from resources.compute import trainings
 from resources.tiers import Tiers
-from resources.training_store import TrainingStore
-from sensors import job_watch, runs
+from sensors import runs
+from trainer import lock
 
 BY = "sweep completions"
 
@@ -28,14 +28,13 @@ def sweep_completions(sweeps: dict[str, Sweep], recipes: dict[str, Training]) ->
 
     @dg.sensor(
         name="sweep_completions",
-        asset_selection='key:"*/sweep" or key:"*/training"',
+        asset_selection='key:"*/sweep"',
         minimum_interval_seconds=2,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Starts the training of a completed sweep's best parameters; resumes a sweep that lost its run.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
         requests: list[dg.RunRequest] = []
-        partitions: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
         for recipe in sweeps.values():
             try:
                 subject = current_subject(recipe, recipes[recipe.training], tiers)
@@ -47,12 +46,9 @@ def sweep_completions(sweeps: dict[str, Sweep], recipes: dict[str, Training]) ->
                 continue
             if sweep.closed is None or sweep.running:
                 requests += _resume(context.instance, store, sweep, recipe)
-            elif training := _best_training(subject, store, tiers):
-                name = subject.training.name
-                partitions.append(keys.training_partitions(name).build_add_request([training.id]))
-                if runs.may_request(context.instance, {keys.TRAINING_TAG: training.id}):
-                    requests.append(job_watch.training_request(training))
-        return dg.SensorResult(run_requests=requests, dynamic_partitions_requests=partitions)
+            else:
+                _start_best(context.instance, subject, store, tiers)
+        return dg.SensorResult(run_requests=requests)
 
     return sensor
 
@@ -60,10 +56,13 @@ def sweep_completions(sweeps: dict[str, Sweep], recipes: dict[str, Training]) ->
 def _resume(instance: dg.DagsterInstance, store: SweepStore, sweep: SweepState, recipe: Sweep) -> list[dg.RunRequest]:
     """A run that goes on with the sweep; after a person's cancellation, one that stops its trials."""
     tags = {keys.SWEEP_TAG: store.sweep}
+    if runs.unfinished(instance, tags):
+        return []
     run = runs.newest(instance, tags)
     if run is not None and run.dagster_run.status is DagsterRunStatus.CANCELED:
         if sweep.closed is None:
-            store.append(closing(sweep, "stopped", f"run {run.dagster_run.run_id} was cancelled"))
+            with lock.exclusive(store.folder):
+                store.append(closing(sweep, "stopped", f"run {run.dagster_run.run_id} was cancelled"))
     elif not runs.may_request(instance, tags):
         return []
     return [runs.request([keys.key(recipe.name, "sweep")], tags)]
@@ -78,17 +77,14 @@ def best_training(subject: Subject, store: SweepStore) -> tuple[Training, dict[s
     return recipe, {"sweep": store.sweep, "trial": sweep.best.number, **sweep.best.parameters}
 
 
-def _best_training(subject: Subject, store: SweepStore, tiers: Tiers) -> TrainingStore | None:
-    """The training that a completed sweep leads to, until it has started."""
+def _start_best(instance: dg.DagsterInstance, subject: Subject, store: SweepStore, tiers: Tiers) -> None:
+    """Want the training of the best parameters to run, unless it has been wanted before; the job watch starts it."""
     best = best_training(subject, store)
     if best is None:
-        return None
+        return
     recipe, origin = best
-    known = trainings(tiers)
-    training = known.propose(specification(recipe, subject.snapshot, tiers), terms(recipe, origin))
-    if training.desired() is None:
-        training.want("run", BY, f"sweep {store.sweep} is complete")
-    if not training.wanted or training.newest_claim() is not None:
-        return None
-    known.open(training.id)
-    return training
+    known, wanted = trainings(tiers), specification(recipe, subject.snapshot, tiers)
+    if known.store(wanted.id).desired() is None:
+        training = known.propose(wanted, terms(recipe, origin))
+        keys.add_partition(instance, keys.training_partitions(recipe.name), training.id)
+        known.start(training, BY, f"sweep {store.sweep} is complete")

@@ -61,6 +61,23 @@ def read(folder: Path) -> list[journal.Event]:
     return sorted(merged, key=lambda event: float(event["t"]))
 
 
+class Tail:
+    """Reads on where it stopped: for whoever follows a training while it runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[Path, int] = {}
+
+    def new(self) -> list[journal.Event]:
+        """The events since the last call, by time."""
+        found: list[journal.Event] = []
+        for path in segments(self._folder):
+            reading = journal.read(path, self._offsets.get(path, 0))
+            self._offsets[path] = reading.offset
+            found += reading.events
+        return sorted(found, key=lambda event: float(event["t"]))
+
+
 def loss_curve(events: list[journal.Event]) -> list[tuple[int, float]]:
     """(step, loss) of the training as it stands: work that a later incarnation did again is shown once."""
     losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}

@@ -12,7 +12,7 @@ import dagster as dg
 from assets import plots
 from assets.datasets import checks, documents, snapshot, steps, tokenizer
 from assets.datasets.memo import Record
-from assets.datasets.recipe import DatasetRecipe
+from recipes.schema import Dataset
 from resources import warehouse
 from resources.tiers import Tiers
 from trainer import shards
@@ -24,17 +24,17 @@ CHECKS = {
 }
 
 
-def lane_of(recipe: DatasetRecipe) -> str:
+def lane_of(recipe: Dataset) -> str:
     """The first part of the lane's asset keys, and its group."""
     return recipe.name.replace("-", "_")
 
 
-def dataset_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
+def dataset_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
     """The three assets of a dataset recipe's lane; they need the resource `tiers`."""
     return [_documents(recipe), _tokenizer(recipe), _snapshot(recipe)]
 
 
-def _documents(recipe: DatasetRecipe) -> dg.AssetsDefinition:
+def _documents(recipe: Dataset) -> dg.AssetsDefinition:
     @dg.asset(
         key=_key(recipe, "documents"),
         group_name=lane_of(recipe),
@@ -54,7 +54,7 @@ def _documents(recipe: DatasetRecipe) -> dg.AssetsDefinition:
     return documents_asset
 
 
-def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
+def _tokenizer(recipe: Dataset) -> dg.AssetsDefinition:
     @dg.asset(
         key=_key(recipe, "tokenizer"),
         deps=[_key(recipe, "documents")],
@@ -75,7 +75,7 @@ def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
     return tokenizer_asset
 
 
-def _snapshot(recipe: DatasetRecipe) -> dg.AssetsDefinition:
+def _snapshot(recipe: Dataset) -> dg.AssetsDefinition:
     key = _key(recipe, "snapshot")
 
     @dg.asset(
@@ -107,7 +107,7 @@ def _snapshot(recipe: DatasetRecipe) -> dg.AssetsDefinition:
     return snapshot_asset
 
 
-def _key(recipe: DatasetRecipe, name: str) -> dg.AssetKey:
+def _key(recipe: Dataset, name: str) -> dg.AssetKey:
     return dg.AssetKey([lane_of(recipe), name])
 
 

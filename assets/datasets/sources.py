@@ -6,7 +6,6 @@ the order they were found in. So the same corpus gives the same snapshot on ever
 
 import os
 import platform
-import re
 import sysconfig
 from collections import Counter
 from collections.abc import Iterator
@@ -14,11 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from assets.datasets.recipe import DatasetRecipe, SourceSpec
+from recipes.schema import Dataset, Selection
 from trainer import atomic, digest
-
-NOT_LIBRARY = {"__pycache__", "dist-packages", "idlelib", "lib2to3", "site-packages", "test", "tests"}
-"""Folders under the standard library's path that are not its sources: tests, applications, what was installed."""
 
 
 class SourceFile(NamedTuple):
@@ -52,7 +48,7 @@ class Source:
         }
 
 
-def list_source(recipe: DatasetRecipe) -> Source:
+def list_source(recipe: Dataset) -> Source:
     """List and hash the files of a recipe's source.
 
     Files that cannot be a document (empty, or not UTF-8) are left out and counted. Raises ValueError, naming the
@@ -61,7 +57,7 @@ def list_source(recipe: DatasetRecipe) -> Source:
     spec = recipe.source
     root = _root(recipe)
     files, reasons, size = [], Counter[str](), 0
-    for name, path in _matching(root, spec):
+    for name, path in _selected(root, spec):
         data = path.read_bytes()
         reason = _unfit(name, data)
         if reason:
@@ -75,39 +71,28 @@ def list_source(recipe: DatasetRecipe) -> Source:
     return Source(spec.kind, tuple(files), _digest(files), size, description, dict(sorted(reasons.items())))
 
 
-def _root(recipe: DatasetRecipe) -> Path:
+def _root(recipe: Dataset) -> Path:
     if recipe.source.kind == "stdlib":
         return Path(sysconfig.get_path("stdlib"))
-    root = Path(recipe.source.path or "")
+    root = Path(recipe.source.path)
     if not root.is_dir():
         found = "a file" if root.exists() else "nothing"
         raise ValueError(f"dataset {recipe.name}: source.path: found {found} at {root}, expected a directory")
     return root
 
 
-def _matching(root: Path, spec: SourceSpec) -> Iterator[tuple[str, Path]]:
-    """Names and paths of the files that the globs select, in the order of their names."""
-    library = spec.kind == "stdlib"
-    include = [_regex(glob) for glob in spec.include or (("**/*.py",) if library else ("**",))]
-    exclude = [_regex(glob) for glob in spec.exclude]
-    for path in sorted(_walk(root, NOT_LIBRARY if library else set())):
-        name = path.relative_to(root).as_posix()
-        if any(glob.fullmatch(name) for glob in include) and not any(glob.fullmatch(name) for glob in exclude):
-            yield name, path
+def _selected(root: Path, selection: Selection) -> Iterator[tuple[str, Path]]:
+    """Names and paths of the files that the recipe takes, in the order of their names."""
+    for name in sorted(_names(root)):
+        if selection.selects(name) and (root / name).is_file():
+            yield name, root / name
 
 
-def _walk(root: Path, pruned: set[str]) -> Iterator[Path]:
-    """Every file under `root` that does not lie in a folder of a pruned name."""
-    for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in pruned]
-        yield from (path for name in names if (path := Path(folder, name)).is_file())
-
-
-def _regex(glob: str) -> re.Pattern[str]:
-    """A glob as a regular expression over names with slashes (`fnmatch` lets ``*`` cross folders)."""
-    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
-    return re.compile("".join(meaning.get(part) or re.escape(part) for part in parts), re.DOTALL)
+def _names(root: Path) -> Iterator[str]:
+    """Every file under `root`, relative to it, with forward slashes."""
+    for folder, _, names in os.walk(root):
+        inside = Path(folder).relative_to(root).as_posix()
+        yield from names if inside == "." else (f"{inside}/{name}" for name in names)
 
 
 def _unfit(name: str, data: bytes) -> str | None:
@@ -128,14 +113,14 @@ def _digest(files: list[SourceFile]) -> str:
     return digest.of_bytes(atomic.canonical_json(sorted([file.name, file.blake3] for file in files)))
 
 
-def _nothing_found(recipe: DatasetRecipe, root: Path, reasons: Counter[str]) -> str:
+def _nothing_found(recipe: Dataset, root: Path, reasons: Counter[str]) -> str:
     spec = recipe.source
     left_out = "".join(f", {count} left out ({reason})" for reason, count in sorted(reasons.items()))
-    globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
     if spec.kind == "stdlib":
         return (
-            f"dataset {recipe.name}: found no sources of Python's standard library in {root} ({globs}){left_out}; "
-            "expected about 600 .py files. A Python that ships them compiled or zipped has none: "
-            "use another, or a source of kind directory"
+            f"dataset {recipe.name}: found no sources of Python's standard library in {root} "
+            f"(include {list(spec.include)}){left_out}; expected about 600 .py files. "
+            "A Python that ships them compiled or zipped has none: use another, or a source of kind directory"
         )
+    globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
     return f"dataset {recipe.name}: found no document in {root} ({globs}){left_out}; expected at least one text file"

@@ -11,11 +11,11 @@ from typing import Any
 from assets.datasets import documents, snapshot, sources, tokenizer
 from assets.datasets.documents import Documents
 from assets.datasets.memo import Memo, Record
-from assets.datasets.recipe import DatasetRecipe
+from recipes.schema import Dataset
 from trainer import atomic, digest, shards
 
 
-def make_documents(recipe: DatasetRecipe, durable: Path) -> Record:
+def make_documents(recipe: Dataset, durable: Path) -> Record:
     """The documents table of the present source. Raises ValueError as `sources.list_source` does."""
     source = sources.list_source(recipe)
 
@@ -26,7 +26,7 @@ def make_documents(recipe: DatasetRecipe, durable: Path) -> Record:
     return Memo(durable, recipe.name).once("documents", _documents_inputs(recipe, source.provenance()), make)
 
 
-def make_tokenizer(recipe: DatasetRecipe, durable: Path) -> Record:
+def make_tokenizer(recipe: Dataset, durable: Path) -> Record:
     """The tokenizer of the train split of the latest documents. Raises ValueError when there are none."""
     table = latest_documents(recipe, durable)
 
@@ -38,7 +38,7 @@ def make_tokenizer(recipe: DatasetRecipe, durable: Path) -> Record:
     return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe, table), make)
 
 
-def make_snapshot(recipe: DatasetRecipe, durable: Path) -> Record:
+def make_snapshot(recipe: Dataset, durable: Path) -> Record:
     """The snapshot of the latest documents and tokenizer. Raises ValueError when either is not made yet."""
     record, made = _latest(recipe, durable, "documents"), latest_tokenizer(recipe, durable)
     table = Documents(**record.result)
@@ -61,17 +61,17 @@ def make_snapshot(recipe: DatasetRecipe, durable: Path) -> Record:
     return Memo(durable, recipe.name).once("snapshot", inputs, make)
 
 
-def latest_documents(recipe: DatasetRecipe, durable: Path) -> Documents:
+def latest_documents(recipe: Dataset, durable: Path) -> Documents:
     """The documents table made last. Raises ValueError when there is none."""
     return Documents(**_latest(recipe, durable, "documents").result)
 
 
-def latest_tokenizer(recipe: DatasetRecipe, durable: Path) -> shards.Tokenizer:
+def latest_tokenizer(recipe: Dataset, durable: Path) -> shards.Tokenizer:
     """The tokenizer made last. Raises ValueError when there is none."""
     return shards.Tokenizer(**_latest(recipe, durable, "tokenizer").result)
 
 
-def up_to_date(durable: Path, recipe: DatasetRecipe) -> str | None:
+def up_to_date(durable: Path, recipe: Dataset) -> str | None:
     """The SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already.
 
     Nothing is built; the source is listed and hashed. Raises ValueError as `sources.list_source` does.
@@ -89,23 +89,23 @@ def up_to_date(durable: Path, recipe: DatasetRecipe) -> str | None:
     return sha256 if built is not None and built.result["sha256"] == sha256 else None
 
 
-def _latest(recipe: DatasetRecipe, durable: Path, step: str) -> Record:
+def _latest(recipe: Dataset, durable: Path, step: str) -> Record:
     record = Memo(durable, recipe.name).latest(step)
     if record is None:
         raise ValueError(f"dataset {recipe.name}: its {step} is not made, or its files are gone: materialise it first")
     return record
 
 
-def _documents_inputs(recipe: DatasetRecipe, provenance: dict[str, Any]) -> dict[str, Any]:
+def _documents_inputs(recipe: Dataset, provenance: dict[str, Any]) -> dict[str, Any]:
     return {"version": documents.VERSION, "source": provenance, "validation": recipe.split.validation}
 
 
-def _tokenizer_inputs(recipe: DatasetRecipe, table: Documents) -> dict[str, Any]:
+def _tokenizer_inputs(recipe: Dataset, table: Documents) -> dict[str, Any]:
     return {"version": tokenizer.VERSION, "documents": table.blake3, "vocab_size": recipe.tokenizer.vocab_size}
 
 
 def _snapshot_inputs(
-    recipe: DatasetRecipe, provenance: dict[str, Any], table: Documents, made: shards.Tokenizer
+    recipe: Dataset, provenance: dict[str, Any], table: Documents, made: shards.Tokenizer
 ) -> dict[str, Any]:
     return {
         "version": snapshot.VERSION,
@@ -117,11 +117,11 @@ def _snapshot_inputs(
     }
 
 
-def _shard_counts(recipe: DatasetRecipe) -> dict[str, int]:
+def _shard_counts(recipe: Dataset) -> dict[str, int]:
     return {"train": recipe.shards.train, "validation": recipe.shards.validation}
 
 
-def _content_sha256(recipe: DatasetRecipe) -> str:
+def _content_sha256(recipe: Dataset) -> str:
     return digest.sha256(atomic.canonical_json(recipe.content()))
 
 

@@ -45,7 +45,7 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
     def sweep(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
         subject = current_subject(recipe, training, tiers)
         store = open_sweep(subject, tiers)
-        context.instance.add_run_tags(context.run_id, {keys.SWEEP_TAG: store.sweep})
+        context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
         shown = _Shown(context, recipe, store)
         ended = Controller(store, subject, compute.control(tiers)).run(shown.update)
         assert ended.closed is not None
@@ -101,9 +101,7 @@ class _Shown:
         key, partition = keys.key(self._recipe.name, "trial"), trial_id(self._store, trial.number)
         if materialised(self._context.instance, key, partition):
             return
-        name = keys.trial_partitions(self._recipe.name).name
-        assert name is not None
-        self._context.instance.add_dynamic_partitions(name, [partition])
+        keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
         curve = ledger.loss_curve(trials_of(self._store).store(partition).events())
         metadata: dict[str, Any] = {
             "state": trial.state,

@@ -6,6 +6,8 @@ Jobs don't carry it: a training outlives the control plane, and the next one ado
 
 import contextlib
 import fcntl
+import functools
+import json
 import os
 import shutil
 import signal
@@ -16,26 +18,29 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
-from dagster import DagsterRunStatus, RunsFilter
+from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
+from deploy.embedded import CannotStart
 from resources.compute import CODE
 from resources.home import Home
 from resources.launcher.commands import CONTROL_PLANE_VARIABLE
+from trainer import atomic
 from trainer.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 120.0
 STOP_SECONDS = 15.0
+SPACE = 1 << 30
+"""Bytes that must be free before anything is made: some times what the demo takes."""
 DEFAULT_PORT = 3000
-
-
-class CannotStart(Exception):
-    """The instance cannot run here; the message says what was found and what is expected."""
+LOCATION = """{ workspaceOrError { ... on Workspace {
+  locationEntries { locationOrLoadError { __typename ... on PythonError { message } } }
+} } }"""
 
 
 @dataclass(frozen=True)
@@ -44,15 +49,32 @@ class Running:
 
     home: Home
     url: str
-    processes: tuple[subprocess.Popen[bytes], ...]
+    processes: dict[str, subprocess.Popen[bytes]]
+    """The control plane's processes by name."""
 
     def check(self) -> None:
         """Raises CannotStart when one of the processes has died."""
-        for process in self.processes:
+        for name, process in self.processes.items():
             if process.poll() is not None:
-                raise CannotStart(
-                    f"{process.args[2]} ended with exit code {process.returncode}; see {self.home.dagster}/*.log"  # type: ignore[index]
-                )
+                log = self.home.dagster / f"{name}.log"
+                raise CannotStart(f"the {name} ended with exit code {process.returncode}; see {log}")
+
+    def failure_of(self, runs: list[str]) -> str | None:
+        """Why one of these runs failed, None while none has."""
+        with open_storage(self.home) as storage:
+            for run in storage.get_runs(RunsFilter(run_ids=runs, statuses=[DagsterRunStatus.FAILURE])) if runs else []:
+                failed = storage.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
+                events = [entry.dagster_event for entry in failed if entry.dagster_event]
+                causes = [
+                    str(event.step_failure_data.user_failure_data or event.step_failure_data.error) for event in events
+                ]
+                return f"run {run.run_id}: {causes[0] if causes else 'failed before its first step'}"
+        return None
+
+
+def open_storage(home: Home) -> dg.DagsterInstance:
+    """Dagster's storage of this home; a context manager."""
+    return dg.DagsterInstance.from_config(str(home.dagster))
 
 
 @contextlib.contextmanager
@@ -67,14 +89,13 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
         chosen = _usable_port(port)
         _fail_lost_runs(home)
         with tempfile.TemporaryDirectory(prefix="slipway-") as sockets:
-            processes = _start(home, Path(sockets), chosen)
+            instance = Running(home, f"http://127.0.0.1:{chosen}", {})
             try:
-                url = f"http://127.0.0.1:{chosen}"
-                instance = Running(home, url, processes)
-                _await_webserver(instance)
+                _start(instance, Path(sockets), chosen)
+                _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
                 yield instance
             finally:
-                _stop(processes)
+                _stop(list(instance.processes.values()))
                 end_leftovers(home)
 
 
@@ -83,14 +104,12 @@ def prepare(home: Home) -> None:
     try:
         for folder in (home.dagster, home.durable, home.nodes, home.jobs):
             folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(SETTINGS, home.dagster / "dagster.yaml")
-        with tempfile.TemporaryFile(dir=home.root) as probe:
-            probe.write(bytes(1 << 20))
-            probe.flush()
+        free = shutil.disk_usage(home.root).free
+        if free < SPACE:
+            raise CannotStart(f"SLIPWAY_HOME {home.root}: found {free >> 20} MiB free, expected {SPACE >> 20} or more")
+        atomic.replace(home.dagster / "dagster.yaml", SETTINGS.read_bytes())
     except OSError as error:
-        raise CannotStart(
-            f"SLIPWAY_HOME {home.root}: {error.strerror}; expected a writable folder with space"
-        ) from None
+        raise CannotStart(f"SLIPWAY_HOME {home.root}: found {error.strerror!r}, expected a writable folder") from None
 
 
 def environment(home: Home) -> dict[str, str]:
@@ -119,7 +138,7 @@ def end_leftovers(home: Home) -> None:
 
 def _fail_lost_runs(home: Home) -> None:
     """Runs that were under way when the last control plane died are over: say so, or they count as running for ever."""
-    with dg.DagsterInstance.from_config(str(home.dagster)) as instance:
+    with open_storage(home) as instance:
         lost = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
         for run in instance.get_runs(RunsFilter(statuses=lost)):
             instance.report_run_failed(run, "lost with the control plane that ran it")
@@ -127,23 +146,20 @@ def _fail_lost_runs(home: Home) -> None:
             instance.report_run_canceled(run, "lost with the control plane that was cancelling it")
 
 
-def _start(home: Home, sockets: Path, port: int) -> tuple[subprocess.Popen[bytes], ...]:
+def _start(instance: Running, sockets: Path, port: int) -> None:
+    """Start the processes. The code server comes first: a webserver that does not find it knows no assets."""
     code, workspace = sockets / "code.sock", sockets / "workspace.yaml"
     workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
     server = ["dagster", "api", "grpc", "--socket", str(code), "--module-name", "definitions"]
-    commands = {
-        "code-server": [
-            *server,
-            "--working-directory",
-            str(CODE),
-            "--location-name",
-            "slipway",
-            "--lazy-load-user-code",
-        ],
+    server += ["--working-directory", str(CODE), "--location-name", "slipway", "--lazy-load-user-code"]
+    others = {
         "daemon": ["dagster._daemon", "run", "-w", str(workspace)],
         "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
     }
-    return tuple(_spawn(home, name, command) for name, command in commands.items())
+    instance.processes["code-server"] = _spawn(instance.home, "code-server", server)
+    _await(instance, "code-server", code.exists)
+    for name, command in others.items():
+        instance.processes[name] = _spawn(instance.home, name, command)
 
 
 def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]:
@@ -162,7 +178,7 @@ def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]
         )
 
 
-def _stop(processes: tuple[subprocess.Popen[bytes], ...]) -> None:
+def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + STOP_SECONDS
@@ -174,16 +190,27 @@ def _stop(processes: tuple[subprocess.Popen[bytes], ...]) -> None:
             process.wait()
 
 
-def _await_webserver(instance: Running) -> None:
+def _await(instance: Running, name: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
+    while not ready():
         instance.check()
-        try:
-            with urllib.request.urlopen(f"{instance.url}/server_info", timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.2)
-    raise CannotStart(f"the webserver did not answer within {START_SECONDS:.0f} s; see {instance.home.dagster}/*.log")
+        if time.monotonic() > deadline:
+            log = instance.home.dagster / f"{name}.log"
+            raise CannotStart(f"the {name} was not ready within {START_SECONDS:.0f} s; see {log}")
+        time.sleep(0.1)
+
+
+def _knows_definitions(url: str) -> bool:
+    """Whether the webserver has loaded the definitions; it answers some time before that."""
+    request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": LOCATION}).encode())
+    request.add_header("Content-Type", "application/json")
+    with (
+        contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
+        urllib.request.urlopen(request, timeout=5) as response,
+    ):
+        entries = json.load(response)["data"]["workspaceOrError"]["locationEntries"]
+        return all((entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation" for entry in entries)
+    return False
 
 
 @contextlib.contextmanager
@@ -192,7 +219,8 @@ def _exclusively(home: Home) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CannotStart(f"SLIPWAY_HOME {home.root} is in use by another instance; stop it first") from None
+            found = f"SLIPWAY_HOME {home.root}: found another instance using it"
+            raise CannotStart(f"{found}, expected none; stop that one first") from None
         yield
 
 
@@ -202,5 +230,6 @@ def _usable_port(port: int | None) -> int:
         try:
             probe.bind(("127.0.0.1", port or 0))
         except OSError as error:
-            raise CannotStart(f"port {port}: {error.strerror}; choose a free one with SLIPWAY_PORT") from None
+            found = f"SLIPWAY_PORT: found port {port} unusable ({error.strerror})"
+            raise CannotStart(f"{found}, expected a free one") from None
         return int(probe.getsockname()[1])

@@ -46,15 +46,16 @@ def keeper_environment(code: Path, inherited: Mapping[str, str]) -> dict[str, st
     return environment
 
 
-def rank_environment(order: Order, node: str, inherited: Mapping[str, str], cores: int) -> dict[str, str]:
+def rank_environment(order: Order, node: str, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of one node's processes, from the keeper's; the job's own additions win over that.
 
-    The ranks of a job share `cores` threads of the machine, unless somebody said how many each gets.
+    A node's ranks share its cores, unless somebody said how many threads each gets: more would spin in each
+    other's way.
     """
     job = order.job
     lone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
     return {
-        "OMP_NUM_THREADS": str(max(1, cores // world_size(job))),
+        "OMP_NUM_THREADS": str(max(1, order.node_cores // job.ranks_per_node)),
         **inherited,
         **(lone if world_size(job) == 1 else {}),
         # A rank that is killed has its last words in the log.

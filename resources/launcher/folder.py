@@ -33,10 +33,11 @@ class Ending:
 
 @dataclass(frozen=True)
 class Order:
-    """What a keeper is to do: the job, and the folder of the fleet that it runs on."""
+    """What a keeper is to do: the job, the folder of the fleet that it runs on, and the cores that a node has."""
 
     job: Job
     fleet: Path
+    node_cores: int
 
 
 @dataclass(frozen=True)
@@ -61,20 +62,29 @@ class JobFolder:
         return self.path / "logs" / f"{node}.log"
 
     def accept(self, order: Order) -> None:
-        """Make the job object, or find it made. Raises ValueError when it is another job's."""
+        """Make the job object, or find it made. Raises ValueError when it is another job's.
+
+        The environment makes no other job: who adopts one may be of a later revision than who submitted it.
+        """
         wanted = _as_json(order.job)
-        document = {"format": FORMAT, "job": wanted, "fleet": str(order.fleet)}
-        document["submitted_at"] = time.time()
+        document = {
+            "format": FORMAT,
+            "job": wanted,
+            "fleet": str(order.fleet),
+            "node_cores": order.node_cores,
+            "submitted_at": time.time(),
+        }
         if not atomic.create_only(self.path / "job.json", atomic.canonical_json(document)):
             there = self._read("job.json")["job"]
-            differing = [field for field in wanted if wanted[field] != there[field]]
+            differing = [field for field in wanted if field != "environment" and wanted[field] != there[field]]
             if differing:
                 raise ValueError(f"job {order.job.name}: already submitted with another {', '.join(differing)}")
 
     def order(self) -> Order:
         document = self._read("job.json")
         job = document["job"]
-        return Order(Job(**{**job, "nodes": tuple(job["nodes"])}), Path(document["fleet"]))
+        named = Job(**{**job, "nodes": tuple(job["nodes"])})
+        return Order(named, Path(document["fleet"]), document["node_cores"])
 
     def begun(self) -> bool:
         """Whether it was started, or ended without: then nothing may start it any more."""

@@ -69,14 +69,13 @@ class Gang:
         job = self._order.job
         kind = "agent" if commands.world_size(job) > 1 else "rank"
         command = commands.rank_command(job, self._folder.config, port)
-        cores = len(os.sched_getaffinity(0))
         with self._folder.log(node).open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "resources.launcher.node", kind, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=commands.rank_environment(self._order, node, os.environ, cores),
+                env=commands.rank_environment(self._order, node, os.environ),
                 pass_fds=[lock],
                 # Not SIGKILL: a node that learns of the keeper's death takes its foreign processes along.
                 preexec_fn=_bound(signal.SIGHUP),

@@ -31,7 +31,7 @@ class LocalLauncher:
         folder = JobFolder.named(job.name, self.folder)
         self._check(job)
         with _reachable(job.name):
-            folder.accept(Order(job, self.fleet.folder.resolve()))
+            folder.accept(Order(job, self.fleet.folder.resolve(), self._node_cores()))
             if not folder.begun():
                 self._start_keeper(folder)
 
@@ -64,6 +64,10 @@ class LocalLauncher:
             raise ValueError(f"job {job.name}: nodes {job.nodes}: expected at least one, each once")
         if job.ranks_per_node < 1:
             raise ValueError(f"job {job.name}: {job.ranks_per_node} ranks per node: expected at least 1")
+
+    def _node_cores(self) -> int:
+        """An embedded node's share of this machine's cores."""
+        return max(1, len(os.sched_getaffinity(0)) // len(self.fleet.names))
 
     def _start_keeper(self, folder: JobFolder) -> None:
         """Return when the job has a keeper: the one started here, or one that was faster."""

@@ -1,8 +1,9 @@
 """Small corpora and the recipes that read them."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+
+from recipes.schema import Dataset
 
 WORDS = [
     "def",
@@ -37,21 +38,23 @@ def write_file(path: Path, text: str) -> None:
 
 def recipe_for(
     corpus: Path | None,
-    include: tuple[str, ...] = (),
-    exclude: tuple[str, ...] = (),
+    include: tuple[str, ...] | None = None,
+    exclude: tuple[str, ...] | None = None,
     vocab_size: int = 300,
     validation: float = 0.25,
     train_shards: int = 6,
-) -> Any:
+) -> Dataset:
     """A dataset recipe over a directory, or over the standard library when there is no corpus."""
-    kind, path = ("stdlib", None) if corpus is None else ("directory", str(corpus))
-    return SimpleNamespace(
-        name="small-corpus",
-        description="Small texts.",
-        owner="team:data",
-        source=SimpleNamespace(kind=kind, path=path, include=include, exclude=exclude),
-        tokenizer=SimpleNamespace(vocab_size=vocab_size),
-        split=SimpleNamespace(validation=validation),
-        shards=SimpleNamespace(train=train_shards, validation=2),
-        content=lambda: {"vocab_size": vocab_size, "validation": validation, "shards": [train_shards, 2]},
+    source: dict[str, Any] = {"kind": "stdlib"} if corpus is None else {"kind": "directory", "path": str(corpus)}
+    globs = {"include": include, "exclude": exclude}
+    return Dataset.model_validate(
+        {
+            "name": "small-corpus",
+            "description": "Small texts.",
+            "owner": "team:data",
+            "source": source | {name: value for name, value in globs.items() if value is not None},
+            "tokenizer": {"vocab_size": vocab_size},
+            "split": {"validation": validation},
+            "shards": {"train": train_shards, "validation": 2},
+        }
     )

@@ -113,7 +113,7 @@ def test_each_asset_can_be_materialised_alone(corpus, durable):
 def test_a_failed_check_leaves_the_dataset_pointing_where_it_pointed(corpus, durable):
     materialise(recipe_for(corpus), durable)
     before = snapshot.current(durable, "small-corpus")
-    result = materialise(recipe_for(corpus, validation=0.0), durable)
+    result = materialise(recipe_for(corpus, validation=1e-9), durable)
     [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
     assert failed.check_name == "no_empty_split"
     assert snapshot.current(durable, "small-corpus") == before

@@ -48,15 +48,14 @@ def test_the_digest_changes_with_names_and_contents(tmp_path, change):
 @pytest.mark.parametrize(
     ("include", "exclude", "expected"),
     [
-        (("*.py",), (), ["a.py"]),
-        (("**/*.py",), (), ["a.py", "x/b.py", "x/y/c.py"]),
-        (("x/**",), (), ["x/b.py", "x/notes.md", "x/y/c.py"]),
-        (("x/*/?.py", "x/*.md"), (), ["x/notes.md", "x/y/c.py"]),
-        (("**/*.py",), ("x/y/**",), ["a.py", "x/b.py"]),
-        ((), ("**/*.py",), ["x/notes.md"]),
+        (("*.py",), None, ["a.py", "x/b.py", "x/y/c.py"]),
+        (("x/*",), None, ["x/b.py", "x/notes.md", "x/y/c.py"]),
+        (("?.py", "*.md"), None, ["a.py", "x/notes.md"]),
+        (("*.py",), ("x/y/*",), ["a.py", "x/b.py"]),
+        (None, ("*.py",), ["x/notes.md"]),
     ],
 )
-def test_globs_choose_files(tmp_path, include, exclude, expected):
+def test_the_recipe_chooses_files(tmp_path, include, exclude, expected):
     for name in ("a.py", "x/b.py", "x/y/c.py", "x/notes.md"):
         write_file(tmp_path / name, name)
     assert names(list_source(recipe_for(tmp_path, include, exclude))) == expected

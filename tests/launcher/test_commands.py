@@ -13,7 +13,7 @@ CONFIG = Path("/jobs/job-1/config.json")
 
 
 def environment(job: Job, **inherited: str) -> dict[str, str]:
-    return rank_environment(Order(job, Path("/fleet")), "node-0", inherited, cores=8)
+    return rank_environment(Order(job, Path("/fleet"), node_cores=8), "node-0", inherited)
 
 
 def test_a_lone_rank_needs_no_agent():
@@ -28,8 +28,8 @@ def test_several_ranks_meet_at_a_store_that_no_node_hosts():
     assert command[-3:] == ["-m", "trainer", str(CONFIG)]
 
 
-def test_the_cores_are_shared_by_all_ranks():
-    assert environment(JOB)["OMP_NUM_THREADS"] == "4"
+def test_the_cores_of_a_node_are_shared_by_its_ranks():
+    assert environment(JOB)["OMP_NUM_THREADS"] == "8"
     assert environment(dataclasses.replace(JOB, ranks_per_node=8))["OMP_NUM_THREADS"] == "1"
 
 

@@ -1,0 +1,102 @@
+"""The demo's words: its progress as lines, and the table of what was made."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from rich.console import Console
+from rich.table import Table
+
+from assets import plots
+from deploy.embedded.made import Chain
+from resources.home import Home
+
+
+def lines(chain: Chain) -> Iterator[str]:
+    """What can be said of a chain now, each line once; the demo prints those that are new."""
+    if chain.snapshot is None:
+        return
+    splits = ", ".join(f"{name} {split.tokens:,} tokens" for name, split in chain.snapshot.splits.items())
+    yield f"snapshot {chain.snapshot.sha256[:12]}: {splits}"
+    if chain.sweep is None:
+        return
+    for trial in chain.sweep.trials.values():
+        at = f" at step {trial.last_step}" if trial.last_step else ""
+        value = trial.reports.get(trial.last_step)
+        reached = f", validation loss {value:.3f}" if value is not None else ""
+        yield f"trial {trial.number}: {trial.state}{at}{reached}"
+    if chain.sweep.closed:
+        yield f"sweep {chain.sweep.closed.outcome}: best is trial {chain.sweep.closed.best_trial}"
+    if chain.training is None:
+        return
+    claim = chain.training.newest_claim()
+    if claim:
+        yield (
+            f"training {chain.training.id}: incarnation {claim.token.incarnation} "
+            f"on {', '.join(claim.nodes)} ({claim.cause})"
+        )
+    for step, loss in chain.losses():
+        if step % 50 == 0:
+            yield f"training: step {step}, loss {loss:.3f}"
+    for commit, score in chain.scores:
+        yield f"checkpoint of step {commit.step}: {score.bits_per_byte:.3f} bits per byte"
+    if chain.promoted and chain.champion:
+        yield f"champion: {chain.model} version {chain.champion['version']}"
+
+
+def table(chain: Chain) -> Table:
+    """What a complete chain has made."""
+    made = Table(title=f"Slipway: {chain.recipe}", show_header=False, title_justify="left")
+    made.add_column(style="bold")
+    made.add_column(overflow="fold")
+    for name, value in _rows(chain):
+        made.add_row(name, value)
+    return made
+
+
+def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
+    snapshot, sweep, training = chain.snapshot, chain.sweep, chain.training
+    assert snapshot is not None and sweep is not None and training is not None
+    split = snapshot.splits
+    yield (
+        "snapshot",
+        f"{snapshot.sha256[:16]}  {sum(s.documents for s in split.values())} documents of {snapshot.dataset}",
+    )
+    yield "tokens", ", ".join(f"{name} {s.tokens:,}" for name, s in split.items())
+    stopped = sum(trial.state == "stopped" for trial in sweep.trials.values())
+    yield "trials", f"{len(sweep.trials)}, {stopped} stopped early, {sweep.compute_saved:.0%} of the steps saved"
+    if sweep.best:
+        chosen = ", ".join(f"{name.split('.')[-1]} {_short(value)}" for name, value in sweep.best.parameters.items())
+        yield "best trial", f"{sweep.best.number}: {chosen}"
+    losses = chain.losses()
+    claim = training.newest_claim()
+    yield "training", f"{training.id}, {claim.token.incarnation if claim else 0} incarnation(s)"
+    yield "loss", f"{losses[0][1]:.3f} at step {losses[0][0]} to {losses[-1][1]:.3f} at step {losses[-1][0]}"
+    for commit, score in chain.scores:
+        figures = f"validation loss {score.loss:.3f}, {score.bits_per_byte:.3f} bits per byte"
+        yield f"checkpoint {commit.step}", f"{figures}, manifest {commit.manifest[:12]}"
+    if chain.champion:
+        kept = "" if chain.promoted else " (kept: the new candidate did not pass its checks)"
+        yield "champion", f"{chain.model} version {chain.champion['version']}{kept}"
+        yield "its files", unquote(urlparse(str(chain.champion["source"])).path)
+
+
+def _short(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def save_plot(chain: Chain, home: Home) -> Path:
+    """The loss curve as a PNG in the home; returns its path."""
+    validation = [(commit.step, score.loss) for commit, score in chain.scores]
+    series = {"training loss": chain.losses(), "validation loss": validation}
+    path = home.root / f"{chain.recipe}-loss.png"
+    plots.curve_figure(series, "step", "nats per token").savefig(path, dpi=120)
+    return path
+
+
+def show(console: Console, chains: list[Chain], home: Home) -> None:
+    """Print the tables, where the plots are, and how to look at it all."""
+    for each in chains:
+        console.print(table(each))
+        console.print(f"loss curve: {save_plot(each, home)}", soft_wrap=True)
+    console.print(f"all of it lies in {home.root}; look at it with: make dev", soft_wrap=True)

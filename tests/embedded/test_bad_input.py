@@ -1,0 +1,165 @@
+"""What the demo cannot work with: one clear line, before anything is started or written."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.slipway import DATASET, SWEEP, TRAINING, Slipway
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
+
+
+def test_a_corpus_that_is_not_there(slipway: Slipway):
+    shutil.rmtree(slipway.corpus)
+    assert slipway.refusal("demo") == (
+        f"dataset small-texts: source.path: found nothing at {slipway.corpus}, expected a directory"
+    )
+    assert not slipway.home.root.exists()
+
+
+def test_a_corpus_without_a_document(slipway: Slipway):
+    for path in slipway.corpus.iterdir():
+        path.unlink()
+    (slipway.corpus / "empty.txt").touch()
+    assert slipway.refusal("demo") == (
+        f"dataset small-texts: found no document in {slipway.corpus} (include ['*.txt'], exclude []), "
+        "1 left out (empty); expected at least one text file"
+    )
+    assert not slipway.home.root.exists()
+
+
+def test_a_field_that_no_recipe_has(slipway: Slipway):
+    line = slipway.edit(TRAINING, "  layers: 2", "  layers: 2\n  colour: red") + 1
+    assert slipway.refusal("demo") == (
+        f"{slipway.recipes / TRAINING}:{line}: model.colour: found an unknown field, "
+        "expected one of layers, width, heads, kv_heads, hidden, rope_base"
+    )
+    assert not slipway.home.root.exists()
+
+
+def test_a_value_of_the_wrong_type(slipway: Slipway):
+    line = slipway.edit(DATASET, "vocab_size: 512", "vocab_size: many")
+    assert slipway.refusal("demo") == (
+        f'{slipway.recipes / DATASET}:{line}: tokenizer.vocab_size: found "many", expected a whole number'
+    )
+    assert not slipway.home.root.exists()
+
+
+def test_a_sweep_over_a_parameter_that_the_training_does_not_have(slipway: Slipway):
+    line = slipway.edit(SWEEP, "optimiser.learning_rate", "optimiser.momentum")
+    assert slipway.refusal("demo").startswith(
+        f"{slipway.recipes / SWEEP}:{line}: space.optimiser.momentum: found an unknown parameter, "
+        "expected one of optimiser.learning_rate, "
+    )
+    assert not slipway.home.root.exists()
+
+
+def test_recipes_that_are_not_there(slipway: Slipway):
+    shutil.rmtree(slipway.recipes)
+    assert slipway.refusal("demo").startswith(f"{slipway.recipes}: found no recipes, expected a folder with")
+
+
+@pytest.mark.parametrize("port", ["http", "0", "65536", "", "²"])
+def test_a_port_that_is_none(slipway: Slipway, port: str):
+    slipway.environ["SLIPWAY_PORT"] = port
+    assert slipway.refusal("demo") == f"SLIPWAY_PORT: found {port!r}, expected a port from 1 to 65535"
+    assert not slipway.home.root.exists()
+
+
+def test_a_port_that_somebody_else_has(slipway: Slipway):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        slipway.environ["SLIPWAY_PORT"] = str(port)
+        assert slipway.refusal("demo") == (
+            f"SLIPWAY_PORT: found port {port} unusable (Address already in use), expected a free one"
+        )
+    assert files_in(slipway.home.root) == ["dagster/dagster.yaml", "instance.lock"]
+
+
+def test_a_home_that_another_instance_uses(slipway: Slipway):
+    slipway.home.root.mkdir()
+    with open(slipway.home.root / "instance.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert slipway.refusal("demo") == (
+            f"SLIPWAY_HOME {slipway.home.root}: found another instance using it, expected none; stop that one first"
+        )
+    assert files_in(slipway.home.root) == ["dagster/dagster.yaml", "instance.lock"]
+
+
+def test_a_home_that_is_a_file(slipway: Slipway):
+    slipway.home.root.touch()
+    assert slipway.refusal("demo") == (
+        f"SLIPWAY_HOME {slipway.home.root}: found a file, expected a folder, or nothing yet"
+    )
+
+
+@root_only
+def test_a_home_that_cannot_be_written(slipway: Slipway):
+    with mounted(slipway.home.root, "ro"):
+        assert slipway.refusal("demo") == (
+            f"SLIPWAY_HOME {slipway.home.root}: found 'Read-only file system', expected a writable folder"
+        )
+
+
+@root_only
+def test_a_home_on_a_full_disk(slipway: Slipway):
+    with mounted(slipway.home.root, "size=3m"):
+        assert slipway.refusal("demo") == (f"SLIPWAY_HOME {slipway.home.root}: found 3 MiB free, expected 1024 or more")
+        assert files_in(slipway.home.root) == []
+
+
+def test_a_python_without_the_sources_of_its_standard_library(slipway: Slipway, tmp_path: Path):
+    line = 'for scheme in sysconfig._INSTALL_SCHEMES.values(): scheme["stdlib"] = '
+    empty, site = tmp_path / "zipped", tmp_path / "site"
+    empty.mkdir()
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(f"import sysconfig\n{line}{str(empty)!r}\n")
+    slipway.edit(DATASET, 'kind: directory\n  path: ../corpus\n  include: ["*.txt"]', "kind: stdlib")
+    slipway.environ["PYTHONPATH"] += f":{site}"
+    refused = slipway.refusal("demo")
+    assert refused.startswith(
+        f"dataset small-texts: found no sources of Python's standard library in {empty} (include ['*.py']); "
+        "expected about 600 .py files"
+    )
+    assert not slipway.home.root.exists()
+
+
+def test_a_training_that_nobody_knows_cannot_be_stopped(slipway: Slipway):
+    assert slipway.refusal("stop", "nobody-012345678901") == (
+        f"training nobody-012345678901: found none of that id in {slipway.home.root}, "
+        "expected one that `python -m deploy.embedded status` shows"
+    )
+    assert not slipway.home.root.exists()
+
+
+def test_a_verb_that_there_is_not(slipway: Slipway):
+    result = slipway.run("launch")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "invalid choice: 'launch'" in result.stderr
+
+
+def files_in(folder: Path) -> list[str]:
+    """The files below a folder, relative to it."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@contextlib.contextmanager
+def mounted(folder: Path, options: str) -> Iterator[None]:
+    """A file system in memory at `folder`. Skips the test where that is not allowed (most containers)."""
+    folder.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
