@@ -46,12 +46,14 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
                 BEATS_UNIGRAMS,
                 asset=candidate_key,
                 blocking=True,
+                partitions_def=partitions,
                 description="The loss on the validation split is below the entropy of its token frequencies.",
             ),
             dg.AssetCheckSpec(
                 BEATS_CHAMPION,
                 asset=candidate_key,
                 blocking=True,
+                partitions_def=partitions,
                 description="Fewer bits per byte than the champion, evaluated anew on the same text.",
             ),
         ],
@@ -95,7 +97,7 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
             raise dg.Failure(f"{store.id}: its best checkpoint is not registered: materialise its candidate first")
         held = registry.aliased(recipe.registered_model, CHAMPION)
         if held is None or held.number != version.number:
-            registry.promote(version, {"bits_per_byte": score.bits_per_byte, "run": context.run_id})
+            registry.promote(version, {"bits_per_byte": score.bits_per_byte, "run": context.run.run_id})
         return dg.MaterializeResult(
             metadata={
                 "model": version.model,

@@ -61,8 +61,8 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
     def training(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
         known = trainings(tiers)
         store = known.store(context.partition_key)
-        context.instance.add_run_tags(context.run_id, {keys.TRAINING_TAG: store.id})
-        known.start(store, f"run {context.run_id}", "materialised")
+        context.instance.add_run_tags(context.run.run_id, {keys.TRAINING_TAG: store.id})
+        known.start(store, f"run {context.run.run_id}", "materialised")
         _wait(context, store, compute.control(tiers))
         ended = store.exit()
         if ended is None or ended.outcome != "succeeded":
@@ -71,11 +71,6 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         return dg.MaterializeResult(metadata=result_metadata(store), data_version=result_version(store))
 
     return [training]
-
-
-def exit_mark(incarnation: int) -> str:
-    """The name under which the result of an incarnation is marked as shown."""
-    return f"exit-{incarnation:06d}"
 
 
 def result_version(store: TrainingStore) -> dg.DataVersion:
@@ -110,7 +105,7 @@ def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: Trai
     tail = ledger.Tail(store.folder)
     while True:
         try:
-            action = control.advance(store, f"run {context.run_id}")
+            action = control.advance(store, f"run {context.run.run_id}")
         except Unavailable as error:
             context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
             action = Action.WAIT

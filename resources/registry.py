@@ -56,7 +56,13 @@ class Registry:
             raise
 
     def promote(self, version: Version, evidence: Mapping[str, Any]) -> None:
-        """Make a version the champion; the evidence goes on record first."""
+        """Make a version the champion; the evidence goes on record first, once."""
+        known = promotions(self._durable, version.model)
+        if not known or known[-1]["version"] != version.number:
+            self._record(version, evidence)
+        self._client.set_registered_model_alias(version.model, CHAMPION, version.number)
+
+    def _record(self, version: Version, evidence: Mapping[str, Any]) -> None:
         before = self.aliased(version.model, CHAMPION)
         event = {
             "event": "promoted",
@@ -68,12 +74,8 @@ class Registry:
             "tags": dict(version.tags),
             "evidence": dict(evidence),
         }
-        with journal.Journal(self._journal_path(version.model)) as promotions:
-            promotions.append(event)
-        self._client.set_registered_model_alias(version.model, CHAMPION, version.number)
-
-    def _journal_path(self, model: str) -> Path:
-        return promotions_path(self._durable, model)
+        with journal.Journal(promotions_path(self._durable, version.model)) as record:
+            record.append(event)
 
     def find(self, model: str, manifest: str) -> Version | None:
         """The version of the checkpoint with this manifest, None when it is not registered."""

@@ -7,6 +7,7 @@ away nothing is lost and nothing waits.
 
 import functools
 import json
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,7 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         shipped = _Shipped(store)
         if not shipped.run:
             shipped.run = _find_or_create_run(client, store, experiment, tags)
+            _log_parameters(client, shipped.run, store)
             shipped.save()
         ended = store.exit()
         for segment in ledger.segments(store.folder):
@@ -91,6 +93,9 @@ class _Shipped:
 def _client(uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
 
+    # MLflow's own retries go on for minutes; ours is the next tick.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     if uri.startswith("sqlite:///"):
         Path(uri.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -103,8 +108,6 @@ def experiment_id(client: "MlflowClient", name: str) -> str:
 
 
 def _find_or_create_run(client: "MlflowClient", store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> str:
-    from mlflow.entities import Param
-
     where = experiment_id(client, experiment)
     known = client.search_runs([where], f"tags.`slipway.training` = '{store.id}'", max_results=1)
     if known:
@@ -117,8 +120,14 @@ def _find_or_create_run(client: "MlflowClient", store: TrainingStore, experiment
         "slipway.tokenizer": specification.tokenizer,
     }
     run = client.create_run(where, run_name=store.id, tags={**lineage, **tags})
-    client.log_batch(run.info.run_id, params=[Param(name, str(value)) for name, value in _flat(specification.numbers)])
     return str(run.info.run_id)
+
+
+def _log_parameters(client: "MlflowClient", run: str, store: TrainingStore) -> None:
+    """Logging them again, after a crash, changes nothing."""
+    from mlflow.entities import Param
+
+    client.log_batch(run, params=[Param(name, str(value)) for name, value in _flat(store.specification().numbers)])
 
 
 def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

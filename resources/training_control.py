@@ -15,6 +15,7 @@ from resources.fleet.protocol import Fleet
 from resources.launcher.protocol import Job, Launcher, State, Status
 from resources.training_store import Specification, TrainingStore
 from trainer import config
+from trainer.fence import Claim
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint."""
@@ -62,7 +63,8 @@ def decide(seen: Observation) -> Action:
     if seen.older_live:
         return Action.STOP_OLDER
     if seen.job.live:
-        return Action.WAIT if seen.wanted else Action.STOP
+        # A job that is there but not known to be submitted is one whose submitter died half-way: adopt it.
+        return Action.STOP if not seen.wanted else Action.WAIT if seen.submitted else Action.SUBMIT
     if seen.job.terminal:
         return Action.RECORD
     if not seen.submitted:
@@ -111,13 +113,13 @@ class TrainingControl:
             case Action.STOP_OLDER:
                 self.launcher.cancel(job_name(store.id, older), GRACE_SECONDS)
             case Action.SUBMIT:
-                self._submit(store, seen.incarnation)
+                self._submit(store, seen.incarnation, by)
             case Action.STOP:
                 self.launcher.cancel(job_name(store.id, seen.incarnation), GRACE_SECONDS)
             case Action.RECORD:
                 store.record_exit(seen.incarnation, *self._verdict(store.id, seen, job), by)
             case Action.GIVE_UP:
-                store.want("stop", by, f"{seen.fruitless} incarnations in a row failed without a new checkpoint")
+                store.want("stop", by, f"{seen.fruitless} in a row without a new checkpoint; {self._cause(store)}")
             case Action.WAIT | Action.DONE:
                 pass
         return action
@@ -193,10 +195,25 @@ class TrainingControl:
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
         return tuple(ready[: store.terms().max_nodes])
 
-    def _submit(self, store: TrainingStore, incarnation: int) -> None:
+    def _submit(self, store: TrainingStore, incarnation: int, by: str) -> None:
+        """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
         claim = store.newest_claim()
         assert claim is not None
-        job = Job(
+        if claim.token.incarnation != incarnation:
+            return
+        try:
+            self.launcher.submit(self._job(store, claim))
+        except ValueError as error:
+            store.record_exit(incarnation, "failed", str(error), by)
+            return
+        store.mark_submitted(incarnation)
+        if store.exit() is not None:
+            # It was not wanted any more and recorded as ended while it was on its way.
+            self.launcher.cancel(job_name(store.id, incarnation), GRACE_SECONDS)
+
+    def _job(self, store: TrainingStore, claim: Claim) -> Job:
+        incarnation = claim.token.incarnation
+        return Job(
             name=job_name(store.id, incarnation),
             module="trainer",
             config=self._configuration(store, store.specification()),
@@ -204,8 +221,6 @@ class TrainingControl:
             ranks_per_node=store.terms().ranks_per_node,
             environment={"SLIPWAY_INCARNATION": str(incarnation), "SLIPWAY_REVISION": self._revision},
         )
-        self.launcher.submit(job)
-        store.mark_submitted(incarnation)
 
     def _configuration(self, store: TrainingStore, specification: Specification) -> dict[str, object]:
         placement = {"store": str(store.folder), "durable": str(self.paths.durable), "nvme": self.paths.nvme}

@@ -133,6 +133,12 @@ class TrainingStore:
         if fence.record_exit(self.folder, fence.Exit(incarnation, outcome, reason, step, by, time.time())):
             self.note(by, "ended", outcome=outcome, reason=reason, step=step)
 
+    def failures(self) -> list[fence.Exit]:
+        """How each incarnation that failed did, the first one first."""
+        claim = self.newest_claim()
+        exits = (fence.read_exit(self.folder, n + 1) for n in range(claim.token.incarnation if claim else 0))
+        return [ended for ended in exits if ended is not None and ended.outcome == "failed"]
+
     def fruitless(self) -> int:
         """How many incarnations in a row, the newest first, failed without a checkpoint of their own.
 
@@ -219,10 +225,17 @@ class Trainings:
         return sorted(path.parent.name for path in self.root.glob("*/specification.json"))
 
     def start(self, store: TrainingStore, by: str, why: str, duties: tuple[str, ...] = DUTIES) -> None:
-        """Want the training to run, and owe it these duties; they are listed first, so that none is ever lost."""
+        """Want the training to run, and owe it these duties.
+
+        They are listed first, so that none is ever lost, and again for a sensor that saw an end in between.
+        """
+        self._list(store, duties)
+        store.want("run", by, why)
+        self._list(store, duties)
+
+    def _list(self, store: TrainingStore, duties: tuple[str, ...]) -> None:
         for duty in duties:
             atomic.create_only(self.root / ".open" / duty / store.id, b"")
-        store.want("run", by, why)
 
     def opened(self, duty: str) -> list[str]:
         """The trainings with this duty open; all that a sensor has to visit."""

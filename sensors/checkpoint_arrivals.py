@@ -11,7 +11,7 @@ from assets import keys
 from assets.checkpoints import checkpoint_materialisation
 from assets.evaluation import evaluated
 from resources.compute import trainings
-from resources.event_log import materialised
+from resources.event_log import data_version
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from sensors import runs
@@ -35,10 +35,10 @@ def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg
         store = known.store(id)
         commits = store.commits()
         shown = _show_new(context.instance, store, commits, result)
-        _withdraw_gone(store, commits, result)
+        _withdraw_gone(context.instance, store, commits, result)
         waiting = _waiting(store, shown)
         if waiting and runs.may_request(context.instance, {EVALUATES_TAG: id}):
-            result.requests.append(_evaluation_request(store, waiting))
+            result.requests.append(_evaluation_request(context.instance, store, waiting))
         if _complete(store) and len(shown) == len(commits) and not waiting:
             known.close(id, DUTY)
     return dg.SensorResult(
@@ -57,34 +57,42 @@ class _Tick:
 
 def _show_new(instance: dg.DagsterInstance, store: TrainingStore, commits: list[Commit], tick: _Tick) -> list[Commit]:
     """Show the commits that the event log has not; returns those that it has."""
-    recipe = store.specification().recipe
     shown = []
     for commit in commits:
-        partition = keys.checkpoint_partition(store.id, commit.step)
+        if not store.reported(_mark(commit)) and _show(instance, store, commit, tick):
+            store.mark_reported(_mark(commit))
         if store.reported(_mark(commit)):
             shown.append(commit)
-        elif materialised(instance, keys.key(recipe, "checkpoint"), partition):
-            store.mark_reported(_mark(commit))
-            shown.append(commit)
-        else:
-            tick.partitions.append(keys.checkpoint_partitions(recipe).build_add_request([partition]))
-            tick.events.append(checkpoint_materialisation(store, commit))
     return shown
 
 
-def _withdraw_gone(store: TrainingStore, commits: list[Commit], tick: _Tick) -> None:
-    """Delete the partitions of shown commits that do not count any more."""
+def _show(instance: dg.DagsterInstance, store: TrainingStore, commit: Commit, tick: _Tick) -> bool:
+    """Ask for what Dagster lacks of the commit, its event or its partition; True when it lacks neither."""
+    recipe, partition = store.specification().recipe, keys.checkpoint_partition(store.id, commit.step)
+    partitions = keys.checkpoint_partitions(recipe)
+    listed = instance.has_dynamic_partition(partitions.name or "", partition)
+    logged = data_version(instance, keys.key(recipe, "checkpoint"), partition) == commit.manifest
+    if not listed:
+        tick.partitions.append(partitions.build_add_request([partition]))
+    if not logged:
+        tick.events.append(checkpoint_materialisation(store, commit))
+    return listed and logged
+
+
+def _withdraw_gone(instance: dg.DagsterInstance, store: TrainingStore, commits: list[Commit], tick: _Tick) -> None:
+    """Delete the partitions of shown commits that do not count any more, unless another commit has that step."""
     valid = {commit.name for commit in commits}
     steps = {commit.step for commit in commits}
+    partitions = keys.checkpoint_partitions(store.specification().recipe)
     for name in store.reports("commit-"):
         step = int(name.split(".")[0])
         if name in valid or store.reported(f"withdrawn-{name}"):
             continue
-        if step not in steps:
-            partition = keys.checkpoint_partition(store.id, step)
-            recipe = store.specification().recipe
-            tick.partitions.append(keys.checkpoint_partitions(recipe).build_delete_request([partition]))
-        store.mark_reported(f"withdrawn-{name}")
+        partition = keys.checkpoint_partition(store.id, step)
+        if step not in steps and instance.has_dynamic_partition(partitions.name or "", partition):
+            tick.partitions.append(partitions.build_delete_request([partition]))
+        else:
+            store.mark_reported(f"withdrawn-{name}")
 
 
 def _waiting(store: TrainingStore, shown: list[Commit]) -> list[Commit]:
@@ -92,9 +100,14 @@ def _waiting(store: TrainingStore, shown: list[Commit]) -> list[Commit]:
     return [commit for commit in shown if commit.name not in done]
 
 
-def _evaluation_request(store: TrainingStore, waiting: list[Commit]) -> dg.RunRequest:
-    first, last = (keys.checkpoint_partition(store.id, commit.step) for commit in (waiting[0], waiting[-1]))
-    return runs.request([keys.key(store.specification().recipe, "evaluation")], {EVALUATES_TAG: store.id}, first, last)
+def _evaluation_request(instance: dg.DagsterInstance, store: TrainingStore, waiting: list[Commit]) -> dg.RunRequest:
+    """One run for all that wait. A range goes by the order in which partitions were added, not by step."""
+    recipe = store.specification().recipe
+    wanted = {keys.checkpoint_partition(store.id, commit.step) for commit in waiting}
+    added = [
+        key for key in instance.get_dynamic_partitions(keys.checkpoint_partitions(recipe).name or "") if key in wanted
+    ]
+    return runs.request([keys.key(recipe, "evaluation")], {EVALUATES_TAG: store.id}, added[0], added[-1])
 
 
 def _complete(store: TrainingStore) -> bool:

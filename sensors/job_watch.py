@@ -1,21 +1,22 @@
 """Job watch: what should run, runs; what has ended is shown, once for each exit record.
 
 It sees a person's cancellation and wants the training stopped, advances every training that somebody wants,
-asks for a run to show each live one, and materialises the result when no run is left to do it.
+asks for a run to show each live one, shows incidents, and materialises the result when no run is left to do it. A
+result counts as shown once the event log has it: no crash between two ticks loses one.
 """
 
 import dagster as dg
 from dagster import DagsterRunStatus
 
 from assets import keys
-from assets.training import exit_mark, result_metadata, result_version
+from assets.training import result_metadata, result_version
 from resources.compute import Compute, trainings
-from resources.event_log import materialised
+from resources.event_log import materialised, observed
 from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
-from resources.training_store import Trainings, TrainingStore
-from sensors import runs
+from resources.training_store import TrainingStore
+from sensors import incidents, runs
 from trainer.fence import Exit
 
 DUTY = "run"
@@ -35,17 +36,27 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
     events: list[dg.AssetMaterialization | dg.AssetObservation] = []
     for id in known.opened(DUTY):
         store = known.store(id)
-        _heed_cancellation(context.instance, store)
         try:
+            _heed_cancellation(context.instance, store)
             action = _advance(control, store)
         except Unavailable as error:
             context.log.warning(f"{id}: the launcher cannot be asked: {error}")
             continue
+        except ValueError as error:
+            # A folder that cannot be read holds up its own training alone.
+            context.log.error(f"{id}: {error}")
+            continue
+        failures = incidents.unshown(context.instance, store)
+        events += failures
         if action is not Action.DONE:
             if store.wanted and runs.may_request(context.instance, _tags(store)):
                 requests.append(training_request(store))
-        elif not runs.unfinished(context.instance, _tags(store)):
-            events += _settle(context.instance, known, store)
+        elif not failures and not runs.unfinished(context.instance, _tags(store)):
+            ended = store.exit()
+            if ended is not None and not _shown(context.instance, store, ended):
+                events.append(_result(store, ended))
+            elif store.desired() is not None:  # else somebody is about to want it
+                known.close(id, DUTY)
     return dg.SensorResult(run_requests=requests, asset_events=events)
 
 
@@ -75,32 +86,28 @@ def _heed_cancellation(instance: dg.DagsterInstance, store: TrainingStore) -> No
         store.want("stop", "job watch", f"run {run.run_id} was cancelled")
 
 
-def _settle(
-    instance: dg.DagsterInstance, known: Trainings, store: TrainingStore
-) -> list[dg.AssetMaterialization | dg.AssetObservation]:
-    """The event that shows how the training ended; once the event log has it, nothing is left to watch."""
-    ended = store.exit()
+def _shown(instance: dg.DagsterInstance, store: TrainingStore, ended: Exit) -> bool:
+    """Whether the event log has this end."""
     key = keys.key(store.specification().recipe, "training")
-    if ended is not None and ended.outcome == "succeeded" and not materialised(instance, key, store.id):
-        return [_materialisation(key, store)]
-    if store.desired() is None:
-        return []  # somebody is about to want it
-    if ended is None or ended.outcome == "succeeded" or store.reported(exit_mark(ended.incarnation)):
-        known.close(store.id, DUTY)
-        return []
-    store.mark_reported(exit_mark(ended.incarnation))
-    return [_observation(key, store, ended)]
+    if ended.outcome == "succeeded":
+        return materialised(instance, key, store.id)
+    return observed(instance, key, store.id, {"outcome": ended.outcome, "incarnation": ended.incarnation})
 
 
-def _materialisation(key: dg.AssetKey, store: TrainingStore) -> dg.AssetMaterialization:
-    version = result_version(store).value
-    return dg.AssetMaterialization(
-        key, partition=store.id, metadata=result_metadata(store), tags={"dagster/data_version": version}
-    )
-
-
-def _observation(key: dg.AssetKey, store: TrainingStore, ended: Exit) -> dg.AssetObservation:
+def _result(store: TrainingStore, ended: Exit) -> dg.AssetMaterialization | dg.AssetObservation:
+    """The event that shows how the newest incarnation ended."""
+    key = keys.key(store.specification().recipe, "training")
+    if ended.outcome == "succeeded":
+        version = result_version(store).value
+        return dg.AssetMaterialization(
+            key, partition=store.id, metadata=result_metadata(store), tags={"dagster/data_version": version}
+        )
     desired = store.desired()
-    metadata = {"outcome": ended.outcome, "reason": ended.reason, "step": str(ended.step)}
-    why = {"wanted": desired.want, "why": desired.why} if desired else {}
-    return dg.AssetObservation(key, partition=store.id, metadata={**metadata, **why})
+    metadata: dict[str, str | int] = {
+        "outcome": ended.outcome,
+        "reason": ended.reason,
+        "step": ended.step,
+        "incarnation": ended.incarnation,
+        **({"wanted": desired.want, "why": desired.why} if desired else {}),
+    }
+    return dg.AssetObservation(key, partition=store.id, metadata=metadata)

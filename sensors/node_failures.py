@@ -1,7 +1,7 @@
 """Node failures: a dead node, or no progress past the deadline, leads to a new incarnation on healthy nodes.
 
-This sensor only decides and claims; the job watch stops the old job, confirms that it is gone and submits the
-next. It also keeps the partitions of staged shards in line with the fleet.
+This sensor only decides and claims; the job watch stops the old job, confirms that it is gone, submits the next
+and shows the incident. It also keeps the partitions of staged shards in line with the fleet.
 """
 
 import time
@@ -33,7 +33,6 @@ def node_failures(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Co
     except Unavailable as error:
         return dg.SensorResult(skip_reason=f"the fleet cannot be asked: {error}")
     known, control = trainings(tiers), compute.control(tiers)
-    events = []
     for id in known.opened(job_watch.DUTY):
         store = known.store(id)
         try:
@@ -41,9 +40,9 @@ def node_failures(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Co
         except Unavailable as error:
             context.log.warning(f"{id}: the launcher cannot be asked: {error}")
             continue
-        if cause and store.wanted and control.supersede(store, cause, BY):
-            events.append(_incident(store, cause))
-    return dg.SensorResult(asset_events=events, dynamic_partitions_requests=_node_partitions(context, nodes))
+        if cause and store.wanted:
+            control.supersede(store, cause, BY)
+    return dg.SensorResult(dynamic_partitions_requests=_node_partitions(context, nodes))
 
 
 def failure(store: TrainingStore, control: TrainingControl, nodes: list[Node], now: float) -> str | None:
@@ -59,17 +58,6 @@ def failure(store: TrainingStore, control: TrainingControl, nodes: list[Node], n
     if status.state is State.RUNNING and age > limit:
         return f"no progress for {age:.0f} s (the deadline is {limit:.0f} s)"
     return None
-
-
-def _incident(store: TrainingStore, cause: str) -> dg.AssetObservation:
-    claim = store.newest_claim()
-    assert claim is not None
-    return dg.AssetObservation(
-        keys.key(store.specification().recipe, "training"),
-        partition=store.id,
-        description=cause,
-        metadata={"cause": cause, "incarnation": claim.token.incarnation, "nodes": ", ".join(claim.nodes)},
-    )
 
 
 def _node_partitions(

@@ -8,8 +8,9 @@ recipe are judged one after the other, each against the champion that the one be
 import dagster as dg
 
 from assets import keys
+from assets.models import BEATS_CHAMPION, BEATS_UNIGRAMS
 from resources.compute import trainings
-from resources.event_log import materialised
+from resources.event_log import materialised, rejected
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from sensors import checkpoint_arrivals, runs
@@ -46,6 +47,11 @@ def promotions(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorRe
 
 
 def _judged(instance: dg.DagsterInstance, store: TrainingStore) -> bool:
+    """Whether its candidate has become the champion or failed its checks: a run may break anywhere before."""
     if runs.unfinished(instance, {PROMOTES_TAG: store.id}):
         return False
-    return materialised(instance, keys.key(store.specification().recipe, "candidate"), store.id)
+    recipe = store.specification().recipe
+    candidate, checks = keys.key(recipe, "candidate"), (BEATS_UNIGRAMS, BEATS_CHAMPION)
+    return materialised(instance, keys.key(recipe, "champion"), store.id) or rejected(
+        instance, candidate, checks, store.id
+    )

@@ -1,7 +1,7 @@
 """Sweep completions: a finished sweep starts the training of its best parameters; an unfinished one goes on.
 
-A sweep whose run is gone is given another, which re-attaches to the trials. When a person cancelled the run,
-or the recipe has changed since, the sweep is closed and its trials are stopped.
+A sweep whose run is gone is given another, which re-attaches to the trials. When a person cancelled the run, the
+sweep is closed and its trials are stopped.
 """
 
 import dagster as dg

@@ -3,7 +3,8 @@
 Started by a launcher, a rank trains under the incarnation in SLIPWAY_INCARNATION. Started by hand it
 claims the next one, and so takes the training over from whoever had it.
 
-Exit codes: 0 done, or stopped as asked; 2 a configuration that cannot be trained; 3 superseded; 1 the rest.
+Exit codes: 0 done, or stopped as asked; 2 a configuration that cannot be trained; 3 superseded; 1 the rest
+(diverged, a disk that cannot be written).
 """
 
 import os
@@ -17,7 +18,7 @@ from trainer.processes import die_with_parent
 if TYPE_CHECKING:
     from trainer.world import World
 
-UNUSABLE, SUPERSEDED = 2, 3
+FAILED, UNUSABLE, SUPERSEDED = 1, 2, 3
 
 
 def main(arguments: list[str]) -> int:
@@ -31,9 +32,12 @@ def main(arguments: list[str]) -> int:
     except fence.Superseded as error:
         print(f"trainer: {error}", file=sys.stderr)
         return SUPERSEDED
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         print(f"trainer: {error}", file=sys.stderr)
         return UNUSABLE
+    except OSError as error:
+        print(f"trainer: {error}", file=sys.stderr)
+        return FAILED
 
 
 def _train(resolved: config.Config) -> int:
@@ -42,7 +46,11 @@ def _train(resolved: config.Config) -> int:
 
     with world.join() as place:
         token = _claimed_token(Path(resolved.placement.store), place)
-        outcome = loop.train(resolved, place, token)
+        try:
+            outcome = loop.train(resolved, place, token)
+        except loop.Diverged as error:
+            print(f"trainer: {error}", file=sys.stderr)
+            return FAILED
         if place.leads:
             print(f"trainer: {outcome}", flush=True)
     return 0
@@ -65,7 +73,7 @@ def _restarted(store: Path, incarnation: int) -> fence.Token:
     token = fence.Token(incarnation, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
     holder = fence.newest_claim(store)
     if token.generation > 0 and holder is not None and holder.token < token:
-        fence.claim(store, token, nodes=holder.nodes, cause="ranks restarted by torchrun", by="trainer")
+        _claim(store, token, holder.nodes, "ranks restarted by torchrun")
     return token
 
 
@@ -73,8 +81,14 @@ def _taken_over(store: Path) -> fence.Token:
     """The next incarnation, claimed for a process that was started by hand."""
     holder = fence.newest_claim(store)
     token = fence.Token(holder.token.incarnation + 1 if holder else 1)
-    fence.claim(store, token, nodes=("local",), cause="started by hand", by="trainer")
+    _claim(store, token, ("local",), "started by hand")
     return token
+
+
+def _claim(store: Path, token: fence.Token, nodes: tuple[str, ...], cause: str) -> None:
+    """Raises fence.Superseded when somebody else has claimed meanwhile, even if it was the same token."""
+    if not fence.claim(store, token, nodes=nodes, cause=cause, by="trainer"):
+        raise fence.Superseded(f"{token} was claimed by somebody else")
 
 
 if __name__ == "__main__":

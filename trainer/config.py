@@ -7,6 +7,7 @@ lie and is not part of a training's identity; all the rest is.
 
 import dataclasses
 import json
+import math
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,7 @@ class Model:
     rope_base: float = 10_000.0
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads", "kv_heads", "hidden"):
+        for name in ("layers", "width", "heads", "kv_heads", "hidden", "rope_base"):
             require(getattr(self, name) > 0, name, "expected a number above 0")
         require(self.width % self.heads == 0, "heads", f"expected a divisor of width ({self.width})")
         require(self.width // self.heads % 2 == 0, "heads", "expected an even number of features a head")
@@ -173,8 +174,12 @@ def load(path: Path) -> Config:
     """Read a resolved configuration. Raises ValueError naming the file, the field and what is expected."""
     try:
         document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
     if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
         raise ValueError(f"{path}: field format: expected {FORMAT!r}")
     try:
@@ -191,7 +196,7 @@ def dump(config: Config) -> dict[str, Any]:
 
 def _build(kind: Any, value: Any, at: str) -> Any:
     """`value` as an instance of the dataclass `kind`. Raises Invalid with the dotted field name."""
-    require(isinstance(value, dict), at, f"found {value!r}, expected a section")
+    require(isinstance(value, dict), at.removesuffix("."), f"found {value!r}, expected a section")
     fields = {each.name: each for each in dataclasses.fields(kind)}
     hints = typing.get_type_hints(kind)
     for name in value:
@@ -217,4 +222,7 @@ def _convert(kind: Any, value: Any, at: str) -> Any:
     accepted = (int, float) if kind is float else (kind,)
     fits = isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
     require(fits, at, f"found {value!r}, expected {kind.__name__}")
-    return float(value) if kind is float else value
+    if kind is not float:
+        return value
+    require(math.isfinite(value), at, f"found {value!r}, expected a finite number")
+    return float(value)

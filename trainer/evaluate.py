@@ -1,17 +1,19 @@
 """Evaluation in a process of its own: ``python -m trainer.evaluate request.json`` measures checkpoints.
 
 One process measures all that wait, so that torch is imported and the split is opened once. The request
-names the checkpoints by folder and manifest; each is verified before it is read, and a damaged one gets a
-result that says so. Scores go to the request's `output`, in one atomic write.
+names the checkpoints by folder and manifest; each is verified before it is read, and one that is damaged or
+predicts no number gets a result that says so. Scores go to the request's `output`, in one atomic write.
 """
 
 import json
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,7 +21,7 @@ from torch import Tensor
 from trainer import atomic, config, data, shards
 from trainer.checkpoint import format, state
 from trainer.models.decoder import Decoder
-from trainer.scores import FORMAT, Score
+from trainer.scores import FORMAT, Score, perplexity
 
 ROWS = 16
 """Sequences evaluated at once."""
@@ -34,7 +36,7 @@ def evaluate(request: dict[str, Any]) -> list[Score]:
         try:
             files = format.read(Path(request["durable"]) / entry["folder"], entry["manifest"])
         except format.Damaged as damage:
-            scores.append(Score(entry["name"], 0, 0, 0, 0, 0, str(damage)))
+            scores.append(_without_figures(entry["name"], str(damage)))
             continue
         scores.append(_measure(entry["name"], files, tier, snapshot, request["split"]))
     return scores
@@ -58,15 +60,23 @@ def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Sn
             batch = torch.from_numpy(windows).to(device)
             summed, correct = _score(model, batch)
             loss, right, tokens = loss + summed, right + correct, tokens + batch[:, 1:].numel()
-    described = snapshot.splits[split]
-    bits = loss / tokens * described.tokens / math.log(2)
-    return Score(name, loss / tokens, math.exp(loss / tokens), bits / described.text_bytes, right / tokens, tokens)
+    mean, described = loss / tokens, snapshot.splits[split]
+    if not math.isfinite(mean):
+        return _without_figures(name, f"its loss on the {split} split is {mean}")
+    bits = mean * described.tokens / math.log(2)
+    return Score(name, mean, perplexity(mean), bits / described.text_bytes, right / tokens, tokens)
 
 
-def _batches(sequences: data.Sequences) -> "list[data.Tokens]":
-    numbers = torch.arange(len(sequences)).numpy().astype("uint64")
-    whole = [sequences.read(numbers[start : start + ROWS]) for start in range(0, len(numbers), ROWS)]
-    return [*whole, *sequences.tails()]
+def _without_figures(name: str, reason: str) -> Score:
+    return Score(name, 0, 0, 0, 0, 0, reason)
+
+
+def _batches(sequences: data.Sequences) -> Iterator[data.Tokens]:
+    """Every predicted token of the split once."""
+    numbers = np.arange(len(sequences), dtype=np.uint64)
+    for start in range(0, len(numbers), ROWS):
+        yield sequences.read(numbers[start : start + ROWS])
+    yield from sequences.tails()
 
 
 def _score(model: Decoder, windows: Tensor) -> tuple[float, int]:

@@ -5,8 +5,11 @@ the commits that were valid at that moment. From then on a commit counts only wh
 it or when it carries the newest claim's own token. A check before a rename would leave a gap for a process
 that sleeps between the two; here a late commit of an older token lands on disk and is ignored for ever.
 
+Claims are numbered. Each is made from what was valid under the one before and takes the next number, create-only:
+of two that were made from the same one the second fails, so that nothing it has not seen is sealed or dropped.
+
 Folder layout, under the training's folder:
-    claims/<token>.json      who may commit, on which nodes, and why it was claimed
+    claims/<number>.json     the token that may commit, on which nodes, and why it was claimed
     commits/<step>.<token>.json   one committed checkpoint: where its bytes lie and the manifest's SHA-256
     set-aside/<commit>.json  a commit found damaged, with the reason; it no longer counts
     exits/<incarnation>.json how an incarnation ended
@@ -90,25 +93,26 @@ class Exit:
 
 def newest_claim(folder: Path) -> Claim | None:
     """The claim that holds now, None before the first."""
-    names = sorted(path.name for path in folder.glob("claims/*.json"))
-    return _read(Claim, folder / "claims" / names[-1]) if names else None
+    return _read_claim(folder, _last_claim(folder))
 
 
 def claim(folder: Path, token: Token, *, nodes: tuple[str, ...], cause: str, by: str) -> bool:
-    """Claim `token`, sealing what is committed now. False when somebody else has claimed it."""
-    sealed = tuple(commit.name for commit in commits(folder))
+    """Claim `token`, sealing what is committed now.
+
+    False when it is not newer than what holds, or when somebody else has claimed anything meanwhile.
+    """
+    number = _last_claim(folder)
+    holder = _read_claim(folder, number)
+    if holder is not None and token <= holder.token:
+        return False
+    sealed = tuple(commit.name for commit in _valid(folder, holder))
     value = Claim(token, sealed, nodes, cause, by, time.time())
-    return _write(value, folder / "claims" / f"{token}.json")
+    return _write(value, _claim_path(folder, number + 1))
 
 
 def commits(folder: Path) -> list[Commit]:
     """The valid commits, by step: all that a reader may ever trust."""
-    holder = newest_claim(folder)
-    if holder is None:
-        return []
-    aside = {path.name for path in folder.glob("set-aside/*.json")}
-    paths = sorted(path for path in folder.glob("commits/*.json") if path.name not in aside)
-    return [_read(Commit, path) for path in paths if _counts(path.stem, holder)]
+    return _valid(folder, newest_claim(folder))
 
 
 def commit(folder: Path, value: Commit) -> None:
@@ -153,6 +157,28 @@ def read_exit(folder: Path, incarnation: int) -> Exit | None:
 
 def _exit_path(folder: Path, incarnation: int) -> Path:
     return folder / "exits" / f"{incarnation:06d}.json"
+
+
+def _last_claim(folder: Path) -> int:
+    """The newest claim's number, 0 before the first."""
+    return max((int(path.stem) for path in folder.glob("claims/*.json")), default=0)
+
+
+def _read_claim(folder: Path, number: int) -> Claim | None:
+    return _read(Claim, _claim_path(folder, number)) if number else None
+
+
+def _claim_path(folder: Path, number: int) -> Path:
+    return folder / "claims" / f"{number:06d}.json"
+
+
+def _valid(folder: Path, holder: Claim | None) -> list[Commit]:
+    """The commits that count while `holder` holds, by step."""
+    if holder is None:
+        return []
+    aside = {path.name for path in folder.glob("set-aside/*.json")}
+    paths = sorted(path for path in folder.glob("commits/*.json") if path.name not in aside)
+    return [_read(Commit, path) for path in paths if _counts(path.stem, holder)]
 
 
 def _counts(name: str, holder: Claim) -> bool:

@@ -10,10 +10,13 @@ import math
 import os
 import platform
 import signal
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -28,22 +31,32 @@ from trainer.heartbeat import Heartbeat
 from trainer.ledger import Ledger
 from trainer.models.decoder import Decoder
 from trainer.optim import adamw, learning_rate
+from trainer.scores import perplexity
 from trainer.world import World
 
 
 class Diverged(Exception):
-    """The loss is not a number any more."""
+    """The loss or the gradients are not finite any more."""
 
 
 def train(config: Config, world: World, token: fence.Token) -> str:
     """Train to the last step, or to the step at which a SIGTERM asked to stop; returns the outcome.
 
-    "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached.
-    Raises fence.Superseded, Diverged, and ValueError for a configuration that does not fit the data.
+    "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
+    Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
     trainer = Trainer(config, world, token)
     stop = _StopRequest()
     trainer.restore()
+    try:
+        return _step_to_the_end(config, trainer, stop)
+    except Diverged as error:
+        trainer.record_end("failed", str(error))
+        raise
+
+
+def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -> str:
+    """The steps that are left; returns the outcome."""
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
         if trainer.due(config.validation.every):
@@ -53,7 +66,8 @@ def train(config: Config, world: World, token: fence.Token) -> str:
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
             return "stopped"
-    trainer.record_success()
+    trainer.confirm_last_commit()
+    trainer.record_end("succeeded", "all steps done")
     return "succeeded"
 
 
@@ -63,14 +77,15 @@ class Trainer:
     def __init__(self, config: Config, world: World, token: fence.Token) -> None:
         self.config, self.world, self.token = config, world, token
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
+        self._checkpoints = f"checkpoints/{config.training}"
         self.step = 0
         self.metrics: dict[str, float] = {}
         self.best: dict[str, float] = {}
         self._heartbeat = Heartbeat(self.store, token, world.rank)
         self._ledger = Ledger(self.store, token, f"rank-{world.rank}") if world.leads else None
-        self._heartbeat.beat("staging", 0)
+        self._beat("staging")
         self.snapshot, self.training, self.held_out = _open_data(config, world)
-        self._heartbeat.beat("building", 0)
+        self._beat("building")
         torch.manual_seed(config.run.seed)
         self.model = Decoder(config.model, self.snapshot.tokenizer.vocab_size, config.batch.length).to(world.device)
         self.parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
@@ -79,9 +94,10 @@ class Trainer:
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__)
 
     def record(self, event: str, **fields: Any) -> None:
-        """An event for the ledger; only rank 0 writes."""
+        """An event for the ledger; only rank 0 writes. A full disk costs the event, not the run."""
         if self._ledger:
-            self._ledger.write(event, **fields)
+            with _told_if_unwritable("ledger"):
+                self._ledger.write(event, **fields)
 
     def due(self, every: int) -> bool:
         """Whether something that happens every `every` steps (0: never) happens now."""
@@ -89,8 +105,10 @@ class Trainer:
 
     def restore(self) -> None:
         """Continue from the newest good checkpoint, if there is one."""
-        self._heartbeat.beat("restoring", 0)
+        self._beat("restoring")
         begun = time.time()
+        if self.world.leads:
+            format.sweep(self.durable / self._checkpoints)
         found = restore.newest_good(self.store, self.durable, self._on_damaged) if self.world.leads else None
         commit = self.world.from_leader(found[0] if found else None)
         if commit is None:
@@ -106,7 +124,7 @@ class Trainer:
 
     def train_step(self, stop: bool) -> bool:
         """One optimiser step over the global batch; says whether any rank was asked to stop."""
-        self._heartbeat.beat("training", self.step)
+        self._beat("training")
         begun = time.perf_counter()
         windows = self._my_windows()
         data_seconds = time.perf_counter() - begun
@@ -116,8 +134,9 @@ class Trainer:
         loss = self._accumulate(windows)
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip)
         total, stopping = self.world.sum(float(loss), float(stop))
-        if not math.isfinite(total):
-            raise Diverged(f"the loss of step {self.step} is {total}")
+        # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
+        _finite(f"the loss of step {self.step + 1}", total)
+        _finite(f"the gradient norm of step {self.step + 1}", float(norm))
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         self.step += 1
@@ -126,17 +145,18 @@ class Trainer:
 
     def validate(self) -> None:
         """The mean loss over the first sequences of the validation split, shared out over the ranks."""
-        self._heartbeat.beat("validating", self.step)
+        self._beat("validating")
         count = min(self.config.validation.sequences, len(self.held_out))
         mine = order.share(count, self.world.rank, self.world.size)
         loss = torch.zeros((), dtype=torch.float64)
         self.model.eval()
         with torch.no_grad():
             for start in range(mine.start, mine.stop, self.config.batch.micro):
-                numbers = torch.arange(start, min(start + self.config.batch.micro, mine.stop)).numpy().astype("uint64")
+                numbers = np.arange(start, min(start + self.config.batch.micro, mine.stop), dtype=np.uint64)
                 loss += self._loss(self.model, self.held_out.read(numbers)).double().cpu()
         self.model.train()
         mean = self.world.sum(float(loss))[0] / (count * self.config.batch.length)
+        _finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics["validation_loss"] = mean
@@ -144,13 +164,13 @@ class Trainer:
 
     def commit(self) -> None:
         """Write a checkpoint and commit it. A full disk is an event in the ledger, not the end of the run."""
-        self._heartbeat.beat("committing", self.step)
+        self._beat("committing")
         random_states = self.world.gather(state.random_state())
         if not self.world.leads:
             return
         begun = time.time()
         files = state.pack(self.model, self.optimiser, self._progress(random_states))
-        folder = f"checkpoints/{self.config.training}/{self.step:09d}.{self.token}"
+        folder = f"{self._checkpoints}/{self.step:09d}.{self.token}"
         try:
             manifest = format.write(self.durable / folder, state.LAYOUT, files)
             commit = fence.Commit(self.step, self.token, folder, manifest, self.metrics, time.time())
@@ -161,16 +181,22 @@ class Trainer:
         size = sum(map(len, files.values()))
         self.record("committed", step=self.step, commit=commit.name, seconds=time.time() - begun, bytes=size)
 
-    def record_success(self) -> None:
-        """The durable mark that all steps are done and the last one is committed."""
-        if not self.world.leads:
-            return
-        committed = fence.commits(self.store)
-        if not committed or committed[-1].step != self.step:
+    def confirm_last_commit(self) -> None:
+        """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
+        committed = fence.commits(self.store) if self.world.leads else []
+        if self.world.leads and (not committed or committed[-1].step != self.step):
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
-        self.record("ended", outcome="succeeded", step=self.step, reason="")
-        done = fence.Exit(self.token.incarnation, "succeeded", "all steps done", self.step, "trainer", time.time())
-        fence.record_exit(self.store, done)
+
+    def record_end(self, outcome: str, reason: str) -> None:
+        """The durable mark of an end that starting again would not change."""
+        self.record("ended", outcome=outcome, step=self.step, reason=reason)
+        if self.world.leads:
+            done = fence.Exit(self.token.incarnation, outcome, reason, self.step, "trainer", time.time())
+            fence.record_exit(self.store, done)
+
+    def _beat(self, phase: str) -> None:
+        with _told_if_unwritable("heartbeat"):
+            self._heartbeat.beat(phase, self.step)
 
     def _my_windows(self) -> data.Tokens:
         batch = self.config.batch.sequences
@@ -209,7 +235,7 @@ class Trainer:
         peak = peak_flops(self.world.device, self.config.run.precision)
         figures = {
             "loss": loss,
-            "perplexity": math.exp(min(loss, 700.0)),
+            "perplexity": perplexity(loss),
             "learning_rate": rate,
             "gradient_norm": norm,
             "tokens_per_second": tokens_per_second,
@@ -268,14 +294,29 @@ class _StopRequest:
         self._asked = True
 
 
+def _finite(what: str, value: float) -> None:
+    """Raises Diverged unless `value` is a finite number."""
+    if not math.isfinite(value):
+        raise Diverged(f"{what} is {value}")
+
+
+@contextlib.contextmanager
+def _told_if_unwritable(what: str) -> Iterator[None]:
+    """Training goes on while what it says of itself cannot be written; that is said on stderr instead."""
+    try:
+        yield
+    except OSError as error:
+        print(f"trainer: the {what} cannot be written: {error}", file=sys.stderr, flush=True)
+
+
 def _open_data(config: Config, world: World) -> tuple[shards.Snapshot, data.Sequences, data.Sequences]:
     """The snapshot and its two splits on this node's NVMe, staged first where they are not."""
+    if config.batch.sequences < world.size:
+        raise ValueError(f"batch.sequences: found {config.batch.sequences}, expected {world.size} (ranks) or more")
     nvme = Path(config.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
     if world.local_rank == 0:
         staging.stage(config.snapshot, Path(config.placement.durable), nvme)
     world.gather(None)
-    if config.batch.sequences < world.size:
-        raise ValueError(f"batch.sequences: found {config.batch.sequences}, expected {world.size} (ranks) or more")
     snapshot = shards.read_manifest(nvme, config.snapshot)
     training = data.Sequences(nvme, snapshot, "train", config.batch.length)
     return snapshot, training, data.Sequences(nvme, snapshot, "validation", config.batch.length)

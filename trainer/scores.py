@@ -1,8 +1,11 @@
 """Scores: what an evaluation measures of a checkpoint, as it is written on disk; read without torch."""
 
+import math
 from dataclasses import dataclass
 
 FORMAT = "slipway.scores/1"
+HIGHEST_LOSS = 700.0
+"""Nats; exp overflows at 710."""
 
 
 @dataclass(frozen=True)
@@ -19,4 +22,9 @@ class Score:
     """Share of tokens whose most likely prediction is right."""
     tokens: int
     damaged: str = ""
-    """Why the checkpoint could not be read; the figures are then 0."""
+    """Why the checkpoint has no figures (it could not be read, its loss is not a number); they are then 0."""
+
+
+def perplexity(loss: float) -> float:
+    """exp of the mean cross-entropy; a loss too high for a float's range counts as the highest that is not."""
+    return math.exp(min(loss, HIGHEST_LOSS))

@@ -15,7 +15,7 @@ from recipes.schema import Training
 from resources.compute import Compute
 from resources.event_log import materialised
 from resources.tiers import Tiers
-from trainer import atomic, digest, ledger, lock
+from trainer import atomic, digest, ledger
 from trainer.shards import read_manifest
 
 
@@ -45,10 +45,9 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
     def sweep(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
         subject = current_subject(recipe, training, tiers)
         store = open_sweep(subject, tiers)
-        context.instance.add_run_tags(context.run_id, {keys.SWEEP_TAG: store.sweep})
+        context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
         shown = _Shown(context, recipe, store)
-        with lock.exclusive(store.folder):
-            ended = Controller(store, subject, compute.control(tiers)).run(shown.update)
+        ended = Controller(store, subject, compute.control(tiers)).run(shown.update)
         assert ended.closed is not None
         found = report(ended)
         if ended.closed.outcome != "complete":

@@ -5,6 +5,7 @@ the trials' jobs by their names. A trial is a training like any other (specifica
 sweep's own folder; the same state machine starts, watches and stops it.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from recipes.schema import Training, with_parameters
 from resources.launcher.protocol import Unavailable
 from resources.training_control import Action, TrainingControl, job_name
 from resources.training_store import Specification, Terms, Trainings, TrainingStore
-from trainer import fence, ledger
+from trainer import fence, ledger, lock
 
 POLL_SECONDS = 0.5
 
@@ -63,7 +64,7 @@ class Subject:
 
 
 class Controller:
-    """Runs one sweep; one controller at a time."""
+    """Runs one sweep. Of several, one works and the others wait: a log has one writer."""
 
     def __init__(self, store: SweepStore, subject: Subject, control: TrainingControl) -> None:
         self.store, self.subject, self.control = store, subject, control
@@ -71,6 +72,10 @@ class Controller:
 
     def run(self, on_change: Callable[[Sweep], None]) -> Sweep:
         """Go on until the sweep is closed and no trial runs; `on_change` is told of each new state."""
+        with lock.exclusive(self.store.folder):
+            return self._run(on_change)
+
+    def _run(self, on_change: Callable[[Sweep], None]) -> Sweep:
         while True:
             sweep = self.store.state()
             assert sweep is not None, "a sweep is opened before it is run"
@@ -90,12 +95,14 @@ class Controller:
         seen: list[events.Event] = []
         for trial in sweep.running:
             store = self.trials.store(trial_id(self.store, trial.number))
-            if trial.number in starts:
-                seen += self._start(store, starts[trial.number], sweep)
-            elif trial.number in stops:
-                seen += self._stop(store, trial, stops[trial.number].reason)
-            else:
-                seen += self._watch(store, trial, sweep)
+            # What a launcher or a fleet that cannot be asked keeps from happening now, happens later.
+            with contextlib.suppress(Unavailable):
+                if trial.number in starts:
+                    seen += self._start(store, starts[trial.number], sweep)
+                elif trial.number in stops:
+                    seen += self._stop(store, trial, stops[trial.number].reason)
+                else:
+                    seen += self._watch(store, trial, sweep)
         return seen
 
     def _start(self, store: TrainingStore, start: Start, sweep: Sweep) -> list[events.Event]:
@@ -105,8 +112,7 @@ class Controller:
         terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, 1, origin)
         self.trials.propose(specification, terms, id=store.id)
         self.trials.start(store, "sweep", f"attempt {start.attempt + 1}", duties=("tracking",))
-        if not self._advance(store, self._free_nodes(start.trial, sweep)):
-            return []
+        self._advance(store, self._free_nodes(start.trial, sweep))
         claim = store.newest_claim()
         if claim is None or not store.submitted(claim.token.incarnation):
             return []
@@ -126,19 +132,12 @@ class Controller:
         ended = store.exit() if action is Action.DONE else None
         return [*reports, _ended(store, trial.number, ended)] if ended else reports
 
-    def _advance(self, store: TrainingStore, nodes: tuple[str, ...] | None) -> Action | None:
-        """Take the steps that are due, up to one that needs time; None when the launcher cannot be asked."""
-        try:
-            while (action := self.control.advance(store, "sweep", nodes)) not in (
-                Action.WAIT,
-                Action.DONE,
-                Action.STOP,
-            ):
-                if action is Action.SUBMIT:
-                    break
-            return action
-        except Unavailable:
-            return None
+    def _advance(self, store: TrainingStore, nodes: tuple[str, ...] | None) -> Action:
+        """Take the steps that are due, up to one that needs time. Raises Unavailable."""
+        at_once = (Action.CLAIM, Action.RECORD, Action.GIVE_UP)
+        while (action := self.control.advance(store, "sweep", nodes)) in at_once:
+            pass
+        return action
 
     def _free_nodes(self, trial: int, sweep: Sweep) -> tuple[str, ...]:
         """The nodes that no other trial of the sweep runs on; all of them when there is none."""

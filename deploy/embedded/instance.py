@@ -6,6 +6,7 @@ Jobs don't carry it: a training outlives the control plane, and the next one ado
 
 import contextlib
 import fcntl
+import functools
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,14 +91,13 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
         chosen = _usable_port(port)
         _fail_lost_runs(home)
         with tempfile.TemporaryDirectory(prefix="slipway-") as sockets:
-            processes = _start(home, Path(sockets), chosen)
+            instance = Running(home, f"http://127.0.0.1:{chosen}", {})
             try:
-                url = f"http://127.0.0.1:{chosen}"
-                instance = Running(home, url, processes)
-                _await_definitions(instance)
+                _start(instance, Path(sockets), chosen)
+                _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
                 yield instance
             finally:
-                _stop(list(processes.values()))
+                _stop(list(instance.processes.values()))
                 end_leftovers(home)
 
 
@@ -148,23 +148,20 @@ def _fail_lost_runs(home: Home) -> None:
             instance.report_run_canceled(run, "lost with the control plane that was cancelling it")
 
 
-def _start(home: Home, sockets: Path, port: int) -> dict[str, subprocess.Popen[bytes]]:
+def _start(instance: Running, sockets: Path, port: int) -> None:
+    """Start the processes. The code server comes first: a webserver that does not find it knows no assets."""
     code, workspace = sockets / "code.sock", sockets / "workspace.yaml"
     workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
     server = ["dagster", "api", "grpc", "--socket", str(code), "--module-name", "definitions"]
-    commands = {
-        "code-server": [
-            *server,
-            "--working-directory",
-            str(CODE),
-            "--location-name",
-            "slipway",
-            "--lazy-load-user-code",
-        ],
+    server += ["--working-directory", str(CODE), "--location-name", "slipway", "--lazy-load-user-code"]
+    others = {
         "daemon": ["dagster._daemon", "run", "-w", str(workspace)],
         "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
     }
-    return {name: _spawn(home, name, command) for name, command in commands.items()}
+    instance.processes["code-server"] = _spawn(instance.home, "code-server", server)
+    _await(instance, "code-server", code.exists)
+    for name, command in others.items():
+        instance.processes[name] = _spawn(instance.home, name, command)
 
 
 def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]:
@@ -195,29 +192,27 @@ def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _await_definitions(instance: Running) -> None:
-    """Wait until the webserver knows the definitions: it answers some time before that."""
-    found = "no answer"
+def _await(instance: Running, name: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
+    while not ready():
         instance.check()
-        with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
-            found = _location(instance.url)
-            if found == "RepositoryLocation":
-                return
-        time.sleep(0.2)
-    logs = f"{instance.home.dagster}/*.log"
-    raise CannotStart(f"the webserver has not loaded the definitions in {START_SECONDS:.0f} s: {found}; see {logs}")
+        if time.monotonic() > deadline:
+            log = instance.home.dagster / f"{name}.log"
+            raise CannotStart(f"the {name} was not ready within {START_SECONDS:.0f} s; see {log}")
+        time.sleep(0.1)
 
 
-def _location(url: str) -> str:
-    """What the webserver has loaded of the definitions: "RepositoryLocation", or why not."""
+def _knows_definitions(url: str) -> bool:
+    """Whether the webserver has loaded the definitions; it answers some time before that."""
     request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": LOCATION}).encode())
     request.add_header("Content-Type", "application/json")
-    with urllib.request.urlopen(request, timeout=5) as response:
-        (entry,) = json.load(response)["data"]["workspaceOrError"]["locationEntries"]
-    loaded = entry["locationOrLoadError"] or {"__typename": "nothing yet"}
-    return str(loaded.get("message") or loaded["__typename"])
+    with (
+        contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
+        urllib.request.urlopen(request, timeout=5) as response,
+    ):
+        entries = json.load(response)["data"]["workspaceOrError"]["locationEntries"]
+        return all((entry["locationOrLoadError"] or {}).get("__typename") == "RepositoryLocation" for entry in entries)
+    return False
 
 
 @contextlib.contextmanager

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from resources.launcher.protocol import Job, Launcher, State, Status
-from tests.launcher.conftest import Marked, Notes, until
+from tests.conftest import Marked, until
+from tests.launcher.conftest import Notes
 
 
 def job(notes: Notes, program: str, name: str = "job-1", nodes: tuple[str, ...] = ("node-0",), **config: object) -> Job:

@@ -15,7 +15,8 @@ from resources.fleet.embedded import EmbeddedFleet
 from resources.launcher.folder import JobFolder, Order
 from resources.launcher.local import LocalLauncher
 from resources.launcher.protocol import State, Unavailable
-from tests.launcher.conftest import Marked, Notes, until
+from tests.conftest import Marked, until
+from tests.launcher.conftest import Notes
 from tests.launcher.contract import LauncherContract, ended, job
 from trainer import processes
 
@@ -234,6 +235,7 @@ def test_a_killed_keeper_takes_the_ranks_along_although_its_submitter_ignores_si
 
 
 def test_a_keeper_that_cannot_start_is_told_to_the_submitter(launcher: LocalLauncher, notes: Notes, tmp_path: Path):
+    (tmp_path / "resources.py").touch()
     elsewhere = dataclasses.replace(launcher, code=tmp_path)
     with pytest.raises(Unavailable, match=r"job-1.*keeper did not start.*keeper\.log"):
         elsewhere.submit(job(notes, "exits"))

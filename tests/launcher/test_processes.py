@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.launcher.conftest import Marked
+from tests.conftest import Marked
 from trainer import processes
 
 

@@ -45,6 +45,12 @@ def write(folder: Path, layout: str, files: Mapping[str, bytes]) -> str:
     return digest.sha256(manifest)
 
 
+def sweep(folder: Path) -> None:
+    """Remove what killed writers have left in `folder`; a superseded one that still writes there fails."""
+    for left in folder.glob(".*"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 def read(folder: Path, manifest_sha256: str) -> dict[str, bytes]:
     """The files of a checkpoint, every byte verified before any is returned. Raises Damaged."""
     manifest = read_manifest(folder, manifest_sha256)

@@ -100,7 +100,7 @@ class Decoder(nn.Module):
 
         N counts the matrix parameters without the embedding, which is a look-up.
         """
-        matrices = sum(p.numel() for p in self.parameters()) - self.embedding.weight.numel()
+        matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2) - self.embedding.weight.numel()
         return 6 * matrices + 12 * self.config.layers * self.config.width * length
 
     def _draw_weights(self) -> None:

@@ -1,0 +1,68 @@
+"""What tests of real processes share: waiting with a deadline, and the certainty that no process is left."""
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from trainer import processes
+
+PATIENCE_SECONDS = 60.0
+
+Value = TypeVar("Value")
+
+
+def until(condition: Callable[[], Value], what: str) -> Value:
+    """The first true value of `condition`; fail when it stays false for a minute."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s in vain for {what}"
+        time.sleep(0.02)
+    return value
+
+
+class Marked:
+    """The live processes that a test has started, directly or not."""
+
+    def __init__(self, mark: dict[str, str]) -> None:
+        self.mark = mark
+
+    def pids(self) -> list[int]:
+        return processes.carrying(self.mark)
+
+    def running(self, module: str) -> list[int]:
+        """Those that run ``python -m MODULE``, and not as an argument of something else."""
+        wanted = ["-m", module]
+        return [pid for pid in self.pids() if _arguments(pid)[1:3] == wanted]
+
+    def until_gone(self) -> None:
+        until(lambda: not self.pids(), "the test's processes to end")
+
+
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Marked]:
+    """Mark all that a test starts; at its end, nothing may be left. What is left all the same is ended here."""
+    name, value = "SLIPWAY_TEST", uuid.uuid4().hex
+    monkeypatch.setenv(name, value)
+    started = Marked({name: value})
+    yield started
+    deadline = time.monotonic() + 10
+    while started.pids() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = {pid: " ".join(_arguments(pid)) for pid in started.pids()}
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, "processes left behind"
+
+
+def _arguments(pid: int) -> list[str]:
+    """The command line of a process; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except FileNotFoundError:
+        return []

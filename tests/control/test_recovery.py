@@ -1,0 +1,193 @@
+"""Recovery: ranks, keepers and nodes die, and the training goes on from its newest good checkpoint."""
+
+import os
+import signal
+
+import pytest
+
+from resources.fleet import embedded
+from resources.launcher.protocol import State
+from resources.training_control import Action, progress_age
+from resources.training_store import TrainingStore
+from tests.conftest import Marked, until
+from tests.control.lab import BY, ENDLESS, LONG, Lab, advance, happened, numbers, until_committed
+from trainer import fence
+
+AGAIN = [Action.WAIT, Action.RECORD, Action.CLAIM, Action.SUBMIT, Action.WAIT, Action.DONE]
+"""What is due after a job has died: its end is recorded, and the next incarnation brings the training to its end."""
+
+
+def kill_rank(marked: Marked) -> None:
+    [rank] = marked.running("trainer")
+    os.kill(rank, signal.SIGKILL)
+
+
+def steps_done(store: TrainingStore, incarnation: int) -> list[int]:
+    return [event["step"] for event in happened(store, "step") if event["incarnation"] == incarnation]
+
+
+def test_a_killed_rank_leads_to_the_next_incarnation_from_the_newest_checkpoint(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(LONG))
+    lab.started(store)
+    until_committed(store)
+    kill_rank(marked)
+    assert [action for action in lab.advance(store) if action is not Action.WAIT] == [
+        action for action in AGAIN if action is not Action.WAIT
+    ]
+    first, second = happened(store, "claimed")
+    assert "SIGKILL" in second["cause"] and first["cause"] == "first start"
+    sealed = fence.newest_claim(store.folder).sealed  # type: ignore[union-attr]
+    [restored] = happened(store, "restored")
+    assert (restored["commit"], restored["incarnation"]) == (sealed[-1], 2)
+    assert steps_done(store, 2) == list(range(restored["step"] + 1, LONG + 1))
+    ended = store.exit()
+    assert ended is not None and (ended.outcome, ended.step, ended.incarnation) == ("succeeded", LONG, 2)
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_continued_from(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    until_committed(store, 2)
+    kill_rank(marked)
+    lab.advance(store, Action.RECORD)
+    *_, good, damaged = store.commits()
+    (lab.durable / damaged.folder / "model.safetensors").write_bytes(b"rust")
+    lab.started(store)
+    [restored] = until(lambda: happened(store, "restored"), "the next incarnation")
+    [aside] = happened(store, "set_aside")
+    assert aside["commit"] == damaged.name and "model.safetensors" in aside["reason"]
+    assert restored["commit"] == good.name
+    assert damaged.name not in [commit.name for commit in store.commits()]
+    lab.stopped(store)
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_learns_exactly_what_one_without_interruption_does(lab: Lab, marked: Marked):
+    interrupted, whole = lab.wanted(numbers(LONG, every=50)), lab.wanted(numbers(LONG, every=LONG))
+    lab.started(interrupted)
+    until_committed(interrupted)
+    kill_rank(marked)
+    lab.advance(interrupted)
+    lab.advance(whole)
+    last = [[event for event in happened(store, "step") if event["step"] == LONG] for store in (interrupted, whole)]
+    assert last[0][0]["loss"] == last[1][0]["loss"]
+
+
+def test_a_killed_keeper_leads_to_the_next_incarnation(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    until_committed(store)
+    [keeper] = marked.running("resources.launcher.keeper")
+    os.kill(keeper, signal.SIGKILL)
+    lab.advance(store, Action.SUBMIT)
+    assert happened(store, "claimed")[1]["cause"] == "incarnation 1 failed: its keeper died"
+    until(lambda: len(marked.running("trainer")) == 1, "the one trainer")
+    lab.stopped(store)
+
+
+def test_failures_with_checkpoints_between_them_do_not_count_against_a_training(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(ENDLESS, every=20), fruitless=1)
+    for incarnation in (1, 2):
+        lab.started(store)
+        until(lambda: incarnation in {each.token.incarnation for each in store.commits()}, "a checkpoint")  # noqa: B023
+        kill_rank(marked)
+        lab.advance(store, Action.RECORD)
+    assert store.fruitless() == 0
+    lab.stopped(store)
+
+
+def test_progress_is_what_the_ranks_last_said_they_did(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    until_committed(store)
+    [rank] = marked.running("trainer")
+    os.kill(rank, signal.SIGSTOP)
+    status, [beat] = lab.control().status(store), store.beats()
+    assert progress_age(store, status, beat.progress_at + 100) == 100
+    assert beat.progress_at > (status.started_at or 0)
+    os.kill(rank, signal.SIGCONT)
+    lab.stopped(store)
+
+
+@pytest.mark.slow
+def test_a_killed_node_is_survived_on_the_other_one(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(LONG, every=20), nodes=2)
+    lab.started(store)
+    until_committed(store)
+    assert embedded.kill(lab.fleet.folder, "node-1")
+    actions = lab.advance(store)
+    assert actions[-1] is Action.DONE and Action.CLAIM in actions
+    first, second = happened(store, "started")
+    assert (first["world"], second["world"]) == (2, 1)
+    claim, ended = store.newest_claim(), store.exit()
+    assert claim is not None and claim.nodes == ("node-0",) and "node-1 was lost" in claim.cause
+    assert ended is not None and (ended.outcome, ended.step) == ("succeeded", LONG)
+
+
+def test_a_lost_node_is_given_up_for_the_other_one(lab: Lab, marked: Marked):
+    """The launcher still believes in the job when the fleet gives up its node: claim, stop, confirm, submit."""
+    store = lab.wanted(numbers(LONG))
+    lab.started(store)
+    until_committed(store)
+    lab.fleet.mark_lost("node-0", "a test")
+    control = lab.control()
+    assert control.supersede(store, "node node-0 is lost: a test", BY)
+    claim = store.newest_claim()
+    assert claim is not None and (claim.token.incarnation, claim.nodes) == (2, ("node-1",))
+    actions = advance(control, store, Action.SUBMIT)
+    assert actions == [Action.STOP_OLDER, Action.SUBMIT]
+    assert lab.launcher.poll(lab.job(store, 1)).state is State.STOPPED
+    advance(control, store)
+    [incident], [restored] = happened(store, "incident"), happened(store, "restored")
+    assert incident["cause"] == "node node-0 is lost: a test" and incident["nodes"] == ["node-0"]
+    assert restored["commit"] in claim.sealed
+    ended = store.exit()
+    assert ended is not None and (ended.outcome, ended.incarnation) == ("succeeded", 2)
+
+
+def test_superseding_once_is_enough(lab: Lab):
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    for node in ("node-0", "node-1"):
+        lab.fleet.mark_lost(node, "a test")
+    assert not lab.control().supersede(store, "no node is left to go to", BY)
+    lab.fleet.restore("node-1")
+    assert lab.control().supersede(store, "a node is back", BY)
+    lab.stopped(store)
+    assert not lab.control().supersede(store, "it has ended", BY)
+    assert len(happened(store, "incident")) == 1
+
+
+def test_a_trainer_that_slept_through_its_supersession_commits_nothing_that_counts(lab: Lab, marked: Marked):
+    """Nothing stops it but the fence: the control plane does not get to act before it wakes."""
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    until_committed(store)
+    [rank] = marked.running("trainer")
+    os.kill(rank, signal.SIGSTOP)
+    sealed = [commit.name for commit in store.commits()]
+    assert lab.control().supersede(store, "no progress", BY)
+    os.kill(rank, signal.SIGCONT)
+    status = until(lambda: (seen := lab.launcher.poll(lab.job(store))).state.terminal and seen, "the trainer to end")
+    assert status and status.state is State.FAILED and "exit code 3" in status.reason
+    assert [commit.name for commit in store.commits()] == sealed
+    assert lab.control().advance(store, BY) is Action.SUBMIT
+    lab.stopped(store)
+
+
+def test_a_commit_that_lands_after_the_next_claim_does_not_count(lab: Lab, marked: Marked):
+    """The trainer had passed its check and was slow to write: the record is there, and nobody reads it."""
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    until_committed(store)
+    [rank] = marked.running("trainer")
+    os.kill(rank, signal.SIGSTOP)
+    counted = [commit.name for commit in store.commits()]
+    late = store.folder / "commits" / f"{ENDLESS - 1:09d}.000001.0000.json"
+    newest = store.folder / "commits" / f"{counted[-1]}.json"
+    assert lab.control().supersede(store, "no progress", BY)
+    late.write_bytes(newest.read_bytes())
+    assert [commit.name for commit in store.commits()] == counted
+    os.kill(rank, signal.SIGCONT)
+    lab.stopped(store)
+    assert [commit.name for commit in store.commits()] == counted

@@ -1,0 +1,72 @@
+"""One instance for all drills, and the certainty that no drill leaves a process behind."""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.drills import small_recipes
+from tests.drills.instance import Instance
+from tests.drills.process_table import command_of, kill
+from trainer.processes import carrying
+
+MARK, OWN_MARK = "SLIPWAY_TEST", "SLIPWAY_DRILL"
+TRIAL_STEPS = 160
+END_SECONDS = 20.0
+
+
+@pytest.fixture(scope="session")
+def mark() -> Iterator[dict[str, str]]:
+    """What all that the drills start finds in its environment; in the end nothing that carries it is left."""
+    mark = {MARK: uuid.uuid4().hex}
+    os.environ.update(mark)
+    yield mark
+    del os.environ[MARK]
+    _expect_nothing_left(mark, list)
+
+
+@pytest.fixture(scope="session")
+def shared_instance(mark: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    folder = tmp_path_factory.mktemp("drills")
+    made = Instance(folder, small_recipes.write(folder, TRIAL_STEPS))
+    try:
+        made.start()
+        made.make_snapshot()
+        yield made
+    finally:
+        made.dispose()
+
+
+@pytest.fixture
+def instance(shared_instance: Instance, mark: dict[str, str]) -> Iterator[Instance]:
+    """The running instance. After the drill only its control plane may be left."""
+    shared_instance.start()
+    for node in shared_instance.fleet.names:
+        shared_instance.fleet.restore(node)
+    yield shared_instance
+    _expect_nothing_left(mark, shared_instance.pids)
+
+
+@pytest.fixture
+def own_mark(mark: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """For a drill that starts processes beside the instance: what marks its own; after it, none is left."""
+    value = uuid.uuid4().hex
+    monkeypatch.setenv(OWN_MARK, value)
+    yield {OWN_MARK: value}
+    _expect_nothing_left({OWN_MARK: value}, list)
+
+
+def _expect_nothing_left(mark: dict[str, str], spared: Callable[[], list[int]]) -> None:
+    """Fails when processes are left besides the spared ones, and ends them all the same."""
+
+    def left() -> set[int]:
+        return set(carrying(mark)) - set(spared())
+
+    deadline = time.monotonic() + END_SECONDS
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    found = {pid: command_of(pid) for pid in left()}
+    kill(found)
+    assert not found, "processes left behind"

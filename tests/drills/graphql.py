@@ -1,0 +1,54 @@
+"""What a click in the UI sends to the webserver: launch a run, terminate one."""
+
+import json
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+_LAUNCH = """
+mutation Launch($params: ExecutionParams!) {
+  launchRun(executionParams: $params) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on Error { message }
+  }
+}
+"""
+_TERMINATE = """
+mutation Terminate($run: String!) {
+  terminateRun(runId: $run) {
+    __typename
+    ... on Error { message }
+  }
+}
+"""
+
+
+def launch(url: str, location: str, assets: Sequence[dg.AssetKey], tags: Mapping[str, str]) -> str:
+    """Ask for a run that materialises the assets; returns its id."""
+    selector = {
+        "repositoryLocationName": location,
+        "repositoryName": "__repository__",
+        "jobName": "__ASSET_JOB",
+        "assetSelection": [{"path": list(key.path)} for key in assets],
+    }
+    entries = [{"key": name, "value": value} for name, value in tags.items()]
+    params = {"selector": selector, "runConfigData": {}, "executionMetadata": {"tags": entries}}
+    run: str = _execute(url, _LAUNCH, {"params": params}, "launchRun", "LaunchRunSuccess")["run"]["runId"]
+    return run
+
+
+def terminate(url: str, run: str) -> None:
+    """Ask for the run's cancellation."""
+    _execute(url, _TERMINATE, {"run": run}, "terminateRun", "TerminateRunSuccess")
+
+
+def _execute(url: str, query: str, variables: Mapping[str, Any], field: str, expected: str) -> Any:
+    body = json.dumps({"query": query, "variables": variables}).encode()
+    request = urllib.request.Request(f"{url}/graphql", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        answer = json.load(response)
+    assert answer.get("data") and answer["data"][field]["__typename"] == expected, answer
+    return answer["data"][field]

@@ -1,0 +1,76 @@
+"""A platform small enough to be killed often: recipes of some hundred short steps on a corpus of small texts.
+
+Two trainings, one that takes a single node and one that takes both; each drill makes a training of its own from
+one of them, told apart by its cause.
+"""
+
+import random
+from pathlib import Path
+
+DATASET, ALONE, PAIR, SWEEP = "texts", "alone", "pair", "search"
+TRIALS = 4
+
+_DATASET = """\
+slipway: dataset/1
+description: Small texts
+owner: team:drills
+source: {kind: directory, path: ../../corpus, include: ["*.txt"]}
+tokenizer: {vocab_size: 512}
+split: {validation: 0.1}
+shards: {train: 2, validation: 1}
+"""
+
+_TRAINING = """\
+slipway: training/1
+description: A decoder with steps of about a tenth of a second
+owner: team:drills
+dataset: texts
+model: {layers: 2, width: 64, heads: 4, kv_heads: 2, hidden: 128}
+batch: {sequences: 32, length: 128, micro: 32}
+optimiser: {learning_rate: 3e-3, warmup_steps: 10}
+run: {steps: 200}
+checkpoint: {every: 25}
+placement: {nodes: {min: 1, max: NODES}, ranks_per_node: 1}
+recovery: {no_progress_seconds: 60, fruitless_incarnations: 3}
+registered_model: drill-NAME
+"""
+
+_SWEEP = f"""\
+slipway: sweep/1
+description: Four trials of equal length, two at once
+owner: team:drills
+training: {ALONE}
+space:
+  optimiser.learning_rate: {{loguniform: [1e-3, 1e-2]}}
+sampler: random
+seed: 0
+trials: {TRIALS}
+parallel: 2
+halving: {{rungs: [STEPS], eta: 2}}
+trial: {{run.steps: STEPS, validation.every: 20, validation.sequences: 4, checkpoint.every: 40}}
+limits: {{failed_trials: 0, retries: 1}}
+"""
+
+
+def write(folder: Path, trial_steps: int) -> Path:
+    """Write the corpus and the recipes below `folder`; returns the recipes' folder."""
+    recipes = folder / "recipes"
+    files = {f"datasets/{DATASET}": _DATASET, f"sweeps/{SWEEP}": _SWEEP.replace("STEPS", str(trial_steps))}
+    for name, nodes in ((ALONE, "1"), (PAIR, "2")):
+        files[f"trainings/{name}"] = _TRAINING.replace("NODES", nodes).replace("NAME", name)
+    for name, text in files.items():
+        path = recipes / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    _write_corpus(folder / "corpus")
+    return recipes
+
+
+def _write_corpus(folder: Path, texts: int = 100) -> None:
+    """Texts of a few hundred made-up words each, the same every time."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 9))) for _ in range(800)]
+    folder.mkdir()
+    for number in range(texts):
+        lines = [" ".join(draw.choices(words, k=12)) for _ in range(30)]
+        (folder / f"{number:03d}.txt").write_text("\n".join(lines))

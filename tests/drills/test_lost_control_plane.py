@@ -1,0 +1,65 @@
+"""All of the control plane may die at once: what trains goes on, and is shown when there is a control plane again."""
+
+import pytest
+from dagster import DagsterRunStatus
+
+from tests.drills import process_table, small_recipes
+from tests.drills.instance import Instance, tags_of, training_key
+from tests.drills.process_table import Watch, wait_until
+from tests.drills.told import steps
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
+    training = instance.propose(small_recipes.ALONE, "lost control plane", steps=300)
+    with Watch(training.id) as watch:
+        lost = instance.materialise(training)
+        wait_until(training.commits, "a checkpoint is committed")
+        instance.crash()
+        (trainer,) = process_table.ranks(training.id)
+        assert instance.run(lost).status is DagsterRunStatus.STARTED
+
+        instance.start()
+        assert instance.run(lost).status is DagsterRunStatus.FAILURE
+        assert process_table.ranks(training.id) == [trainer]
+        wait_until(lambda: training.id not in instance.open_trainings(), "it has come to its end", 240)
+    (shown,) = instance.materialisations(training_key(training), training.id)
+    assert shown.metadata["steps"].value == 300
+    assert watch.trainers == {trainer}
+    assert instance.jobs(training) == [f"{training.id}-i1"]
+    assert steps(training) == list(range(1, 301))
+
+
+def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Instance):
+    training = instance.propose(small_recipes.ALONE, "ended meanwhile", steps=75)
+    lost = instance.materialise(training)
+    wait_until(training.commits, "a checkpoint is committed")
+    instance.crash()
+    ended = wait_until(training.exit, "the training has ended")
+    assert ended.outcome == "succeeded"
+    assert not instance.materialisations(training_key(training), training.id)
+
+    instance.start()
+    wait_until(lambda: instance.materialisations(training_key(training), training.id), "the result is shown")
+    wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
+    (shown,) = instance.materialisations(training_key(training), training.id)
+    assert shown.metadata["steps"].value == 75
+    assert [run.run_id for run in instance.runs(tags_of(training))] == [lost]
+    assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
+
+
+def test_closing_the_instance_leaves_a_training_alone_and_names_the_command_that_stops_it(instance: Instance):
+    training = instance.propose(small_recipes.ALONE, "closed instance", steps=300)
+    instance.materialise(training)
+    wait_until(training.commits, "a checkpoint is committed")
+    said = instance.close()
+    assert f"{training.id} goes on; to stop it: python -m deploy.embedded stop {training.id}" in said
+    assert not instance.control_plane()
+    assert len(process_table.ranks(training.id)) == 1
+
+    assert f"{training.id} is stopped at step" in instance.command("stop", training.id)
+    assert not process_table.of_training(training.id)
+    ended = training.exit()
+    assert ended is not None and ended.outcome == "stopped"
+    assert training.commits()[-1].step == steps(training)[-1]

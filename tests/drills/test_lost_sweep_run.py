@@ -1,0 +1,61 @@
+"""The run that conducts a sweep is disposable too: the next one finds the trials where they are."""
+
+import pytest
+
+from assets import keys
+from assets.sweeps import events
+from assets.sweeps.controller import trial_id, trials_of
+from assets.sweeps.store import SweepStore, sweeps
+from resources.compute import trainings
+from resources.training_store import TrainingStore
+from tests.drills import process_table, small_recipes
+from tests.drills.instance import Instance
+from tests.drills.process_table import Process, kill, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SWEEP_SECONDS = 420.0
+
+
+def test_a_killed_sweep_run_is_replaced_and_no_trial_is_lost_or_started_twice(instance: Instance):
+    first = instance.launch(keys.key(small_recipes.SWEEP, "sweep"))
+    worker = instance.worker(first)
+    (sweep,) = wait_until(lambda: sweeps(instance.home.durable / "sweeps"), "the sweep is opened")
+    before = wait_until(lambda: _two_trainers(sweep), "two trials train")
+    kill([worker])
+    second = wait_until(lambda: instance.run_after(first, {keys.SWEEP_TAG: sweep.sweep}), "another run is asked for")
+    wait_until(lambda: instance.worker(second), "it executes")
+    assert set(before) <= set(_trainers(sweep))
+
+    closed = wait_until(sweep.closed, "the sweep is complete", SWEEP_SECONDS)
+    assert closed.outcome == "complete"
+    started = [event.trial for event in sweep.read() if isinstance(event, events.Started)]
+    assert sorted(started) == list(range(small_recipes.TRIALS))
+    assert [len(instance.jobs(trial)) for trial in _trials(sweep)] == [1] * small_recipes.TRIALS
+    wait_until(lambda: instance.succeeded(second), "the run succeeds")
+
+    best = wait_until(lambda: _training_of(instance, sweep), "the training of the best parameters has started")
+    assert best.terms().origin["trial"] == closed.best_trial
+    instance.command("stop", best.id)
+
+
+def _trials(sweep: SweepStore) -> list[TrainingStore]:
+    return [trials_of(sweep).store(trial_id(sweep, number)) for number in range(small_recipes.TRIALS)]
+
+
+def _trainers(sweep: SweepStore) -> list[Process]:
+    return [process for trial in _trials(sweep) for process in process_table.ranks(trial.id)]
+
+
+def _two_trainers(sweep: SweepStore) -> list[Process]:
+    """The trainers of the first two trials, as soon as both are there."""
+    found = _trainers(sweep)
+    return found if len(found) == 2 else []
+
+
+def _training_of(instance: Instance, sweep: SweepStore) -> TrainingStore | None:
+    """The training that the sweep led to, once it has an incarnation."""
+    known = trainings(instance.tiers)
+    stores = [known.store(id) for id in known.known()]
+    led_to = [store for store in stores if store.terms().origin.get("sweep") == sweep.sweep]
+    return led_to[0] if led_to and led_to[0].newest_claim() else None

@@ -1,0 +1,45 @@
+"""A platform for each test, copied from one that is made once: snapshot, finished training, Dagster's databases."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from resources.tracking import Tracking
+from tests.conftest import Marked
+from tests.sensors.platform import Platform, make_home
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("platform")
+    (root / "dagster").mkdir()
+    with pytest.MonkeyPatch.context() as environment, dg.instance_for_test(temp_dir=str(root / "dagster")) as instance:
+        environment.setenv("OMP_NUM_THREADS", "1")
+        make_home(root, instance)
+    return root
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh database of MLflow's, to be copied: making one takes many seconds."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    Tracking(uri=f"sqlite:///{path}").client().search_experiments()
+    return path
+
+
+@pytest.fixture
+def tracked(platform: Platform, database: Path) -> Platform:
+    """A platform with MLflow's database in its home."""
+    shutil.copyfile(database, platform.home.root / "mlflow.db")
+    return platform
+
+
+@pytest.fixture
+def platform(template: Path, tmp_path: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    shutil.copytree(template, tmp_path, dirs_exist_ok=True)
+    with dg.instance_for_test(temp_dir=str(tmp_path / "dagster")) as instance:
+        yield Platform(tmp_path, instance)

@@ -1,0 +1,148 @@
+"""Job watch: what should run, runs; what a person cancelled, stops; how it ended is shown once."""
+
+import pytest
+from dagster import DagsterRunStatus
+
+from assets import keys
+from resources.launcher.protocol import State
+from resources.training_control import Action, job_name
+from sensors import runs
+from sensors.job_watch import training_request
+from tests.conftest import until
+from tests.sensors.platform import BY, STEPS, Platform
+
+ENDLESS = {"steps": 1_000_000}
+
+
+def test_with_nothing_to_watch_a_tick_asks_for_nothing(platform: Platform):
+    outcome = platform.tick("job_watch")
+    assert not outcome.run_requests and not outcome.asset_events
+
+
+def test_a_wanted_training_is_started_and_a_run_requested_to_show_it(platform: Platform):
+    store = platform.wanted(run=ENDLESS)
+    [request] = platform.apply("job_watch")
+    assert request.asset_selection == [keys.key("tiny", "training")]
+    assert request.run_key is None and request.partition_key is None
+    assert (request.tags["dagster/partition"], request.tags[keys.TRAINING_TAG]) == (store.id, store.id)
+    assert platform.compute.launcher().poll(job_name(store.id, 1)).state is State.RUNNING
+    platform.stopped(store)
+
+
+def test_no_second_run_is_requested_while_one_is_unfinished(platform: Platform):
+    store = platform.wanted(run=ENDLESS)
+    [request] = platform.apply("job_watch")
+    platform.queue(request)
+    assert platform.apply("job_watch") == []
+    assert [path.name for path in platform.home.jobs.glob(f"{store.id}-*")] == [job_name(store.id, 1)]
+    platform.stopped(store)
+
+
+def test_after_a_run_that_failed_the_next_one_waits_a_while(platform: Platform, monkeypatch: pytest.MonkeyPatch):
+    store = platform.wanted(run=ENDLESS)
+    [request] = platform.apply("job_watch")
+    platform.end(platform.queue(request), DagsterRunStatus.FAILURE)
+    assert platform.apply("job_watch") == []
+    monkeypatch.setattr(runs, "BACKOFF_SECONDS", 0.0)
+    assert len(platform.apply("job_watch")) == 1
+    platform.stopped(store)
+
+
+def test_a_cancelled_run_stops_the_training(platform: Platform):
+    store = platform.wanted(run=ENDLESS)
+    [request] = platform.apply("job_watch")
+    run = platform.queue(request)
+    until(store.beats, "the trainer")
+    platform.end(run, DagsterRunStatus.CANCELED)
+    assert platform.apply("job_watch") == []
+    desired = store.desired()
+    assert desired is not None and (desired.want, desired.why) == ("stop", f"run {run.run_id} was cancelled")
+    platform.advance(store)
+    assert platform.apply("job_watch") == []
+    [observation] = platform.observations(store.id)
+    shown = {name: value.value for name, value in observation.metadata.items()}
+    assert (shown["outcome"], shown["why"]) == ("stopped", f"run {run.run_id} was cancelled")
+
+
+def test_a_run_that_was_cancelled_before_the_training_was_last_wanted_does_not_stop_it(platform: Platform):
+    store = platform.wanted(run=ENDLESS)
+    [request] = platform.apply("job_watch")
+    platform.end(platform.queue(request), DagsterRunStatus.CANCELED)
+    platform.apply("job_watch")
+    platform.advance(store)
+    store.want("run", BY, "after all")
+    platform.apply("job_watch")
+    assert store.wanted
+    platform.stopped(store)
+
+
+def test_a_run_that_failed_does_not_stop_the_training(platform: Platform):
+    store = platform.wanted(run=ENDLESS)
+    [request] = platform.apply("job_watch")
+    platform.end(platform.queue(request), DagsterRunStatus.FAILURE)
+    platform.apply("job_watch")
+    assert store.wanted and platform.compute.launcher().poll(job_name(store.id, 1)).state is State.RUNNING
+    platform.stopped(store)
+
+
+def test_a_result_that_no_run_showed_is_materialised_once(platform: Platform):
+    store = platform.finished("run")
+    for _ in range(3):
+        assert platform.apply("job_watch") == []
+    [shown] = platform.materialisations("training", store.id)
+    assert shown.metadata["steps"].value == STEPS
+    assert (shown.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
+    assert platform.trainings.opened("run") == []
+
+
+def test_a_result_is_not_lost_when_the_daemon_dies_before_it_has_stored_it(platform: Platform):
+    store = platform.finished("run")
+    for _ in range(3):
+        assert len(platform.tick("job_watch").asset_events) == 1
+    assert platform.trainings.opened("run") == [store.id]
+
+
+def test_an_end_without_success_is_not_lost_either(platform: Platform):
+    store = platform.wanted(cause="never starts", run=ENDLESS)
+    platform.compute.fleet().mark_lost("node-0", "a test")
+    platform.compute.fleet().mark_lost("node-1", "a test")
+    store.claim(1, ("node-0",), "a test", BY)
+    store.record_exit(1, "failed", "a test", BY)
+    store.want("stop", BY, "it fails")
+    for _ in range(2):
+        assert len(platform.tick("job_watch").asset_events) == 1
+    for _ in range(3):
+        platform.apply("job_watch")
+    assert len(platform.observations(store.id)) == 1
+    assert platform.trainings.opened("run") == []
+
+
+def test_what_the_run_itself_showed_is_not_shown_again(platform: Platform):
+    store = platform.finished("run")
+    assert platform.materialise([keys.key("tiny", "training")], store.id).success
+    for _ in range(2):
+        assert platform.apply("job_watch") == []
+    assert len(platform.materialisations("training", store.id)) == 1
+    assert platform.trainings.opened("run") == []
+
+
+def test_while_a_run_is_unfinished_the_result_is_left_to_it(platform: Platform):
+    store = platform.finished("run")
+    platform.queue(training_request(store))
+    assert not platform.tick("job_watch").asset_events
+    assert platform.trainings.opened("run") == [store.id]
+
+
+def test_without_nodes_a_run_is_requested_all_the_same_and_waits(platform: Platform):
+    for node in ("node-0", "node-1"):
+        platform.compute.fleet().mark_lost(node, "a test")
+    store = platform.wanted(run=ENDLESS)
+    assert len(platform.apply("job_watch")) == 1
+    assert platform.control.advance(store, BY) is Action.WAIT
+
+
+def test_a_training_that_cannot_be_read_does_not_hold_up_the_others(platform: Platform):
+    broken, store = platform.wanted(cause="another"), platform.finished("run")
+    (broken.folder / "terms.json").write_text("{")
+    platform.apply("job_watch")
+    assert len(platform.materialisations("training", store.id)) == 1

@@ -1,0 +1,119 @@
+"""Metrics shipping: what the ledgers hold reaches MLflow once, whatever breaks in between."""
+
+import json
+import socket
+from collections.abc import Mapping
+
+import pytest
+
+from resources import tracking as tracking_module
+from resources.tracking import Tracking
+from resources.training_control import Action
+from resources.training_store import TrainingStore
+from tests.conftest import until
+from tests.sensors.platform import STEPS, TINY, Platform
+
+
+def ship(platform: Platform, store: TrainingStore, tags: Mapping[str, str] | None = None) -> bool:
+    return platform.tracking.ship(store, TINY, tags or {})
+
+
+def losses(platform: Platform, store: TrainingStore) -> list[int]:
+    """The steps of the loss's history, in MLflow's own order."""
+    run = platform.tracking.run_of(store)
+    return sorted(metric.step for metric in platform.tracking.client().get_metric_history(run, "loss"))
+
+
+def runs_of(platform: Platform) -> int:
+    client = platform.tracking.client()
+    return len(client.search_runs([each.experiment_id for each in client.search_experiments()]))
+
+
+def test_a_finished_training_is_delivered_whole(tracked: Platform):
+    store = tracked.finished("tracking")
+    tracked.apply("metrics_shipping")
+    run = tracked.tracking.client().get_run(tracked.tracking.run_of(store))
+    assert losses(tracked, store) == list(range(1, STEPS + 1))
+    assert run.info.status == "FINISHED"
+    assert run.data.params["optimiser.learning_rate"] == "0.01"
+    assert run.data.tags["slipway.training"] == store.id
+    assert run.data.tags["slipway.snapshot"] == store.specification().snapshot
+
+
+def test_the_second_tick_delivers_nothing(tracked: Platform):
+    tracked.finished("tracking")
+    tracked.apply("metrics_shipping")
+    assert tracked.trainings.opened("tracking") == []
+    tracked.apply("metrics_shipping")
+    assert runs_of(tracked) == 1
+
+
+def test_delivering_all_of_it_twice_leaves_each_metric_once(tracked: Platform):
+    store = tracked.finished()
+    assert ship(tracked, store)
+    (store.folder / "tracking.json").unlink()
+    assert ship(tracked, store)
+    assert losses(tracked, store) == list(range(1, STEPS + 1))
+    assert runs_of(tracked) == 1
+
+
+def test_a_delivery_that_broke_between_two_batches_is_completed(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tracking_module, "BATCH", 100)
+    store = tracked.finished("tracking")
+    client = tracked.tracking.client()
+    log_batch, calls = client.log_batch, []
+
+    def break_at_the_third(*arguments: object, **named: object) -> None:
+        calls.append(named)
+        if len(calls) == 3:
+            raise ConnectionError("MLflow went away")
+        log_batch(*arguments, **named)
+
+    monkeypatch.setattr(client, "log_batch", break_at_the_third)
+    assert tracked.tick("metrics_shipping").skip_message == f"not delivered yet: {store.id}"
+    assert tracked.trainings.opened("tracking") == [store.id]
+    tracked.apply("metrics_shipping")
+    assert losses(tracked, store) == list(range(1, STEPS + 1))
+    assert tracked.trainings.opened("tracking") == []
+
+
+def test_a_run_that_was_made_without_its_parameters_gets_them(tracked: Platform):
+    store = tracked.finished()
+    client = tracked.tracking.client()
+    where = client.create_experiment(TINY)
+    client.create_run(where, tags={"slipway.training": store.id})
+    ship(tracked, store)
+    assert runs_of(tracked) == 1
+    assert client.get_run(tracked.tracking.run_of(store)).data.params["run.steps"] == str(STEPS)
+
+
+def test_while_mlflow_is_away_nothing_is_lost_and_the_tick_says_so(tracked: Platform):
+    store = tracked.finished("tracking")
+    there = tracked.resources["tracking"]
+    with socket.socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        tracked.resources["tracking"] = Tracking(uri=f"http://127.0.0.1:{nobody_listens.getsockname()[1]}")
+        assert tracked.tick("metrics_shipping").skip_message == f"not delivered yet: {store.id}"
+    tracked.resources["tracking"] = there
+    tracked.apply("metrics_shipping")
+    assert losses(tracked, store) == list(range(1, STEPS + 1))
+
+
+def test_a_training_that_runs_is_delivered_as_it_goes(tracked: Platform):
+    store = tracked.wanted(run={"steps": 1_000_000})
+    tracked.advance(store, Action.SUBMIT)
+    until(store.commits, "the first checkpoint")
+    assert not ship(tracked, store)
+    before = losses(tracked, store)
+    tracked.stopped(store)
+    assert ship(tracked, store)
+    reached = store.commits()[-1].step
+    assert 0 < len(before) < reached and losses(tracked, store) == list(range(1, reached + 1))
+    assert tracked.tracking.client().get_run(tracked.tracking.run_of(store)).info.status == "KILLED"
+
+
+def test_where_the_delivery_stands_is_a_file_beside_the_ledger(tracked: Platform):
+    store = tracked.finished()
+    ship(tracked, store)
+    offsets = json.loads((store.folder / "tracking.json").read_text())["offsets"]
+    assert offsets == {path.name: path.stat().st_size for path in (store.folder / "ledger").iterdir()}

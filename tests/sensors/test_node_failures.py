@@ -1,0 +1,99 @@
+"""Node failures: a lost node or no progress leads to a new incarnation; everything else is left alone."""
+
+import os
+import signal
+from typing import Any
+
+from assets import keys
+from resources.launcher.protocol import State
+from resources.training_control import Action, job_name
+from resources.training_store import TrainingStore
+from sensors.node_failures import BY
+from tests.conftest import Marked, until
+from tests.sensors.platform import Platform
+from trainer import ledger
+
+ENDLESS = {"steps": 1_000_000}
+
+
+def running(platform: Platform, **changes: dict[str, Any]) -> TrainingStore:
+    """A training that has a checkpoint."""
+    store = platform.wanted("", run=ENDLESS, **changes)
+    platform.advance(store, Action.SUBMIT)
+    until(store.commits, "the first checkpoint")
+    return store
+
+
+def test_a_training_that_makes_progress_is_left_alone(platform: Platform):
+    store = running(platform)
+    outcome = platform.tick("node_failures")
+    assert not outcome.asset_events and not outcome.run_requests
+    claim = store.newest_claim()
+    assert claim is not None and claim.token.incarnation == 1
+    platform.stopped(store)
+
+
+def test_a_lost_node_is_superseded_once_and_job_watch_does_the_rest(platform: Platform):
+    store = running(platform)
+    platform.compute.fleet().mark_lost("node-0", "the power is gone")
+    platform.apply("node_failures")
+    claim = store.newest_claim()
+    assert claim is not None and (claim.token.incarnation, claim.nodes, claim.by) == (2, ("node-1",), BY)
+    [incident] = platform.observations(store.id)
+    assert incident.metadata["cause"].value == claim.cause == "node node-0 is lost: the power is gone"
+    assert not platform.tick("node_failures").asset_events
+    until(lambda: platform.apply("job_watch") is not None and store.submitted(2), "the next incarnation")
+    assert platform.compute.launcher().poll(job_name(store.id, 1)).state is State.STOPPED
+    until(lambda: [each for each in ledger.read(store.folder) if each["event"] == "restored"], "its trainer")
+    assert not platform.tick("node_failures").asset_events
+    platform.stopped(store)
+
+
+def test_without_a_healthy_node_nothing_is_given_up(platform: Platform):
+    store = running(platform)
+    for node in ("node-0", "node-1"):
+        platform.compute.fleet().mark_lost(node, "a test")
+    assert not platform.tick("node_failures").asset_events
+    claim = store.newest_claim()
+    assert claim is not None and claim.token.incarnation == 1
+    platform.stopped(store)
+
+
+def test_a_training_without_progress_past_the_deadline_is_superseded(platform: Platform, marked: Marked):
+    store = running(platform, recovery={"no_progress_seconds": 2.0})
+    [rank] = marked.running("trainer")
+    os.kill(rank, signal.SIGSTOP)
+    incident = until(lambda: platform.tick("node_failures").asset_events, "the deadline to pass")
+    assert "no progress for" in str(incident) and "the deadline is 2 s" in str(incident)
+    claim = store.newest_claim()
+    assert claim is not None and claim.token.incarnation == 2
+    assert not platform.tick("node_failures").asset_events
+    os.kill(rank, signal.SIGCONT)
+    platform.stopped(store)
+
+
+def test_a_training_that_is_being_stopped_is_not_started_again(platform: Platform):
+    store = running(platform)
+    store.want("stop", BY, "a test")
+    platform.compute.fleet().mark_lost("node-0", "a test")
+    assert not platform.tick("node_failures").asset_events
+    platform.advance(store)
+
+
+def test_a_launcher_that_cannot_be_asked_is_no_failure(platform: Platform):
+    store = running(platform, recovery={"no_progress_seconds": 0.1})
+    folder = platform.home.jobs / job_name(store.id, 1)
+    (platform.root / "away").mkdir()
+    away = (folder / "started.json").rename(platform.root / "away" / "started.json")
+    (folder / "started.json").mkdir()
+    assert not platform.tick("node_failures").asset_events
+    (folder / "started.json").rmdir()
+    away.rename(folder / "started.json")
+    platform.stopped(store)
+
+
+def test_nodes_that_join_get_a_partition_and_nodes_that_leave_lose_theirs(platform: Platform):
+    platform.add(keys.NODES, "node-7")
+    platform.apply("node_failures")
+    assert sorted(platform.partitions(keys.NODES)) == ["node-0", "node-1"]
+    assert not platform.tick("node_failures").dynamic_partitions_requests

@@ -1,0 +1,64 @@
+"""Staging, offers and the retraining schedule: each brings about what is missing, once."""
+
+import datetime
+
+import dagster as dg
+
+from assets import keys
+from assets.datasets import snapshot
+from tests.sensors.platform import TINY, Platform
+from trainer import staging
+
+TRAININGS = keys.training_partitions(TINY)
+
+
+def test_each_ready_node_is_staged_once(platform: Platform):
+    platform.apply("node_failures")
+    platform.compute.fleet().mark_lost("node-1", "a test")
+    [request] = platform.apply("staging")
+    assert request.tags["dagster/partition"] == "node-0"
+    assert platform.launch(request).success
+    current = snapshot.current(platform.home.durable, "texts")
+    assert current is not None and staging.is_staged(current, platform.tiers.nvme_path("node-0"))
+    assert platform.apply("staging") == []
+    platform.compute.fleet().restore("node-1")
+    [request] = platform.apply("staging")
+    assert request.tags["dagster/partition"] == "node-1"
+    platform.queue(request)
+    assert platform.apply("staging") == []
+
+
+def test_a_training_recipe_is_offered_once_on_the_current_snapshot(platform: Platform):
+    store = platform.finished()
+    for _ in range(2):
+        platform.apply("offers")
+    assert platform.partitions(TRAININGS) == [store.id]
+    assert not platform.tick("offers").dynamic_partitions_requests
+
+
+def retrain(platform: Platform, at: datetime.datetime) -> dg.RunRequest | None:
+    with dg.build_schedule_context(
+        instance=platform.instance,
+        scheduled_execution_time=at,
+        resources=platform.resources,
+        repository_def=platform.repository,
+    ) as context:
+        requests = platform.repository.get_schedule_def("tiny_retraining").evaluate_tick(context).run_requests
+    return requests[0] if requests else None
+
+
+def test_each_tick_of_the_schedule_is_a_training_of_its_own_and_the_same_tick_the_same(platform: Platform):
+    sunday = datetime.datetime(2026, 1, 4, 3, tzinfo=datetime.UTC)
+    first, again = retrain(platform, sunday), retrain(platform, sunday)
+    next_week = retrain(platform, sunday + datetime.timedelta(days=7))
+    assert first is not None and again is not None and next_week is not None
+    id = first.tags[keys.TRAINING_TAG]
+    assert id == again.tags[keys.TRAINING_TAG] != next_week.tags[keys.TRAINING_TAG]
+    assert platform.trainings.store(id).specification().cause == sunday.isoformat()
+    assert set(platform.trainings.opened("run")) == {id, next_week.tags[keys.TRAINING_TAG]}
+    assert len(platform.partitions(TRAININGS)) == 3
+
+
+def test_without_a_snapshot_the_schedule_asks_for_nothing(platform: Platform):
+    (platform.home.durable / "datasets" / "texts" / "current.json").unlink()
+    assert retrain(platform, datetime.datetime(2026, 1, 4, 3, tzinfo=datetime.UTC)) is None

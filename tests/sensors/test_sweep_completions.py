@@ -1,0 +1,113 @@
+"""Sweep completions: the best parameters of a complete sweep are trained once; an unfinished sweep goes on."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from dagster import DagsterRunStatus
+
+from assets import keys
+from assets.sweeps.assets import current_subject, open_sweep
+from assets.sweeps.decisions import closing
+from assets.sweeps.store import SweepStore
+from resources.training_store import TrainingStore
+from tests.sensors.platform import BY, SEARCH, TINY, Platform
+from tests.sweeps.simulation import continued
+
+
+def opened(platform: Platform) -> SweepStore:
+    subject = current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers)
+    return open_sweep(subject, platform.tiers)
+
+
+def completed(platform: Platform) -> SweepStore:
+    """A sweep whose trials have all ended; the best learning rate is the one closest to 0.01."""
+
+    def value(parameters: Mapping[str, Any], step: int) -> float:
+        return abs(math.log(parameters["optimiser.learning_rate"] / 0.01)) + 1 / step
+
+    store = opened(platform)
+    state = store.state()
+    assert state is not None
+    store.append(*continued(state, value))
+    return store
+
+
+def best_training(platform: Platform) -> TrainingStore:
+    [id] = platform.trainings.opened("run")
+    return platform.trainings.store(id)
+
+
+def test_without_a_sweep_nothing_is_asked_for(platform: Platform):
+    assert platform.apply("sweep_completions") == []
+
+
+def test_a_complete_sweep_starts_the_training_of_its_best_parameters(platform: Platform):
+    sweep = completed(platform).state()
+    assert sweep is not None and sweep.best is not None
+    assert platform.apply("sweep_completions") == []
+    store = best_training(platform)
+    rate = sweep.best.parameters["optimiser.learning_rate"]
+    assert store.wanted and store.specification().numbers["optimiser"]["learning_rate"] == rate
+    assert store.specification().numbers["run"]["steps"] == platform.recipe.run.steps
+    assert store.terms().origin["trial"] == sweep.best.number
+    assert store.id in platform.partitions(keys.training_partitions(TINY))
+
+
+def test_the_second_tick_changes_nothing(platform: Platform):
+    completed(platform)
+    platform.apply("sweep_completions")
+    store = best_training(platform)
+    before = {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")}
+    assert platform.apply("sweep_completions") == []
+    assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*")} == before
+
+
+def test_the_job_watch_starts_the_training(platform: Platform):
+    completed(platform)
+    platform.apply("sweep_completions")
+    store = best_training(platform)
+    [request] = platform.apply("job_watch")
+    assert request.tags[keys.TRAINING_TAG] == store.id
+    assert store.submitted(1)
+    platform.stopped(store)
+
+
+def test_a_training_that_a_person_stopped_is_not_started_again(platform: Platform):
+    completed(platform)
+    platform.apply("sweep_completions")
+    best_training(platform).want("stop", BY, "a test")
+    assert platform.apply("sweep_completions") == []
+    assert not best_training(platform).wanted
+
+
+def test_a_sweep_without_a_run_is_given_one(platform: Platform):
+    store = opened(platform)
+    [request] = platform.apply("sweep_completions")
+    assert request.asset_selection == [keys.key(SEARCH, "sweep")]
+    assert request.tags[keys.SWEEP_TAG] == store.sweep
+    platform.queue(request)
+    assert platform.apply("sweep_completions") == []
+
+
+def test_a_sweep_whose_run_was_cancelled_is_closed_and_its_trials_are_stopped_by_the_next_run(platform: Platform):
+    store = opened(platform)
+    [request] = platform.apply("sweep_completions")
+    run = platform.queue(request)
+    platform.end(run, DagsterRunStatus.CANCELED)
+    [request] = platform.apply("sweep_completions")
+    closed = store.closed()
+    assert closed is not None and (closed.outcome, closed.reason) == ("stopped", f"run {run.run_id} was cancelled")
+    platform.queue(request)
+    assert platform.apply("sweep_completions") == []
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "failed"])
+def test_a_sweep_that_was_not_completed_starts_no_training(platform: Platform, outcome: Any):
+    store = opened(platform)
+    state = store.state()
+    assert state is not None
+    store.append(closing(state, outcome, "a test"))
+    assert platform.apply("sweep_completions") == []
+    assert platform.trainings.opened("run") == []

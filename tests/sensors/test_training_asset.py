@@ -1,0 +1,55 @@
+"""The training asset: materialising it starts the training or adopts it, and waits for its end."""
+
+import threading
+
+from assets import keys
+from assets.training import result_metadata
+from resources.training_control import Action
+from tests.conftest import until
+from tests.sensors.platform import BY, Platform
+
+TRAINING = [keys.key("tiny", "training")]
+
+
+def test_materialising_a_training_trains_it_and_shows_what_came_of_it(platform: Platform):
+    store = platform.proposed("by hand", run={"steps": 20})
+    result = platform.materialise(TRAINING, store.id)
+    assert result.success
+    [shown] = platform.materialisations("training", store.id)
+    metadata = {name: value.value for name, value in shown.metadata.items()}
+    assert metadata["steps"] == 20 and metadata["tokens"] == 20 * 4 * 16 and metadata["incarnations"] == 1
+    assert metadata["loss"] == result_metadata(store)["loss"]
+    assert (shown.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
+    run = platform.instance.get_run_by_id(result.run_id)
+    assert run is not None and run.tags[keys.TRAINING_TAG] == store.id
+    desired = store.desired()
+    assert desired is not None and desired.by == f"run {result.run_id}"
+
+
+def test_a_training_that_runs_already_is_adopted(platform: Platform):
+    store = platform.wanted(run={"steps": 800})
+    platform.advance(store, Action.SUBMIT)
+    until(store.beats, "the trainer")
+    adopting = threading.Thread(target=platform.materialise, args=(TRAINING, store.id))
+    adopting.start()
+    until(store.exit, "the end of the training")
+    adopting.join()
+    assert len(platform.materialisations("training", store.id)) == 1
+    assert [event["incarnation"] for event in store.events() if event["event"] == "started"] == [1]
+
+
+def test_a_training_that_is_stopped_while_it_is_waited_for_fails_the_run_in_words(platform: Platform):
+    store = platform.wanted(run={"steps": 1_000_000})
+    platform.advance(store, Action.SUBMIT)
+
+    def stop() -> None:
+        until(store.commits, "the first checkpoint")
+        store.want("stop", BY, "enough")
+
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    result = platform.materialise(TRAINING, store.id)
+    stopping.join()
+    assert not result.success
+    [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    assert f"{store.id} is not wanted any more: enough" in str(failure.step_failure_data.error)

@@ -1,0 +1,242 @@
+"""What the trainer's tests stand on: a tiny snapshot that can be learnt, and trainings as real processes."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pytest
+
+from trainer import atomic, fence, journal, ledger, processes, shards
+from trainer import config as configuration
+
+CODE = Path(__file__).parents[2]
+VOCAB = 64
+LENGTH = 32
+STEPS = 20
+EVERY = 5
+PATIENCE_SECONDS = 120.0
+
+Sections = dict[str, dict[str, Any]]
+
+
+def make_snapshot(durable: Path) -> shards.Snapshot:
+    """Three training shards and one for validation; four of five tokens follow from the one before."""
+    random = np.random.default_rng(7)
+
+    def document(tokens: int) -> np.ndarray[Any, Any]:
+        noise = random.random(tokens) < 0.2
+        out = random.integers(0, VOCAB - 1, tokens, np.uint16)
+        for at in range(1, tokens):
+            if not noise[at]:
+                out[at] = (out[at - 1] * 5 + 3) % (VOCAB - 1)
+        return out
+
+    def split(*lengths: int) -> shards.Split:
+        written = [shards.write_shard(durable, [document(n // 2), document(n - n // 2)], "uint16") for n in lengths]
+        return shards.Split(2 * len(lengths), sum(lengths), 3 * sum(lengths), tuple(written))
+
+    snapshot = shards.Snapshot(
+        dataset="tiny",
+        recipe="0" * 64,
+        source={"kind": "random"},
+        documents={},
+        tokenizer=shards.Tokenizer("0" * 64, VOCAB, VOCAB - 1),
+        dtype="uint16",
+        splits={"train": split(1500, 700, 333), "validation": split(500)},
+    )
+    shards.write_manifest(durable, snapshot)
+    return snapshot
+
+
+def settings(**changed: dict[str, Any]) -> Sections:
+    """The sections of a tiny training: 20 steps over an uneven batch, with a checkpoint every 5."""
+    sections: Sections = {
+        "model": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 64},
+        "batch": {"sequences": 7, "length": LENGTH, "micro": 2},
+        "optimiser": {"learning_rate": 0.01, "warmup_steps": 2},
+        "run": {"steps": STEPS, "seed": 3},
+        "checkpoint": {"every": EVERY},
+        "validation": {"every": 10, "sequences": 5},
+    }
+    return {name: {**section, **changed.get(name, {})} for name, section in sections.items()}
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> dict[str, Any]:
+    """A valid configuration as JSON; nothing of what it names is there."""
+    placement = {"store": str(tmp_path / "store"), "durable": str(tmp_path / "durable"), "nvme": str(tmp_path / "nvme")}
+    named = {"format": configuration.FORMAT, "training": "tiny", "snapshot": "0" * 64}
+    return {**named, **settings(), "placement": placement}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Training:
+    """One training in a folder of its own, started as real processes."""
+
+    def __init__(self, folder: Path, mark: str, **changed: dict[str, Any]) -> None:
+        self.folder, self._mark = folder, mark
+        self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
+        self.snapshot = make_snapshot(self.durable)
+        self.configure(**changed)
+
+    def configure(self, **changed: dict[str, Any]) -> None:
+        placement = {"store": str(self.store), "durable": str(self.durable), "nvme": str(self.folder / "nvme-{node}")}
+        named = {"format": configuration.FORMAT, "training": "tiny", "snapshot": self.snapshot.sha256}
+        self.config.write_bytes(atomic.readable_json({**named, **settings(**changed), "placement": placement}))
+
+    def start(self, ranks: int = 1, **environment: str) -> subprocess.Popen[str]:
+        """Start it by hand, as one process or under torchrun."""
+        agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
+        module = [*agent, "trainer"] if ranks > 1 else ["trainer"]
+        return self.spawn(*module, str(self.config), **environment)
+
+    def spawn(self, *module: str, **environment: str) -> subprocess.Popen[str]:
+        """Start ``python -m module ...`` with pipes, bound to this process and marked as the tests' own."""
+        surroundings = {
+            **os.environ,
+            "PYTHONPATH": str(CODE),
+            "OMP_NUM_THREADS": "1",
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTHONUNBUFFERED": "1",
+            "SLIPWAY_TEST": self._mark,
+            **environment,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-m", *module],
+            cwd=self.folder,
+            env=surroundings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, ranks: int = 1, **environment: str) -> Ended:
+        """Start it and wait for its end."""
+        return wait(self.start(ranks, **environment))
+
+    def completed(self, ranks: int = 1) -> "Training":
+        """Run it to its last step."""
+        ended = self.run(ranks)
+        assert ended.code == 0, ended.err
+        return self
+
+    def interrupted(self, step: int, delay: float = 0.0, ranks: int = 1) -> "Training":
+        """Run it until `step` is done and `delay` seconds have passed, then end it and its ranks by SIGKILL."""
+        process = self.start(ranks)
+        said(process, f"step {step}/")
+        time.sleep(delay)
+        process.kill()
+        wait(process)
+        until(lambda: not processes.carrying({"SLIPWAY_TEST": self._mark}), "the ranks to die with their agent")
+        return self
+
+    def commits(self) -> list[fence.Commit]:
+        return fence.commits(self.store)
+
+    def events(self, name: str) -> list[journal.Event]:
+        return [event for event in ledger.read(self.store) if event["event"] == name]
+
+    def losses(self) -> list[tuple[int, float]]:
+        return ledger.loss_curve(ledger.read(self.store))
+
+    def checkpoint_file(self, name: str, step: int = STEPS) -> Path:
+        commit = next(commit for commit in self.commits() if commit.step == step)
+        return self.durable / commit.folder / name
+
+    def tensors(self, step: int = STEPS) -> tuple[bytes, bytes]:
+        """The bytes of the weights and of the optimiser's state."""
+        model, optimiser = (self.checkpoint_file(f"{name}.safetensors", step) for name in ("model", "optimiser"))
+        return model.read_bytes(), optimiser.read_bytes()
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait until `condition` holds; fail when it does not within two minutes."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s in vain for {what}"
+        time.sleep(0.02)
+
+
+def said(process: subprocess.Popen[str], text: str) -> str:
+    """Read what the process prints up to the line with `text`; that line."""
+    out: IO[str] | None = process.stdout
+    assert out is not None
+    for line in out:
+        if text in line:
+            return line
+    raise AssertionError(f"ended without saying {text!r}: {wait(process).err}")
+
+
+def wait(process: subprocess.Popen[str]) -> Ended:
+    """Wait for the process to end; one that does not is killed."""
+    try:
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise
+    return Ended(process.returncode, out, err)
+
+
+@pytest.fixture(scope="session")
+def mark() -> str:
+    """What marks every process that these tests start, directly or not."""
+    return uuid.uuid4().hex
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(mark: str) -> Iterator[None]:
+    """At a test's end, no process of its own may be left. What is left all the same is ended here."""
+    yield
+    left = processes.carrying({"SLIPWAY_TEST": mark})
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, "processes left behind"
+
+
+@pytest.fixture
+def training(tmp_path: Path, mark: str) -> Training:
+    """A training that has not been started."""
+    return Training(tmp_path, mark)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training:
+    """A training that one process took to its end without interruption. Read only."""
+    return Training(tmp_path_factory.mktemp("finished"), mark).completed()
+
+
+@pytest.fixture
+def copy_of_finished(training: Training, finished: Training) -> Training:
+    """The finished training once more, in a place of its own, to do something to."""
+    for original, copy in ((finished.store, training.store), (finished.durable, training.durable)):
+        shutil.copytree(original, copy, dirs_exist_ok=True)
+    return training
+
+
+@pytest.fixture(scope="session")
+def finished_by_two(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training:
+    """The same training, by two ranks. Read only."""
+    return Training(tmp_path_factory.mktemp("finished-by-two"), mark).completed(ranks=2)
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_bytes())

@@ -1,0 +1,183 @@
+"""Endings: as asked, superseded, diverged, out of disk, or never begun; each is told apart from the others."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.conftest import STEPS, Training, said, wait
+from trainer import fence, processes
+from trainer.fence import Token
+
+
+def claim(training: Training, incarnation: int) -> None:
+    assert fence.claim(training.store, Token(incarnation), nodes=("node-1",), cause="a test", by="a test")
+
+
+def one_line(err: str) -> str:
+    """The one line a process has said on stderr."""
+    (line,) = err.splitlines()
+    return line
+
+
+def test_sigterm_leaves_a_checkpoint_of_the_step_reached_and_exit_code_0(
+    training: Training, finished: Training
+) -> None:
+    process = training.start()
+    said(process, "step 6/")
+    process.send_signal(signal.SIGTERM)
+    ended = wait(process)
+    assert ended.code == 0, ended.err
+    assert "trainer: stopped" in ended.out
+    reached = training.losses()[-1][0]
+    assert reached < STEPS
+    assert training.commits()[-1].step == reached
+    (told,) = training.events("ended")
+    assert (told["outcome"], told["step"]) == ("stopped", reached)
+    assert fence.read_exit(training.store, 1) is None
+    training.completed()
+    assert training.tensors() == finished.tensors()
+
+
+def test_sigterm_to_one_rank_stops_all_at_the_same_step(training: Training) -> None:
+    process = training.start(ranks=2)
+    said(process, "step 3/")
+    os.kill(processes.children(process.pid)[-1], signal.SIGTERM)
+    ended = wait(process)
+    assert ended.code == 0, ended.err
+    assert training.commits()[-1].step == training.losses()[-1][0] < STEPS
+
+
+def test_a_superseded_trainer_ends_with_exit_code_3_and_its_late_commit_does_not_count(training: Training) -> None:
+    training.configure(run={"steps": 100_000})
+    process = training.start()
+    said(process, "step 6/")
+    claim(training, 2)
+    ended = wait(process)
+    assert ended.code == 3
+    assert one_line(ended.err) == "trainer: 000001.0000 was superseded by 000002.0000"
+    held = fence.newest_claim(training.store)
+    assert held is not None
+    assert [commit.name for commit in training.commits()] == list(held.sealed)
+    assert fence.read_exit(training.store, 1) is None
+
+
+def test_a_launched_trainer_commits_under_its_incarnation(training: Training) -> None:
+    training.configure(run={"steps": 1})
+    for incarnation in (1, 2):
+        claim(training, incarnation)
+    assert training.run(SLIPWAY_INCARNATION="2", SLIPWAY_NODE="node-1").code == 0
+    assert [commit.token for commit in training.commits()] == [Token(2)]
+    assert (training.folder / "nvme-node-1" / "shards").is_dir()
+
+
+def test_a_training_that_diverges_says_at_which_step_and_is_recorded_as_failed(training: Training) -> None:
+    training.configure(optimiser={"learning_rate": 1e30, "warmup_steps": 0}, checkpoint={"every": 1})
+    ended = training.run()
+    assert ended.code == 1
+    line = one_line(ended.err)
+    (told,) = training.events("ended")
+    done = fence.read_exit(training.store, 1)
+    assert done is not None
+    assert line.startswith("trainer: the loss of step 2 is ") or line.startswith(
+        "trainer: the gradient norm of step 2 is "
+    )
+    assert f"trainer: {told['reason']}" == f"trainer: {done.reason}" == line
+    assert told["outcome"] == done.outcome == "failed"
+    assert [event["step"] for event in training.events("step")] == [1]
+
+
+def test_a_validation_loss_that_is_not_a_number_is_a_divergence_too(training: Training) -> None:
+    training.configure(optimiser={"learning_rate": 1e39, "warmup_steps": 0}, validation={"every": 1})
+    ended = training.run()
+    assert ended.code == 1
+    assert "the validation loss after step 1 is " in one_line(ended.err)
+    assert training.commits() == []
+
+
+def break_json(training: Training) -> None:
+    training.config.write_text('{\n"format": oops\n}')
+
+
+def break_field(training: Training) -> None:
+    training.configure(model={"layers": 0})
+
+
+def break_snapshot(training: Training) -> None:
+    next(training.durable.glob("snapshots/*.json")).unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (break_json, "config.json:2: not JSON: "),
+        (break_field, "config.json: field model.layers: expected a number above 0"),
+        (break_snapshot, "there is no such snapshot"),
+    ],
+)
+def test_what_cannot_be_trained_ends_with_exit_code_2_and_one_line(training: Training, spoil, expected: str) -> None:
+    spoil(training)
+    ended = training.run()
+    assert ended.code == 2
+    assert one_line(ended.err).startswith("trainer: ")
+    assert expected in ended.err
+    assert training.commits() == []
+
+
+def test_without_a_configuration_the_usage_is_said(training: Training) -> None:
+    ended = wait(training.spawn("trainer"))
+    assert (ended.code, one_line(ended.err)) == (2, "usage: python -m trainer CONFIG.json")
+
+
+@pytest.fixture
+def full_disk(training: Training) -> Iterator[Path]:
+    """The training's checkpoints lie on a disk too small for one."""
+    disk = training.durable / "checkpoints"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_is_an_event_and_training_goes_on(training: Training, full_disk: Path) -> None:
+    ended = training.run()
+    assert len(training.events("step")) == STEPS
+    failed = training.events("commit_failed")
+    assert [event["step"] for event in failed] == [5, 10, 15, 20]
+    assert all("No space left" in event["reason"] for event in failed)
+    assert list((full_disk / "tiny").iterdir()) == []
+    assert training.commits() == []
+    # Without its last checkpoint a training is not done, and may be started again.
+    assert ended.code == 1
+    assert one_line(ended.err) == "trainer: the checkpoint of the last step (20) could not be committed"
+    assert fence.read_exit(training.store, 1) is None
+
+
+def test_a_store_that_is_full_for_a_while_costs_events_and_not_the_training(
+    training: Training, finished: Training
+) -> None:
+    """A disk that holds the ledger and the heartbeats fills up in mid-run, and is cleared again."""
+    training.store.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(training.store)]
+    mounted = subprocess.run(mount, capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        process = training.start()
+        said(process, "step 2/")
+        filler = training.store / "filler"
+        with pytest.raises(OSError, match="No space left"), open(filler, "wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        said(process, "step 9/")
+        filler.unlink()
+        ended = wait(process)
+        assert ended.code == 0, ended.err
+        assert training.tensors() == finished.tensors()
+    finally:
+        subprocess.run(["umount", str(training.store)], check=True)

@@ -1,0 +1,112 @@
+"""Evaluation: what a checkpoint scores on every token of a split, in a process of its own."""
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+
+from tests.trainer.conftest import LENGTH, Training, read_json, wait
+from trainer import atomic, evaluate, scores, shards
+from trainer.checkpoint import format
+
+
+def request(training: Training) -> dict[str, Any]:
+    entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in training.commits()]
+    durable = str(training.durable)
+    named = {"tier": durable, "durable": durable, "snapshot": training.snapshot.sha256, "split": "validation"}
+    return {**named, "checkpoints": entries}
+
+
+@pytest.fixture(scope="module")
+def measured(finished: Training) -> list[scores.Score]:
+    return evaluate.evaluate(request(finished))
+
+
+def test_every_checkpoint_has_a_score_and_later_ones_are_better(
+    finished: Training, measured: list[scores.Score]
+) -> None:
+    assert [score.checkpoint for score in measured] == [commit.name for commit in finished.commits()]
+    losses = [score.loss for score in measured]
+    assert losses == sorted(losses, reverse=True)
+    assert not any(score.damaged for score in measured)
+
+
+def test_a_score_is_the_loss_computed_directly_on_every_token_with_a_predecessor(
+    finished: Training, measured: list[scores.Score]
+) -> None:
+    commit = finished.commits()[-1]
+    model = evaluate.load(format.read(finished.durable / commit.folder, commit.manifest), 64)
+    (shard,) = finished.snapshot.splits["validation"].shards
+    stream = torch.from_numpy(shards.open_shard(finished.durable, shard, "uint16")[0].astype("int64"))
+    losses, right = [], []
+    with torch.no_grad():
+        for start in range(0, len(stream) - 1, LENGTH):
+            row = stream[start : start + LENGTH + 1]
+            logits = model(row[None, :-1])[0]
+            losses.append(F.cross_entropy(logits, row[1:], reduction="none"))
+            right.append(logits.argmax(-1) == row[1:])
+    score = measured[-1]
+    assert score.tokens == len(stream) - 1 == 499
+    assert score.loss == pytest.approx(float(torch.cat(losses).mean()), abs=1e-5)
+    assert score.accuracy == pytest.approx(float(torch.cat(right).float().mean()), abs=1e-6)
+
+
+def test_perplexity_is_exp_of_the_loss_and_bits_per_byte_spread_all_tokens_bits_over_the_text(
+    finished: Training, measured: list[scores.Score]
+) -> None:
+    split = finished.snapshot.splits["validation"]
+    for score in measured:
+        assert score.perplexity == pytest.approx(math.exp(score.loss))
+        assert score.bits_per_byte == pytest.approx(score.loss / math.log(2) * split.tokens / split.text_bytes)
+
+
+def test_a_perplexity_too_high_for_a_float_is_still_a_number() -> None:
+    assert math.isfinite(scores.perplexity(1e6))
+
+
+def test_a_damaged_checkpoint_gets_a_score_that_says_so_and_the_others_theirs(
+    tmp_path: Path, finished: Training, measured: list[scores.Score]
+) -> None:
+    asked = request(finished)
+    shutil.copytree(finished.durable, tmp_path / "durable")
+    first = tmp_path / "durable" / asked["checkpoints"][0]["folder"] / "model.safetensors"
+    first.write_bytes(first.read_bytes()[:-1] + b"\xff")
+    found = evaluate.evaluate({**asked, "durable": str(tmp_path / "durable")})
+    assert "model.safetensors: found BLAKE3" in found[0].damaged
+    assert (found[0].loss, found[0].tokens) == (0, 0)
+    assert found[1:] == measured[1:]
+
+
+def test_a_checkpoint_that_predicts_no_numbers_gets_a_score_that_says_so(tmp_path: Path, finished: Training) -> None:
+    asked = request(finished)
+    files = format.read(finished.durable / asked["checkpoints"][0]["folder"], asked["checkpoints"][0]["manifest"])
+    weights = safetensors.torch.load(files["model.safetensors"])
+    weights["norm.weight"][0] = math.nan
+    files["model.safetensors"] = safetensors.torch.save(weights)
+    manifest = format.write(tmp_path / "spoilt", "safetensors/1", files)
+    entry = {"name": "spoilt", "folder": "spoilt", "manifest": manifest}
+    (score,) = evaluate.evaluate({**asked, "durable": str(tmp_path), "checkpoints": [entry]})
+    assert score.damaged == "its loss on the validation split is nan"
+
+
+def test_the_command_writes_the_scores_of_all_to_the_requests_output(
+    training: Training, finished: Training, measured: list[scores.Score]
+) -> None:
+    output = training.folder / "scores.json"
+    asked = training.folder / "request.json"
+    asked.write_bytes(atomic.readable_json({**request(finished), "output": str(output)}))
+    ended = wait(training.spawn("trainer.evaluate", str(asked)))
+    assert ended.code == 0, ended.err
+    answer = read_json(output)
+    assert answer["format"] == scores.FORMAT
+    assert [scores.Score(**score) for score in answer["scores"]] == measured
+
+
+def test_without_a_request_the_usage_is_said(training: Training) -> None:
+    ended = wait(training.spawn("trainer.evaluate"))
+    assert (ended.code, ended.err) == (2, "usage: python -m trainer.evaluate REQUEST.json\n")

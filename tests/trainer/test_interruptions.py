@@ -1,0 +1,64 @@
+"""Interruptions: a training that is killed at any moment ends as if it never had been."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.conftest import STEPS, Training
+from trainer import fence
+
+
+def test_a_training_killed_again_and_again_ends_bit_for_bit_as_one_that_never_was(
+    training: Training, finished: Training
+) -> None:
+    chance = random.Random(3)
+    for step in (1, 9, 14):
+        # The first comes before any checkpoint. A step takes milliseconds: kills fall into steps and commits alike.
+        training.interrupted(step, delay=chance.uniform(0, 0.03))
+    training.completed()
+    assert len(training.events("started")) == 4
+    assert training.losses() == finished.losses()
+    assert training.tensors() == finished.tensors()
+
+
+@pytest.fixture(scope="module")
+def restarted(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training:
+    """A training that was killed after step 12, with half a checkpoint on disk, and taken to its end."""
+    training = Training(tmp_path_factory.mktemp("restarted"), mark).interrupted(12)
+    half = training.durable / "checkpoints" / "tiny" / ".000000015.000001.0000.ab12"
+    half.mkdir()
+    (half / "model.safetensors").write_bytes(b"half of the weig")
+    return training.completed()
+
+
+def test_a_restart_begins_at_the_newest_commit_and_does_the_steps_after_it(restarted: Training) -> None:
+    (restored,) = restarted.events("restored")
+    assert (restored["incarnation"], restored["commit"]) == (2, f"{restored['step']:09d}.000001.0000")
+    again = [event["step"] for event in restarted.events("step") if event["incarnation"] == 2]
+    assert again == list(range(restored["step"] + 1, STEPS + 1))
+    assert [commit.step for commit in restarted.commits()] == [5, 10, 15, 20]
+
+
+def test_half_a_checkpoint_of_a_killed_writer_is_gone_after_the_restart(restarted: Training) -> None:
+    kept = sorted(path.name for path in (restarted.durable / "checkpoints" / "tiny").iterdir())
+    assert kept == [commit.name for commit in restarted.commits()]
+
+
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(copy_of_finished: Training, finished: Training) -> None:
+    training, newest = copy_of_finished, finished.commits()[-1]
+    flip_a_bit(training.durable / newest.folder / "model.safetensors")
+    training.completed()
+    assert [event["step"] for event in training.events("restored")] == [15]
+    (told,) = training.events("set_aside")
+    assert told["commit"] == newest.name
+    assert "model.safetensors: found BLAKE3" in told["reason"] and "expected" in told["reason"]
+    assert fence.set_aside_reasons(training.store) == {newest.name: told["reason"]}
+    assert training.commits()[-1].name == "000000020.000002.0000"
+    assert training.tensors() == finished.tensors()
+
+
+def flip_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)

@@ -1,0 +1,54 @@
+"""Several ranks under torchrun: the same training, whatever their number."""
+
+import pytest
+import torch
+
+from tests.trainer.conftest import STEPS, Training, read_json
+from trainer import config, heartbeat, loop
+from trainer.fence import Token
+from trainer.world import World
+
+
+def close(losses: list[tuple[int, float]], expected: list[tuple[int, float]]) -> None:
+    """The same but for the rounding of sums in another order."""
+    assert [step for step, _ in losses] == [step for step, _ in expected]
+    assert [loss for _, loss in losses] == pytest.approx([loss for _, loss in expected], abs=1e-4)
+
+
+def test_two_ranks_have_the_losses_of_one(finished: Training, finished_by_two: Training) -> None:
+    close(finished_by_two.losses(), finished.losses())
+    validated = [(event["step"], event["loss"]) for event in finished_by_two.events("validated")]
+    close(validated, [(event["step"], event["loss"]) for event in finished.events("validated")])
+
+
+def test_one_rank_writes_and_all_have_a_heartbeat_and_a_random_state(finished_by_two: Training) -> None:
+    assert [event["world"] for event in finished_by_two.events("started")] == [2]
+    assert len(finished_by_two.events("step")) == STEPS
+    assert [beat.rank for beat in heartbeat.read(finished_by_two.store, Token(1))] == [0, 1]
+    states = read_json(finished_by_two.checkpoint_file("progress.json"))["random_states"]
+    assert len(states) == 2
+    assert states[0]["torch"] != states[1]["torch"]
+
+
+def test_two_ranks_killed_in_mid_run_end_bit_for_bit_as_two_that_never_were(
+    training: Training, finished_by_two: Training
+) -> None:
+    training.interrupted(12, ranks=2).completed(ranks=2)
+    assert training.events("restored")
+    assert training.losses() == finished_by_two.losses()
+    assert training.tensors() == finished_by_two.tensors()
+
+
+def test_the_number_of_ranks_may_change_at_every_restart(training: Training, finished: Training) -> None:
+    training.interrupted(6, ranks=2).interrupted(12, ranks=1).completed(ranks=2)
+    assert [event["world"] for event in training.events("started")] == [2, 1, 2]
+    assert len(training.events("restored")) == 2
+    # Each step's samples are in its loss: other samples would move it by far more than rounding does.
+    close(training.losses(), finished.losses())
+
+
+def test_a_batch_with_fewer_sequences_than_ranks_is_refused_in_words(training: Training) -> None:
+    training.configure(batch={"sequences": 1})
+    second_of_two = World(1, 2, 1, torch.device("cpu"))
+    with pytest.raises(ValueError, match=r"batch\.sequences: found 1, expected 2 \(ranks\) or more"):
+        loop.train(config.load(training.config), second_of_two, Token(1))

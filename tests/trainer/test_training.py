@@ -1,0 +1,117 @@
+"""A training by hand: ``python -m trainer config.json`` trains to the end and leaves everything on record."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+
+from tests.trainer.conftest import CODE, EVERY, STEPS, Training, read_json
+from trainer import config as configuration
+from trainer import fence, heartbeat
+from trainer.checkpoint import format
+from trainer.fence import Token
+
+
+def test_the_loss_falls_from_that_of_a_guess(finished: Training) -> None:
+    losses = [loss for _, loss in finished.losses()]
+    assert losses[0] == pytest.approx(math.log(64), abs=0.1)
+    assert losses[-1] < losses[0] - 1.5
+
+
+def test_every_step_is_in_the_ledger_once_with_its_figures(finished: Training) -> None:
+    steps = finished.events("step")
+    assert [event["step"] for event in steps] == list(range(1, STEPS + 1))
+    assert [event["tokens"] for event in steps] == [step * 7 * 32 for step in range(1, STEPS + 1)]
+    for event in steps:
+        assert event["perplexity"] == pytest.approx(math.exp(event["loss"]))
+        assert event["tokens_per_second"] == pytest.approx(7 * 32 / event["seconds"])
+        assert event["seconds"] >= event["data_seconds"] > 0
+        assert event["gradient_norm"] > 0
+
+
+def test_the_ledger_tells_the_course_of_events(finished: Training) -> None:
+    (started,) = finished.events("started")
+    assert (started["world"], started["device"]) == (1, "cpu")
+    (ended,) = finished.events("ended")
+    assert (ended["outcome"], ended["step"]) == ("succeeded", STEPS)
+    assert [event["step"] for event in finished.events("validated")] == [10, 20]
+    assert [event["step"] for event in finished.events("committed")] == [5, 10, 15, 20]
+
+
+def test_checkpoints_are_committed_at_their_steps_and_verify(finished: Training) -> None:
+    commits = finished.commits()
+    assert [commit.step for commit in commits] == list(range(EVERY, STEPS + 1, EVERY))
+    for commit in commits:
+        assert commit.token == Token(1)
+        files = format.read(finished.durable / commit.folder, commit.manifest)
+        assert set(files) == {"model.safetensors", "optimiser.safetensors", "progress.json"}
+
+
+def test_a_commit_carries_the_metrics_of_its_step(finished: Training) -> None:
+    curve, validated = dict(finished.losses()), {event["step"]: event["loss"] for event in finished.events("validated")}
+    for commit in finished.commits():
+        assert commit.metrics["loss"] == curve[commit.step]
+        assert commit.metrics.get("validation_loss") == validated.get(commit.step // 10 * 10)
+
+
+def test_a_checkpoint_says_where_it_is_and_where_it_comes_from(finished: Training) -> None:
+    progress = read_json(finished.checkpoint_file("progress.json"))
+    # 1500, 700 and 333 tokens hold 46 + 21 + 10 sequences of 32.
+    assert (progress["step"], progress["samples"], progress["epoch"]) == (20, 140, 140 // 77)
+    assert progress["lineage"]["snapshot"] == finished.snapshot.sha256
+    assert progress["config"] == configuration.dump(configuration.load(finished.config))
+    best = min(finished.events("validated"), key=lambda event: event["loss"])
+    assert progress["best"] == {"validation_loss": best["loss"], "step": best["step"]}
+    assert len(progress["random_states"]) == 1
+
+
+def test_the_end_is_on_record(finished: Training) -> None:
+    done = fence.read_exit(finished.store, 1)
+    assert done is not None
+    assert (done.outcome, done.step, done.by) == ("succeeded", STEPS, "trainer")
+
+
+def test_the_last_heartbeat_is_of_the_last_step(finished: Training) -> None:
+    (beat,) = heartbeat.read(finished.store, Token(1))
+    assert (beat.rank, beat.phase, beat.step) == (0, "committing", STEPS)
+
+
+def test_a_training_that_is_done_is_not_done_again(copy_of_finished: Training, finished: Training) -> None:
+    copy_of_finished.completed()
+    assert len(copy_of_finished.events("step")) == STEPS
+    assert copy_of_finished.commits() == finished.commits()
+    done = fence.read_exit(copy_of_finished.store, 2)
+    assert done is not None and done.outcome == "succeeded"
+
+
+def test_bfloat16_trains_and_keeps_full_weights(training: Training, finished: Training) -> None:
+    training.configure(run={"precision": "bf16"})
+    training.completed()
+    assert training.losses() != finished.losses()
+    assert training.losses()[-1][1] == pytest.approx(finished.losses()[-1][1], abs=0.1)
+    assert len(training.tensors()[0]) == len(finished.tensors()[0])
+
+
+def test_gradients_accumulate_to_the_same_numbers_for_any_size_of_micro_batch(
+    training: Training, finished: Training
+) -> None:
+    training.configure(batch={"micro": 7})
+    training.completed()
+    for (_, loss), (_, expected) in zip(training.losses(), finished.losses(), strict=True):
+        assert loss == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_ground_floor_stands_alone() -> None:
+    """What a node runs imports no control plane, and the formats are read without torch."""
+    formats = ["config", "evaluate", "fence", "heartbeat", "ledger", "loop", "scores", "shards", "staging"]
+    torchless = [name for name in formats if name not in ("evaluate", "loop")]
+    for modules, banned in (
+        (formats, {"dagster", "mlflow", "optuna", "ray", "pandas", "pyarrow", "duckdb"}),
+        ([*torchless, "__main__"], {"torch", "safetensors"}),
+    ):
+        program = f"import sys, {', '.join(f'trainer.{name}' for name in modules)}; print(*sys.modules)"
+        imported = subprocess.run(
+            [sys.executable, "-c", program], cwd=CODE, capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert not banned & {name.partition(".")[0] for name in imported}
