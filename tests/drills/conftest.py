@@ -13,7 +13,7 @@ from tests.drills.process_table import command_of, kill
 from trainer.processes import carrying
 
 MARK, OWN_MARK = "SLIPWAY_TEST", "SLIPWAY_DRILL"
-TRIAL_STEPS = 160
+TRIAL_STEPS = 240
 END_SECONDS = 20.0
 
 
