@@ -10,6 +10,8 @@ import dagster as dg
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
 TRAINING_TAG = "slipway/training"
 SWEEP_TAG = "slipway/sweep"
+SHOWS_TAG = "slipway/shows"
+"""On a run that only shows a training that is wanted already: such a run wants nothing itself."""
 
 
 def lane(recipe: str) -> str:

@@ -62,7 +62,8 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         known = trainings(tiers)
         store = known.store(context.partition_key)
         context.instance.add_run_tags(context.run.run_id, {keys.TRAINING_TAG: store.id})
-        known.start(store, f"run {context.run.run_id}", "materialised")
+        if keys.SHOWS_TAG not in context.run.tags:
+            known.start(store, f"run {context.run.run_id}", "materialised")
         _wait(context, store, compute.control(tiers))
         ended = store.exit()
         if ended is None or ended.outcome != "succeeded":
@@ -74,8 +75,9 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
 
 
 def result_version(store: TrainingStore) -> dg.DataVersion:
-    """A training's data version: the manifest of its last checkpoint."""
-    return dg.DataVersion(store.commits()[-1].manifest)
+    """A training's data version: the manifest of its last checkpoint, when one is left that is not damaged."""
+    commits = store.commits()
+    return dg.DataVersion(commits[-1].manifest if commits else "no good checkpoint")
 
 
 def result_metadata(store: TrainingStore) -> dict[str, Any]:

@@ -4,14 +4,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from recipes.load import load
+from recipes.load import load, recipes_folder
 from recipes.problems import InvalidRecipes
 
 
 def main() -> int:
     """Print a line for each recipe and return 0, or all problems on standard error and return 1."""
     parser = argparse.ArgumentParser(prog="python -m recipes", description="Validate the recipes in a folder.")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parent, help="default: Slipway's own")
+    parser.add_argument("folder", nargs="?", type=Path, default=recipes_folder(), help="default: %(default)s")
     try:
         recipes = load(parser.parse_args().folder)
     except InvalidRecipes as invalid:

@@ -14,6 +14,11 @@ def training_faults(training: Training, datasets: Set[str]) -> Iterator[Fault]:
     """What is wrong with a training, given the names of all datasets."""
     if training.dataset not in datasets:
         yield _missing("dataset", training.dataset, datasets)
+    ranks = training.placement.nodes.max * training.placement.ranks_per_node
+    if training.batch.sequences < ranks:
+        yield Fault(
+            ("batch", "sequences"), str(training.batch.sequences), f"{ranks} (a sequence for each rank) or more"
+        )
 
 
 def sweep_faults(sweep: Sweep, trainings: Set[str], training: Training | None) -> Iterator[Fault]:

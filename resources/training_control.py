@@ -70,8 +70,15 @@ def decide(seen: Observation) -> Action:
     if seen.job.terminal:
         return Action.RECORD
     if not seen.submitted:
-        return Action.SUBMIT if seen.wanted else Action.RECORD
+        return _before_the_start(seen)
     return Action.RECORD if seen.missing_confirmed else Action.WAIT
+
+
+def _before_the_start(seen: Observation) -> Action:
+    """An incarnation is claimed and no job of the training runs."""
+    if not seen.wanted:
+        return Action.RECORD
+    return Action.GIVE_UP if seen.fruitless >= seen.fruitless_limit else Action.SUBMIT
 
 
 def _after_the_end(seen: Observation) -> Action:
@@ -126,19 +133,33 @@ class TrainingControl:
                 pass
         return action
 
-    def supersede(self, store: TrainingStore, cause: str, by: str) -> bool:
+    def failure(self, store: TrainingStore) -> str | None:
+        """Why the running incarnation must be given up, None when it need not be. Raises Unavailable."""
+        claim = store.newest_claim()
+        if claim is None or store.exit() is not None:
+            return None
+        lost = [node for node in self.fleet.nodes() if node.name in claim.nodes and not node.ready]
+        if lost:
+            return "; ".join(f"node {node.name} is lost: {node.reason}" for node in lost)
+        status, limit = self.status(store), store.terms().no_progress_seconds
+        age = progress_age(store, status, self._clock())
+        if status.state is State.RUNNING and age > limit:
+            return f"no progress for {age:.0f} s (the deadline is {limit:.0f} s)"
+        return None
+
+    def supersede(self, store: TrainingStore, cause: str, by: str, nodes: tuple[str, ...] | None = None) -> bool:
         """Give up the running incarnation: claim the next one on healthy nodes; `advance` does the rest.
 
         False when too few nodes are ready, when somebody else did it, or when nothing runs.
         """
         claim = store.newest_claim()
-        nodes = self._choose(store, None)
-        if claim is None or store.exit() is not None or len(nodes) < store.terms().min_nodes:
+        chosen = self._choose(store, nodes)
+        if claim is None or store.exit() is not None or len(chosen) < store.terms().min_nodes:
             return False
         incarnation = claim.token.incarnation
-        if not store.claim(incarnation + 1, nodes, cause, by):
+        if not store.claim(incarnation + 1, chosen, cause, by):
             return False
-        store.note(by, "incident", cause=cause, superseded=incarnation, nodes=list(claim.nodes))
+        store.note(by, "incident", incarnation, cause=cause, nodes=list(claim.nodes))
         store.record_exit(incarnation, "failed", cause, by)
         return True
 
@@ -166,7 +187,7 @@ class TrainingControl:
             fruitless_limit=terms.fruitless_incarnations,
             job=job.state,
             submitted=store.submitted(incarnation),
-            missing_confirmed=self._missing_confirmed(store, incarnation, job.state),
+            missing_confirmed=running and self._missing_confirmed(store, incarnation, job.state),
             older_live=older > 0,
             ready_nodes=len(chosen),
             min_nodes=terms.min_nodes,

@@ -5,8 +5,10 @@
             desired/<n>.json     what should be, by whom and why; the last one holds
             jobs/<incarnation>.json  that the job of an incarnation was submitted
             claims/ commits/ set-aside/ exits/ ledger/ heartbeats/   the trainer's side
+            evaluations/         the scores of its checkpoints
+            tracking.json        how far its metrics have been delivered
             reported/            what the control plane has already shown
-<root>/.open/<id>                trainings that somebody still has to look after
+<root>/.open/<duty>/<id>         trainings that somebody still has to look after
 """
 
 import dataclasses
@@ -114,7 +116,7 @@ class TrainingStore:
         token = fence.Token(incarnation)
         if not fence.claim(self.folder, token, nodes=nodes, cause=cause, by=by):
             return False
-        self.note(by, "claimed", nodes=list(nodes), cause=cause)
+        self.note(by, "claimed", incarnation, nodes=list(nodes), cause=cause)
         return True
 
     def commits(self) -> list[fence.Commit]:
@@ -131,7 +133,7 @@ class TrainingStore:
         commits = self.commits()
         step = commits[-1].step if commits else 0
         if fence.record_exit(self.folder, fence.Exit(incarnation, outcome, reason, step, by, time.time())):
-            self.note(by, "ended", outcome=outcome, reason=reason, step=step)
+            self.note(by, "ended", incarnation, outcome=outcome, reason=reason, step=step)
 
     def failures(self) -> list[fence.Exit]:
         """How each incarnation that failed did, the first one first."""
@@ -142,7 +144,7 @@ class TrainingStore:
     def fruitless(self) -> int:
         """How many incarnations in a row, the newest first, failed without a checkpoint of their own.
 
-        Whoever wants the training to run again starts the count anew.
+        One that has not ended is passed over. Whoever wants the training to run again starts the count anew.
         """
         claim, desired = self.newest_claim(), self.desired()
         since = desired.at if desired and desired.want == "run" else 0.0
@@ -150,6 +152,8 @@ class TrainingStore:
         count = 0
         for incarnation in range(claim.token.incarnation if claim else 0, 0, -1):
             ended = fence.read_exit(self.folder, incarnation)
+            if ended is None and incarnation not in fruitful:
+                continue
             if incarnation in fruitful or ended is None or ended.outcome != "failed" or ended.at < since:
                 break
             count += 1
@@ -182,12 +186,10 @@ class TrainingStore:
         """The ledger."""
         return ledger.read(self.folder)
 
-    def note(self, by: str, event: str, **fields: Any) -> None:
-        """Write an event of the control plane into the ledger, into the segment of who writes it."""
-        claim = self.newest_claim()
-        assert claim is not None, "a training has a ledger once it has an incarnation"
+    def note(self, by: str, event: str, incarnation: int, **fields: Any) -> None:
+        """Write an event of the control plane about an incarnation into the ledger, into the writer's own segment."""
         writer = re.sub(r"[^A-Za-z0-9]+", "-", by)
-        ledger.note(self.folder, claim.token, writer, event, by=by, **fields)
+        ledger.note(self.folder, fence.Token(incarnation), writer, event, by=by, **fields)
 
     def reported(self, what: str) -> bool:
         """Whether the control plane has already shown `what` (an exit, a checkpoint)."""

@@ -61,8 +61,9 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
 
 
 def training_request(store: TrainingStore) -> dg.RunRequest:
-    """A run that submits or adopts this training and waits for it."""
-    return runs.request([keys.key(store.specification().recipe, "training")], _tags(store), store.id)
+    """A run that shows this training, which is wanted already: it submits or adopts the job, and waits."""
+    tags = {**_tags(store), keys.SHOWS_TAG: store.id}
+    return runs.request([keys.key(store.specification().recipe, "training")], tags, store.id)
 
 
 def _tags(store: TrainingStore) -> dict[str, str]:

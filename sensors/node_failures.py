@@ -4,17 +4,13 @@ This sensor only decides and claims; the job watch stops the old job, confirms t
 and shows the incident. It also keeps the partitions of staged shards in line with the fleet.
 """
 
-import time
-
 import dagster as dg
 
 from assets import keys
 from resources.compute import Compute, trainings
 from resources.fleet.protocol import Node
-from resources.launcher.protocol import State, Unavailable
+from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
-from resources.training_control import TrainingControl, progress_age
-from resources.training_store import TrainingStore
 from sensors import job_watch
 
 BY = "node failures"
@@ -36,28 +32,13 @@ def node_failures(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Co
     for id in known.opened(job_watch.DUTY):
         store = known.store(id)
         try:
-            cause = failure(store, control, nodes, time.time())
+            cause = control.failure(store)
         except Unavailable as error:
             context.log.warning(f"{id}: the launcher cannot be asked: {error}")
             continue
         if cause and store.wanted:
             control.supersede(store, cause, BY)
     return dg.SensorResult(dynamic_partitions_requests=_node_partitions(context, nodes))
-
-
-def failure(store: TrainingStore, control: TrainingControl, nodes: list[Node], now: float) -> str | None:
-    """Why the running incarnation must be given up, None when it need not be."""
-    claim = store.newest_claim()
-    if claim is None or store.exit() is not None:
-        return None
-    lost = [node for node in nodes if node.name in claim.nodes and not node.ready]
-    if lost:
-        return "; ".join(f"node {node.name} is lost: {node.reason}" for node in lost)
-    status, limit = control.status(store), store.terms().no_progress_seconds
-    age = progress_age(store, status, now)
-    if status.state is State.RUNNING and age > limit:
-        return f"no progress for {age:.0f} s (the deadline is {limit:.0f} s)"
-    return None
 
 
 def _node_partitions(

@@ -8,6 +8,7 @@ recipe are judged one after the other, each against the champion that the one be
 import dagster as dg
 
 from assets import keys
+from assets.evaluation import evaluated
 from assets.models import BEATS_CHAMPION, BEATS_UNIGRAMS
 from resources.compute import trainings
 from resources.event_log import materialised, rejected
@@ -16,7 +17,7 @@ from resources.training_store import TrainingStore
 from sensors import checkpoint_arrivals, runs
 
 DUTY = "promotion"
-PROMOTES_TAG, MODEL_TAG = "slipway/promotes", "slipway/model"
+PROMOTES_TAG, JUDGES_TAG = "slipway/promotes", "slipway/judges"
 
 
 @dg.sensor(
@@ -35,14 +36,15 @@ def promotions(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorRe
         ended = store.exit()
         if ended is None or id in evaluating:
             continue
-        if ended.outcome != "succeeded" or _judged(context.instance, store):
+        nothing_to_judge = ended.outcome != "succeeded" or not evaluated(store)
+        if nothing_to_judge or _judged(context.instance, store):
             known.close(id, DUTY)
             continue
         recipe = store.specification().recipe
-        judging = recipe in requests or runs.unfinished(context.instance, {MODEL_TAG: recipe})
+        judging = recipe in requests or runs.unfinished(context.instance, {JUDGES_TAG: recipe})
         if not judging and runs.may_request(context.instance, {PROMOTES_TAG: id}):
             assets = [keys.key(recipe, "candidate"), keys.key(recipe, "champion")]
-            requests[recipe] = runs.request(assets, {PROMOTES_TAG: id, MODEL_TAG: recipe}, id)
+            requests[recipe] = runs.request(assets, {PROMOTES_TAG: id, JUDGES_TAG: recipe}, id)
     return dg.SensorResult(run_requests=list(requests.values()))
 
 

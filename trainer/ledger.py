@@ -4,11 +4,12 @@ Append-only segments, one for each writer and token, so that no two processes ev
 merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
-    started         world, nodes, device, cause          restored   step, commit, seconds
+    segment         format, incarnation, generation      started    world, device, torch
     step            step, loss, learning_rate, gradient_norm, tokens, seconds, data_seconds, ...
-    validated       step, loss                           committed  step, commit, seconds, bytes
+    validated       step, loss                           restored   step, commit, seconds
+    committed       step, commit, seconds, bytes         commit_failed  step, reason
     set_aside       commit, reason                       ended      outcome, step, reason
-and from the control plane: claimed, stopping, incident, ended.
+and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), ended.
 """
 
 import time
@@ -25,7 +26,7 @@ class Ledger:
     """The writer's side of one segment."""
 
     def __init__(self, folder: Path, token: Token, writer: str) -> None:
-        """Open the segment of `writer` (rank-0, control, ...) under the training's folder."""
+        """Open the segment of `writer` (rank-0, job-watch, ...) under the training's folder."""
         path = folder / "ledger" / f"{token}.{writer}.jsonl"
         fresh = not path.exists()
         self._journal = journal.Journal(path, durable=False)

@@ -94,15 +94,19 @@ class Controller:
         starts = {action.trial: action for action in next_actions(sweep) if isinstance(action, Start)}
         seen: list[events.Event] = []
         for trial in sweep.running:
+            new: list[events.Event] = []
             store = self.trials.store(trial_id(self.store, trial.number))
             # What a launcher or a fleet that cannot be asked keeps from happening now, happens later.
             with contextlib.suppress(Unavailable):
                 if trial.number in starts:
-                    seen += self._start(store, starts[trial.number], sweep)
+                    new = self._start(store, starts[trial.number], sweep)
                 elif trial.number in stops:
-                    seen += self._stop(store, trial, stops[trial.number].reason)
+                    new = self._stop(store, trial, stops[trial.number].reason)
                 else:
-                    seen += self._watch(store, trial, sweep)
+                    new = self._watch(store, trial, sweep)
+            for event in new:
+                sweep = sweep.after(event)
+            seen += new
         return seen
 
     def _start(self, store: TrainingStore, start: Start, sweep: Sweep) -> list[events.Event]:
@@ -127,7 +131,10 @@ class Controller:
         return [*_new_reports(store, trial), events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
 
     def _watch(self, store: TrainingStore, trial: Trial, sweep: Sweep) -> list[events.Event]:
-        action = self._advance(store, self._free_nodes(trial.number, sweep))
+        free = self._free_nodes(trial.number, sweep)
+        if cause := self.control.failure(store):
+            self.control.supersede(store, cause, "sweep", free)
+        action = self._advance(store, free)
         reports = _new_reports(store, trial)
         ended = store.exit() if action is Action.DONE else None
         return [*reports, _ended(store, trial.number, ended)] if ended else reports

@@ -34,7 +34,9 @@ from trainer.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 120.0
-STOP_SECONDS = 15.0
+GRACE_SECONDS = 5.0
+"""What the processes get to end in. Runs that wait for a training would wait for ever; all of them may be killed."""
+KILL_SECONDS = 15.0
 SPACE = 1 << 30
 """Bytes that must be free before anything is made: some times what the demo takes."""
 DEFAULT_PORT = 3000
@@ -128,7 +130,7 @@ def environment(home: Home) -> dict[str, str]:
 def end_leftovers(home: Home) -> None:
     """End what is left of this home's control plane, by pid. Jobs are not part of it."""
     mark = {CONTROL_PLANE_VARIABLE: str(home.root)}
-    deadline = time.monotonic() + STOP_SECONDS
+    deadline = time.monotonic() + KILL_SECONDS
     while (left := [pid for pid in carrying(mark) if pid != os.getpid()]) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
@@ -181,7 +183,7 @@ def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         process.terminate()
-    deadline = time.monotonic() + STOP_SECONDS
+    deadline = time.monotonic() + GRACE_SECONDS
     for process in processes:
         try:
             process.wait(max(0.1, deadline - time.monotonic()))

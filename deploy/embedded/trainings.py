@@ -19,8 +19,9 @@ def status(home: Home) -> int:
         for id in root.known():
             store = root.store(id)
             desired, ended = store.desired(), store.exit()
-            now = ended.outcome if ended else control.status(store).state.value
-            print(f"{id}: {now}, wanted: {desired.want if desired else 'not yet'}, step {_step(store)}")
+            begun = store.newest_claim() is not None
+            now = ended.outcome if ended else control.status(store).state.value if begun else "not started"
+            print(f"{id}: {now}, wanted: {desired.want if desired else 'not yet'}, checkpoint of step {_step(store)}")
     return 0
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resources.fleet.protocol import Node
+from resources.home import Home
 from resources.launcher.protocol import Unavailable
 from trainer import atomic, processes
 
@@ -87,8 +88,7 @@ def _mark(folder: Path, node: str) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m resources.fleet.embedded", description=__doc__)
-    home = Path(os.environ.get("SLIPWAY_HOME", ".slipway"))
-    parser.add_argument("--folder", type=Path, default=home / "nodes", help="the fleet's folder (%(default)s)")
+    parser.add_argument("--folder", type=Path, default=Home.of().nodes, help="the fleet's folder (%(default)s)")
     verbs = parser.add_subparsers(required=True)
     verbs.add_parser("kill", help="kill a node, and all that runs on it").add_argument("node")
     arguments = parser.parse_args()

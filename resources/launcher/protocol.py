@@ -50,7 +50,7 @@ class Job:
     config: Mapping[str, object]
     """The JSON document that the module gets as its one argument, a file's path."""
     nodes: tuple[str, ...]
-    """The nodes, in rank order."""
+    """The nodes; which rank runs on which is for the launcher to say."""
     ranks_per_node: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to what every rank sees: a training's incarnation, say."""

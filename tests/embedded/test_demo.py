@@ -24,7 +24,7 @@ from tests.embedded.slipway import TEXTS, TRAINING, Slipway, interrupt, until
 from trainer import ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-STEPS = 400
+STEPS = 600
 """Of a training that takes longer than an instance takes to end."""
 TRIALS = 3
 

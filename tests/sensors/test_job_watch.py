@@ -111,9 +111,9 @@ def test_an_end_without_success_is_not_lost_either(platform: Platform):
     store.want("stop", BY, "it fails")
     for _ in range(2):
         assert len(platform.tick("job_watch").asset_events) == 1
-    for _ in range(3):
+    for _ in range(4):
         platform.apply("job_watch")
-    assert len(platform.observations(store.id)) == 1
+    assert len(platform.observations(store.id)) == 2, "the incident, and the end"
     assert platform.trainings.opened("run") == []
 
 

@@ -39,6 +39,7 @@ def test_a_lost_node_is_superseded_once_and_job_watch_does_the_rest(platform: Pl
     platform.apply("node_failures")
     claim = store.newest_claim()
     assert claim is not None and (claim.token.incarnation, claim.nodes, claim.by) == (2, ("node-1",), BY)
+    platform.apply("job_watch")
     [incident] = platform.observations(store.id)
     assert incident.metadata["cause"].value == claim.cause == "node node-0 is lost: the power is gone"
     assert not platform.tick("node_failures").asset_events
@@ -63,10 +64,10 @@ def test_a_training_without_progress_past_the_deadline_is_superseded(platform: P
     store = running(platform, recovery={"no_progress_seconds": 2.0})
     [rank] = marked.running("trainer")
     os.kill(rank, signal.SIGSTOP)
-    incident = until(lambda: platform.tick("node_failures").asset_events, "the deadline to pass")
-    assert "no progress for" in str(incident) and "the deadline is 2 s" in str(incident)
+    until(lambda: platform.apply("node_failures") is not None and store.failures(), "the deadline to pass")
     claim = store.newest_claim()
     assert claim is not None and claim.token.incarnation == 2
+    assert "no progress for" in claim.cause and "the deadline is 2 s" in claim.cause
     assert not platform.tick("node_failures").asset_events
     os.kill(rank, signal.SIGCONT)
     platform.stopped(store)

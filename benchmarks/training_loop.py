@@ -117,7 +117,7 @@ def _parameters(settings: config.Config) -> int:
 
 
 def _print(metric: str, unit: str, ours: float, peers: dict[str, float], aim: float) -> None:
-    line = {"benchmark": "trainer", "metric": metric, "unit": unit, "better": "higher"}
+    line = {"benchmark": "training_loop", "metric": metric, "unit": unit, "better": "higher"}
     print(json.dumps({**line, "ours": ours, "peers": peers, "aim": aim}), flush=True)
 
 
