@@ -62,7 +62,8 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         known = trainings(tiers)
         store = known.store(context.partition_key)
         context.instance.add_run_tags(context.run.run_id, {keys.TRAINING_TAG: store.id})
-        if keys.SHOWS_TAG not in context.run.tags:
+        # Who executes a run again has its tags copied: that is a person, and wants the training.
+        if keys.SHOWS_TAG not in context.run.tags or context.run.parent_run_id is not None:
             known.start(store, f"run {context.run.run_id}", "materialised")
         _wait(context, store, compute.control(tiers))
         ended = store.exit()

@@ -1,4 +1,4 @@
-"""What a click in the UI sends to the webserver: launch a run, terminate one."""
+"""What a click in the UI sends to the webserver: launch a run, launch it again, terminate it."""
 
 import json
 import urllib.request
@@ -10,6 +10,15 @@ import dagster as dg
 _LAUNCH = """
 mutation Launch($params: ExecutionParams!) {
   launchRun(executionParams: $params) {
+    __typename
+    ... on LaunchRunSuccess { run { runId } }
+    ... on Error { message }
+  }
+}
+"""
+_LAUNCH_AGAIN = """
+mutation LaunchAgain($params: ReexecutionParams!) {
+  launchRunReexecution(reexecutionParams: $params) {
     __typename
     ... on LaunchRunSuccess { run { runId } }
     ... on Error { message }
@@ -38,6 +47,14 @@ def launch(url: str, location: str, assets: Sequence[dg.AssetKey], tags: Mapping
     params = {"selector": selector, "runConfigData": {}, "executionMetadata": {"tags": entries}}
     run: str = _execute(url, _LAUNCH, {"params": params}, "launchRun", "LaunchRunSuccess")["run"]["runId"]
     return run
+
+
+def launch_again(url: str, run: str) -> str:
+    """Ask for the run to be executed again; returns the new run's id."""
+    params = {"parentRunId": run, "strategy": "ALL_STEPS"}
+    answer = _execute(url, _LAUNCH_AGAIN, {"params": params}, "launchRunReexecution", "LaunchRunSuccess")
+    again: str = answer["run"]["runId"]
+    return again
 
 
 def terminate(url: str, run: str) -> None:

@@ -116,6 +116,10 @@ class Instance:
         """Materialise a training; returns the run's id."""
         return self.launch(training_key(training), partition=training.id)
 
+    def materialise_again(self, run: str) -> str:
+        """Execute a run again; returns the new one's id."""
+        return graphql.launch_again(self.url, run)
+
     def cancel(self, run: str) -> None:
         graphql.terminate(self.url, run)
 
@@ -203,6 +207,11 @@ class Instance:
         assert name is not None
         self.storage.add_dynamic_partitions(name, [store.id])
         return store
+
+    def start_as_a_sensor_does(self, training: TrainingStore) -> str:
+        """Want a training without asking for a run; returns the id of the run that the job watch asks for."""
+        trainings(self.tiers).start(training, "drill", "as a sensor does")
+        return wait_until(lambda: self.runs(tags_of(training)), "the job watch asks for a run")[0].run_id
 
     def open_trainings(self) -> list[str]:
         """The trainings that somebody still has to bring to their end."""

@@ -68,3 +68,15 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     assert restored_from(training, 2) == reached
     wait_until(lambda: instance.succeeded(again), "the second run succeeds")
     assert steps_of(training, 2) == list(range(reached + 1, 151))
+
+
+def test_who_executes_a_run_of_the_job_watch_again_wants_its_training(instance: Instance):
+    training = instance.propose(small_recipes.ALONE, "executed again", steps=100)
+    shown_by = instance.start_as_a_sensor_does(training)
+    instance.worker(shown_by)
+    instance.cancel(shown_by)
+    wait_until(lambda: training.id not in instance.open_trainings(), "the training is stopped")
+    assert not training.wanted
+
+    again = instance.materialise_again(shown_by)
+    wait_until(lambda: instance.succeeded(again), "it is brought to its end")
