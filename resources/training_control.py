@@ -19,6 +19,8 @@ from trainer.fence import Claim
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint."""
+SUPERSEDED_GRACE_SECONDS = 1.0
+"""The same for a job that was superseded: its commits count no more, so there is nothing to wait for."""
 MISSING_GRACE_SECONDS = 10.0
 """A job object must be seen missing twice, this far apart, before it counts as deleted."""
 
@@ -118,7 +120,7 @@ class TrainingControl:
             case Action.CLAIM:
                 store.claim(seen.incarnation + 1, chosen, self._cause(store), by)
             case Action.STOP_OLDER:
-                self.launcher.cancel(job_name(store.id, older), GRACE_SECONDS)
+                self.launcher.cancel(job_name(store.id, older), SUPERSEDED_GRACE_SECONDS)
             case Action.SUBMIT:
                 self._submit(store, seen.incarnation, by)
             case Action.STOP:

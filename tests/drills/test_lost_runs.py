@@ -12,7 +12,7 @@ from tests.drills.told import restored_from, steps, steps_of
 
 pytestmark = pytest.mark.slow
 
-STEPS = 300
+STEPS = 400
 
 
 def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(instance: Instance):
@@ -23,6 +23,7 @@ def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(insta
         (trainer,) = process_table.ranks(training.id)
         kill([instance.worker(first)])
         next_run = wait_until(lambda: instance.run_after(first, tags_of(training)), "another run is asked for")
+        assert instance.worker(next_run)
         assert process_table.ranks(training.id) == [trainer]
         wait_until(lambda: instance.succeeded(next_run), "the next run succeeds")
     assert instance.run(first).status is DagsterRunStatus.FAILURE

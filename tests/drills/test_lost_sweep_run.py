@@ -37,6 +37,15 @@ def test_a_killed_sweep_run_is_replaced_and_no_trial_is_lost_or_started_twice(in
     best = wait_until(lambda: _training_of(instance, sweep), "the training of the best parameters has started")
     assert best.terms().origin["trial"] == closed.best_trial
     instance.command("stop", best.id)
+    _stays_stopped(instance, best)
+
+
+def _stays_stopped(instance: Instance, training: TrainingStore) -> None:
+    """Also when a run for it was waiting in the queue."""
+    wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
+    ended = training.exit()
+    assert ended is not None and ended.outcome == "stopped"
+    assert not training.wanted
 
 
 def _trials(sweep: SweepStore) -> list[TrainingStore]:
