@@ -37,6 +37,7 @@ TABLE: dict[str, tuple[dict[str, object], Action]] = {
     "a training that nobody wants is left alone": ({**NEW, "wanted": False}, Action.DONE),
     "a claimed incarnation is submitted": (CLAIMED, Action.SUBMIT),
     "it is not while the job of an earlier one lives": ({**CLAIMED, "older_live": True}, Action.STOP_OLDER),
+    "nor after so many fruitless ones before it": ({**CLAIMED, "fruitless": 3}, Action.GIVE_UP),
     "a claim that is not wanted any more ends unsubmitted": ({**CLAIMED, "wanted": False}, Action.RECORD),
     "even then an older job is stopped first": ({**CLAIMED, "wanted": False, "older_live": True}, Action.STOP_OLDER),
     "a running job is left running": ({}, Action.WAIT),

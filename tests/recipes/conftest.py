@@ -1,4 +1,4 @@
-"""A folder with copies of the recipes that come with Slipway, to be changed by the tests."""
+"""A folder with copies of the sample recipes beside this file, to be changed by the tests."""
 
 import shutil
 from collections.abc import Mapping
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import recipes
 from recipes.load import load
 from recipes.problems import InvalidRecipes
 
@@ -41,7 +40,5 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    source = Path(recipes.__file__).parent
-    for kind in ("datasets", "trainings", "sweeps"):
-        shutil.copytree(source / kind, tmp_path / kind)
+    shutil.copytree(Path(__file__).with_name("samples"), tmp_path, dirs_exist_ok=True)
     return Folder(tmp_path)

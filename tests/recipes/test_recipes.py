@@ -21,8 +21,8 @@ def test_the_recipes_that_come_with_slipway_are_valid():
     assert set(recipes.sweeps) == {"tiny-decoder"}
 
 
-def test_the_sections_of_a_training_are_the_trainers_own():
-    training = load(environ={}).trainings["tiny-decoder"]
+def test_the_sections_of_a_training_are_the_trainers_own(folder: Folder):
+    training = load(folder.path, {}).trainings["tiny-decoder"]
     assert training.model == Model(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
     assert training.batch == Batch(sequences=16, length=256, micro=8)
     assert list(training.numbers()) == list(SECTIONS)
@@ -53,8 +53,8 @@ def test_a_sweep_reads_back_equal_from_what_it_dumps():
     assert Sweep.model_validate_json(sweep.model_dump_json()) == sweep
 
 
-def test_a_parameter_can_be_set_and_nothing_else_changes():
-    training = load(environ={}).trainings["tiny-decoder"]
+def test_a_parameter_can_be_set_and_nothing_else_changes(folder: Folder):
+    training = load(folder.path, {}).trainings["tiny-decoder"]
     changed = with_parameters(training, {"optimiser.learning_rate": 0.001, "run.steps": 80})
     assert (changed.optimiser.learning_rate, changed.run.steps) == (0.001, 80)
     assert with_parameters(changed, {"optimiser.learning_rate": 0.003, "run.steps": 300}) == training
@@ -142,3 +142,9 @@ def test_recipes_are_read_without_the_control_plane():
     root = Path(__file__).parents[2]
     result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
+
+
+def test_a_batch_has_a_sequence_for_each_rank(folder: Folder):
+    folder.edit(TRAINING, "ranks_per_node: 1", "ranks_per_node: 9")
+    [problem] = folder.problems()
+    assert "batch.sequences: found 16, expected 18 (a sequence for each rank) or more" in problem

@@ -12,6 +12,8 @@ from resources.training_store import TrainingStore
 from sensors import runs
 from sensors.promotions import PROMOTES_TAG
 from tests.sensors.platform import BY, Platform
+from trainer import atomic, fence
+from trainer.scores import Score
 
 MODEL = "tiny-model"
 
@@ -51,6 +53,10 @@ def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platfo
     first = platform.finished("promotion")
     second = platform.wanted(cause="another")
     second.claim(1, ("node-0",), "a test", BY)
+    commit = fence.Commit(5, fence.Token(1), "checkpoints/another", "0" * 64)
+    fence.commit(second.folder, commit)
+    score = Score(commit.name, loss=4.0, perplexity=54.6, bits_per_byte=2.0, accuracy=0.1, tokens=100)
+    atomic.replace(second.folder / "evaluations" / f"{commit.name}.json", atomic.readable_json(vars(score)))
     second.record_exit(1, "succeeded", "all steps done", BY)
     platform.trainings.close(second.id, "checkpoints")
     [request] = platform.apply("promotions")

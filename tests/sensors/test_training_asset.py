@@ -53,3 +53,13 @@ def test_a_training_that_is_stopped_while_it_is_waited_for_fails_the_run_in_word
     assert not result.success
     [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     assert f"{store.id} is not wanted any more: enough" in str(failure.step_failure_data.error)
+
+
+def test_a_run_that_only_shows_a_training_does_not_want_it_again(platform: Platform):
+    store = platform.wanted(cause="stopped in the queue", run={"steps": 1_000_000})
+    [request] = platform.apply("job_watch")
+    store.want("stop", BY, "a person stopped it before the run began")
+    assert not platform.launch(request).success
+    desired = store.desired()
+    assert desired is not None and desired.want == "stop"
+    platform.stopped(store)
