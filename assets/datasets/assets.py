@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import plots
+from assets import keys, plots
 from assets.datasets import checks, documents, snapshot, steps, tokenizer
 from assets.datasets.memo import Record
 from recipes.schema import Dataset
@@ -24,11 +24,6 @@ CHECKS = {
 }
 
 
-def lane_of(recipe: Dataset) -> str:
-    """The first part of the lane's asset keys, and its group."""
-    return recipe.name.replace("-", "_")
-
-
 def dataset_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
     """The three assets of a dataset recipe's lane; they need the resource `tiers`."""
     return [_documents(recipe), _tokenizer(recipe), _snapshot(recipe)]
@@ -36,8 +31,8 @@ def dataset_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
 
 def _documents(recipe: Dataset) -> dg.AssetsDefinition:
     @dg.asset(
-        key=_key(recipe, "documents"),
-        group_name=lane_of(recipe),
+        key=keys.key(recipe.name, "documents"),
+        group_name=keys.lane(recipe.name),
         kinds={"parquet", "duckdb"},
         owners=[recipe.owner],
         code_version=documents.VERSION,
@@ -56,9 +51,9 @@ def _documents(recipe: Dataset) -> dg.AssetsDefinition:
 
 def _tokenizer(recipe: Dataset) -> dg.AssetsDefinition:
     @dg.asset(
-        key=_key(recipe, "tokenizer"),
-        deps=[_key(recipe, "documents")],
-        group_name=lane_of(recipe),
+        key=keys.key(recipe.name, "tokenizer"),
+        deps=[keys.key(recipe.name, "documents")],
+        group_name=keys.lane(recipe.name),
         kinds={"tokenizers"},
         owners=[recipe.owner],
         code_version=tokenizer.VERSION,
@@ -76,12 +71,12 @@ def _tokenizer(recipe: Dataset) -> dg.AssetsDefinition:
 
 
 def _snapshot(recipe: Dataset) -> dg.AssetsDefinition:
-    key = _key(recipe, "snapshot")
+    key = keys.key(recipe.name, "snapshot")
 
     @dg.asset(
         key=key,
-        deps=[_key(recipe, "documents"), _key(recipe, "tokenizer")],
-        group_name=lane_of(recipe),
+        deps=[keys.key(recipe.name, "documents"), keys.key(recipe.name, "tokenizer")],
+        group_name=keys.lane(recipe.name),
         kinds={"dataset"},
         owners=[recipe.owner],
         code_version=snapshot.VERSION,
@@ -105,10 +100,6 @@ def _snapshot(recipe: Dataset) -> dg.AssetsDefinition:
         )
 
     return snapshot_asset
-
-
-def _key(recipe: Dataset, name: str) -> dg.AssetKey:
-    return dg.AssetKey([lane_of(recipe), name])
 
 
 def _documents_metadata(record: Record, durable: Path) -> dict[str, Any]:
