@@ -11,12 +11,20 @@ from resources.tracking import Tracking
 from tests.conftest import Marked
 from tests.sensors.platform import Platform, make_home
 
+UNCAPTURED = {
+    "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"}
+}
+"""Dagster captures a step's output through `tail` processes that may outlive it; here it goes to pytest."""
+
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("platform")
     (root / "dagster").mkdir()
-    with pytest.MonkeyPatch.context() as environment, dg.instance_for_test(temp_dir=str(root / "dagster")) as instance:
+    with (
+        pytest.MonkeyPatch.context() as environment,
+        dg.instance_for_test(UNCAPTURED, temp_dir=str(root / "dagster")) as instance,
+    ):
         environment.setenv("OMP_NUM_THREADS", "1")
         make_home(root, instance)
     return root
@@ -41,5 +49,5 @@ def tracked(platform: Platform, database: Path) -> Platform:
 def platform(template: Path, tmp_path: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
-    with dg.instance_for_test(temp_dir=str(tmp_path / "dagster")) as instance:
+    with dg.instance_for_test(UNCAPTURED, temp_dir=str(tmp_path / "dagster")) as instance:
         yield Platform(tmp_path, instance)
