@@ -6,120 +6,16 @@ or checked twice. Recipes are read by `recipes.load`; here they are plain, froze
 
 import dataclasses
 import re
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from recipes import cron
+from recipes.dataset import Dataset
+from recipes.parts import Count, Part, Recipe, Text
 from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate
 from trainer.config import SECTIONS, Batch, Checkpoint, Model, Optimiser, Run, Validation, require
-
-Count = Annotated[int, Field(ge=1)]
-Text = Annotated[str, Field(min_length=1)]
-
-
-class Part(BaseModel):
-    """A part of a recipe: strictly typed, no unknown fields, frozen."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
-class Recipe(Part):
-    """What all recipes have. The name is the stem of the file."""
-
-    name: str
-    description: Text
-    owner: str
-    """Who is asked about the assets, as Dagster writes it."""
-
-    @field_validator("owner")
-    @classmethod
-    def _is_owner(cls, owner: str) -> str:
-        if not re.fullmatch(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s.]+", owner):
-            raise ValueError("expected team:<name> or an email address")
-        return owner
-
-
-class Selection(Part):
-    """Which files of a source are taken: those that an `include` matches and no `exclude` does.
-
-    Both are patterns of `fnmatch` over the path inside the source, with forward slashes; `*` also matches `/`.
-    """
-
-    include: tuple[Text, ...] = ("*",)
-    exclude: tuple[Text, ...] = ()
-
-    def selects(self, path: str) -> bool:
-        """Whether the file at `path`, relative to the source, is taken."""
-        return any(fnmatchcase(path, each) for each in self.include) and not any(
-            fnmatchcase(path, each) for each in self.exclude
-        )
-
-
-class Stdlib(Selection):
-    """The interpreter's own standard library: sources, without tests and without what others installed."""
-
-    kind: Literal["stdlib"]
-    include: tuple[Text, ...] = ("*.py",)
-    exclude: tuple[Text, ...] = tuple(
-        pattern
-        for folder in ("test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__")
-        for pattern in (f"{folder}/*", f"*/{folder}/*")
-    )
-
-
-class Directory(Selection):
-    """The files below a folder."""
-
-    kind: Literal["directory"]
-    path: Text
-    """An absolute path once loaded; the recipe may write it relative to its own file."""
-
-    @field_validator("path")
-    @classmethod
-    def _from_the_recipe(cls, path: str, info: ValidationInfo) -> str:
-        return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())
-
-
-class Tokenizer(Part):
-    """A byte-level BPE tokenizer, trained on the training split."""
-
-    vocab_size: Annotated[int, Field(ge=257)]
-    """Tokens in all: the 256 bytes, the end of a document, and merges."""
-
-
-class Split(Part):
-    validation: Annotated[float, Field(gt=0, lt=1)]
-    """The share of the documents that is held out."""
-
-
-class Shards(Part):
-    """Into how many shards each split is packed."""
-
-    train: Count
-    validation: Count
-
-
-class Dataset(Recipe):
-    FORMAT: ClassVar = "dataset/1"
-
-    source: Annotated[Stdlib | Directory, Field(discriminator="kind")]
-    tokenizer: Tokenizer
-    split: Split
-    shards: Shards
-
-    def content(self) -> dict[str, Any]:
-        """What decides the snapshot's content, as JSON has it.
-
-        Where the files lie is not part of it: their names and contents are, in the snapshot's provenance.
-        """
-        content = self.model_dump(mode="json", include={"source", "tokenizer", "split", "shards"})
-        content["source"].pop("path", None)
-        return content
-
 
 class Nodes(Part):
     """With how many nodes a training may run; between the two it shrinks and grows with the fleet."""

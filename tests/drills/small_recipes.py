@@ -17,7 +17,7 @@ owner: team:drills
 source: {kind: directory, path: ../../corpus, include: ["*.txt"]}
 tokenizer: {vocab_size: 512}
 split: {validation: 0.1}
-shards: {train: 2, validation: 1}
+shards: {tokens: 20000}
 """
 
 _TRAINING = """\

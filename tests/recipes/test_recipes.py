@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from recipes.load import load
-from recipes.schema import Directory, Stdlib, Sweep, with_parameters
+from recipes.dataset import Directory, Stdlib
+from recipes.schema import Sweep, with_parameters
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
 from trainer.config import SECTIONS, Batch, Model
 
@@ -91,7 +92,7 @@ def test_the_content_of_a_dataset_does_not_depend_on_who_owns_it_nor_where_it_li
 
 def test_the_content_of_a_dataset_changes_with_what_is_made_of_it(folder: Folder):
     before = load(folder.path, {}).datasets["python-stdlib"].content()
-    folder.edit(DATASET, "train: 8", "train: 9")
+    folder.edit(DATASET, "tokens: 400000", "tokens: 400001")
     after = load(folder.path, {}).datasets["python-stdlib"].content()
     assert before != after
     assert json.loads(json.dumps(after)) == after

@@ -74,7 +74,7 @@ def write_recipes(folder: Path, corpus: Path) -> None:
         "source": {"kind": "directory", "path": str(corpus)},
         "tokenizer": {"vocab_size": 300},
         "split": {"validation": 0.25},
-        "shards": {"train": 2, "validation": 1},
+        "shards": {"tokens": 5000},
     }
     for path, recipe in {"datasets/texts": dataset, f"trainings/{TINY}": _TRAINING, f"sweeps/{SEARCH}": _SWEEP}.items():
         file = folder / f"{path}.yaml"
