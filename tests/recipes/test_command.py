@@ -29,13 +29,13 @@ def test_it_prints_a_line_for_each_recipe():
 
 
 def test_it_prints_every_problem_and_fails(folder: Folder):
-    folder.edit(DATASET, "train: 8", "train: 0")
+    folder.edit(DATASET, "tokens: 400000", "tokens: 0")
     folder.edit(TRAINING, "layers: 4", "layers: 0")
     folder.edit(SWEEP, "eta: 2", "eta: two")
     result = run(folder.path)
     assert (result.returncode, result.stdout) == (1, "")
     assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [
-        "shards.train",
+        "shards.tokens",
         "halving.eta",
         "model.layers",
     ]

@@ -17,8 +17,8 @@ vocab_size: 4096 -> vocab_size: 256
 validation: 0.05 -> validation: 1
     split.validation: found 1, expected a number below 1
 
-kind: stdlib -> kind: s3
-    source.kind: found "s3", expected one of 'stdlib', 'directory'
+kind: stdlib -> kind: ftp
+    source.kind: found "ftp", expected one of 'stdlib', 'directory', 's3'
 
 kind: stdlib -> kind: directory
     -1 source.path: found nothing, expected text
