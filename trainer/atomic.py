@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 
-def create_only(path: Path, data: bytes) -> bool:
+def create_only(path: Path, data: bytes, scratch: Path | None = None) -> bool:
     """Create `path` with `data`; say False, and change nothing, when it is already there.
 
     A hard link is the create-only step: unlike ``O_EXCL`` it never shows a half-written file, and
-    unlike a rename it never replaces one. Raises OSError when the folder cannot be written.
+    unlike a rename it never replaces one. The bytes are first written in `scratch`, a folder of the same file
+    system, by default the file's own. Raises OSError when a folder cannot be written.
     """
-    with _written_beside(path, data) as temporary:
+    with _written(path, data, scratch) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -28,9 +29,9 @@ def create_only(path: Path, data: bytes) -> bool:
     return True
 
 
-def replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes, scratch: Path | None = None) -> None:
     """Put `data` at `path`, whatever was there; readers see the old bytes or the new ones."""
-    with _written_beside(path, data) as temporary:
+    with _written(path, data, scratch) as temporary:
         temporary.replace(path)
     sync_folder(path.parent)
 
@@ -55,10 +56,10 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _written_beside(path: Path, data: bytes) -> Iterator[Path]:
-    """A temporary file next to `path` with `data` on disk; gone afterwards unless it was renamed away."""
+def _written(path: Path, data: bytes, scratch: Path | None) -> Iterator[Path]:
+    """A temporary file for `path` with `data` on disk; gone afterwards unless it was renamed away."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=scratch or path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:

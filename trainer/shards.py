@@ -8,8 +8,9 @@ manifest is canonical JSON, named by its SHA-256; it names every shard and every
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ class Tokenizer:
     vocab_size: int
     end_of_document: int
     """The token that ends every document."""
+
+    @property
+    def dtype(self) -> str:
+        """The narrowest of the known types that holds every token."""
+        return "uint16" if self.vocab_size <= 2**16 else "uint32"
 
 
 @dataclass(frozen=True)
@@ -97,14 +103,16 @@ def encode_shard(documents: Sequence[npt.NDArray[Any]], dtype: str) -> bytes:
     return body + bytes(-len(body) % 8) + offsets
 
 
-def write_shard(tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str) -> Shard:
+def write_shard(
+    tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str, scratch: Path | None = None
+) -> Shard:
     """Write a shard into the tier, unless it is there already and whole, and describe it."""
     data = encode_shard(documents, dtype)
     tokens = sum(len(document) for document in documents)
     shard = Shard(digest.of_bytes(data), len(data), tokens, len(documents))
     path = shard_path(tier, shard)
-    if not atomic.create_only(path, data) and digest.of_file(path) != shard.blake3:
-        atomic.replace(path, data)
+    if not atomic.create_only(path, data, scratch) and digest.of_file(path) != shard.blake3:
+        atomic.replace(path, data, scratch)
     return shard
 
 
@@ -147,3 +155,10 @@ def open_shard(tier: Path, shard: Shard, dtype: str) -> tuple[npt.NDArray[Any], 
         raise ValueError(f"{path}: found {found} bytes, expected {shard.bytes}")
     data = np.memmap(path, np.uint8, "r")
     return data[: shard.tokens * width].view(DTYPES[dtype]), data[padded:].view(OFFSETS)
+
+
+def documents(tier: Path, shard: Shard, dtype: str) -> Iterator[npt.NDArray[Any]]:
+    """The tokens of each document of a shard, mapped. Raises ValueError as `open_shard` does."""
+    tokens, offsets = open_shard(tier, shard, dtype)
+    for begin, end in pairwise(offsets.tolist()):
+        yield tokens[begin:end]

@@ -23,14 +23,6 @@ def empty_splits(snapshot: shards.Snapshot) -> list[str]:
     return [name for name, split in snapshot.splits.items() if not split.documents or not split.tokens]
 
 
-def documents_in_both_splits(snapshot: shards.Snapshot, tier: Path) -> int:
-    """How many documents' tokens occur in more than one split."""
-    seen = [
-        {digest.of_bytes(tokens.tobytes()) for tokens in _documents(snapshot, tier, name)} for name in snapshot.splits
-    ]
-    return sum(len(hashes) for hashes in seen) - len(set[str]().union(*seen))
-
-
 def undecodable(
     snapshot: shards.Snapshot, tier: Path, encoding: tiktoken.Encoding, table: Mapping[str, str]
 ) -> tuple[int, int]:
@@ -39,7 +31,7 @@ def undecodable(
     `table` gives the split of each document by the BLAKE3 of its text. A document must end with the
     end-of-document token, and what stands before it must decode to a text of the same split.
     """
-    sample = [(name, tokens) for name in snapshot.splits for tokens in _documents(snapshot, tier, name)]
+    sample = [(name, tokens) for name in snapshot.splits for tokens in shards_documents]
     chosen = [sample[index] for index in np.linspace(0, len(sample) - 1, min(SAMPLE, len(sample)), dtype=int)]
     end = snapshot.tokenizer.end_of_document
     wrong = sum(
@@ -47,11 +39,3 @@ def undecodable(
         for name, tokens in chosen
     )
     return len(chosen), wrong
-
-
-def _documents(snapshot: shards.Snapshot, tier: Path, split: str) -> Iterator[npt.NDArray[Any]]:
-    """The tokens of each document of a split, mapped from the shards."""
-    for shard in snapshot.splits[split].shards:
-        tokens, offsets = shards.open_shard(tier, shard, snapshot.dtype)
-        for begin, end in pairwise(offsets.tolist()):
-            yield tokens[begin:end]

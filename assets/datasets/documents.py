@@ -1,133 +1,170 @@
-"""Documents: the table of a dataset's texts, in Parquet, named by the BLAKE3 of the file.
+"""Documents: the table of all documents of a dataset and what became of each, named by the BLAKE3 of the file.
 
-A document's split is decided by the hash of its text alone: it stays where it is whatever joins or leaves the
-corpus, and a text that occurs twice cannot stand on both sides.
+It holds no texts: kept documents are in the snapshot's shards, in the order of this table. Documents are
+compared here, each with all others: equal ones, nearly equal ones, and training documents that share a passage
+with what models are measured on. It is done by duckdb in bounded memory, which spills to disk.
 """
 
-import itertools
-import os
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
-from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets.sources import Source, SourceFile
-from trainer import atomic, digest
+from assets.datasets import comparison, extraction
+from assets.datasets.extraction import Extracts
+from assets.datasets.workshop import deliver
+from recipes.schema import Dataset
+from trainer import digest
 
-VERSION = "1"
-"""Of the code below: raised when the same source would give another table."""
+VERSION = "2"
+"""Of the code below: raised when the same extracts would give another table."""
 
 SCHEMA = pa.schema(
     [
         pa.field("name", pa.string(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("blake3", pa.string()),
         pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("blake3", pa.string(), nullable=False),
-        pa.field("split", pa.string(), nullable=False),
+        pa.field("language", pa.string()),
         pa.field("package", pa.string(), nullable=False),
+        pa.field("masked", pa.int32(), nullable=False),
+        pa.field("split", pa.string()),
+        pa.field("removed", pa.string()),
     ]
 )
 COLUMNS = {
-    "name": "where the document comes from, relative to the source",
-    "text": "the whole document",
-    "bytes": "length of the text in UTF-8",
-    "blake3": "hash of the text: decides its split, its shard and its place there",
-    "split": "train or validation",
+    "name": "the file it comes from, relative to the source",
+    "number": "its place in that file, from 0",
+    "blake3": "hash of the cleaned text: decides its split; none for what could not be read",
+    "bytes": "length of the cleaned text in UTF-8",
+    "language": "of the text, or of the source code by its suffix",
     "package": "top-level part of the name",
+    "masked": "places that were replaced by a placeholder",
+    "split": "train or validation; none for a document that was left out",
+    "removed": "why it was left out; none for a document that is kept",
 }
-ROWS_AT_ONCE = 1024
-DUPLICATES = b"slipway.duplicates"
-"""Key in the file's metadata: how many documents were dropped because their text was there already."""
+SPLITS = ("train", "validation")
+ROWS_AT_ONCE = 65_536
+MEMORY = "512MB"
+"""What duckdb may use before it spills."""
+
+LIVE = """
+    CREATE TABLE live AS
+    SELECT row_number() OVER (ORDER BY d.file, d.number) - 1 AS row, e.segment, d.file AS name, d.number,
+           d.blake3, d.bytes, d.language, d.masked, split_part(d.file, '/', 1) AS package, d.removed,
+           CASE WHEN substr(d.blake3, 1, 13) < $held_out THEN 'validation' ELSE 'train' END AS split
+    FROM read_parquet($segments, filename = 'segment_file') d
+    JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
+"""
+EQUAL = """
+    UPDATE live SET removed = 'exact_duplicate' FROM (
+        SELECT row, row_number() OVER (PARTITION BY blake3 ORDER BY row) AS copy FROM live WHERE removed IS NULL
+    ) copies
+    WHERE copies.row = live.row AND copies.copy > 1
+"""
+TABLE = """
+    SELECT name, number, blake3, bytes, language, package, masked,
+           CASE WHEN removed IS NULL THEN split END AS split, removed
+    FROM live ORDER BY row
+"""
+UNREADABLE_SHARE = "SELECT count(*) FILTER (removed LIKE 'unreadable: %'), count(*) FROM live"
+REASONS = """
+    SELECT substr(removed, 13) AS reason, count(*) AS count, arg_min(name, row) FROM live
+    WHERE removed LIKE 'unreadable: %' GROUP BY reason ORDER BY count DESC, reason LIMIT 5
+"""
 
 
 @dataclass(frozen=True)
 class Documents:
-    """A documents table: its file's BLAKE3 and bytes, and what it holds."""
+    """A documents table: the BLAKE3 of its file, its rows, and how many of them are kept."""
 
     blake3: str
-    file_bytes: int
     rows: int
-    duplicates: int
+    kept: int
 
 
 def table_path(durable: Path, blake3: str) -> Path:
     return durable / "documents" / f"{blake3}.parquet"
 
 
-def write(source: Source, validation: float, durable: Path) -> Documents:
-    """Write the table of a source with about the share `validation` (0 to 1) of documents held out.
+def write(recipe: Dataset, extracts: Extracts, durable: Path, shop: Path) -> Documents:
+    """Compare all documents and write the table; equal extracts give equal bytes.
 
-    The first of equal texts, by name, is kept. Equal sources give equal bytes. Raises ValueError for a file that
-    changed since it was listed; then nothing is left behind.
+    `shop` is the dataset's workshop. Raises ValueError when more documents were unreadable than the recipe's
+    `reading.quarantine` allows; then no table is written.
     """
-    folder = durable / "documents"
-    folder.mkdir(parents=True, exist_ok=True)
-    unique = {file.blake3: file for file in reversed(source.files)}
-    kept = [file for file in source.files if unique[file.blake3] is file]
-    descriptor, name = tempfile.mkstemp(prefix=".table.", suffix=".tmp", dir=folder)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            _write_table(file, kept, validation, duplicates=len(source.files) - len(kept))
-            file.flush()
-            os.fsync(file.fileno())
-        documents = Documents(
-            digest.of_file(temporary), temporary.stat().st_size, len(kept), len(source.files) - len(kept)
-        )
-        temporary.chmod(0o644)
-        temporary.replace(table_path(durable, documents.blake3))
-    finally:
-        temporary.unlink(missing_ok=True)
-    atomic.sync_folder(folder)
-    return documents
+    with connect(shop) as connection:
+        values = {
+            "segments": [str(path) for path in extraction.segments(extracts.index, durable)],
+            "index": str(extracts.index),
+            "held_out": held_out_below(recipe.split.validation),
+        }
+        connection.execute(LIVE, values)
+        _refuse_too_many_unreadable(connection, recipe)
+        connection.execute(EQUAL)
+        comparison.remove_near_duplicates(connection, recipe.cleaning, values["segments"])
+        comparison.remove_contaminated(connection, recipe.cleaning, values["segments"], durable)
+        made = shop / "documents.parquet"
+        rows, kept = _write_table(connection, made)
+    blake3 = digest.of_file(made)
+    deliver(made, table_path(durable, blake3))
+    return Documents(blake3, rows, kept)
+
+
+def connect(shop: Path) -> duckdb.DuckDBPyConnection:
+    """A duckdb whose memory is bounded and whose overflow lies in the workshop."""
+    connection = duckdb.connect()
+    connection.execute(f"SET memory_limit = '{MEMORY}'")
+    connection.execute("SET temp_directory = ?", [str(shop / "spill")])
+    connection.execute("SET preserve_insertion_order = false")
+    return connection
+
+
+def held_out_below(validation: float) -> str:
+    """The first 13 hex digits from which a document is for training: its split is decided by its hash alone.
+
+    13 digits are 52 bits, which a double holds exactly; so a larger share only adds documents to validation,
+    and none ever moves because others joined or left.
+    """
+    return f"{ceil(validation * 2**52):013x}"
 
 
 def split_of(blake3: str, validation: float) -> str:
-    """The split of a document by the first 52 bits of its hash: a larger share only adds to validation.
-
-    52 bits divide exactly in a double. Shards are chosen by other bits, so the two choices are independent.
-    """
-    return "validation" if int(blake3[:13], 16) / 2**52 < validation else "train"
-
-
-def read(path: Path, split: str) -> pa.Table:
-    """The rows of one split, in the order of their names."""
-    return pq.read_table(path, filters=[("split", "==", split)])
-
-
-def texts(path: Path, split: str) -> Iterator[str]:
-    """The texts of one split, read some rows at a time."""
-    for batch in pq.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["text", "split"]):
-        yield from (row["text"] for row in batch.to_pylist() if row["split"] == split)
+    """The split of a document by the hash of its cleaned text."""
+    return "validation" if blake3[:13] < held_out_below(validation) else "train"
 
 
 def hashes(path: Path) -> dict[str, str]:
-    """The split of each document by its hash."""
-    columns = pq.read_table(path, columns=["blake3", "split"]).to_pydict()
-    return dict(zip(columns["blake3"], columns["split"], strict=True))
+    """The split of each kept document by its hash."""
+    columns = pq.read_table(path, columns=["blake3", "split"], filters=[("removed", "is_null")])
+    return dict(zip(columns["blake3"].to_pylist(), columns["split"].to_pylist(), strict=True))
 
 
-def _write_table(file: Any, kept: list[SourceFile], validation: float, duplicates: int) -> None:
-    remaining = iter(kept)
-    with pq.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        while chunk := list(itertools.islice(remaining, ROWS_AT_ONCE)):
-            writer.write_table(pa.Table.from_pylist([_row(each, validation) for each in chunk], SCHEMA))
-        writer.add_key_value_metadata({DUPLICATES: str(duplicates).encode()})
+def _refuse_too_many_unreadable(connection: duckdb.DuckDBPyConnection, recipe: Dataset) -> None:
+    """Raise ValueError, with the reasons and some names, when more is unreadable than the recipe allows."""
+    found = connection.execute(UNREADABLE_SHARE).fetchone()
+    assert found is not None
+    unreadable, rows = found
+    if unreadable <= recipe.reading.quarantine * rows:
+        return
+    named = "; ".join(
+        f"{reason} ({count}, such as {name})" for reason, count, name in connection.execute(REASONS).fetchall()
+    )
+    raise ValueError(
+        f"dataset {recipe.name}: {unreadable} of {rows} documents cannot be read, {unreadable / rows:.1%}, "
+        f"expected at most {recipe.reading.quarantine:.1%} (reading.quarantine): {named}"
+    )
 
 
-def _row(file: SourceFile, validation: float) -> dict[str, Any]:
-    data = file.path.read_bytes()
-    if digest.of_bytes(data) != file.blake3:
-        raise ValueError(f"{file.path}: changed while the corpus was being read: try again when nobody writes there")
-    return {
-        "name": file.name,
-        "text": data.decode(),
-        "bytes": len(data),
-        "blake3": file.blake3,
-        "split": split_of(file.blake3, validation),
-        "package": file.name.split("/")[0],
-    }
+def _write_table(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, int]:
+    """Write the rows of `live` in their order; gives how many there are, and how many are kept."""
+    rows = kept = 0
+    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        for batch in connection.execute(TABLE).to_arrow_reader(ROWS_AT_ONCE):
+            table = pa.Table.from_batches([batch]).cast(SCHEMA)
+            writer.write_table(table)
+            rows, kept = rows + table.num_rows, kept + table["removed"].null_count
+    return rows, kept

@@ -1,92 +1,144 @@
-"""Snapshot: documents as token shards under one manifest, and which snapshot a dataset points at.
+"""Snapshot: the kept documents as token shards under one manifest, and which snapshot a dataset points at.
 
-A document's shard is chosen by its hash, and its place there is by hash too: with the same tokenizer, a
-document that joins, leaves or changes touches the shards it hashes to and no other, so a node that has the
-snapshot before it copies only those.
+Shards hold the documents in the order of the table and are cut where their content says, so that a snapshot
+shares all shards with its parent but those around what changed; a node that has the parent copies only those.
+An incremental build and one from nothing give the same bytes.
 """
 
+import dataclasses
 import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import tiktoken
 
-from assets.datasets import documents
+from assets.datasets import documents, packing, tokenizer, tokens
+from assets.datasets.extraction import Report
 from trainer import atomic, journal, lock, shards
 
-VERSION = "1"
+VERSION = "2"
 """Of the code below: raised when the same documents and tokenizer would give another snapshot."""
 
-SPLITS = ("train", "validation")
+ORDERED = """
+    SELECT l.file, l.start, l.count, k.bytes, ('0x' || right(k.blake3, 16))::UBIGINT AS hash
+    FROM read_parquet($table) k JOIN located l ON l.blake3 = k.blake3
+    WHERE k.split = $split ORDER BY k.name, k.number
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a snapshot is made of."""
+
+    dataset: str
+    recipe_sha256: str
+    source: dict[str, Any]
+    """Provenance, for the manifest."""
+    table: documents.Documents
+    tokenizer: shards.Tokenizer
+    shard_tokens: int
+    """In a shard, on average."""
 
 
 def build(
-    dataset: str,
-    recipe_sha256: str,
-    source: dict[str, Any],
-    table: documents.Documents,
-    tokenizer: shards.Tokenizer,
-    encoding: tiktoken.Encoding,
-    shard_counts: dict[str, int],
-    durable: Path,
+    plan: Plan, index: Path, parent: shards.Snapshot | None, durable: Path, shop: Path, report: Report
 ) -> shards.Snapshot:
-    """Encode every document, write the shards and then the manifest; equal arguments give equal bytes.
+    """Encode what no shard of `parent` holds, write the shards that it has not, and then the manifest.
 
-    `source` is provenance, for the manifest; `shard_counts` says how many shards each split is laid out in.
+    `index` says where the texts are. Equal plans give equal bytes, with any parent of the same tokenizer or none. `shop` is the dataset's workshop.
     """
-    dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
-    path = documents.table_path(durable, table.blake3)
+    table = documents.table_path(durable, plan.table.blake3)
+    located = tokens.in_parent(parent, durable)
+    with documents.connect(shop) as connection:
+        located = tokens.encode_missing(
+            located, table, index, plan.tokenizer.sha256, durable, shop, connection, report
+        )
+        connection.register("located", located.documents)
+        splits = {
+            split: _pack(_ordered(connection, table, split), located, plan, durable, shop)
+            for split in documents.SPLITS
+        }
     snapshot = shards.Snapshot(
-        dataset=dataset,
-        recipe=recipe_sha256,
-        source=source,
-        documents={"blake3": table.blake3, "rows": table.rows, "duplicates": table.duplicates},
-        tokenizer=tokenizer,
-        dtype=dtype,
-        splits={
-            split: _write_split(documents.read(path, split), encoding, tokenizer, dtype, shard_counts[split], durable)
-            for split in SPLITS
-        },
+        dataset=plan.dataset,
+        recipe=plan.recipe_sha256,
+        source=plan.source,
+        documents={"blake3": plan.table.blake3, "rows": plan.table.rows, "kept": plan.table.kept},
+        tokenizer=plan.tokenizer,
+        dtype=plan.tokenizer.dtype,
+        splits=splits,
     )
     shards.write_manifest(durable, snapshot)
     return snapshot
 
 
-def shard_of(blake3: str, count: int) -> int:
-    """The shard of a document, by the last 64 bits of its hash; its split is decided by the first ones."""
-    return int(blake3[-16:], 16) % count
+Columns = dict[str, npt.NDArray[Any]]
 
 
-def _write_split(
-    rows: pa.Table, encoding: tiktoken.Encoding, tokenizer: shards.Tokenizer, dtype: str, count: int, durable: Path
-) -> shards.Split:
-    """Write a split's shards, one at a time; a shard that no document hashes to is not written."""
-    hashes = rows.column("blake3").to_pylist()
-    members: dict[int, list[int]] = {}
-    for row in sorted(range(len(hashes)), key=hashes.__getitem__):
-        members.setdefault(shard_of(hashes[row], count), []).append(row)
-    written = tuple(
-        shards.write_shard(durable, _encode(rows.take(members[shard]), encoding, tokenizer, dtype), dtype)
-        for shard in sorted(members)
-    )
+def _ordered(connection: duckdb.DuckDBPyConnection, table: Path, split: str) -> Columns:
+    """Where the tokens of a split's documents are, in the order of the table."""
+    columns: Columns = connection.execute(ORDERED, {"table": str(table), "split": split}).fetchnumpy()
+    return columns
+
+
+def _pack(rows: Columns, located: tokens.Located, plan: Plan, durable: Path, shop: Path) -> shards.Split:
+    """Write a split's shards, one at a time, but those that lie there whole already."""
+    written = []
+    for cut in packing.cuts(rows["count"], rows["hash"], plan.shard_tokens):
+        part = {name: column[cut] for name, column in rows.items()}
+        shard = _shared(part, located)
+        if shard is None:
+            shard = shards.write_shard(durable, _documents(part, located, plan.tokenizer.dtype), plan.tokenizer.dtype, shop)
+        written.append(shard)
     return shards.Split(
-        documents=len(hashes),
-        tokens=sum(shard.tokens for shard in written),
-        text_bytes=sum(rows.column("bytes").to_pylist()),
-        shards=written,
+        documents=len(rows["count"]),
+        tokens=int(rows["count"].sum()),
+        text_bytes=int(rows["bytes"].sum()),
+        shards=tuple(written),
     )
 
 
-def _encode(
-    rows: pa.Table, encoding: tiktoken.Encoding, tokenizer: shards.Tokenizer, dtype: str
-) -> list[npt.NDArray[Any]]:
-    """Each document's tokens, then the end-of-document token; a text that spells the latter stays text."""
-    encoded = encoding.encode_ordinary_batch(rows.column("text").to_pylist())
-    return [np.array([*tokens, tokenizer.end_of_document], shards.DTYPES[dtype]) for tokens in encoded]
+def _shared(part: Columns, located: tokens.Located) -> shards.Shard | None:
+    """The parent's shard that holds exactly these documents in this order, if there is one."""
+    shard = located.files[part["file"][0]].shard
+    if shard is None or (part["file"] != part["file"][0]).any() or len(part["count"]) != shard.documents:
+        return None
+    begins = np.cumsum(part["count"]) - part["count"]
+    return shard if (part["start"] == begins).all() else None
+
+
+def _documents(part: Columns, located: tokens.Located, dtype: str) -> list[npt.NDArray[Any]]:
+    """The tokens of each document, mapped from the files that hold them."""
+    files = {number: located.files[number].tokens(dtype) for number in np.unique(part["file"]).tolist()}
+    places = zip(part["file"].tolist(), part["start"].tolist(), part["count"].tolist(), strict=True)
+    return [files[file][start : start + count] for file, start, count in places]
+
+
+def in_tokens_of(described: shards.Snapshot, other: shards.Snapshot, durable: Path) -> shards.Snapshot:
+    """The validation split of `described` in the tokens of `other`: the same text, for models of both.
+
+    The text is decoded from the shards, which loses nothing. Raises ValueError when a tokenizer is gone.
+    """
+    if other.tokenizer == described.tokenizer:
+        return described
+    mine, theirs = (tokenizer.load(durable, each.tokenizer.sha256) for each in (described, other))
+    split, dtype = described.splits["validation"], shards.DTYPES[other.dtype]
+    written = []
+    for shard in split.shards:
+        bodies = [body[:-1].tolist() for body in shards.documents(durable, shard, described.dtype)]
+        encoded = [theirs.encode_ordinary(mine.decode(body)) for body in bodies]
+        ended = [np.array([*each, other.tokenizer.end_of_document], dtype) for each in encoded]
+        written.append(shards.write_shard(durable, ended, other.dtype))
+    total = sum(shard.tokens for shard in written)
+    spoken = dataclasses.replace(split, tokens=total, shards=tuple(written))
+    snapshot = dataclasses.replace(
+        described, tokenizer=other.tokenizer, dtype=other.dtype, splits={"validation": spoken}
+    )
+    shards.write_manifest(durable, snapshot)
+    return snapshot
 
 
 def unigram_entropy(snapshot: shards.Snapshot, tier: Path) -> float:

@@ -1,64 +1,91 @@
 """Steps: documents, tokenizer and snapshot of a dataset, each made once for the same inputs.
 
-Each step takes what the one before it made last, so that the three can be made at different times: a dataset
-whose documents are made anew without its tokenizer keeps the tokenizer it had.
+Each step takes what the one before it made last, so that the three can be made at different times. What a
+step costs is in proportion to what changed since the one before: only new and changed files are read, only new
+documents are encoded, only shards around a change are written.
 """
 
 import dataclasses
 from pathlib import Path
 from typing import Any
 
-from assets.datasets import documents, snapshot, sources, tokenizer
+from assets.datasets import comparison, documents, extraction, snapshot, sources, tokenizer
 from assets.datasets.documents import Documents
+from assets.datasets.extraction import Extracts, Report
 from assets.datasets.memo import Memo, Record
+from assets.datasets.sources import Listing
+from assets.datasets.workshop import workshop
 from recipes.schema import Dataset
 from trainer import atomic, digest, shards
 
 
-def make_documents(recipe: Dataset, durable: Path) -> Record:
-    """The documents table of the present source. Raises ValueError as `sources.list_source` does."""
-    source = sources.list_source(recipe)
+def quiet(_: str) -> None:
+    """A report that nobody reads."""
 
-    def make() -> tuple[dict[str, Any], list[Path]]:
-        table = documents.write(source, recipe.split.validation, durable)
-        return dataclasses.asdict(table), [documents.table_path(durable, table.blake3)]
 
-    return Memo(durable, recipe.name).once("documents", _documents_inputs(recipe, source.provenance()), make)
+def make_documents(recipe: Dataset, durable: Path, report: Report = quiet) -> Record:
+    """The documents table of the present source.
+
+    Raises ValueError as `sources.list_source` and `documents.write` do, and OSError when a disk or a server fails.
+    """
+    listing = sources.list_source(recipe)
+    with workshop(durable, recipe.name) as shop:
+        extracts = extraction.extract(recipe, listing, durable, shop, report)
+
+        def make() -> tuple[dict[str, Any], list[Path]]:
+            table = documents.write(recipe, extracts, durable, shop)
+            return dataclasses.asdict(table), [documents.table_path(durable, table.blake3), extracts.index]
+
+        return Memo(durable, recipe.name).once("documents", _documents_inputs(recipe, listing, extracts), make)
 
 
 def make_tokenizer(recipe: Dataset, durable: Path) -> Record:
-    """The tokenizer of the train split of the latest documents. Raises ValueError when there are none."""
-    table = latest_documents(recipe, durable)
+    """The tokenizer of the recipe: once trained, it is kept until the recipe asks for another.
+
+    It is trained on a sample of the train split of the latest documents. Raises ValueError when there are none,
+    and for a `tokenizer.file` that is not one.
+    """
+    table = documents.table_path(durable, latest_documents(recipe, durable).blake3)
 
     def make() -> tuple[dict[str, Any], list[Path]]:
-        texts = documents.texts(documents.table_path(durable, table.blake3), "train")
-        made = tokenizer.write(durable, tokenizer.train(texts, recipe.tokenizer.vocab_size))
+        if recipe.tokenizer.file is None:
+            texts = tokenizer.sample(table, _extracts(recipe, durable), recipe.tokenizer.megabytes, durable)
+            data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
+        else:
+            data = tokenizer.existing(Path(recipe.tokenizer.file))
+        made = tokenizer.write(durable, data)
         return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
 
-    return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe, table), make)
+    return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe), make)
 
 
-def make_snapshot(recipe: Dataset, durable: Path) -> Record:
+def make_snapshot(recipe: Dataset, durable: Path, report: Report = quiet) -> Record:
     """The snapshot of the latest documents and tokenizer. Raises ValueError when either is not made yet."""
     record, made = _latest(recipe, durable, "documents"), latest_tokenizer(recipe, durable)
-    table = Documents(**record.result)
+    plan = snapshot.Plan(
+        dataset=recipe.name,
+        recipe_sha256=_content_sha256(recipe),
+        source=record.inputs["source"],
+        table=Documents(**record.result),
+        tokenizer=made,
+        shard_tokens=recipe.shards.tokens,
+    )
 
     def make() -> tuple[dict[str, Any], list[Path]]:
-        built = snapshot.build(
-            dataset=recipe.name,
-            recipe_sha256=_content_sha256(recipe),
-            source=record.inputs["source"],
-            table=table,
-            tokenizer=made,
-            encoding=tokenizer.load(durable, made.sha256),
-            shard_counts=_shard_counts(recipe),
-            durable=durable,
-        )
+        with workshop(durable, recipe.name) as shop:
+            parent = parent_of(recipe, durable, made)
+            built = snapshot.build(plan, _extracts(recipe, durable), parent, durable, shop, report)
         paths = [shards.shard_path(durable, shard) for shard in built.shards()]
         return {"sha256": built.sha256}, [shards.manifest_path(durable, built.sha256), *paths]
 
-    inputs = _snapshot_inputs(recipe, record.inputs["source"], table, made)
-    return Memo(durable, recipe.name).once("snapshot", inputs, make)
+    return Memo(durable, recipe.name).once("snapshot", _snapshot_inputs(plan), make)
+
+
+def parent_of(recipe: Dataset, durable: Path, made: shards.Tokenizer) -> shards.Snapshot | None:
+    """The snapshot made last, if it is in the tokens of this tokenizer: the one to share shards with."""
+    record = Memo(durable, recipe.name).latest("snapshot")
+    parent = None if record is None else shards.read_manifest(durable, record.result["sha256"])
+    return parent if parent is not None and parent.tokenizer == made else None
 
 
 def latest_documents(recipe: Dataset, durable: Path) -> Documents:
@@ -74,17 +101,25 @@ def latest_tokenizer(recipe: Dataset, durable: Path) -> shards.Tokenizer:
 def up_to_date(durable: Path, recipe: Dataset) -> str | None:
     """The SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already.
 
-    Nothing is built; the source is listed and hashed. Raises ValueError as `sources.list_source` does.
+    Nothing is read but the source's listing. Raises ValueError as `sources.list_source` does.
     """
-    memo, provenance = Memo(durable, recipe.name), sources.list_source(recipe).provenance()
-    table = memo.recall("documents", _documents_inputs(recipe, provenance))
-    if table is None:
+    memo, listing = Memo(durable, recipe.name), sources.list_source(recipe)
+    extracts = extraction.recall(recipe, listing, durable)
+    if extracts is None:
         return None
-    rows = Documents(**table.result)
-    made = memo.recall("tokenizer", _tokenizer_inputs(recipe, rows))
-    if made is None:
+    table = memo.recall("documents", _documents_inputs(recipe, listing, extracts))
+    made = memo.recall("tokenizer", _tokenizer_inputs(recipe))
+    if table is None or made is None:
         return None
-    built = memo.recall("snapshot", _snapshot_inputs(recipe, provenance, rows, shards.Tokenizer(**made.result)))
+    plan = snapshot.Plan(
+        dataset=recipe.name,
+        recipe_sha256=_content_sha256(recipe),
+        source=table.inputs["source"],
+        table=Documents(**table.result),
+        tokenizer=shards.Tokenizer(**made.result),
+        shard_tokens=recipe.shards.tokens,
+    )
+    built = memo.recall("snapshot", _snapshot_inputs(plan))
     sha256 = snapshot.current(durable, recipe.name)
     return sha256 if built is not None and built.result["sha256"] == sha256 else None
 
@@ -96,58 +131,48 @@ def _latest(recipe: Dataset, durable: Path, step: str) -> Record:
     return record
 
 
-def _documents_inputs(recipe: Dataset, provenance: dict[str, Any]) -> dict[str, Any]:
-    return {"version": documents.VERSION, "source": provenance, "validation": recipe.split.validation}
+def _extracts(recipe: Dataset, durable: Path) -> Path:
+    """The index of the texts of the latest documents."""
+    files = _latest(recipe, durable, "documents").files
+    return next(durable / file for file in files if Path(file).parent.name == "extracts")
 
 
-def _tokenizer_inputs(recipe: Dataset, table: Documents) -> dict[str, Any]:
-    return {"version": tokenizer.VERSION, "documents": table.blake3, "vocab_size": recipe.tokenizer.vocab_size}
-
-
-def _snapshot_inputs(
-    recipe: Dataset, provenance: dict[str, Any], table: Documents, made: shards.Tokenizer
-) -> dict[str, Any]:
+def _documents_inputs(recipe: Dataset, listing: Listing, extracts: Extracts) -> dict[str, Any]:
     return {
-        "version": snapshot.VERSION,
-        "recipe": _content_sha256(recipe),
-        "source": provenance,
-        "documents": table.blake3,
-        "tokenizer": made.sha256,
-        "shards": _shard_counts(recipe),
+        "version": documents.VERSION,
+        "source": {
+            "kind": listing.kind,
+            "description": listing.description,
+            "digest": extracts.digest,
+            "files": extracts.files,
+            "bytes": extracts.bytes,
+            "left_out": listing.left_out,
+        },
+        "extraction": extraction.configuration(recipe),
+        "evaluation_sets": comparison.digest_of_evaluation_sets(recipe.cleaning),
+        "validation": recipe.split.validation,
     }
 
 
-def _shard_counts(recipe: Dataset) -> dict[str, int]:
-    return {"train": recipe.shards.train, "validation": recipe.shards.validation}
+def _tokenizer_inputs(recipe: Dataset) -> dict[str, Any]:
+    """Not the documents: a dataset that grows keeps its tokenizer, and with it its shards."""
+    wanted = recipe.tokenizer.model_dump(mode="json")
+    file = wanted.pop("file")
+    if file is not None:
+        wanted = {"file": digest.of_file(Path(file))}
+    return {"version": tokenizer.VERSION, **wanted}
+
+
+def _snapshot_inputs(plan: snapshot.Plan) -> dict[str, Any]:
+    return {
+        "version": snapshot.VERSION,
+        "recipe": plan.recipe_sha256,
+        "source": plan.source,
+        "documents": plan.table.blake3,
+        "tokenizer": plan.tokenizer.sha256,
+        "shards": plan.shard_tokens,
+    }
 
 
 def _content_sha256(recipe: Dataset) -> str:
     return digest.sha256(atomic.canonical_json(recipe.content()))
-
-
-def in_tokens_of(described: shards.Snapshot, other: str, durable: Path) -> str:
-    """The snapshot of `described`'s documents in the tokens of the snapshot `other`; returns its SHA-256.
-
-    For comparing models of different tokenizers on the same text. Raises ValueError when `other` is gone.
-    """
-    spoken = shards.read_manifest(durable, other).tokenizer
-    if spoken == described.tokenizer:
-        return described.sha256
-    documents_path = documents.table_path(durable, described.documents["blake3"])
-    table = Documents(
-        blake3=described.documents["blake3"],
-        file_bytes=documents_path.stat().st_size,
-        rows=described.documents["rows"],
-        duplicates=described.documents["duplicates"],
-    )
-    built = snapshot.build(
-        dataset=described.dataset,
-        recipe_sha256=described.recipe,
-        source=described.source,
-        table=table,
-        tokenizer=spoken,
-        encoding=tokenizer.load(durable, spoken.sha256),
-        shard_counts={name: len(split.shards) for name, split in described.splits.items()},
-        durable=durable,
-    )
-    return built.sha256

@@ -1,0 +1,153 @@
+"""Tokens: where the tokens of every document of a new snapshot are, each encoded once in its life.
+
+What the parent snapshot holds already is found in its shards. The texts of all others are encoded by worker
+processes into spools, plain files of tokens in the workshop, from which the shards are put together.
+"""
+
+import functools
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tiktoken
+
+from assets.datasets import extraction, tokenizer, workers
+from assets.datasets.documents import table_path
+from assets.datasets.extraction import Report
+from trainer import digest, shards
+
+TEXTS_AT_ONCE = 64
+"""Documents that a worker encodes before it writes their tokens."""
+
+LOCATED = pa.schema(
+    [
+        pa.field("blake3", pa.string()),
+        pa.field("file", pa.int32()),
+        pa.field("start", pa.int64()),
+        pa.field("count", pa.int64()),
+    ]
+)
+MISSING = """
+    SELECT e.segment, list(k.blake3), sum(k.bytes)::BIGINT FROM read_parquet($table) k
+    ANTI JOIN located l ON l.blake3 = k.blake3
+    JOIN read_parquet($index) e ON e.name = k.name
+    WHERE k.removed IS NULL GROUP BY e.segment ORDER BY e.segment
+"""
+
+
+@dataclass(frozen=True)
+class Spool:
+    """A file of tokens, and the shard that it is if it is one."""
+
+    path: Path
+    shard: shards.Shard | None
+
+    def tokens(self, dtype: str) -> npt.NDArray[Any]:
+        """Its tokens, memory-mapped; those of a shard are followed by its offsets."""
+        return np.memmap(self.path, shards.DTYPES[dtype], "r")
+
+
+@dataclass(frozen=True)
+class Located:
+    """Files of tokens, and a row for each document: its BLAKE3, file, first token there, and how many tokens."""
+
+    files: list[Spool]
+    documents: pa.Table
+
+    def with_file(self, file: Spool, hashes: list[str], starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> "Located":
+        columns = [hashes, np.full(len(hashes), len(self.files), np.int32), starts, counts]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, LOCATED, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=LOCATED)
+        return Located([*self.files, file], pa.concat_tables([self.documents, table]))
+
+
+def in_parent(parent: shards.Snapshot | None, durable: Path) -> Located:
+    """What the parent snapshot's shards hold; a shard or table that is gone or damaged holds nothing."""
+    located = Located([], LOCATED.empty_table())
+    if parent is None or not table_path(durable, parent.documents["blake3"]).exists():
+        return located
+    table = pq.read_table(table_path(durable, parent.documents["blake3"]), columns=["blake3", "split"])
+    for name, split in parent.splits.items():
+        hashes = table.filter(pa.compute.equal(table["split"], name))["blake3"]
+        begin = 0
+        for shard in split.shards:
+            path = shards.shard_path(durable, shard)
+            # Damage must not be copied into a new shard, where it would get a good hash.
+            if path.exists() and digest.of_file(path) == shard.blake3:
+                _, offsets = shards.open_shard(durable, shard, parent.dtype)
+                here = hashes.slice(begin, shard.documents).to_pylist()
+                located = located.with_file(Spool(path, shard), here, offsets[:-1], np.diff(offsets))
+            begin += shard.documents
+    return located
+
+
+def encode_missing(
+    located: Located,
+    table: Path,
+    index: Path,
+    tokenizer_sha256: str,
+    durable: Path,
+    shop: Path,
+    connection: duckdb.DuckDBPyConnection,
+    report: Report,
+) -> Located:
+    """Encode the kept documents of `table` that are not located yet."""
+    connection.register("located", located.documents)
+    rows = connection.execute(MISSING, {"table": str(table), "index": str(index)}).fetchall()
+    tasks = [
+        _Encoding(extraction.segment_path(durable, segment), frozenset(hashes), tokenizer_sha256, durable, shop)
+        for segment, hashes, _ in rows
+    ]
+    done, total = 0, sum(size for _, _, size in rows)
+    for task, (_, _, size), found in zip(tasks, rows, workers.run(_encode, tasks, total), strict=True):
+        located = located.with_file(Spool(task.spool, None), *found)
+        done += size
+        report(f"encoded {done / 1e6:,.0f} of {total / 1e6:,.0f} MB of new text")
+    return located
+
+
+@dataclass(frozen=True)
+class _Encoding:
+    """Documents of a segment that one worker encodes into one spool."""
+
+    segment: Path
+    wanted: frozenset[str]
+    tokenizer: str
+    durable: Path
+    shop: Path
+
+    @property
+    def spool(self) -> Path:
+        return self.shop / f"{self.segment.stem}.tokens"
+
+
+def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Write the tokens of the task's documents; gives their hashes, where each begins, and its tokens."""
+    encoding, described = _encoder(task.durable, task.tokenizer)
+    dtype = shards.DTYPES[described.dtype]
+    hashes: list[str] = []
+    counts: list[int] = []
+    texts = extraction.texts(task.segment, lambda _, blake3: blake3 in task.wanted)
+    with task.spool.open("wb") as spool:
+        while some := list(islice(texts, TEXTS_AT_ONCE)):
+            encoded = encoding.encode_ordinary_batch([text for _, text in some], num_threads=1)
+            hashes += [blake3 for blake3, _ in some]
+            counts += [len(tokens) + 1 for tokens in encoded]
+            for tokens in encoded:
+                spool.write(np.array([*tokens, described.end_of_document], dtype).tobytes())
+    assert set(hashes) == task.wanted, "a kept document is in the segment that the index names"
+    ends = np.cumsum(counts, dtype=np.int64)
+    return hashes, ends - counts, np.array(counts, np.int64)
+
+
+@functools.lru_cache(maxsize=1)
+def _encoder(durable: Path, sha256: str) -> tuple[tiktoken.Encoding, shards.Tokenizer]:
+    """The encoder of a stored tokenizer, made once in a process."""
+    data = tokenizer.read(durable, sha256)
+    return tokenizer.encoding(data), tokenizer.describe(data)
