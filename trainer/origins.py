@@ -1,12 +1,16 @@
 """Origins: where a staging may fetch files from, one interface for a folder, an object store and a peer node.
 
-A name is relative to the origin and never leaves it. What an origin gives is not trusted: whoever reads
-compares hashes and tries the next origin.
+Only shards and manifests can be asked for, by the names they have in a durable tier, so no name leads anywhere
+else. What an origin gives is not trusted: whoever reads compares hashes and tries the next origin.
 """
 
 import io
+import re
 from pathlib import Path
 from typing import BinaryIO, Protocol
+
+NAME = re.compile(r"shards/[0-9a-f]{64}\.shard|snapshots/[0-9a-f]{64}\.json")
+"""The names that exist, relative to an origin."""
 
 
 class Missing(Exception):
@@ -14,7 +18,11 @@ class Missing(Exception):
 
 
 class Unreachable(Exception):
-    """The origin could not be asked, or broke off; another origin or a later attempt may do."""
+    """The origin could not be asked, or broke off; another origin may do."""
+
+
+class Away(Unreachable):
+    """Unreachable in a way that often passes: nobody answers, a server is overloaded, a connection broke."""
 
 
 class Origin(Protocol):
@@ -23,8 +31,17 @@ class Origin(Protocol):
     def open(self, name: str, offset: int = 0) -> BinaryIO:
         """A stream of the file's bytes from `offset` on, for reading once; its reads raise Unreachable.
 
-        Raises Missing and Unreachable, with a message that names the file and what is wrong.
+        Raises Missing and Unreachable, with a message that names the file and what is wrong, and ValueError
+        for a name that is neither a shard's nor a manifest's. What often passes was asked again for
+        `patience.SECONDS` by then.
         """
+
+
+def checked(name: str) -> str:
+    """The name, if it is one that exists. Raises ValueError otherwise."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r}: expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json")
+    return name
 
 
 class Folder:
@@ -37,18 +54,38 @@ class Folder:
         return str(self._path)
 
     def open(self, name: str, offset: int = 0) -> BinaryIO:
+        path = self._path / checked(name)
         try:
-            stream = io.FileIO(self._path / name)
+            stream = _File(path)
             stream.seek(offset)
         except FileNotFoundError:
-            raise Missing(f"{self._path / name}: missing") from None
+            raise Missing(f"{path}: missing") from None
         except OSError as error:
-            raise Unreachable(f"{self._path / name}: {error.strerror}") from error
+            raise Unreachable(f"{path}: {error.strerror}") from error
         return stream  # type: ignore[return-value]
 
 
+class _File(io.FileIO):
+    """A file whose failed reads say which file it was."""
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise Unreachable(f"{self.name}: {error.strerror}") from error
+
+
 def origin(where: str | Path) -> Origin:
-    """The origin that a path or URL names. Raises ValueError for a scheme that is not known."""
-    if "://" in str(where):
-        raise ValueError(f"{where}: expected a folder")
-    return Folder(Path(where))
+    """The origin that a path or URL names; nothing is asked yet. Raises ValueError for a scheme that is not known."""
+    scheme, separator, _ = str(where).partition("://")
+    if not separator:
+        return Folder(Path(where))
+    if scheme == "s3":
+        from trainer.objects import ObjectStore
+
+        return ObjectStore(str(where))
+    if scheme in ("http", "https"):
+        from trainer.peer import Peer
+
+        return Peer(str(where))
+    raise ValueError(f"{scheme}://…: expected a folder, s3://bucket/prefix, or http(s)://node:port of a peer")

@@ -1,79 +1,91 @@
-"""Sources: the files that a dataset is made of, listed and hashed before anything is built from them.
+"""Sources: the files that a dataset is made of, listed with what tells whether they changed, and opened.
 
-The digest covers names and contents and nothing else: not the folder the files lie in, not their dates, not
-the order they were found in. So the same corpus gives the same snapshot on every machine.
+A listing reads no content. It is the same in whatever order a folder or a bucket names its files.
 """
 
+import io
 import os
 import platform
 import sysconfig
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
-from recipes.schema import Dataset, Selection
-from trainer import atomic, digest
+from recipes.dataset import Dataset, ObjectStore
+from trainer.objects import Bucket
+from trainer.origins import Away, Missing, Unreachable
+
+SETTLED_SECONDS = 2.0
+"""A file that changed this short a time ago may change again without another time: clocks of file systems tick."""
+BUFFER = 1 << 18
 
 
 class SourceFile(NamedTuple):
-    """One file: its name relative to the source, where it lies, and the BLAKE3 of its content."""
+    """One file of a source: its name there, with forward slashes, and what changes when its content may have."""
 
     name: str
-    path: Path
-    blake3: str
+    bytes: int
+    version: str
+    """Locally size, modification time and inode; in an object store size and ETag."""
+    settled: bool
+    """Whether an equal version means equal content; not so for a file that was written within the last seconds."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """A listed source: the files that hold documents, by name, and how many were left out, by reason."""
+class Listing:
+    """A listed source: the files the recipe takes, by name, and how many others were left out, by reason."""
 
     kind: str
-    files: tuple[SourceFile, ...]
-    digest: str
-    bytes: int
     description: str
+    files: tuple[SourceFile, ...]
     left_out: dict[str, int]
+    place: Path | Bucket
 
-    def provenance(self) -> dict[str, Any]:
-        """What a snapshot's manifest says of its source; paths are left out, as they differ by machine."""
-        return {
-            "kind": self.kind,
-            "digest": self.digest,
-            "files": len(self.files),
-            "bytes": self.bytes,
-            "description": self.description,
-            "left_out": self.left_out,
-        }
+    def open(self, file: SourceFile) -> BinaryIO:
+        """The content of a listed file, to be read and sought in.
+
+        Opening and reading raise ValueError when the file is no longer what was listed, OSError when a disk
+        fails, and `trainer.origins.Unreachable` when an object store does for longer than patience lasts.
+        """
+        if isinstance(self.place, Path):
+            return cast(BinaryIO, io.BufferedReader(_Local(self.place / file.name, file.version), BUFFER))
+        try:
+            return self.place.open(file.name, etag=file.version.partition("-")[2])
+        except Missing as error:
+            raise ValueError(f"{error}: it was there when the corpus was listed") from None
 
 
-def list_source(recipe: Dataset) -> Source:
-    """List and hash the files of a recipe's source.
+def list_source(recipe: Dataset) -> Listing:
+    """List the files of a recipe's source.
 
-    Files that cannot be a document (empty, or not UTF-8) are left out and counted. Raises ValueError, naming the
-    recipe, when the folder is missing or holds no document, and OSError for a file that cannot be read.
+    Raises ValueError, naming the recipe, when there is no such folder or bucket, when it may not be read, or
+    when it holds nothing that the recipe takes; OSError when a disk fails or nobody answers.
     """
-    spec = recipe.source
-    root = _root(recipe)
-    files, reasons, size = [], Counter[str](), 0
-    for name, path in _selected(root, spec):
-        data = path.read_bytes()
-        reason = _unfit(name, data)
-        if reason:
-            reasons[reason] += 1
-            continue
-        files.append(SourceFile(name, path, digest.of_bytes(data)))
-        size += len(data)
+    source = recipe.source
+    place = Bucket(source.url) if isinstance(source, ObjectStore) else _folder(recipe)
+    left_out: Counter[str] = Counter()
+    found = _objects(recipe, place, left_out) if isinstance(place, Bucket) else _walk(recipe, place, left_out)
+    files = sorted(found, key=lambda file: file.name.encode())
     if not files:
-        raise ValueError(_nothing_found(recipe, root, reasons))
-    description = f"standard library of Python {platform.python_version()}" if spec.kind == "stdlib" else "a directory"
-    return Source(spec.kind, tuple(files), _digest(files), size, description, dict(sorted(reasons.items())))
+        raise ValueError(_nothing_found(recipe, place, left_out))
+    return Listing(source.kind, _description(source.kind), tuple(files), dict(sorted(left_out.items())), place)
 
 
-def _root(recipe: Dataset) -> Path:
+def _description(kind: str) -> str:
+    return {
+        "stdlib": f"standard library of Python {platform.python_version()}",
+        "directory": "a directory",
+        "s3": "a prefix of an object store",
+    }[kind]
+
+
+def _folder(recipe: Dataset) -> Path:
     if recipe.source.kind == "stdlib":
         return Path(sysconfig.get_path("stdlib"))
+    assert recipe.source.kind == "directory"
     root = Path(recipe.source.path)
     if not root.is_dir():
         found = "a file" if root.exists() else "nothing"
@@ -81,46 +93,113 @@ def _root(recipe: Dataset) -> Path:
     return root
 
 
-def _selected(root: Path, selection: Selection) -> Iterator[tuple[str, Path]]:
-    """Names and paths of the files that the recipe takes, in the order of their names."""
-    for name in sorted(_names(root)):
-        if selection.selects(name) and (root / name).is_file():
-            yield name, root / name
+def _walk(recipe: Dataset, root: Path, left_out: Counter[str]) -> Iterator[SourceFile]:
+    """The files below a folder. Links to folders are not followed, so nothing is read twice or for ever."""
+    now = time.time()
+    for entry in _entries(recipe, root):
+        name = Path(entry.path).relative_to(root).as_posix()
+        if not recipe.source.selects(name):
+            continue
+        if reason := _unfit_name(name) or _unfit_entry(entry, root):
+            left_out[reason] += 1
+            continue
+        stat = entry.stat()
+        settled = now - max(stat.st_mtime, stat.st_ctime) > SETTLED_SECONDS
+        yield SourceFile(name, stat.st_size, _version(stat), settled)
 
 
-def _names(root: Path) -> Iterator[str]:
-    """Every file under `root`, relative to it, with forward slashes."""
-    for folder, _, names in os.walk(root):
-        inside = Path(folder).relative_to(root).as_posix()
-        yield from names if inside == "." else (f"{inside}/{name}" for name in names)
+def _entries(recipe: Dataset, root: Path) -> Iterator[os.DirEntry[str]]:
+    """Everything below `root` but folders. Raises ValueError for a folder that may not be read."""
+    folders = [str(root)]
+    while folders:
+        folder = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except PermissionError:
+            raise ValueError(
+                f"dataset {recipe.name}: {folder}: found no permission to read it, expected a readable folder"
+            ) from None
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                yield entry
 
 
-def _unfit(name: str, data: bytes) -> str | None:
-    """Why a file cannot be a document, or None when it can."""
-    if not data:
-        return "empty"
+def _version(stat: os.stat_result) -> str:
+    return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
+
+
+def _unfit_name(name: str) -> str | None:
+    """Why a name is not one of a file in the source, or None."""
     try:
         name.encode()
-        data.decode()
     except UnicodeEncodeError:
         return "its name is not UTF-8"
-    except UnicodeDecodeError:
-        return "not UTF-8"
-    return None
+    return "its name leaves the source" if {"", ".", ".."} & set(name.split("/")) else None
 
 
-def _digest(files: list[SourceFile]) -> str:
-    return digest.of_bytes(atomic.canonical_json(sorted([file.name, file.blake3] for file in files)))
+def _unfit_entry(entry: os.DirEntry[str], root: Path) -> str | None:
+    """Why what a folder holds is not read, or None."""
+    if entry.is_symlink():
+        if not Path(entry.path).exists():
+            return "a broken link"
+        if not Path(entry.path).resolve().is_relative_to(root.resolve()):
+            return "a link that leaves the folder"
+        if entry.is_dir():
+            return "a link to a folder"
+    if not entry.is_file():
+        return "not a file"
+    return None if entry.stat().st_size else "empty"
 
 
-def _nothing_found(recipe: Dataset, root: Path, reasons: Counter[str]) -> str:
+def _objects(recipe: Dataset, bucket: Bucket, left_out: Counter[str]) -> Iterator[SourceFile]:
+    """The objects below a prefix. Names that end in a slash stand for folders and are passed over."""
+    try:
+        for name, size, etag in bucket.objects():
+            if name.endswith("/") or not recipe.source.selects(name):
+                continue
+            if reason := _unfit_name(name) or (None if size else "empty"):
+                left_out[reason] += 1
+            else:
+                yield SourceFile(name, size, f"{size}-{etag}", settled=True)
+    except Away as error:
+        raise ConnectionError(f"dataset {recipe.name}: {error}") from error
+    except (Missing, Unreachable) as error:
+        raise ValueError(f"dataset {recipe.name}: {error}") from error
+
+
+def _nothing_found(recipe: Dataset, place: Path | Bucket, reasons: Counter[str]) -> str:
     spec = recipe.source
     left_out = "".join(f", {count} left out ({reason})" for reason, count in sorted(reasons.items()))
     if spec.kind == "stdlib":
         return (
-            f"dataset {recipe.name}: found no sources of Python's standard library in {root} "
+            f"dataset {recipe.name}: found no sources of Python's standard library in {place} "
             f"(include {list(spec.include)}){left_out}; expected about 600 .py files. "
             "A Python that ships them compiled or zipped has none: use another, or a source of kind directory"
         )
     globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
-    return f"dataset {recipe.name}: found no document in {root} ({globs}){left_out}; expected at least one text file"
+    return f"dataset {recipe.name}: found no document in {place} ({globs}){left_out}; expected at least one text file"
+
+
+class _Local(io.FileIO):
+    """A file that has to be, when it is opened and at its end, what was listed."""
+
+    def __init__(self, path: Path, version: str) -> None:
+        try:
+            super().__init__(path)
+        except FileNotFoundError:
+            raise ValueError(f"{path}: it was there when the corpus was listed, and is gone") from None
+        self._version = version
+        self._check()
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+        count = super().readinto(buffer)
+        if not count:
+            self._check()
+        return count
+
+    def _check(self) -> None:
+        if _version(os.fstat(self.fileno())) != self._version:
+            self.close()
+            raise ValueError(f"{self.name}: changed since the corpus was listed: try again when nobody writes there")

