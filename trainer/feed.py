@@ -1,18 +1,10 @@
-"""The feed: what one rank reads. Each step's windows, in the data order, and those held out for validation.
-
-A thread reads the next step's windows while the present step trains, so that a cold disk or a shard that is
-still on its way costs time only when it takes longer than a step.
-"""
+"""The feed: what one rank reads of a snapshot, on its node's NVMe, staged before it trains or while it does."""
 
 import os
-import threading
-from concurrent.futures import Future
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from trainer import shards, staging
+from trainer.batches import Batches
 from trainer.config import Config
 from trainer.data import Sequences, Tokens
 from trainer.order import Order, share
@@ -22,63 +14,37 @@ from trainer.world import World
 
 
 class Feed:
-    """The data of one training, on this node's NVMe, and this rank's share of it."""
+    """The data of one training and this rank's share of it."""
 
     def __init__(self, config: Config, world: World) -> None:
-        """Open the snapshot, staged first where `placement.staging` says so.
+        """Open the snapshot, staged first unless `placement.staging` says otherwise.
 
-        Raises ValueError for a configuration that does not fit the data, and what staging does.
+        Raises ValueError for a configuration that does not fit the data, and what staging raises.
         """
-        batch = config.batch
+        batch, on_gpu = config.batch, world.device.type == "cuda"
         if batch.sequences < world.size:
             raise ValueError(f"batch.sequences: found {batch.sequences}, expected {world.size} (ranks) or more")
-        self._steps, self._batch, self._leads_node = config.run.steps, batch.sequences, world.local_rank == 0
         self.snapshot, self._streaming = _placed(config, world)
         bring = self._streaming.bring if self._streaming else None
-        nvme = _nvme(config)
-        self._training = Sequences(nvme, self.snapshot, "train", batch.length, bring)
-        self.held_out = Sequences(nvme, self.snapshot, "validation", batch.length, bring)
+        self._training = Sequences(_nvme(config), self.snapshot, "train", batch.length, bring)
+        self.held_out = Sequences(_nvme(config), self.snapshot, "validation", batch.length, bring)
         self.order = Order(self._training.sizes, config.run.seed, config.run.shuffle_shards)
-        self._share = share(batch.sequences, world.rank, world.size)
-        shape = (2, self._share.stop - self._share.start, batch.length + 1)
-        self._buffers: Tokens = np.empty(shape, self._training.dtype)
-        if world.device.type == "cuda":
-            self._buffers = torch.from_numpy(self._buffers).pin_memory().numpy()
-        self._ahead: tuple[int, Future[Tokens]] | None = None
+        mine = share(batch.sequences, world.rank, world.size)
+        self._batches = Batches(self._training, self.order, batch.sequences, mine, config.run.steps, pinned=on_gpu)
+        self._samples_a_step, self._leads_node = batch.sequences, world.local_rank == 0
+
+    def windows(self, step: int) -> Tokens:
+        """This rank's windows of `step`: [share of the batch, length + 1], good until the next call."""
+        return self._batches.windows(step)
 
     def stage_rest(self, step: int) -> None:
-        """With a streaming start: begin to stage what is not here yet, in the order in which `step` and later need it.
+        """With a streaming start: begin to stage what is not here yet, in the order of its need from `step` on.
 
         One rank of a node does it for all; the others find what they need in place, or bring it themselves.
         """
         if self._streaming and self._leads_node:
-            self._streaming.stage(self._training.shards[place] for place in self.order.shards(step * self._batch))
-
-    def windows(self, step: int) -> Tokens:
-        """This rank's windows of `step`: [share of the batch, length + 1]. They last until the next call."""
-        expected, reading = self._ahead or (-1, None)
-        self._ahead = None
-        here = reading.result() if reading and expected == step else self._read(step)
-        if step + 1 < self._steps:
-            self._ahead = step + 1, self._read_beside(step + 1)
-        return here
-
-    def _read(self, step: int) -> Tokens:
-        numbers = self.order.samples(step * self._batch, self._batch)[self._share]
-        return self._training.read(numbers, self._buffers[step % 2])
-
-    def _read_beside(self, step: int) -> Future[Tokens]:
-        """Read in a thread that dies with the process, as one of an executor would not."""
-        future: Future[Tokens] = Future()
-
-        def read() -> None:
-            try:
-                future.set_result(self._read(step))
-            except Exception as error:
-                future.set_exception(error)
-
-        threading.Thread(target=read, name="read-ahead", daemon=True).start()
-        return future
+            places = self.order.shards(step * self._samples_a_step)
+            self._streaming.stage([self._training.shards[place] for place in places])
 
 
 def _placed(config: Config, world: World) -> tuple[shards.Snapshot, Streaming | None]:
