@@ -36,6 +36,7 @@ def terms(recipe: Training, origin: Mapping[str, Any] | None = None) -> Terms:
         min_nodes=recipe.placement.nodes.min,
         max_nodes=recipe.placement.nodes.max,
         ranks_per_node=recipe.placement.ranks_per_node,
+        staging=recipe.placement.staging,
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         fruitless_incarnations=recipe.recovery.fruitless_incarnations,
         origin=dict(origin or {}),

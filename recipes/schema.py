@@ -17,6 +17,7 @@ from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate
 from trainer.config import SECTIONS, Batch, Checkpoint, Model, Optimiser, Run, Validation, require
 
+
 class Nodes(Part):
     """With how many nodes a training may run; between the two it shrinks and grows with the fleet."""
 
@@ -32,6 +33,8 @@ class Nodes(Part):
 class Placement(Part):
     nodes: Nodes
     ranks_per_node: Count
+    staging: Literal["before", "streaming"] = "before"
+    """Whether a node stages all shards before it trains, or while it does."""
 
 
 class Recovery(Part):

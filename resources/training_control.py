@@ -246,7 +246,12 @@ class TrainingControl:
         )
 
     def _configuration(self, store: TrainingStore, specification: Specification) -> dict[str, object]:
-        placement = {"store": str(store.folder), "durable": str(self.paths.durable), "nvme": self.paths.nvme}
+        placement = {
+            "store": str(store.folder),
+            "durable": str(self.paths.durable),
+            "nvme": self.paths.nvme,
+            "staging": store.terms().staging,
+        }
         return {
             "format": config.FORMAT,
             "training": store.id,

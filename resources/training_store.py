@@ -59,6 +59,8 @@ class Terms:
     """After this many failures in a row without a new checkpoint, the training is."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Where the parameters came from: a sweep and its trial, a schedule."""
+    staging: str = "before"
+    """Whether a node stages all shards before it trains ("before") or while it does ("streaming")."""
 
 
 @dataclass(frozen=True)

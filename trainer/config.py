@@ -101,10 +101,13 @@ class Run:
     seed: int = 0
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16 computes in bfloat16 under autocast and keeps fp32 weights."""
+    shuffle_shards: int = 64
+    """Shards whose samples are shuffled together: more shuffle better and keep more files in use at a time."""
 
     def __post_init__(self) -> None:
         require(self.steps > 0, "steps", "expected a number above 0")
         require(0 <= self.seed < 2**63, "seed", "expected 0 to 2^63 - 1")
+        require(self.shuffle_shards > 0, "shuffle_shards", "expected a number above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +143,8 @@ class Placement:
     """The durable tier: snapshots, shards, checkpoints."""
     nvme: str
     """The node's own fast disk, where the shards are staged."""
+    staging: Literal["before", "streaming"] = "before"
+    """Whether all shards are staged before the first step, or while training goes on, in the order of their need."""
 
 
 @dataclass(frozen=True, kw_only=True)

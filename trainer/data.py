@@ -1,50 +1,81 @@
-"""Sequences of a snapshot's split: windows over the shards' token streams, read through mmap."""
+"""Sequences of a snapshot's split: windows over the shards' token streams, read through mmap.
 
-import bisect
-import itertools
-from collections.abc import Iterator
+Tokens keep the two or four bytes that they have on disk; who computes with them widens them, on the device.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer import shards
 
-Tokens = npt.NDArray[np.int64]
+Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+OPEN = 1024
+"""Shards that are kept mapped at once; the kernel allows a process some 65,000 mappings."""
 
 
 class Sequences:
     """The windows of `length` + 1 tokens of one split: the last token of each is the last one's target.
 
     Windows don't overlap but for that target, and don't cross shards; the tail of a shard that is shorter
-    than a window belongs to no training sequence.
+    than a window belongs to no training sequence. A shard's file is opened when it is first read.
     """
 
-    def __init__(self, tier: Path, snapshot: shards.Snapshot, split: str, length: int) -> None:
-        """Open the split's shards in `tier`. Raises ValueError when a shard is truncated or the split too short."""
+    def __init__(
+        self,
+        tier: Path,
+        snapshot: shards.Snapshot,
+        split: str,
+        length: int,
+        bring: Callable[[shards.Shard], None] | None = None,
+    ) -> None:
+        """`bring` is called with a shard before it is opened. Raises ValueError when the split has no window."""
+        if snapshot.dtype not in shards.DTYPES:
+            where = shards.manifest_path(tier, snapshot.sha256)
+            raise ValueError(f"{where}: dtype: found {snapshot.dtype!r}, expected {' or '.join(shards.DTYPES)}")
         self.length = length
-        described = snapshot.splits[split].shards
-        self._tokens = [shards.open_shard(tier, shard, snapshot.dtype)[0] for shard in described]
-        windows = [max(0, len(tokens) - 1) // length for tokens in self._tokens]
-        self._ends = list(itertools.accumulate(windows))
-        if not self._ends or self._ends[-1] == 0:
+        self.dtype = shards.DTYPES[snapshot.dtype]
+        self.shards = snapshot.splits[split].shards
+        self.sizes = [max(0, shard.tokens - 1) // length for shard in self.shards]
+        """How many windows each shard has."""
+        self._ends = np.cumsum(self.sizes, dtype=np.int64)
+        self._begins = self._ends - self.sizes
+        self._count = sum(self.sizes)
+        self._tier, self._bring = tier, bring
+        self._tokens = functools.lru_cache(maxsize=OPEN)(self._open)
+        if self._count == 0:
             raise ValueError(f"split {split} of {snapshot.dataset} has no sequence of {length} tokens")
 
     def __len__(self) -> int:
-        return self._ends[-1]
+        return self._count
 
-    def read(self, numbers: npt.NDArray[np.uint64]) -> Tokens:
-        """The windows of these numbers: [len(numbers), length + 1]."""
-        out = np.empty((len(numbers), self.length + 1), np.int64)
-        for row, number in enumerate(numbers.tolist()):
-            shard = bisect.bisect_right(self._ends, number)
-            start = (number - (self._ends[shard - 1] if shard else 0)) * self.length
-            out[row] = self._tokens[shard][start : start + self.length + 1]
-        return out
+    def read(self, numbers: npt.NDArray[np.uint64], out: Tokens | None = None) -> Tokens:
+        """The windows of these numbers, into `out` where it is given: [len(numbers), length + 1].
+
+        Raises FileNotFoundError or ValueError for a shard whose file is missing or not of the described size.
+        """
+        windows: Tokens = np.empty((len(numbers), self.length + 1), self.dtype) if out is None else out
+        wanted = numbers.astype(np.int64)
+        places = np.searchsorted(self._ends, wanted, "right")
+        starts = (wanted - self._begins[places]) * self.length
+        # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
+        for row, (place, start) in enumerate(zip(places.tolist(), starts.tolist(), strict=True)):
+            windows[row] = self._tokens(place)[start : start + self.length + 1]
+        return windows
 
     def tails(self) -> Iterator[Tokens]:
         """What no window covers: the rest of each shard, [1, 2 .. length + 1], where there is any."""
-        for tokens in self._tokens:
-            rest = np.asarray(tokens[max(0, len(tokens) - 1) // self.length * self.length :], np.int64)
+        for place, size in enumerate(self.sizes):
+            rest = np.array(self._tokens(place)[size * self.length :])
             if len(rest) > 1:
                 yield rest[None]
+
+    def _open(self, place: int) -> npt.NDArray[Any]:
+        shard = self.shards[place]
+        if self._bring is not None:
+            self._bring(shard)
+        return np.asarray(shards.open_shard(self._tier, shard, self.dtype.name)[0])

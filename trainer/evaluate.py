@@ -57,7 +57,7 @@ def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Sn
     loss, right, tokens = 0.0, 0, 0
     with torch.no_grad():
         for windows in _batches(sequences):
-            batch = torch.from_numpy(windows).to(device)
+            batch = torch.from_numpy(windows).to(device).long()
             summed, correct = _score(model, batch)
             loss, right, tokens = loss + summed, right + correct, tokens + batch[:, 1:].numel()
     mean, described = loss / tokens, snapshot.splits[split]

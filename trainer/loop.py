@@ -23,9 +23,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer import config as configuration
-from trainer import data, fence, order, shards, staging
+from trainer import fence, order
 from trainer.checkpoint import format, restore, state
 from trainer.config import Config
+from trainer.data import Tokens
+from trainer.feed import Feed
 from trainer.hardware import peak_flops
 from trainer.heartbeat import Heartbeat
 from trainer.ledger import Ledger
@@ -48,6 +50,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     trainer = Trainer(config, world, token)
     stop = _StopRequest()
     trainer.restore()
+    trainer.feed.stage_rest(trainer.step)
     try:
         return _step_to_the_end(config, trainer, stop)
     except Diverged as error:
@@ -84,10 +87,11 @@ class Trainer:
         self._heartbeat = Heartbeat(self.store, token, world.rank)
         self._ledger = Ledger(self.store, token, f"rank-{world.rank}") if world.leads else None
         self._beat("staging")
-        self.snapshot, self.training, self.held_out = _open_data(config, world)
+        self.feed = Feed(config, world)
         self._beat("building")
         torch.manual_seed(config.run.seed)
-        self.model = Decoder(config.model, self.snapshot.tokenizer.vocab_size, config.batch.length).to(world.device)
+        vocab_size = self.feed.snapshot.tokenizer.vocab_size
+        self.model = Decoder(config.model, vocab_size, config.batch.length).to(world.device)
         self.parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
         self.optimiser = adamw(self.model, config.optimiser)
         torch.manual_seed(config.run.seed + 1 + world.rank)
@@ -126,7 +130,7 @@ class Trainer:
         """One optimiser step over the global batch; says whether any rank was asked to stop."""
         self._beat("training")
         begun = time.perf_counter()
-        windows = self._my_windows()
+        windows = self.feed.windows(self.step)
         data_seconds = time.perf_counter() - begun
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
         for group in self.optimiser.param_groups:
@@ -146,14 +150,14 @@ class Trainer:
     def validate(self) -> None:
         """The mean loss over the first sequences of the validation split, shared out over the ranks."""
         self._beat("validating")
-        count = min(self.config.validation.sequences, len(self.held_out))
+        count = min(self.config.validation.sequences, len(self.feed.held_out))
         mine = order.share(count, self.world.rank, self.world.size)
         loss = torch.zeros((), dtype=torch.float64)
         self.model.eval()
         with torch.no_grad():
             for start in range(mine.start, mine.stop, self.config.batch.micro):
                 numbers = np.arange(start, min(start + self.config.batch.micro, mine.stop), dtype=np.uint64)
-                loss += self._loss(self.model, self.held_out.read(numbers)).double().cpu()
+                loss += self._loss(self.model, self.feed.held_out.read(numbers)).double().cpu()
         self.model.train()
         mean = self.world.sum(float(loss))[0] / (count * self.config.batch.length)
         _finite(f"the validation loss after step {self.step}", mean)
@@ -198,12 +202,7 @@ class Trainer:
         with _told_if_unwritable("heartbeat"):
             self._heartbeat.beat(phase, self.step)
 
-    def _my_windows(self) -> data.Tokens:
-        batch = self.config.batch.sequences
-        numbers = order.samples(len(self.training), self.config.run.seed, self.step * batch, batch)
-        return self.training.read(numbers[order.share(batch, self.world.rank, self.world.size)])
-
-    def _accumulate(self, windows: data.Tokens) -> Tensor:
+    def _accumulate(self, windows: Tokens) -> Tensor:
         """Gradients of the global mean loss; returns this rank's part of that mean.
 
         DDP averages gradients over the ranks, so that each rank's loss is scaled by the number of ranks: the
@@ -220,9 +219,9 @@ class Trainer:
             total += loss.detach()
         return total
 
-    def _loss(self, model: nn.Module, windows: data.Tokens) -> Tensor:
+    def _loss(self, model: nn.Module, windows: Tokens) -> Tensor:
         """The sum of the tokens' cross-entropies, in nats."""
-        tokens = torch.from_numpy(windows).to(self.world.device, non_blocking=True)
+        tokens = torch.from_numpy(windows).to(self.world.device, non_blocking=True).long()
         bf16 = self.config.run.precision == "bf16"
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=bf16):
             logits = model(tokens[:, :-1])
@@ -260,14 +259,14 @@ class Trainer:
         return state.Progress(
             step=self.step,
             samples=samples,
-            epoch=samples // len(self.training),
+            epoch=samples // len(self.feed.order),
             random_states=random_states,
             metrics=self.metrics,
             best=self.best,
             config=configuration.dump(self.config),
             lineage={
                 "snapshot": self.config.snapshot,
-                "tokenizer": self.snapshot.tokenizer.sha256,
+                "tokenizer": self.feed.snapshot.tokenizer.sha256,
                 "revision": os.environ.get("SLIPWAY_REVISION", ""),
                 "torch": torch.__version__,
                 "python": platform.python_version(),
@@ -307,19 +306,6 @@ def _told_if_unwritable(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         print(f"trainer: the {what} cannot be written: {error}", file=sys.stderr, flush=True)
-
-
-def _open_data(config: Config, world: World) -> tuple[shards.Snapshot, data.Sequences, data.Sequences]:
-    """The snapshot and its two splits on this node's NVMe, staged first where they are not."""
-    if config.batch.sequences < world.size:
-        raise ValueError(f"batch.sequences: found {config.batch.sequences}, expected {world.size} (ranks) or more")
-    nvme = Path(config.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
-    if world.local_rank == 0:
-        staging.stage(config.snapshot, Path(config.placement.durable), nvme)
-    world.gather(None)
-    snapshot = shards.read_manifest(nvme, config.snapshot)
-    training = data.Sequences(nvme, snapshot, "train", config.batch.length)
-    return snapshot, training, data.Sequences(nvme, snapshot, "validation", config.batch.length)
 
 
 def _no_sync(model: nn.Module) -> contextlib.AbstractContextManager[None]:

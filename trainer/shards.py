@@ -132,8 +132,9 @@ def read_manifest(tier: Path, sha256: str) -> Snapshot:
     if digest.sha256(data) != sha256:
         raise ValueError(f"{path}: damaged: its SHA-256 is {digest.sha256(data)}")
     value = json.loads(data)
-    if value.pop("format", None) != FORMAT:
-        raise ValueError(f"{path}: not of format {FORMAT}")
+    version = value.pop("format", None)
+    if version != FORMAT:
+        raise ValueError(f"{path}: format: found {version!r}, expected {FORMAT!r}")
     splits = {
         name: Split(**{**split, "shards": tuple(Shard(**shard) for shard in split["shards"])})
         for name, split in value["splits"].items()

@@ -142,7 +142,7 @@ validation.every: 20 -> validation.every: 0
     trial.validation.every: found 0, expected a number that divides every rung, where trials are compared
 
 run.steps: 80 -> run.length: 80
-    trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision
+    trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision, run.shuffle_shards
 
 run.steps: 80 -> run.steps: -1
     trial.run.steps: found -1, expected a number above 0
@@ -235,7 +235,7 @@ def test_all_problems_of_all_files_are_told_at_once(folder: Folder):
         f"{SWEEP}:{eta}: halving.eta: found 1, expected 2 or more",
         f'{TRAINING}:{layers}: model.layers: found "four", expected a whole number',
         f"{TRAINING}:{steps - 1}: run.steps: found nothing, expected a whole number",
-        f"{TRAINING}:{steps}: run.stepps: found an unknown field, expected one of steps, seed, precision",
+        f"{TRAINING}:{steps}: run.stepps: found an unknown field, expected one of steps, seed, precision, shuffle_shards",
     ]
 
 

@@ -94,12 +94,15 @@ class Training:
     def __init__(self, folder: Path, mark: str, **changed: dict[str, Any]) -> None:
         self.folder, self._mark = folder, mark
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
+        self.nvme = folder / "nvme-local"
         self.snapshot = make_snapshot(self.durable)
         self.configure(**changed)
 
     def configure(self, **changed: dict[str, Any]) -> None:
-        placement = {"store": str(self.store), "durable": str(self.durable), "nvme": str(self.folder / "nvme-{node}")}
+        """Write its configuration: the default settings with what is given changed in each section."""
+        folders = {"store": str(self.store), "durable": str(self.durable), "nvme": str(self.folder / "nvme-{node}")}
         named = {"format": configuration.FORMAT, "training": "tiny", "snapshot": self.snapshot.sha256}
+        placement = {**folders, **changed.get("placement", {})}
         self.config.write_bytes(atomic.readable_json({**named, **settings(**changed), "placement": placement}))
 
     def start(self, ranks: int = 1, **environment: str) -> subprocess.Popen[str]:

@@ -1,5 +1,6 @@
 """Sequences: windows and tails over the shards' token streams."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -7,24 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainer import shards
+from tests.trainer.counting import snapshot_of
+from trainer import atomic, digest, shards
 from trainer.data import Sequences
-
-
-def snapshot_of(tier: Path, *lengths: int) -> shards.Snapshot:
-    """Shards whose tokens count up, each from a multiple of 10,000: a token says where it lies."""
-    streams = [np.arange(length, dtype=np.uint32) + 10_000 * number for number, length in enumerate(lengths)]
-    written = tuple(shards.write_shard(tier, [stream], "uint32") for stream in streams)
-    split = shards.Split(len(lengths), sum(lengths), sum(lengths), written)
-    return shards.Snapshot(
-        dataset="counting",
-        recipe="0" * 64,
-        source={},
-        documents={},
-        tokenizer=shards.Tokenizer("0" * 64, 100_000, 0),
-        dtype="uint32",
-        splits={"train": split},
-    )
 
 
 def sequences_of(tier: Path, length: int, *lengths: int) -> Sequences:
@@ -77,9 +63,44 @@ def test_a_split_shorter_than_a_sequence_is_refused_by_name(tmp_path: Path) -> N
         sequences_of(tmp_path, 9, 9, 9)
 
 
+def test_tokens_stay_as_narrow_as_on_the_disk(tmp_path: Path) -> None:
+    assert every(sequences_of(tmp_path, 4, 9)).dtype == np.uint32
+
+
+def test_windows_can_be_read_into_a_buffer_that_is_there_already(tmp_path: Path) -> None:
+    buffer = np.zeros((2, 5), np.uint32)
+    read = sequences_of(tmp_path, 4, 9).read(np.array([1, 0], np.uint64), buffer)
+    assert read is buffer
+    assert buffer[:, 0].tolist() == [4, 0]
+
+
+def test_a_shard_is_asked_for_once_and_just_before_it_is_first_read(tmp_path: Path) -> None:
+    asked: list[shards.Shard] = []
+    snapshot = snapshot_of(tmp_path, 9, 9, 9)
+    sequences = Sequences(tmp_path, snapshot, "train", 4, asked.append)
+    assert asked == []
+    for number in (5, 4, 0, 5):
+        sequences.read(np.array([number], np.uint64))
+    assert asked == [snapshot.shards()[2], snapshot.shards()[0]]
+
+
 def test_a_truncated_shard_is_refused_by_name(tmp_path: Path) -> None:
     snapshot = snapshot_of(tmp_path, 100)
     path = shards.shard_path(tmp_path, snapshot.shards()[0])
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(ValueError, match=rf"{path.name}: found 408 bytes, expected 416"):
+        every(Sequences(tmp_path, snapshot, "train", 4))
+
+
+def test_a_dtype_of_a_later_version_is_refused_with_what_can_be_read(tmp_path: Path) -> None:
+    snapshot = dataclasses.replace(snapshot_of(tmp_path, 100), dtype="uint64")
+    with pytest.raises(ValueError, match=r"snapshots/\w{64}\.json: dtype: found 'uint64', expected uint16 or uint32"):
         Sequences(tmp_path, snapshot, "train", 4)
+
+
+def test_a_manifest_of_a_later_version_is_refused_with_the_version_that_can_be_read(tmp_path: Path) -> None:
+    later = atomic.canonical_json({"format": "slipway.snapshot/99"})
+    path = shards.manifest_path(tmp_path, digest.sha256(later))
+    atomic.create_only(path, later)
+    with pytest.raises(ValueError, match=rf"{path}: format: found 'slipway.snapshot/99', expected '{shards.FORMAT}'"):
+        shards.read_manifest(tmp_path, digest.sha256(later))

@@ -1,0 +1,63 @@
+"""The feed: what one rank reads of a snapshot, on its node's NVMe, staged before it trains or while it does."""
+
+import os
+from pathlib import Path
+
+from trainer import shards, staging
+from trainer.batches import Batches
+from trainer.config import Config
+from trainer.data import Sequences, Tokens
+from trainer.order import Order, share
+from trainer.origins import origin
+from trainer.streaming import Streaming
+from trainer.world import World
+
+
+class Feed:
+    """The data of one training and this rank's share of it."""
+
+    def __init__(self, config: Config, world: World) -> None:
+        """Open the snapshot, staged first unless `placement.staging` says otherwise.
+
+        Raises ValueError for a configuration that does not fit the data, and what staging raises.
+        """
+        batch, on_gpu = config.batch, world.device.type == "cuda"
+        if batch.sequences < world.size:
+            raise ValueError(f"batch.sequences: found {batch.sequences}, expected {world.size} (ranks) or more")
+        self.snapshot, self._streaming = _placed(config, world)
+        bring = self._streaming.bring if self._streaming else None
+        self._training = Sequences(_nvme(config), self.snapshot, "train", batch.length, bring)
+        self.held_out = Sequences(_nvme(config), self.snapshot, "validation", batch.length, bring)
+        self.order = Order(self._training.sizes, config.run.seed, config.run.shuffle_shards)
+        mine = share(batch.sequences, world.rank, world.size)
+        self._batches = Batches(self._training, self.order, batch.sequences, mine, config.run.steps, pinned=on_gpu)
+        self._samples_a_step, self._leads_node = batch.sequences, world.local_rank == 0
+
+    def windows(self, step: int) -> Tokens:
+        """This rank's windows of `step`: [share of the batch, length + 1], good until the next call."""
+        return self._batches.windows(step)
+
+    def stage_rest(self, step: int) -> None:
+        """With a streaming start: begin to stage what is not here yet, in the order of its need from `step` on.
+
+        One rank of a node does it for all; the others find what they need in place, or bring it themselves.
+        """
+        if self._streaming and self._leads_node:
+            places = self.order.shards(step * self._samples_a_step)
+            self._streaming.stage([self._training.shards[place] for place in places])
+
+
+def _placed(config: Config, world: World) -> tuple[shards.Snapshot, Streaming | None]:
+    """The snapshot; and how its shards come here, unless they are all in place."""
+    durable, nvme = Path(config.placement.durable), _nvme(config)
+    streams = config.placement.staging == "streaming" and not staging.is_staged(config.snapshot, nvme)
+    if not streams and world.local_rank == 0:
+        staging.stage(config.snapshot, durable, nvme)
+    # Also with a streaming start: ranks that looked at different moments may have found different things.
+    world.gather(None)
+    snapshot = shards.read_manifest(durable if streams else nvme, config.snapshot)
+    return snapshot, Streaming(snapshot, [origin(durable)], nvme) if streams else None
+
+
+def _nvme(config: Config) -> Path:
+    return Path(config.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))

@@ -1,0 +1,62 @@
+"""Streaming start: training begins while its shards are still on their way to the node.
+
+A shard that is about to be read is brought first, verified; a thread beside it brings the others in the order
+in which the training will need them. What is read, and when, is the same as if all had been staged before.
+"""
+
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from trainer import lock, shards, staging
+from trainer.origins import Origin
+
+
+class Streaming:
+    """One process's way to the shards of a snapshot; several may share the folder `nvme`."""
+
+    def __init__(self, snapshot: shards.Snapshot, origins: Sequence[Origin], nvme: Path) -> None:
+        self._snapshot, self._origins, self._nvme = snapshot, origins, nvme
+        self._here: set[str] = set()
+
+    def bring(self, shard: shards.Shard) -> None:
+        """Have the shard on the NVMe, verified. Blocks; raises what `staging.bring` does when no origin has it."""
+        if shard.blake3 not in self._here:
+            bring(shard, self._origins, self._nvme)
+            self._here.add(shard.blake3)
+
+    def stage(self, first: Iterable[shards.Shard]) -> threading.Thread:
+        """Bring the shards in `first`, in this order, and then all others, in a thread that dies with the process.
+
+        What cannot be brought is said on stderr and left to the read that needs it, which fails with the reason.
+        """
+        wanted = list(dict.fromkeys([*first, *self._snapshot.shards()]))
+        thread = threading.Thread(target=self._bring_all, args=(wanted,), name="staging", daemon=True)
+        thread.start()
+        return thread
+
+    def _bring_all(self, wanted: list[shards.Shard]) -> None:
+        for shard in wanted:
+            try:
+                self.bring(shard)
+            except (ValueError, OSError) as error:
+                print(f"trainer: staged later, if at all: {error}", file=sys.stderr, flush=True)
+
+
+def bring(shard: shards.Shard, origins: Sequence[Origin], nvme: Path) -> None:
+    """Have one shard on `nvme`, whole: verified where it lies, or copied from the first origin that has it whole.
+
+    Raises ValueError when no origin has it whole, with what is wrong at each, and OSError when `nvme` is full.
+    """
+    target, faults = shards.shard_path(nvme, shard), []
+    with lock.exclusive(nvme / "staged"):
+        if staging._whole(shard, nvme, {}) is not None:
+            return
+        for origin in origins:
+            try:
+                staging._copy(shard, shards.shard_path(Path(str(origin)), shard), target)
+                return
+            except ValueError as error:
+                faults.append(str(error))
+    raise ValueError("; ".join(faults))
