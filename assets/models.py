@@ -11,7 +11,6 @@ import dagster as dg
 
 from assets import keys
 from assets.datasets import snapshot as snapshots
-from assets.datasets import steps
 from assets.evaluation import evaluated, measure
 from recipes.schema import Training
 from resources.compute import Compute, trainings
@@ -174,6 +173,7 @@ def _champion_check(
 def _measure_anew(held: Version, described: Snapshot, tiers: Tiers) -> Score:
     """The champion on the candidate's validation text, in the champion's own tokens."""
     tags = held.tags
-    same_text = steps.in_tokens_of(described, tags["slipway.snapshot"], tiers.durable_path)
+    spoken = read_manifest(tiers.durable_path, tags["slipway.snapshot"])
+    same_text = snapshots.in_tokens_of(described, spoken, tiers.durable_path)
     commit = Commit(0, Token(0), tags["slipway.checkpoint"], tags[MANIFEST_TAG])
-    return measure(same_text, [commit], tiers)[0]
+    return measure(same_text.sha256, [commit], tiers)[0]

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from recipes import crossing, overrides, yaml_lines
+from recipes.dataset import Dataset
 from recipes.problems import Fault, InvalidRecipes, Place, Problem, dotted, shown
-from recipes.schema import KINDS, Dataset, Sweep, Training
+from recipes.schema import KINDS, Sweep, Training
 from recipes.strict import Refused, validate
 from recipes.yaml_lines import Document
 

@@ -143,7 +143,7 @@ class Sweep(Recipe):
     trials: Count
     parallel: Count
     halving: Halving
-    trial: dict[str, Any] = {}
+    trial: dict[str, Any] = Field({})
     """What every trial sets otherwise than the training does, by parameter."""
     limits: Limits
 

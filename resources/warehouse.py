@@ -1,24 +1,44 @@
-"""Warehouse: SQL over documents tables, in the process, with duckdb reading the Parquet file itself.
+"""Warehouse: SQL over documents tables, in the process, with duckdb reading the Parquet files themselves.
 
 Everything comes back as plain values; nothing is kept between questions, so there is no server and no state.
 """
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from math import log
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-SPLITS = "SELECT split, count(*), sum(bytes) FROM read_parquet($table) GROUP BY split ORDER BY split"
-PACKAGES = """
-    SELECT package, count(*), sum(bytes) FROM read_parquet($table)
-    GROUP BY package ORDER BY sum(bytes) DESC, package LIMIT $packages
-"""
-LENGTHS = """
-    SELECT CAST(2 ** floor(log2(bytes)) AS BIGINT) AS shortest, count(*) FROM read_parquet($table)
+KEPT = "read_parquet($table) WHERE removed IS NULL"
+SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT} GROUP BY split ORDER BY split"
+TOP = (
+    "SELECT {column}, count(*), sum(bytes)::BIGINT AS size FROM "
+    + KEPT
+    + " GROUP BY 1 ORDER BY size DESC, 1 LIMIT $top"
+)
+LENGTHS = f"""
+    SELECT CAST(2 ** floor(log2(greatest(bytes, 1))) AS BIGINT) AS shortest, count(*) FROM {KEPT}
     GROUP BY shortest ORDER BY shortest
 """
-DUPLICATES = "SELECT CAST(decode(value) AS BIGINT) FROM parquet_kv_metadata($table) WHERE decode(key) = $key"
+REMOVED = """
+    SELECT removed, count(*) AS documents, arg_min(name || '#' || number, (name, number), 3)
+    FROM read_parquet($table) WHERE removed IS NOT NULL GROUP BY removed ORDER BY documents DESC, removed
+"""
+TOTALS = "SELECT count(*), coalesce(sum(masked), 0)::BIGINT FROM read_parquet($table)"
+SHARED = "SELECT count(*) FROM (SELECT blake3 FROM " + KEPT + " GROUP BY blake3 HAVING count(DISTINCT split) > 1)"
+CHANGES = """
+    WITH old AS (SELECT * FROM read_parquet($old) WHERE removed IS NULL),
+         new AS (SELECT * FROM read_parquet($new) WHERE removed IS NULL),
+         paired AS (
+             SELECT coalesce(new.name, old.name) AS name, coalesce(new.number, old.number) AS number,
+                    CASE WHEN old.name IS NULL THEN 'added' WHEN new.name IS NULL THEN 'removed'
+                         WHEN old.blake3 <> new.blake3 THEN 'changed' ELSE 'same' END AS change
+             FROM old FULL JOIN new ON old.name = new.name AND old.number = new.number
+         )
+    SELECT change, count(*), arg_min(name || '#' || number, (name, number), $examples) FROM paired GROUP BY change
+"""
 
 
 @dataclass(frozen=True)
@@ -31,21 +51,44 @@ class Total:
 
 
 @dataclass(frozen=True)
+class Removal:
+    """How many documents one rule left out, and the names of the first of them."""
+
+    reason: str
+    documents: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Statistics:
-    """What a documents table holds."""
+    """What a documents table holds: of the kept documents, but for `rows` and `removals`."""
 
     rows: int
+    documents: int
     bytes: int
+    masked: int
+    """Places that were replaced by a placeholder, in all rows."""
     splits: tuple[Total, ...]
     packages: tuple[Total, ...]
-    """The largest packages by bytes."""
+    """The largest top-level folders by bytes."""
+    languages: tuple[Total, ...]
     lengths: tuple[tuple[int, int], ...]
     """Documents by length: (bytes from which a bin counts, a power of two; documents up to twice that)."""
-    duplicates: int
-    """Documents that were left out because their text was there already."""
+    removals: tuple[Removal, ...]
 
 
-def statistics(table: Path, packages: int = 10) -> Statistics:
+@dataclass(frozen=True)
+class Changes:
+    """Documents of two tables, paired by name: how many of each kind, and some names."""
+
+    added: int
+    removed: int
+    changed: int
+    same: int
+    examples: dict[str, tuple[str, ...]]
+
+
+def statistics(table: Path, top: int = 10) -> Statistics:
     """Statistics of a documents table. Raises duckdb.Error for a file that is no such table."""
     with duckdb.connect() as connection:
 
@@ -53,11 +96,55 @@ def statistics(table: Path, packages: int = 10) -> Statistics:
             return list(connection.execute(query, {"table": str(table), **values}).fetchall())
 
         splits = tuple(Total(*row) for row in ask(SPLITS))
+        rows, masked = ask(TOTALS)[0]
         return Statistics(
-            rows=sum(split.documents for split in splits),
+            rows=rows,
+            documents=sum(split.documents for split in splits),
             bytes=sum(split.bytes for split in splits),
+            masked=masked,
             splits=splits,
-            packages=tuple(Total(*row) for row in ask(PACKAGES, packages=packages)),
+            packages=tuple(Total(*row) for row in ask(TOP.format(column="package"), top=top)),
+            languages=tuple(Total(*row) for row in ask(TOP.format(column="language"), top=top)),
             lengths=tuple((shortest, count) for shortest, count in ask(LENGTHS)),
-            duplicates=ask(DUPLICATES, key="slipway.duplicates")[0][0],
+            removals=tuple(Removal(reason, count, tuple(names)) for reason, count, names in ask(REMOVED)),
         )
+
+
+def documents_in_both_splits(table: Path) -> int:
+    """How many texts are kept on both sides of the split."""
+    with duckdb.connect() as connection:
+        found = connection.execute(SHARED, {"table": str(table)}).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def changes(old: Path, new: Path, examples: int = 5) -> Changes:
+    """What became of the kept documents from one table to another."""
+    with duckdb.connect() as connection:
+        values = {"old": str(old), "new": str(new), "examples": examples}
+        rows = connection.execute(CHANGES, values).fetchall()
+    counts = {change: count for change, count, _ in rows}
+    return Changes(
+        added=counts.get("added", 0),
+        removed=counts.get("removed", 0),
+        changed=counts.get("changed", 0),
+        same=counts.get("same", 0),
+        examples={change: tuple(names) for change, _, names in rows if change != "same"},
+    )
+
+
+def stability_index(old: Sequence[tuple[Any, int]], new: Sequence[tuple[Any, int]]) -> float:
+    """Population stability index of two histograms of (bin, count): 0 for equal ones; above 0.25 means drift.
+
+    The sum of (p - q) ln(p / q) over the bins (Siddiqi 2006, Credit Risk Scorecards, ch. 9). Every bin is counted
+    one half higher, so that an empty one gives no infinity.
+    """
+    before, after = dict(old), dict(new)
+    bins = before.keys() | after.keys()
+    p, q = (_shares(counts, bins) for counts in (before, after))
+    return sum((q[each] - p[each]) * log(q[each] / p[each]) for each in bins)
+
+
+def _shares(counts: dict[Any, int], bins: Set[Any]) -> dict[Any, float]:
+    total = sum(counts.values()) + len(bins) / 2
+    return {each: (counts.get(each, 0) + 0.5) / total for each in bins}

@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets import keys
 from assets.datasets import snapshot
-from recipes.schema import Dataset
+from recipes.dataset import Dataset
 from resources.compute import Compute
 from resources.event_log import data_version
 from resources.launcher.protocol import Unavailable

@@ -8,6 +8,7 @@ manifest is canonical JSON, named by its SHA-256; it names every shard and every
 
 import dataclasses
 import json
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -103,16 +104,17 @@ def encode_shard(documents: Sequence[npt.NDArray[Any]], dtype: str) -> bytes:
     return body + bytes(-len(body) % 8) + offsets
 
 
-def write_shard(
-    tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str, scratch: Path | None = None
-) -> Shard:
+def write_shard(tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str, scratch: Path | None = None) -> Shard:
     """Write a shard into the tier, unless it is there already and whole, and describe it."""
     data = encode_shard(documents, dtype)
     tokens = sum(len(document) for document in documents)
     shard = Shard(digest.of_bytes(data), len(data), tokens, len(documents))
     path = shard_path(tier, shard)
-    if not atomic.create_only(path, data, scratch) and digest.of_file(path) != shard.blake3:
-        atomic.replace(path, data, scratch)
+    if not atomic.create_only(path, data, scratch):
+        if digest.of_file(path) == shard.blake3:
+            os.utime(path)  # young again, so that no collection of garbage takes it from its new snapshot
+        else:
+            atomic.replace(path, data, scratch)
     return shard
 
 

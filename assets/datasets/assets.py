@@ -9,18 +9,19 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots
-from assets.datasets import checks, documents, snapshot, steps, tokenizer
-from assets.datasets.memo import Record
-from recipes.schema import Dataset
+from assets import keys
+from assets.datasets import checks, documents, metadata, snapshot, steps, tokenizer
+from assets.datasets.difference import difference
+from recipes.dataset import Dataset
 from resources import warehouse
 from resources.tiers import Tiers
 from trainer import shards
 
 CHECKS = {
     "no_empty_split": "Both splits hold documents and tokens.",
-    "no_document_in_both_splits": "No document's tokens occur in the train and in the validation split.",
+    "no_document_in_both_splits": "No text is kept in the train and in the validation split.",
     "tokens_decode_to_the_text": f"{checks.SAMPLE} documents decode back to texts of the documents table.",
+    "no_drift": "Lengths and languages are distributed as in the parent snapshot, within the recipe's limit.",
 }
 
 
@@ -36,14 +37,14 @@ def _documents(recipe: Dataset) -> dg.AssetsDefinition:
         kinds={"parquet", "duckdb"},
         owners=[recipe.owner],
         code_version=documents.VERSION,
-        description=f"{recipe.description}\n\nThe texts as one table, without exact duplicates; "
-        "a document's split is decided by the hash of its text.",
+        description=f"{recipe.description}\n\nAll documents and what became of each: kept, or left out by which rule. "
+        "A document's split is decided by the hash of its text.",
     )
-    def documents_asset(tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        record = steps.make_documents(recipe, tiers.durable_path)
+    def documents_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        record = steps.make_documents(recipe, tiers.durable_path, context.log.info)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["blake3"]),
-            metadata=_documents_metadata(record, tiers.durable_path),
+            metadata=metadata.of_documents(record, tiers.durable_path),
         )
 
     return documents_asset
@@ -57,14 +58,14 @@ def _tokenizer(recipe: Dataset) -> dg.AssetsDefinition:
         kinds={"tokenizers"},
         owners=[recipe.owner],
         code_version=tokenizer.VERSION,
-        description=f"Byte-level BPE with up to {recipe.tokenizer.vocab_size} tokens, "
-        "trained on the train split alone.",
+        description=f"Byte-level BPE with up to {recipe.tokenizer.vocab_size} tokens, trained on the first train split "
+        "and kept as the dataset grows.",
     )
     def tokenizer_asset(tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         record = steps.make_tokenizer(recipe, tiers.durable_path)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["sha256"]),
-            metadata=_tokenizer_metadata(record, tiers.durable_path),
+            metadata=metadata.of_tokenizer(record, tiers.durable_path),
         )
 
     return tokenizer_asset
@@ -86,89 +87,45 @@ def _snapshot(recipe: Dataset) -> dg.AssetsDefinition:
             dg.AssetCheckSpec(name, asset=key, description=text, blocking=True) for name, text in CHECKS.items()
         ],
     )
-    def snapshot_asset(tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         durable = tiers.durable_path
-        record = steps.make_snapshot(recipe, durable)
+        record = steps.make_snapshot(recipe, durable, context.log.info)
         made = shards.read_manifest(durable, record.result["sha256"])
-        results = _checked(made, durable)
+        parent = _parent(durable, made)
+        results = _checked(recipe, made, parent, durable)
         if all(result.passed for result in results):
             snapshot.point(durable, recipe.name, made.sha256, made.source["digest"])
+        told = metadata.of_snapshot(record, made, durable)
+        if parent is not None:
+            told |= metadata.of_difference(parent, difference(parent, made, durable))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(made.sha256),
-            metadata=_snapshot_metadata(record, made, durable),
+            metadata=told,
             check_results=results,
         )
 
     return snapshot_asset
 
 
-def _documents_metadata(record: Record, durable: Path) -> dict[str, Any]:
-    path = documents.table_path(durable, record.result["blake3"])
-    found = warehouse.statistics(path)
-    columns = [
-        dg.TableColumn(field.name, str(field.type), description=documents.COLUMNS[field.name])
-        for field in documents.SCHEMA
-    ]
-    return {
-        "dagster/row_count": found.rows,
-        "dagster/uri": path.as_uri(),
-        "dagster/column_schema": dg.TableSchema(columns=columns),
-        "text_bytes": found.bytes,
-        **{f"{split.name}_documents": split.documents for split in found.splits},
-        "duplicates": found.duplicates,
-        "left_out": record.inputs["source"]["left_out"],
-        "source": record.inputs["source"]["description"],
-        "packages": _table("package", found.packages),
-        "lengths": plots.length_histogram(found.lengths),
-        "reused": record.reused,
-    }
+def _parent(durable: Path, made: shards.Snapshot) -> shards.Snapshot | None:
+    """The snapshot that the dataset points at until now, if it is another one and still there."""
+    current = snapshot.current(durable, made.dataset)
+    try:
+        return None if current in (None, made.sha256) else shards.read_manifest(durable, str(current))
+    except ValueError:
+        return None
 
 
-def _tokenizer_metadata(record: Record, durable: Path) -> dict[str, Any]:
-    made = shards.Tokenizer(**record.result)
-    return {
-        "dagster/uri": tokenizer.path(durable, made.sha256).as_uri(),
-        "vocab_size": made.vocab_size,
-        "end_of_document": made.end_of_document,
-        "reused": record.reused,
-    }
-
-
-def _snapshot_metadata(record: Record, made: shards.Snapshot, durable: Path) -> dict[str, Any]:
-    splits = made.splits.values()
-    tokens, text_bytes = sum(split.tokens for split in splits), sum(split.text_bytes for split in splits)
-    counts = {f"{name}_tokens": split.tokens for name, split in made.splits.items()}
-    return {
-        "dagster/row_count": sum(split.documents for split in splits),
-        "dagster/uri": shards.manifest_path(durable, made.sha256).as_uri(),
-        "snapshot": made.sha256,
-        "tokens": tokens,
-        **counts,
-        "shards": len(made.shards()),
-        "shard_bytes": sum(shard.bytes for shard in made.shards()),
-        "bytes_per_token": text_bytes / max(tokens, 1),
-        **({"unigram_entropy": snapshot.unigram_entropy(made, durable)} if counts["validation_tokens"] else {}),
-        "splits": _table("split", [warehouse.Total(n, s.documents, s.text_bytes) for n, s in made.splits.items()]),
-        "reused": record.reused,
-    }
-
-
-def _checked(made: shards.Snapshot, durable: Path) -> list[dg.AssetCheckResult]:
-    """The snapshot's checks, run on its shards as they lie in the durable tier."""
-    table = documents.hashes(documents.table_path(durable, made.documents["blake3"]))
-    empty = checks.empty_splits(made)
-    shared = checks.documents_in_both_splits(made, durable)
-    sampled, wrong = checks.undecodable(made, durable, tokenizer.load(durable, made.tokenizer.sha256), table)
-    outcomes: list[tuple[bool, dict[str, Any]]] = [
-        (
-            not empty,
-            {
-                "empty_splits": len(empty),
-                **{f"{name}_documents": split.documents for name, split in made.splits.items()},
-            },
-        ),
-        (shared == 0, {"documents_in_both": shared}),
-        (wrong == 0 and sampled > 0, {"documents_decoded": sampled, "documents_wrong": wrong}),
+def _checked(
+    recipe: Dataset, made: shards.Snapshot, parent: shards.Snapshot | None, durable: Path
+) -> list[dg.AssetCheckResult]:
+    """The snapshot's checks, run on what lies in the durable tier."""
+    table = documents.table_path(durable, made.documents["blake3"])
+    outcomes = [
+        _splits(made),
+        _disjoint(table),
+        _decodes(made, table, durable),
+        _steady(recipe, made, parent, durable),
     ]
     return [
         dg.AssetCheckResult(passed=passed, check_name=name, metadata=metadata)
@@ -176,8 +133,30 @@ def _checked(made: shards.Snapshot, durable: Path) -> list[dg.AssetCheckResult]:
     ]
 
 
-def _table(heading: str, totals: Any) -> dg.MarkdownMetadataValue:
-    """Totals as a Markdown table."""
-    rows = [f"| {heading} | documents | bytes of text |", "|---|---:|---:|"]
-    rows += [f"| {each.name} | {each.documents} | {each.bytes} |" for each in totals]
-    return dg.MetadataValue.md("\n".join(rows))
+Outcome = tuple[bool, dict[str, Any]]
+
+
+def _splits(made: shards.Snapshot) -> Outcome:
+    empty = checks.empty_splits(made)
+    counts = {f"{name}_documents": split.documents for name, split in made.splits.items()}
+    return not empty, {"empty_splits": len(empty), **counts}
+
+
+def _disjoint(table: Path) -> Outcome:
+    shared = warehouse.documents_in_both_splits(table)
+    return shared == 0, {"documents_in_both": shared}
+
+
+def _decodes(made: shards.Snapshot, table: Path, durable: Path) -> Outcome:
+    encoding = tokenizer.load(durable, made.tokenizer.sha256)
+    sampled, wrong = checks.undecodable(made, durable, encoding, documents.hashes(table))
+    return wrong == 0 and sampled > 0, {"documents_decoded": sampled, "documents_wrong": wrong}
+
+
+def _steady(recipe: Dataset, made: shards.Snapshot, parent: shards.Snapshot | None, durable: Path) -> Outcome:
+    """Whether lengths and languages are those of the parent; a first snapshot has nothing to drift from."""
+    tables = [documents.table_path(durable, each.documents["blake3"]) for each in (parent, made) if each is not None]
+    if len(tables) < 2 or not tables[0].exists():
+        return True, {"note": "there is no parent snapshot to compare with"}
+    found = checks.drift(*(warehouse.statistics(table, top=1000) for table in tables))
+    return max(found.values()) <= recipe.checks.drift, {**found, "limit": recipe.checks.drift}

@@ -1,10 +1,9 @@
-"""Checks: what must hold of a snapshot before a dataset points at it, read back from the shards as they lie.
+"""Checks: what must hold of a snapshot before a dataset points at it, read back from what lies on the disk.
 
 Each gives plain numbers; nothing here trusts what the steps that wrote the shards believed.
 """
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import tiktoken
 
+from resources.warehouse import Statistics, stability_index
 from trainer import digest, shards
 
 SAMPLE = 20
-"""Documents that are decoded and compared with the table, spread evenly over the snapshot."""
+"""Documents that are decoded and compared with the table, spread evenly over the shards."""
 
 
 def empty_splits(snapshot: shards.Snapshot) -> list[str]:
@@ -31,11 +31,29 @@ def undecodable(
     `table` gives the split of each document by the BLAKE3 of its text. A document must end with the
     end-of-document token, and what stands before it must decode to a text of the same split.
     """
-    sample = [(name, tokens) for name in snapshot.splits for tokens in shards_documents]
-    chosen = [sample[index] for index in np.linspace(0, len(sample) - 1, min(SAMPLE, len(sample)), dtype=int)]
-    end = snapshot.tokenizer.end_of_document
+    sampled, end = list(_sample(snapshot, tier)), snapshot.tokenizer.end_of_document
     wrong = sum(
         not (tokens[-1] == end and table.get(digest.of_bytes(encoding.decode_bytes(tokens[:-1].tolist()))) == name)
-        for name, tokens in chosen
+        for name, tokens in sampled
     )
-    return len(chosen), wrong
+    return len(sampled), wrong
+
+
+def drift(old: Statistics, new: Statistics) -> dict[str, float]:
+    """The population stability index of documents by length and by language, from one table to another."""
+    languages = [[(each.name, each.documents) for each in found.languages] for found in (old, new)]
+    return {"lengths": stability_index(old.lengths, new.lengths), "languages": stability_index(*languages)}
+
+
+def _sample(snapshot: shards.Snapshot, tier: Path) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    """Documents by number, at even distances over all splits: the split's name and the tokens."""
+    total = sum(split.documents for split in snapshot.splits.values())
+    wanted = set(np.linspace(0, total - 1, min(SAMPLE, total), dtype=int).tolist())
+    begin = 0
+    for name, split in snapshot.splits.items():
+        for shard in split.shards:
+            here = sorted(number - begin for number in wanted if begin <= number < begin + shard.documents)
+            if here:
+                tokens, offsets = shards.open_shard(tier, shard, snapshot.dtype)
+                yield from ((name, tokens[offsets[number] : offsets[number + 1]]) for number in here)
+            begin += shard.documents

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from assets.datasets import comparison, extraction
 from assets.datasets.extraction import Extracts
 from assets.datasets.workshop import deliver
-from recipes.schema import Dataset
+from recipes.dataset import Dataset
 from trainer import digest
 
 VERSION = "2"
@@ -163,7 +163,7 @@ def _write_table(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int
     """Write the rows of `live` in their order; gives how many there are, and how many are kept."""
     rows = kept = 0
     with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
-        for batch in connection.execute(TABLE).to_arrow_reader(ROWS_AT_ONCE):
+        for batch in connection.sql(TABLE).to_arrow_reader(ROWS_AT_ONCE):
             table = pa.Table.from_batches([batch]).cast(SCHEMA)
             writer.write_table(table)
             rows, kept = rows + table.num_rows, kept + table["removed"].null_count

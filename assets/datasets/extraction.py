@@ -6,7 +6,7 @@ the same as before is not opened again; only new and changed ones are read.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 
 from assets.datasets import readers, workers
 from assets.datasets.cleaning.cleaner import Cleaner
+from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
 from assets.datasets.workshop import deliver
-from recipes.schema import Dataset
+from recipes.dataset import Dataset
 from trainer import atomic, digest
 
 VERSION = "1"
@@ -81,9 +82,10 @@ def segment_path(durable: Path, name: str) -> Path:
     return durable / "segments" / f"{name}.parquet"
 
 
-def segments(index: Path, durable: Path) -> list[Path]:
-    """The segments that an index names."""
-    names = pq.read_table(index, columns=["segment"])["segment"].unique().to_pylist()
+def segments(index: Path, durable: Path, file: str | None = None) -> list[Path]:
+    """The segments that an index names, for all files or for one."""
+    only = None if file is None else [("name", "==", file)]
+    names = pq.read_table(index, columns=["segment"], filters=only)["segment"].unique().to_pylist()
     return [segment_path(durable, name) for name in sorted(names)]
 
 
@@ -121,17 +123,26 @@ def recall(recipe: Dataset, listing: Listing, durable: Path) -> Extracts | None:
     if {file.name: file.version for file in listing.files} != {name: row[0] for name, row in known.items()}:
         return None
     found = _digest([(name, row[2]) for name, row in sorted(known.items())])
-    return Extracts(_newest(recipe, durable), found, len(known), sum(row[1] for row in known.values()), 0)
+    return Extracts(newest(durable, recipe.name), found, len(known), sum(row[1] for row in known.values()), 0)
 
 
-def texts(segment: Path, wanted: Callable[[str, str], bool]) -> Iterator[tuple[str, str]]:
-    """The BLAKE3 and text of a segment's whole documents that `wanted(file, blake3)` says; each BLAKE3 once."""
+def newest(durable: Path, dataset: str) -> Path:
+    """The index written last; a path that does not exist when there is none."""
+    folder = durable / "datasets" / dataset
+    try:
+        name = json.loads((folder / "extracts.json").read_bytes())["index"]
+    except FileNotFoundError:
+        name = "none"
+    return folder / "extracts" / str(name)
+
+
+def texts(segment: Path, wanted: Container[str]) -> Iterator[tuple[str, str]]:
+    """The BLAKE3 and text of a segment's documents whose BLAKE3 is wanted, each once, some rows at a time."""
     seen = set[str]()
-    columns = ["file", "blake3", "text", "removed"]
-    for batch in pq.ParquetFile(segment, pre_buffer=False).iter_batches(256, columns=columns):
-        names, hashes, removed = (batch.column(each).to_pylist() for each in (0, 1, 3))
-        for row, (name, blake3) in enumerate(zip(names, hashes, strict=True)):
-            if removed[row] is None and blake3 not in seen and wanted(name, blake3):
+    for batch in pq.ParquetFile(segment, pre_buffer=False).iter_batches(256, columns=["blake3", "removed", "text"]):
+        hashes, removed = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+        for row, blake3 in enumerate(hashes):
+            if removed[row] is None and blake3 in wanted and blake3 not in seen:
                 seen.add(blake3)
                 yield blake3, batch.column(2)[row].as_py()
 
@@ -211,8 +222,8 @@ class _Rows:
         return table
 
 
-def _row(cleaner: Cleaner, file: str, document: readers.Text | readers.Unfit) -> dict[str, Any]:
-    if isinstance(document, readers.Unfit):
+def _row(cleaner: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]:
+    if isinstance(document, Unfit):
         return _NOTHING | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
     cleaned = cleaner.clean(file, document.text)
     data = cleaned.text.encode()
@@ -251,7 +262,7 @@ def _key(recipe: Dataset) -> str:
 
 def _known(recipe: Dataset, durable: Path) -> dict[str, tuple[Any, ...]]:
     """The rows of the newest index by name, without those whose segment is gone; none if it was made otherwise."""
-    path = _newest(recipe, durable)
+    path = newest(durable, recipe.name)
     if not path.exists():
         return {}
     table = pq.read_table(path)
@@ -264,7 +275,7 @@ def _known(recipe: Dataset, durable: Path) -> dict[str, tuple[Any, ...]]:
 
 def _write_index(recipe: Dataset, rows: list[tuple[Any, ...]], durable: Path, shop: Path) -> Path:
     """Write an index under a name of its own, and point at it as the newest."""
-    folder, made = _folder(recipe, durable), shop / "extracts.parquet"
+    folder, made = durable / "datasets" / recipe.name, shop / "extracts.parquet"
     columns = zip(zip(*rows, strict=True), INDEX, strict=True)
     schema = INDEX.with_metadata({KEY: _key(recipe)})
     pq.write_table(pa.table([pa.array(column, field.type) for column, field in columns], schema=schema), made)
@@ -275,20 +286,6 @@ def _write_index(recipe: Dataset, rows: list[tuple[Any, ...]], durable: Path, sh
     if not (folder / "extracts.json").exists() or (folder / "extracts.json").read_bytes() != newest:
         atomic.replace(folder / "extracts.json", newest, shop)
     return path
-
-
-def _newest(recipe: Dataset, durable: Path) -> Path:
-    """The index written last; a path that does not exist when there is none."""
-    folder = _folder(recipe, durable)
-    try:
-        name = json.loads((folder / "extracts.json").read_bytes())["index"]
-    except FileNotFoundError:
-        name = "none"
-    return folder / "extracts" / str(name)
-
-
-def _folder(recipe: Dataset, durable: Path) -> Path:
-    return durable / "datasets" / recipe.name
 
 
 def _digest(files: Iterable[tuple[str, str]]) -> str:

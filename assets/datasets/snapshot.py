@@ -54,13 +54,10 @@ def build(
     table = documents.table_path(durable, plan.table.blake3)
     located = tokens.in_parent(parent, durable)
     with documents.connect(shop) as connection:
-        located = tokens.encode_missing(
-            located, table, index, plan.tokenizer.sha256, durable, shop, connection, report
-        )
+        located = tokens.encode_missing(located, table, index, plan.tokenizer.sha256, durable, shop, connection, report)
         connection.register("located", located.documents)
         splits = {
-            split: _pack(_ordered(connection, table, split), located, plan, durable, shop)
-            for split in documents.SPLITS
+            split: _pack(_ordered(connection, table, split), located, plan, durable, shop) for split in documents.SPLITS
         }
     snapshot = shards.Snapshot(
         dataset=plan.dataset,
@@ -91,7 +88,9 @@ def _pack(rows: Columns, located: tokens.Located, plan: Plan, durable: Path, sho
         part = {name: column[cut] for name, column in rows.items()}
         shard = _shared(part, located)
         if shard is None:
-            shard = shards.write_shard(durable, _documents(part, located, plan.tokenizer.dtype), plan.tokenizer.dtype, shop)
+            shard = shards.write_shard(
+                durable, _documents(part, located, plan.tokenizer.dtype), plan.tokenizer.dtype, shop
+            )
         written.append(shard)
     return shards.Split(
         documents=len(rows["count"]),

@@ -15,7 +15,7 @@ from assets.datasets.extraction import Extracts, Report
 from assets.datasets.memo import Memo, Record
 from assets.datasets.sources import Listing
 from assets.datasets.workshop import workshop
-from recipes.schema import Dataset
+from recipes.dataset import Dataset
 from trainer import atomic, digest, shards
 
 

@@ -5,14 +5,17 @@ the same merges. The file is the first one's own JSON, so that other tools read 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import tiktoken
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
+from assets.datasets import extraction
 from trainer import atomic, digest
 from trainer.shards import Tokenizer
 
@@ -23,6 +26,21 @@ END_OF_DOCUMENT = "<|endofdocument|>"
 
 PIECES = r"'(?:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """Merges stay inside these pieces: GPT-4's pattern, which keeps indentation together and numbers short."""
+
+GPT2_PIECES = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+"""The pattern of `tokenizers`' ByteLevel (Radford et al. 2019)."""
+ENDS = (END_OF_DOCUMENT, "<|endoftext|>", "<|end_of_text|>", "</s>")
+"""Tokens that end a document, as this and other tokenizers call them."""
+PROBE = "It's 12345 km;\n\tnaïve façade — 数据 λ 🙂\r\n  return  x_1 \u200d\x00"
+
+SAMPLE = """
+    WITH ordered AS (
+        SELECT name, blake3, bytes, sum(bytes) OVER (ORDER BY right(blake3, 16)) AS so_far
+        FROM read_parquet($table) WHERE split = 'train'
+    )
+    SELECT e.segment, list(o.blake3) FROM ordered o JOIN read_parquet($index) e ON e.name = o.name
+    WHERE o.so_far - o.bytes < $bytes GROUP BY e.segment ORDER BY e.segment
+"""
 
 
 def path(durable: Path, sha256: str) -> Path:
@@ -64,8 +82,41 @@ def write(durable: Path, data: bytes) -> Tokenizer:
 
 def describe(data: bytes) -> Tokenizer:
     """A tokenizer as a snapshot's manifest names it."""
-    ranks = json.loads(data)["model"]["vocab"]
-    return Tokenizer(sha256=digest.sha256(data), vocab_size=len(ranks) + 1, end_of_document=len(ranks))
+    value = json.loads(data)
+    end = _end_of_document(value)
+    highest = max(*value["model"]["vocab"].values(), *(token["id"] for token in value["added_tokens"]))
+    return Tokenizer(sha256=digest.sha256(data), vocab_size=highest + 1, end_of_document=end["id"])
+
+
+def existing(file: Path) -> bytes:
+    """The JSON of a tokenizer that was trained elsewhere.
+
+    Raises ValueError, naming the file, for one that is missing, is not a byte-level BPE, has no token that ends a
+    document, or which `tiktoken` would apply otherwise than `tokenizers` does.
+    """
+    try:
+        data = file.read_bytes()
+        tokenizer = tokenizers.Tokenizer.from_buffer(data)
+        mine, theirs = encoding(data).encode_ordinary(PROBE), tokenizer.encode(PROBE, add_special_tokens=False).ids
+        describe(data)
+    except FileNotFoundError:
+        raise ValueError(f"tokenizer.file: found nothing at {file}, expected the JSON of a tokenizer") from None
+    except Exception as error:  # the library raises plain Exceptions
+        raise ValueError(f"tokenizer.file: {file}: {error}; expected a byte-level BPE in JSON") from error
+    if mine != theirs:
+        raise ValueError(f"tokenizer.file: {file}: tiktoken encodes otherwise with it: not a byte-level BPE as known")
+    return data
+
+
+def sample(table: Path, index: Path, megabytes: float, durable: Path) -> Iterator[str]:
+    """Texts of the train split, at most so many megabytes: those whose hashes end lowest, in no order."""
+    with duckdb.connect() as connection:
+        chosen = connection.execute(
+            SAMPLE, {"table": str(table), "index": str(index), "bytes": megabytes * 1e6}
+        ).fetchall()
+    for segment, hashes in chosen:
+        for _, text in extraction.texts(extraction.segment_path(durable, segment), frozenset(hashes)):
+            yield text
 
 
 def read(durable: Path, sha256: str) -> bytes:
@@ -86,12 +137,37 @@ def load(durable: Path, sha256: str) -> tiktoken.Encoding:
 
 
 def encoding(data: bytes) -> tiktoken.Encoding:
-    """The encoder of a tokenizer's JSON. A vocabulary in the order of its merges is tiktoken's ranks."""
-    vocabulary = json.loads(data)["model"]["vocab"]
-    byte_of = _bytes_by_letter()
-    ranks = {bytes(byte_of[letter] for letter in token): rank for token, rank in vocabulary.items()}
-    special = {END_OF_DOCUMENT: len(ranks)}
-    return tiktoken.Encoding(digest.sha256(data), pat_str=PIECES, mergeable_ranks=ranks, special_tokens=special)
+    """The encoder of a tokenizer's JSON. A vocabulary in the order of its merges is tiktoken's ranks.
+
+    Raises KeyError, TypeError or ValueError for JSON that is no byte-level BPE.
+    """
+    value, byte_of = json.loads(data), _bytes_by_letter()
+    added = {token["content"]: token["id"] for token in value["added_tokens"]}
+    ranks = {
+        bytes(byte_of[letter] for letter in token): rank
+        for token, rank in value["model"]["vocab"].items()
+        if token not in added
+    }
+    return tiktoken.Encoding(digest.sha256(data), pat_str=_pattern(value), mergeable_ranks=ranks, special_tokens=added)
+
+
+def _pattern(value: dict[str, Any]) -> str:
+    """Where a tokenizer's JSON splits text before it merges: its own pattern, or GPT-2's when it names none."""
+    step = value["pre_tokenizer"]
+    steps = step["pretokenizers"] if step["type"] == "Sequence" else [step]
+    if [each["type"] for each in steps] == ["Split", "ByteLevel"]:
+        return str(steps[0]["pattern"]["Regex"])
+    if [each["type"] for each in steps] == ["ByteLevel"] and steps[0]["use_regex"]:
+        return GPT2_PIECES
+    raise ValueError(f"its pre-tokenizer is {' then '.join(each['type'] for each in steps)}")
+
+
+def _end_of_document(value: dict[str, Any]) -> dict[str, Any]:
+    for name in ENDS:
+        for token in value["added_tokens"]:
+            if token["content"] == name:
+                return dict(token)
+    raise ValueError(f"it has none of the tokens that end a document: {', '.join(ENDS)}")
 
 
 def _bytes_by_letter() -> dict[str, int]:

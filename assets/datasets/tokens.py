@@ -60,7 +60,9 @@ class Located:
     files: list[Spool]
     documents: pa.Table
 
-    def with_file(self, file: Spool, hashes: list[str], starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> "Located":
+    def with_file(
+        self, file: Spool, hashes: list[str], starts: npt.NDArray[Any], counts: npt.NDArray[Any]
+    ) -> "Located":
         columns = [hashes, np.full(len(hashes), len(self.files), np.int32), starts, counts]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, LOCATED, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=LOCATED)
@@ -133,7 +135,7 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
     dtype = shards.DTYPES[described.dtype]
     hashes: list[str] = []
     counts: list[int] = []
-    texts = extraction.texts(task.segment, lambda _, blake3: blake3 in task.wanted)
+    texts = extraction.texts(task.segment, task.wanted)
     with task.spool.open("wb") as spool:
         while some := list(islice(texts, TEXTS_AT_ONCE)):
             encoded = encoding.encode_ordinary_batch([text for _, text in some], num_threads=1)

@@ -17,7 +17,7 @@ from trainer import atomic, lock
 @contextlib.contextmanager
 def workshop(durable: Path, dataset: str) -> Iterator[Path]:
     """An empty folder of the dataset's own, gone afterwards; waits for another build of the dataset."""
-    home = durable / "datasets" / dataset / "building"
+    home = building(durable, dataset)
     with lock.exclusive(home):
         for leftover in home.iterdir():
             shutil.rmtree(leftover)
@@ -26,6 +26,11 @@ def workshop(durable: Path, dataset: str) -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def building(durable: Path, dataset: str) -> Path:
+    """The folder whose lock a build of the dataset holds."""
+    return durable / "datasets" / dataset / "building"
 
 
 def deliver(made: Path, target: Path) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from recipes.schema import Dataset
+from recipes.dataset import Dataset
 
 WORDS = [
     "def",
