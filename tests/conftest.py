@@ -12,6 +12,8 @@ import pytest
 
 from trainer import processes
 
+pytest_plugins = ["tests.s3"]
+
 PATIENCE_SECONDS = 60.0
 
 Value = TypeVar("Value")

@@ -40,11 +40,12 @@ class Sequences:
         self.length = length
         self.dtype = shards.DTYPES[snapshot.dtype]
         self.shards = snapshot.splits[split].shards
-        self.sizes = [max(0, shard.tokens - 1) // length for shard in self.shards]
+        tokens = np.array([shard.tokens for shard in self.shards], np.int64)
+        self.sizes = np.maximum(tokens - 1, 0) // length
         """How many windows each shard has."""
-        self._ends = np.cumsum(self.sizes, dtype=np.int64)
+        self._ends = np.cumsum(self.sizes)
         self._begins = self._ends - self.sizes
-        self._count = sum(self.sizes)
+        self._count = int(self.sizes.sum())
         self._tier, self._bring = tier, bring
         self._tokens = functools.lru_cache(maxsize=OPEN)(self._open)
         if self._count == 0:
@@ -69,7 +70,7 @@ class Sequences:
 
     def tails(self) -> Iterator[Tokens]:
         """What no window covers: the rest of each shard, [1, 2 .. length + 1], where there is any."""
-        for place, size in enumerate(self.sizes):
+        for place, size in enumerate(self.sizes.tolist()):
             rest = np.array(self._tokens(place)[size * self.length :])
             if len(rest) > 1:
                 yield rest[None]

@@ -41,25 +41,25 @@ class Bucket:
 
     def __init__(self, url: str) -> None:
         name, _, prefix = url.removeprefix("s3://").partition("/")
-        self.name, self._prefix = name, prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self.name, self.prefix = name, prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._client: tuple[int, Any] | None = None
 
     def __str__(self) -> str:
-        return f"s3://{self.name}/{self._prefix}".rstrip("/")
+        return f"s3://{self.name}/{self.prefix}".rstrip("/")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_client": None}
 
     def url(self, key: str) -> str:
-        return f"s3://{self.name}/{self._prefix}{key}"
+        return f"s3://{self.name}/{self.prefix}{key}"
 
     def objects(self) -> Iterator[Object]:
         """All objects below the prefix, in the store's order."""
         token: dict[str, str] = {}
         while True:
-            page = self.call("list_objects_v2", Prefix=self._prefix, **token)
+            page = self.call("list_objects_v2", Prefix=self.prefix, **token)
             for found in page.get("Contents", ()):
-                yield Object(found["Key"][len(self._prefix) :], found["Size"], found["ETag"].strip('"'))
+                yield Object(found["Key"][len(self.prefix) :], found["Size"], found["ETag"].strip('"'))
             if not page.get("IsTruncated"):
                 return
             token = {"ContinuationToken": page["NextContinuationToken"]}
@@ -86,7 +86,7 @@ class Bucket:
 
     def call(self, method: str, key: str | None = None, **parameters: Any) -> dict[str, Any]:
         """The answer of one request about the bucket or a key, by botocore's names, repeated while that helps."""
-        where = {"Bucket": self.name} if key is None else {"Bucket": self.name, "Key": self._prefix + key}
+        where = {"Bucket": self.name} if key is None else {"Bucket": self.name, "Key": self.prefix + key}
 
         def once() -> dict[str, Any]:
             with self.explained(key):
@@ -98,7 +98,7 @@ class Bucket:
         """Bytes `start` to `end` (past the last) of an object of this ETag, whole: a broken answer is asked again."""
         from fsspec.asyn import sync
 
-        wanted = {"Bucket": self.name, "Key": self._prefix + key, "IfMatch": etag, "Range": f"bytes={start}-{end - 1}"}
+        wanted = {"Bucket": self.name, "Key": self.prefix + key, "IfMatch": etag, "Range": f"bytes={start}-{end - 1}"}
 
         def once() -> bytes:
             with self.explained(key):
@@ -156,7 +156,7 @@ class _Reader(io.RawIOBase):
         self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         return self._position
 
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         end = min(self._position + len(buffer), self._size)
         if end <= self._position:
             return 0

@@ -32,8 +32,8 @@ class Order:
     the number of shards only: about 40 bytes and 100 ns a shard.
     """
 
-    def __init__(self, sizes: Sequence[int], seed: int, block: int) -> None:
-        self._sizes, self._seed, self._block = np.array(sizes, np.uint64), seed, block
+    def __init__(self, sizes: Sequence[int] | npt.NDArray[np.int64], seed: int, block: int) -> None:
+        self._sizes, self._seed, self._block = np.asarray(sizes, np.uint64), seed, block
         self._ends = np.cumsum(self._sizes)
         self._total = int(self._ends[-1])
         # The present epoch and, for a batch that goes from one into the next, its neighbour.

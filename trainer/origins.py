@@ -7,7 +7,7 @@ else. What an origin gives is not trusted: whoever reads compares hashes and tri
 import io
 import re
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 NAME = re.compile(r"shards/[0-9a-f]{64}\.shard|snapshots/[0-9a-f]{64}\.json")
 """The names that exist, relative to an origin."""
@@ -62,13 +62,13 @@ class Folder:
             raise Missing(f"{path}: missing") from None
         except OSError as error:
             raise Unreachable(f"{path}: {error.strerror}") from error
-        return stream  # type: ignore[return-value]
+        return cast(BinaryIO, stream)
 
 
 class _File(io.FileIO):
     """A file whose failed reads say which file it was."""
 
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         try:
             return super().readinto(buffer)
         except OSError as error:

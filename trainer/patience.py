@@ -12,12 +12,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 Value = TypeVar("Value")
 
 
-def patiently(ask: Callable[[], Value], passing: type[Exception]) -> Value:
-    """The value of `ask()`, asked again while it raises `passing`; that is raised when `SECONDS` are used up.
+def patiently(ask: Callable[[], Value], passing: type[Exception], seconds: float | None = None) -> Value:
+    """The value of `ask()`, asked again while it raises `passing`; that is raised after `seconds` (`SECONDS`).
 
     Pauses double and are shortened by chance up to a half, so that many nodes do not come back all at once.
     """
-    deadline, pause = time.monotonic() + SECONDS, FIRST_PAUSE
+    deadline, pause = time.monotonic() + (SECONDS if seconds is None else seconds), FIRST_PAUSE
     while True:
         try:
             return ask()

@@ -119,6 +119,8 @@ def _entries(recipe: Dataset, root: Path) -> Iterator[os.DirEntry[str]]:
             raise ValueError(
                 f"dataset {recipe.name}: {folder}: found no permission to read it, expected a readable folder"
             ) from None
+        except FileNotFoundError:
+            continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.path)
@@ -193,11 +195,16 @@ class _Local(io.FileIO):
         self._version = version
         self._check()
 
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         count = super().readinto(buffer)
         if not count:
             self._check()
         return count
+
+    def readall(self) -> bytes:
+        data = super().readall()
+        self._check()
+        return data
 
     def _check(self) -> None:
         if _version(os.fstat(self.fileno())) != self._version:

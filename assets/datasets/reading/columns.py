@@ -54,12 +54,13 @@ def _leaves(file: pq.ParquetFile) -> list[str]:
 def _rows_at_once(file: pq.ParquetFile, group: int, field: str) -> int:
     """As many rows as hold about `BATCH_BYTES` of text, by what the file says of this row group."""
     described = file.metadata.row_group(group)
-    sizes = (
+    size = sum(
         described.column(index).total_uncompressed_size
         for index in range(described.num_columns)
         if described.column(index).path_in_schema == field
     )
-    return max(1, min(BATCH_ROWS, BATCH_BYTES * described.num_rows // max(1, sum(sizes))))
+    rows: int = BATCH_BYTES * described.num_rows // max(1, size)
+    return max(1, min(BATCH_ROWS, rows))
 
 
 def _column(batch: pa.RecordBatch, path: list[str]) -> Any:

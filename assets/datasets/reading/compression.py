@@ -28,7 +28,7 @@ class _Decompressed(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         try:
             data = self._inner.read(min(len(buffer), CHUNK))
         except OSError as error:

@@ -18,7 +18,7 @@ class Hashing(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def, override]
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         count: int = self._stream.readinto(buffer)  # type: ignore[attr-defined]
         self._hasher.update(memoryview(buffer)[:count])
         return count
