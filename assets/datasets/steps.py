@@ -6,6 +6,7 @@ documents are encoded, only shards around a change are written.
 """
 
 import dataclasses
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ from recipes.dataset import Dataset
 from trainer import atomic, digest, shards
 
 
+STILL_SECONDS = 10.0
+"""How long a build waits for a corpus that somebody is writing to."""
+
+
 def quiet(_: str) -> None:
     """A report that nobody reads."""
 
@@ -28,7 +33,7 @@ def make_documents(recipe: Dataset, durable: Path, report: Report = quiet) -> Re
 
     Raises ValueError as `sources.list_source` and `documents.write` do, and OSError when a disk or a server fails.
     """
-    listing = sources.list_source(recipe)
+    listing = _still(recipe)
     with workshop(durable, recipe.name) as shop:
         extracts = extraction.extract(recipe, listing, durable, shop, report)
 
@@ -122,6 +127,19 @@ def up_to_date(durable: Path, recipe: Dataset) -> str | None:
     built = memo.recall("snapshot", _snapshot_inputs(plan))
     sha256 = snapshot.current(durable, recipe.name)
     return sha256 if built is not None and built.result["sha256"] == sha256 else None
+
+
+def _still(recipe: Dataset) -> Listing:
+    """The source, listed when its files have not changed for a moment; after a while, as it is.
+
+    A file that is written while it is read is refused, and one that changed just now is read again next time.
+    """
+    deadline = time.monotonic() + STILL_SECONDS
+    while True:
+        listing = sources.list_source(recipe)
+        if all(file.settled for file in listing.files) or time.monotonic() > deadline:
+            return listing
+        time.sleep(0.2)
 
 
 def _latest(recipe: Dataset, durable: Path, step: str) -> Record:

@@ -42,9 +42,13 @@ def recipe_for(
     exclude: tuple[str, ...] | None = None,
     vocab_size: int = 300,
     validation: float = 0.25,
-    train_shards: int = 6,
+    shard_tokens: int = 1000,
+    **sections: Any,
 ) -> Dataset:
-    """A dataset recipe over a directory, or over the standard library when there is no corpus."""
+    """A dataset recipe over a directory, or over the standard library when there is no corpus.
+
+    The small texts are much alike, so documents are compared for equality alone unless `sections` say otherwise.
+    """
     source: dict[str, Any] = {"kind": "stdlib"} if corpus is None else {"kind": "directory", "path": str(corpus)}
     globs = {"include": include, "exclude": exclude}
     return Dataset.model_validate(
@@ -55,6 +59,8 @@ def recipe_for(
             "source": source | {name: value for name, value in globs.items() if value is not None},
             "tokenizer": {"vocab_size": vocab_size},
             "split": {"validation": validation},
-            "shards": {"train": train_shards, "validation": 2},
+            "shards": {"tokens": shard_tokens},
+            "cleaning": {"near_duplicates": None, "decontamination": None},
+            **sections,
         }
     )

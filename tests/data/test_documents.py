@@ -1,8 +1,6 @@
-"""The documents table: one row a text, with a split that never moves."""
+"""The documents table: what became of every document, with a split that never moves."""
 
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,61 +8,72 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assets.datasets import documents
-from assets.datasets.sources import list_source
+from assets.datasets import documents, steps
+from tests.data.builds import strays
 from tests.data.corpora import make_corpus, recipe_for, write_file
 
 
-def rows_of(corpus: Path, durable: Path, validation: float = 0.25) -> list[dict[str, Any]]:
-    table = documents.write(list_source(recipe_for(corpus)), validation, durable)
-    return list(pq.read_table(documents.table_path(durable, table.blake3)).to_pylist())
+def rows_of(recipe, durable) -> list[dict]:
+    made = documents.Documents(**steps.make_documents(recipe, durable).result)
+    return list(pq.read_table(documents.table_path(durable, made.blake3)).to_pylist())
 
 
-def test_a_row_holds_the_text_and_what_is_known_of_it(tmp_path):
+def test_a_row_says_what_is_known_of_a_document(tmp_path, durable):
     write_file(tmp_path / "corpus" / "package" / "module.py", "λ = 1\r\n")
-    [row] = rows_of(tmp_path / "corpus", tmp_path, validation=0)
+    [row] = rows_of(recipe_for(tmp_path / "corpus", validation=1e-9), durable)
     assert row == {
         "name": "package/module.py",
-        "text": "λ = 1\r\n",
-        "bytes": 8,
-        "blake3": blake3("λ = 1\r\n".encode()).hexdigest(),
-        "split": "train",
+        "number": 0,
+        "bytes": 7,
+        "blake3": blake3("λ = 1\n".encode()).hexdigest(),
+        "language": "python",
         "package": "package",
+        "masked": 0,
+        "split": "train",
+        "removed": None,
     }
 
 
-def test_the_table_is_named_by_its_content_and_is_byte_identical_when_written_again(tmp_path):
-    source = list_source(recipe_for(make_corpus(tmp_path / "corpus")))
-    first = documents.write(source, 0.25, tmp_path / "one")
-    second = documents.write(source, 0.25, tmp_path / "two")
-    assert first == second
-    data = documents.table_path(tmp_path / "one", first.blake3).read_bytes()
-    assert blake3(data).hexdigest() == first.blake3
-    assert data == documents.table_path(tmp_path / "two", second.blake3).read_bytes()
+def test_the_table_is_named_by_its_content_and_is_the_same_when_made_again(corpus, tmp_path):
+    results = [steps.make_documents(recipe_for(corpus), tmp_path / place).result for place in ("one", "two")]
+    assert results[0] == results[1]
+    data = documents.table_path(tmp_path / "one", results[0]["blake3"]).read_bytes()
+    assert blake3(data).hexdigest() == results[0]["blake3"]
+    assert data == documents.table_path(tmp_path / "two", results[0]["blake3"]).read_bytes()
 
 
-def test_equal_texts_are_kept_once_and_counted(tmp_path):
-    for name in ("a.py", "b.py", "c.py"):
+def test_rows_are_in_the_order_of_names_and_numbers(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "b.jsonl", "".join(f'{{"text": "line {number}"}}\n' for number in range(12)))
+    write_file(tmp_path / "corpus" / "a.txt", "first")
+    found = [(row["name"], row["number"]) for row in rows_of(recipe_for(tmp_path / "corpus"), durable)]
+    assert found == [("a.txt", 0), *(("b.jsonl", number) for number in range(12))]
+
+
+def test_the_first_of_equal_texts_is_kept(tmp_path, durable):
+    for name in ("c.py", "a.py", "b.py"):
         write_file(tmp_path / "corpus" / name, "the same")
-    write_file(tmp_path / "corpus" / "d.py", "another")
-    table = documents.write(list_source(recipe_for(tmp_path / "corpus")), 0.25, tmp_path)
-    assert (table.rows, table.duplicates) == (2, 2)
-    assert [row["name"] for row in rows_of(tmp_path / "corpus", tmp_path)] == ["a.py", "d.py"]
+    found = {row["name"]: row["removed"] for row in rows_of(recipe_for(tmp_path / "corpus"), durable)}
+    assert found == {"a.py": None, "b.py": "exact_duplicate", "c.py": "exact_duplicate"}
 
 
-def test_about_the_wanted_share_is_held_out(tmp_path):
-    splits = [row["split"] for row in rows_of(make_corpus(tmp_path / "corpus", files=400), tmp_path)]
+def test_texts_that_are_equal_once_cleaned_are_equal(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "a.txt", "caf\u00e9\n")
+    write_file(tmp_path / "corpus" / "b.txt", "cafe\u0301\r\n")
+    assert [row["removed"] for row in rows_of(recipe_for(tmp_path / "corpus"), durable)] == [None, "exact_duplicate"]
+
+
+def test_about_the_wanted_share_is_held_out(tmp_path, durable):
+    splits = [row["split"] for row in rows_of(recipe_for(make_corpus(tmp_path / "corpus", files=400)), durable)]
     assert 0.18 < splits.count("validation") / 400 < 0.32
 
 
-def test_the_validation_split_never_moves(tmp_path):
-    corpus = make_corpus(tmp_path / "corpus")
-    before = {row["blake3"]: row["split"] for row in rows_of(corpus, tmp_path)}
+def test_the_validation_split_never_moves(corpus, durable):
+    before = {row["blake3"]: row["split"] for row in rows_of(recipe_for(corpus), durable)}
     for index in range(0, 60, 7):
         (corpus / f"package{index % 3}" / f"module{index}.py").unlink()
     (corpus / "package1" / "module1.py").rename(corpus / "renamed.py")
     make_corpus(corpus / "more", files=90)
-    after = {row["blake3"]: row["split"] for row in rows_of(corpus, tmp_path)}
+    after = {row["blake3"]: row["split"] for row in rows_of(recipe_for(corpus), durable) if not row["removed"]}
     kept = before.keys() & after.keys()
     assert len(kept) >= 50
     assert {name: before[name] for name in kept} == {name: after[name] for name in kept}
@@ -75,20 +84,34 @@ def test_a_larger_share_only_adds_to_validation(text, share, larger):
     share, larger = sorted((share, larger))
     digest = blake3(text).hexdigest()
     if documents.split_of(digest, share) == "validation":
-        assert documents.split_of(digest, larger) == "validation"
+        assert documents.split_of(digest, larger) == "validation" or larger == 1
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused_and_leaves_nothing(tmp_path):
-    source = list_source(recipe_for(make_corpus(tmp_path / "corpus")))
-    write_file(source.files[3].path, "changed")
-    with pytest.raises(ValueError, match=r"module\d+\.py: changed while the corpus was being read"):
-        documents.write(source, 0.25, tmp_path / "durable")
-    assert list((tmp_path / "durable" / "documents").iterdir()) == []
+def test_an_unreadable_document_is_set_aside_with_its_reason(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "a.txt", "good")
+    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xff\xfe bad")
+    recipe = recipe_for(tmp_path / "corpus", reading={"quarantine": 0.5})
+    found = {row["name"]: row["removed"] for row in rows_of(recipe, durable)}
+    assert found == {"a.txt": None, "b.txt": "unreadable: not UTF-8"}
 
 
-def test_a_description_of_the_table_is_plain_values(tmp_path):
-    table = documents.write(list_source(recipe_for(make_corpus(tmp_path / "corpus"))), 0.25, tmp_path)
-    assert documents.Documents(**dataclasses.asdict(table)) == table
+def test_more_unreadable_documents_than_allowed_fail_with_names_and_reasons(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "a.txt", "good")
+    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xff\xfe bad")
+    with pytest.raises(ValueError) as error:
+        steps.make_documents(recipe_for(tmp_path / "corpus"), durable)
+    assert str(error.value) == (
+        "dataset small-corpus: 1 of 2 documents cannot be read, 50.0%, expected at most 1.0% (reading.quarantine): "
+        "not UTF-8 (1, such as b.txt)"
+    )
+    assert not (durable / "documents").exists()
+    assert strays(durable) == []
+
+
+def test_a_description_of_the_table_is_plain_values(corpus, durable):
+    made = documents.Documents(**steps.make_documents(recipe_for(corpus), durable).result)
+    assert (made.rows, made.kept) == (60, 60)
+    assert documents.Documents(**dataclasses.asdict(made)) == made
 
 
 def test_every_column_is_described():

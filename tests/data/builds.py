@@ -1,0 +1,46 @@
+"""Builds of small datasets, and what is in them."""
+
+from pathlib import Path
+
+from assets.datasets import snapshot, steps, tokenizer
+from recipes.dataset import Dataset
+from trainer import shards
+
+
+def build(recipe: Dataset, durable: Path) -> shards.Snapshot:
+    """Make all the steps of a dataset and point it at the snapshot."""
+    source = steps.make_documents(recipe, durable).inputs["source"]["digest"]
+    steps.make_tokenizer(recipe, durable)
+    made = shards.read_manifest(durable, steps.make_snapshot(recipe, durable).result["sha256"])
+    snapshot.point(durable, recipe.name, made.sha256, source)
+    return made
+
+
+def rebuild(recipe: Dataset, durable: Path, parent: Path) -> shards.Snapshot:
+    """Make the dataset from nothing in `durable`, with the tokenizer that it has in `parent`."""
+    tokenizer_file = durable.parent / "kept-tokenizer.json"
+    tokenizer_file.write_bytes(tokenizer.read(parent, steps.latest_tokenizer(recipe, parent).sha256))
+    keeping = recipe.tokenizer.model_copy(update={"file": str(tokenizer_file)})
+    return build(recipe.model_copy(update={"tokenizer": keeping}), durable)
+
+
+def texts_of(made: shards.Snapshot, durable: Path, split: str) -> list[str]:
+    """Every document of a split, decoded from the shards."""
+    encoding, found = tokenizer.load(durable, made.tokenizer.sha256), []
+    for shard in made.splits[split].shards:
+        for tokens in shards.documents(durable, shard, made.dtype):
+            assert tokens[-1] == made.tokenizer.end_of_document
+            found.append(encoding.decode(tokens[:-1].tolist()))
+    return found
+
+
+def content(durable: Path) -> dict[str, bytes]:
+    """Every file that snapshots consist of, by its path."""
+    folders = ("shards", "snapshots", "documents", "tokenizers")
+    paths = [path for folder in folders for path in sorted((durable / folder).glob("*"))]
+    return {str(path.relative_to(durable)): path.read_bytes() for path in paths}
+
+
+def strays(durable: Path) -> list[Path]:
+    """Files that a build left behind half-made."""
+    return [path for path in durable.rglob("*") if path.name.endswith(".tmp") or "building" in path.parts[:-1]]
