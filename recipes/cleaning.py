@@ -35,9 +35,7 @@ class Rules(Part):
     duplicate_paragraphs_at_most: Share | None = None
     stop_words_at_least: Annotated[int, Field(ge=1, le=8)] | None = None
     top_2gram_at_most: Share | None = None
-    top_4gram_at_most: Share | None = None
     duplicate_5grams_at_most: Share | None = None
-    duplicate_10grams_at_most: Share | None = None
 
 
 class NearDuplicates(Part):

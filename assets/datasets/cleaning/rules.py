@@ -89,19 +89,9 @@ def top_2gram_at_most(text: Statistics, most: float) -> bool:
     return text.top_gram(2) <= most
 
 
-def top_4gram_at_most(text: Statistics, most: float) -> bool:
-    """The share of characters in the most frequent run of four words. Gopher: 0.16."""
-    return text.top_gram(4) <= most
-
-
 def duplicate_5grams_at_most(text: Statistics, most: float) -> bool:
     """The share of characters in runs of five words that occur more than once. Gopher: 0.15."""
     return text.duplicate_grams(5) <= most
-
-
-def duplicate_10grams_at_most(text: Statistics, most: float) -> bool:
-    """The share of characters in runs of ten words that occur more than once. Gopher: 0.1."""
-    return text.duplicate_grams(10) <= most
 
 
 RULES = {name: globals()[name] for name in Rules.model_fields}

@@ -100,25 +100,25 @@ class Statistics:
 
         0 where none occurs twice; of several that are equally frequent, it is the one with the lowest hash.
         """
-        grams = words.grams(self.words, length)
-        distinct, counts = _counted(grams)
-        if not len(counts) or counts.max() < 2:
+        places, grams = _perhaps_repeated(words.grams(self.words, length))
+        if not len(places):
             return 0.0
-        first = int(np.argmax(grams == distinct[counts.argmax()]))
-        return _share(int(self._lengths[first : first + length].sum()) * int(counts.max()), int(self._lengths.sum()))
+        distinct, counts = _counted(grams)
+        most = int(counts.max())
+        first = places[np.argmax(grams == distinct[counts.argmax()])]
+        return _share(int(self._lengths[first : first + length].sum()) * most, self._letters) if most > 1 else 0.0
 
     def duplicate_grams(self, length: int) -> float:
         """The share of the characters of words that lie in a run of `length` words that occurs more than once."""
-        grams = words.grams(self.words, length)
-        distinct, counts = _counted(grams)
-        repeated = distinct[counts > 1]
-        if not len(repeated):
+        places, grams = _perhaps_repeated(words.grams(self.words, length))
+        if not len(places):
             return 0.0
-        found = repeated[np.minimum(np.searchsorted(repeated, grams), len(repeated) - 1)] == grams
+        distinct, counts = _counted(grams)
+        repeated = places[counts[np.searchsorted(distinct, grams)] > 1]
         covered = np.zeros(len(self.words), bool)
         for place in range(length):
-            covered[place : place + len(found)] |= found
-        return _share(int(self._lengths[covered].sum()), int(self._lengths.sum()))
+            covered[repeated + place] = True
+        return _share(int(self._lengths[covered].sum()), self._letters)
 
     @cached_property
     def _codes(self) -> characters.Codes:
@@ -136,6 +136,10 @@ class Statistics:
     def _lengths(self) -> Positions:
         starts, ends = self._words
         return ends - starts
+
+    @cached_property
+    def _letters(self) -> int:
+        return int(self._lengths.sum())
 
     @cached_property
     def _tokens(self) -> tuple[Positions, Positions]:
@@ -165,6 +169,17 @@ def _share(part: int, whole: int) -> float:
 def _repeated(parts: list[str]) -> float:
     stripped = [part for each in parts if (part := each.strip())]
     return _share(len(stripped) - len(set(stripped)), len(stripped))
+
+
+def _perhaps_repeated(grams: Hashes) -> tuple[Positions, Hashes]:
+    """The places of all grams that occur more than once, and of a few others, with their hashes.
+
+    What shares its first bits with no other occurs once; this leaves little to sort.
+    """
+    bits = max(len(grams), 1).bit_length() + 2
+    slots = (grams >> np.uint64(64 - bits)).view(np.int64)
+    places = np.flatnonzero(np.bincount(slots, minlength=1 << bits)[slots] > 1)
+    return places, grams[places]
 
 
 def _counted(hashes: Hashes) -> tuple[Hashes, Positions]:

@@ -68,13 +68,16 @@ def hashes_at(codes: Codes, starts: Positions, ends: Positions) -> Hashes:
 
 
 def grams(words: Hashes, length: int) -> Hashes:
-    """A hash of each run of `length` words, in order; none where there are fewer words."""
+    """A hash of each run of `length` words, in order; none where there are fewer words. Not mixed.
+
+    A run's hash is a polynomial too, so that it follows from those of its halves.
+    """
+    if length == 1:
+        return words
+    half = length // 2
+    first, second = grams(words, half), grams(words, length - half)
     count = max(len(words) - length + 1, 0)
-    made = np.zeros(count, np.uint64)
-    for place in range(length):
-        made *= np.uint64(BASE)
-        made += words[place : place + count]
-    return mixed(made)
+    return first[:count] * np.uint64(pow(BASE, length - half, 1 << 64)) + second[half : half + count]
 
 
 def mixed(values: Hashes) -> Hashes:
