@@ -3,17 +3,18 @@
 import re
 import unicodedata
 
-_UNWANTED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters (Unicode category Cc) but tab and newline."""
+_CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n"))
+_NON_ASCII_CONTROLS = re.compile("[\x80-\x9f]")
 
 
 def normalise(text: str) -> str:
-    """Unicode NFC, lines that end in a newline alone, and no control characters but tab and newline.
+    """Lines end in a newline alone, control characters but tab and newline are dropped, and the rest is Unicode NFC.
 
-    Idempotent. Most texts are ASCII and hold nothing to change: these are returned as they are.
+    Control characters are those of the Unicode category Cc. Idempotent; what needs nothing is returned as it is.
     """
-    if not text.isascii() and not unicodedata.is_normalized("NFC", text):
-        text = unicodedata.normalize("NFC", text)
-    if text.isascii() and text.isprintable():
-        return text
-    return _UNWANTED.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    data = text.encode(errors="surrogatepass")
+    if len(kept := data.translate(None, _CONTROLS)) < len(data):
+        text = kept.decode(errors="surrogatepass")
+    return text if text.isascii() else unicodedata.normalize("NFC", _NON_ASCII_CONTROLS.sub("", text))
