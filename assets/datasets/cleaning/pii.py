@@ -1,0 +1,176 @@
+"""Masks: e-mail addresses, IP addresses and secrets are replaced by placeholders, the ones of StarCoder (Li et al.
+2023, arXiv 2305.06161).
+
+A mask first finds, cheaply and in the whole text, the few places where something may begin, and only looks closely
+there.
+"""
+
+import ipaddress
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from assets.datasets.cleaning.characters import TOKEN, Classes, Codes, classes_of, codes_of
+
+Span = tuple[int, int]
+
+PLACEHOLDERS: Mapping[str, str] = {"secret": "<KEY>", "email": "<EMAIL>", "ip": "<IP_ADDRESS>"}
+"""By kind, in the order in which they are masked: a secret may hold what looks like an address."""
+
+LOCAL_LONGEST = 64
+"""Characters before the @ of an address at most (RFC 5321, 4.5.3.1.1)."""
+_LOCAL = re.compile(r"(?<![\w.!#$%&'*+/=?^`{|}~-])[A-Za-z0-9][\w.!#$%&'*+/=?^`{|}~-]*\Z", re.ASCII)
+_DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,24}(?![\w-])", re.ASCII)
+
+_IPV4 = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\w|\.[0-9])")
+_IPV6 = re.compile(r"(?<![\w:.])[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]*[0-9A-Fa-f:](?![\w:])")
+
+TOKEN_SHORTEST = 16
+"""Characters of anything that is taken for a secret, at least."""
+_BREAK = re.compile(r"[+/]")
+"""What no token of a known issuer has, but other secrets have."""
+_KNOWN = re.compile(
+    r"""(?:
+      (?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}                # AWS access key
+    | gh[pousr]_[A-Za-z0-9]{36,255} | github_pat_[A-Za-z0-9_]{82}    # GitHub
+    | glpat-[A-Za-z0-9_-]{20,}                                       # GitLab
+    | xox[abeoprs]-[A-Za-z0-9-]{10,250}                              # Slack
+    | AIza[A-Za-z0-9_-]{35}                                          # Google
+    | sk-(?:[A-Za-z0-9_-]+-)?[A-Za-z0-9_-]{20,}T3BlbkFJ[A-Za-z0-9_-]{20,}    # OpenAI
+    | sk-ant-[a-z]+[0-9]{2}-[A-Za-z0-9_-]{80,}                       # Anthropic
+    | hf_[A-Za-z]{34}                                                # Hugging Face
+    | npm_[A-Za-z0-9]{36} | pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}   # npm, PyPI
+    | [rs]k_(?:live|test|prod)_[A-Za-z0-9]{10,99}                    # Stripe
+    )(?![A-Za-z0-9_-])""",
+    re.VERBOSE,
+)
+"""Tokens that tell their issuer: patterns of gitleaks 8 (github.com/gitleaks/gitleaks, config/gitleaks.toml)."""
+_JWT = re.compile(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", re.ASCII)
+"""A signed JSON Web Token (RFC 7519): two objects in base64url, and a signature."""
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN[ A-Z0-9_-]{0,64}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?:(?!-----)[\s\S])*-----END[ A-Z0-9_-]{0,64}PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s]*)"
+)
+"""RFC 7468, PGP and OpenSSH; where its end is missing, as far as it is base64."""
+_NAMED = re.compile(
+    r"(?:key|token|secret|passwd|password|credential|auth)[\w.-]{0,20}[\"']?[ \t]{0,3}(?::=|=>|=|:)[ \t]{0,3}[\"']\Z",
+    re.ASCII | re.IGNORECASE,
+)
+_VALUE = re.compile(r"([A-Za-z0-9+/_=.-]{16,150})[\"']")
+NAME_LONGEST = 48
+ENTROPY_LEAST = 3.5
+"""Bits a character, of its own frequencies; as gitleaks' generic rule."""
+_CHANGE = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+CHANGES_LEAST = 0.25
+"""Of case, or between letter and digit, for each letter or digit: random base62 has 0.6, hexadecimal 0.47, and names
+that were put together of words far less."""
+
+
+def mask(text: str, kinds: Iterable[str]) -> tuple[str, dict[str, int]]:
+    """The text with placeholders, and how many were put in by kind; kinds without any are absent.
+
+    Idempotent: it is repeated until nothing is found, since what surrounds a placeholder may become visible by it.
+    """
+    wanted = [kind for kind in PLACEHOLDERS if kind in set(kinds)]
+    counts: Counter[str] = Counter()
+    while True:
+        found = Counter[str]()
+        for kind in wanted:
+            text, number = _replace(text, FINDERS[kind](text), PLACEHOLDERS[kind])
+            found[kind] = number
+        if not found.total():
+            return text, {kind: count for kind, count in counts.items() if count}
+        counts += found
+
+
+def emails(text: str) -> Iterator[Span]:
+    """E-mail addresses: local part of at most 64 characters, a domain with a dot, and a top level of letters."""
+    at = text.find("@")
+    while at >= 0:
+        domain = _DOMAIN.match(text, at + 1)
+        local = _LOCAL.search(text[max(at - LOCAL_LONGEST - 1, 0) : at]) if domain else None
+        if domain and local and len(local[0]) <= LOCAL_LONGEST:
+            yield at - len(local[0]), domain.end()
+        at = text.find("@", at + 1)
+
+
+def ips(text: str) -> Iterator[Span]:
+    """Addresses that are reachable from everywhere, as FineWeb masks: IPv4, and IPv6 of 2000::/3.
+
+    Loopback, private, documentation and reserved ranges name nobody.
+    """
+    codes = codes_of(text)
+    starts = {*_ipv4_starts(codes), *_ipv6_starts(codes)}
+    for start in sorted(starts):
+        found = _IPV4.match(text, start) or _IPV6.match(text, start)
+        if found and _is_global(found[0]):
+            yield found.span()
+
+
+def secrets(text: str) -> Iterator[Span]:
+    """Private keys, tokens of known issuers, JSON Web Tokens, and random strings assigned to a name such as api_key."""
+    if "-----BEGIN" in text:
+        yield from (found.span() for found in _PRIVATE_KEY.finditer(text))
+    for start, end in _long_tokens(classes_of(codes_of(text))):
+        begins = (start, *(found.end() for found in _BREAK.finditer(text, start, end)))
+        yield from (found.span() for begin in begins if (found := _KNOWN.match(text, begin)))
+        if text.startswith("eyJ", start) and (found := _JWT.match(text, start)):
+            yield found.span()
+        elif start and text[start - 1] in "\"'" and (found := _VALUE.match(text, start)):
+            if _NAMED.search(text[max(start - NAME_LONGEST, 0) : start]) and looks_random(found[1]):
+                yield found.span(1)
+
+
+def looks_random(value: str) -> bool:
+    """Whether a string has the entropy of a secret, and is not put together of words and numbers."""
+    signs = "".join(filter(str.isalnum, value))
+    shares = [count / len(value) for count in Counter(value).values()]
+    entropy = -sum(share * math.log2(share) for share in shares)
+    return entropy >= ENTROPY_LEAST and len(_CHANGE.findall(signs)) >= CHANGES_LEAST * len(signs)
+
+
+FINDERS: Mapping[str, Callable[[str], Iterator[Span]]] = {"secret": secrets, "email": emails, "ip": ips}
+
+
+def _replace(text: str, spans: Iterable[Span], placeholder: str) -> tuple[str, int]:
+    """The text with each span replaced, those that overlap an earlier one left out, and how many were replaced."""
+    parts, end = [], 0
+    for start, stop in sorted(spans):
+        if start >= end:
+            parts += [text[end:start], placeholder]
+            end = stop
+    return ("".join([*parts, text[end:]]), len(parts) // 2) if parts else (text, 0)
+
+
+def _ipv4_starts(codes: Codes) -> list[int]:
+    """Where four runs of digits with single dots between them may begin."""
+    digit = (codes - ord("0")) < 10
+    dots = np.flatnonzero((codes[1:-1] == ord(".")) & digit[:-2] & digit[2:]) + 1
+    first = dots[:-2][dots[2:] - dots[:-2] <= 8]
+    return [int(dot) - length for dot in first for length in (1, 2, 3) if dot >= length]
+
+
+def _ipv6_starts(codes: Codes) -> list[int]:
+    """Where a group of four digits that begins with 2 or 3 stands before a colon."""
+    lead = (codes[:-4] == ord("2")) | (codes[:-4] == ord("3"))
+    return [int(start) for start in np.flatnonzero(lead & (codes[4:] == ord(":")))]
+
+
+def _is_global(address: str) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return parsed.is_global and not parsed.is_multicast
+
+
+def _long_tokens(classes: Classes) -> Iterator[Span]:
+    """The runs of characters of tokens that are long enough for a secret."""
+    inside = np.zeros(len(classes) + 2, bool)
+    np.not_equal(classes & TOKEN, 0, out=inside[1:-1])
+    edges = np.flatnonzero(inside[1:] != inside[:-1])
+    long = edges[1::2] - edges[::2] >= TOKEN_SHORTEST
+    return zip(edges[::2][long].tolist(), edges[1::2][long].tolist(), strict=True)

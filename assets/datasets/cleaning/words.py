@@ -1,0 +1,112 @@
+"""Words of a text and their hashes: what near-duplicates and contamination are measured in.
+
+A word is a longest run of letters, marks and digits, in lower case: capitals, punctuation and white space make no
+difference. In scripts that put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) every
+character is a word.
+"""
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from assets.datasets.cleaning.characters import ALONE, CODE_POINTS, WORD, Classes, Codes, classes_of, codes_of, lowered
+
+Hashes = npt.NDArray[np.uint64]
+Positions = npt.NDArray[np.int64]
+
+ASCII = 128
+BLOCK = 1 << 14
+"""Characters hashed at once, so that all that is touched fits a cache; of a longer word only so many count."""
+BASE = 0x9E3779B97F4A7C15
+"""Of the polynomials; odd, so that it has an inverse modulo 2^64."""
+
+
+def hashes(text: str) -> Hashes:
+    """A 64-bit hash of each word, in order: the same for the same word in every text, process and machine."""
+    codes = codes_of(text)
+    return hashes_at(codes, *spans(classes_of(codes)))
+
+
+def spans(classes: Classes) -> tuple[Positions, Positions]:
+    """Where each word begins, and where it ends."""
+    kinds = classes & (WORD | ALONE)
+    edge = np.ones(len(kinds) + 1, bool)
+    np.not_equal(kinds[1:], kinds[:-1], out=edge[1:-1])
+    edge[:-1] |= kinds >= ALONE
+    edges = np.flatnonzero(edge)
+    if not len(kinds):
+        return edges[:0], edges[:0]
+    is_word = kinds[edges[:-1]] != 0
+    return edges[:-1][is_word], edges[1:][is_word]
+
+
+def hashes_at(codes: Codes, starts: Positions, ends: Positions) -> Hashes:
+    """The hash of each of the words at these ascending spans.
+
+    A word c0 c1 ... hashes to the sum of value(ci) * BASE^i modulo 2^64, mixed. The sums come from one running sum
+    over a block: the difference of two of its elements, divided by the power of BASE where the word begins.
+    """
+    if not len(starts):
+        return np.empty(0, np.uint64)
+    values = _values(ASCII if codes.dtype == np.uint8 else CODE_POINTS)
+    powers, inverses = _powers()
+    ends = np.minimum(ends, starts + BLOCK)
+    cuts = np.searchsorted(starts, np.arange(0, len(codes) + BLOCK, BLOCK))
+    made = np.empty(len(starts), np.uint64)
+    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+        if first == last:
+            continue
+        begin = starts[first]
+        block = values.take(codes[begin : ends[last - 1]])
+        block *= powers[: len(block)]
+        sums = np.zeros(len(block) + 1, np.uint64)
+        np.cumsum(block, out=sums[1:])
+        at = starts[first:last] - begin
+        made[first:last] = (sums[ends[first:last] - begin] - sums[at]) * inverses[at]
+    return mixed(made)
+
+
+def grams(words: Hashes, length: int) -> Hashes:
+    """A hash of each run of `length` words, in order; none where there are fewer words. Not mixed.
+
+    A run's hash is a polynomial too, so that it follows from those of its halves.
+    """
+    if length == 1:
+        return words
+    half = length // 2
+    first, second = grams(words, half), grams(words, length - half)
+    count = max(len(words) - length + 1, 0)
+    return first[:count] * np.uint64(pow(BASE, length - half, 1 << 64)) + second[half : half + count]
+
+
+def mixed(values: Hashes) -> Hashes:
+    """Each bit of a value spread over all: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection."""
+    values = values ^ (values >> np.uint64(30))
+    values *= np.uint64(0xBF58476D1CE4E5B9)
+    values ^= values >> np.uint64(27)
+    values *= np.uint64(0x94D049BB133111EB)
+    values ^= values >> np.uint64(31)
+    return values
+
+
+@cache
+def _values(code_points: int) -> Hashes:
+    """A random value for each code point, equal for capitals and small letters."""
+    if code_points == ASCII:
+        codes = np.array([ord(chr(code).lower()) for code in range(ASCII)], np.uint64)
+    else:
+        codes = lowered().astype(np.uint64)
+    return mixed((codes + np.uint64(1)) * np.uint64(BASE))
+
+
+@cache
+def _powers() -> tuple[Hashes, Hashes]:
+    """BASE^i and BASE^-i modulo 2^64 for each place in a block and the word that runs past its end."""
+    return _powers_of(BASE), _powers_of(pow(BASE, -1, 1 << 64))
+
+
+def _powers_of(base: int) -> Hashes:
+    factors = np.full(2 * BLOCK, base, np.uint64)
+    factors[0] = 1
+    return np.multiply.accumulate(factors)
