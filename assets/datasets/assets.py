@@ -149,7 +149,7 @@ def _disjoint(table: Path) -> Outcome:
 
 def _decodes(made: shards.Snapshot, table: Path, durable: Path) -> Outcome:
     encoding = tokenizer.load(durable, made.tokenizer.sha256)
-    sampled, wrong = checks.undecodable(made, durable, encoding, documents.hashes(table))
+    sampled, wrong = checks.undecodable(made, durable, encoding, table)
     return wrong == 0 and sampled > 0, {"documents_decoded": sampled, "documents_wrong": wrong}
 
 

@@ -3,7 +3,7 @@
 Each gives plain numbers; nothing here trusts what the steps that wrote the shards believed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import tiktoken
 
+from assets.datasets import documents
 from resources.warehouse import Statistics, stability_index
 from trainer import digest, shards
 
@@ -23,20 +24,28 @@ def empty_splits(snapshot: shards.Snapshot) -> list[str]:
     return [name for name, split in snapshot.splits.items() if not split.documents or not split.tokens]
 
 
-def undecodable(
-    snapshot: shards.Snapshot, tier: Path, encoding: tiktoken.Encoding, table: Mapping[str, str]
-) -> tuple[int, int]:
+def undecodable(snapshot: shards.Snapshot, tier: Path, encoding: tiktoken.Encoding, table: Path) -> tuple[int, int]:
     """How many documents of a fixed sample were decoded, and how many of them are not texts of the table.
 
-    `table` gives the split of each document by the BLAKE3 of its text. A document must end with the
-    end-of-document token, and what stands before it must decode to a text of the same split.
+    A document must end with the end-of-document token, and what stands before it must decode to a text that the
+    documents table keeps in the same split.
     """
     sampled, end = list(_sample(snapshot, tier)), snapshot.tokenizer.end_of_document
+    hashes = [_text_hash(encoding, tokens[:-1]) for _, tokens in sampled]
+    known = documents.splits_of(table, hashes)
     wrong = sum(
-        not (tokens[-1] == end and table.get(digest.of_bytes(encoding.decode_bytes(tokens[:-1].tolist()))) == name)
-        for name, tokens in sampled
+        not (tokens[-1] == end and known.get(blake3) == name)
+        for (name, tokens), blake3 in zip(sampled, hashes, strict=True)
     )
     return len(sampled), wrong
+
+
+def _text_hash(encoding: tiktoken.Encoding, tokens: npt.NDArray[Any]) -> str:
+    """The BLAKE3 of the text; no text's when there is a token that stands for nothing."""
+    try:
+        return digest.of_bytes(encoding.decode_bytes(tokens.tolist()))
+    except KeyError:
+        return "undecodable"
 
 
 def drift(old: Statistics, new: Statistics) -> dict[str, float]:

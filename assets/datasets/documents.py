@@ -5,12 +5,14 @@ compared here, each with all others: equal ones, nearly equal ones, and training
 with what models are measured on. It is done by duckdb in bounded memory, which spills to disk.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assets.datasets import comparison, extraction
@@ -137,9 +139,10 @@ def split_of(blake3: str, validation: float) -> str:
     return "validation" if blake3[:13] < held_out_below(validation) else "train"
 
 
-def hashes(path: Path) -> dict[str, str]:
-    """The split of each kept document by its hash."""
-    columns = pq.read_table(path, columns=["blake3", "split"], filters=[("removed", "is_null")])
+def splits_of(path: Path, hashes: Collection[str]) -> dict[str, str]:
+    """The split of those of the given texts that a table keeps, by their hash."""
+    wanted = (pc.field("blake3").isin(list(hashes))) & pc.field("removed").is_null()
+    columns = pq.read_table(path, columns=["blake3", "split"], filters=wanted)
     return dict(zip(columns["blake3"].to_pylist(), columns["split"].to_pylist(), strict=True))
 
 

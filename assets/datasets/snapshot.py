@@ -49,7 +49,8 @@ def build(
 ) -> shards.Snapshot:
     """Encode what no shard of `parent` holds, write the shards that it has not, and then the manifest.
 
-    `index` says where the texts are. Equal plans give equal bytes, with any parent of the same tokenizer or none. `shop` is the dataset's workshop.
+    `index` says where the texts are, and `shop` is the dataset's workshop. Equal plans give equal bytes, with any
+    parent of the same tokenizer or none.
     """
     table = documents.table_path(durable, plan.table.blake3)
     located = tokens.in_parent(parent, durable)

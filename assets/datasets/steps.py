@@ -19,7 +19,6 @@ from assets.datasets.workshop import workshop
 from recipes.dataset import Dataset
 from trainer import atomic, digest, shards
 
-
 STILL_SECONDS = 10.0
 """How long a build waits for a corpus that somebody is writing to."""
 

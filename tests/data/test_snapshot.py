@@ -1,122 +1,93 @@
-"""Snapshots: equal inputs give equal bytes, small changes touch few shards, and a dataset points at one."""
+"""Snapshots: every kept document once, equal bytes for equal inputs, and a dataset that points at one."""
 
-import itertools
+import dataclasses
 import math
+import os
 
-import numpy as np
 import pytest
 
-from assets.datasets import checks, documents, snapshot, tokenizer
-from assets.datasets.sources import list_source
-from tests.data.corpora import make_corpus, recipe_for, write_file
+from assets.datasets import checks, documents, snapshot, tokenizer, workers
+from resources import warehouse
+from tests.data.builds import build, content, texts_of
+from tests.data.corpora import make_corpus, recipe_for
 from trainer import digest, journal, shards
 
 
-@pytest.fixture
-def corpus(tmp_path):
-    return make_corpus(tmp_path / "corpus")
+def test_the_shards_hold_every_document_once(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    every = [text for split in ("train", "validation") for text in texts_of(made, durable, split)]
+    assert sorted(every) == sorted(path.read_text() for path in corpus.rglob("*.py"))
+    for split in made.splits.values():
+        assert split.tokens == sum(shard.tokens for shard in split.shards)
+    assert sum(split.text_bytes for split in made.splits.values()) == sum(len(text.encode()) for text in every)
 
 
-@pytest.fixture(scope="module")
-def trained() -> bytes:
-    return tokenizer.train(["def return while import yield"], 280)
+def test_documents_stand_in_the_order_of_the_table(corpus, durable):
+    found = texts_of(build(recipe_for(corpus), durable), durable, "train")
+    names = {path.read_text(): str(path) for path in corpus.rglob("*.py")}
+    assert [names[text] for text in found] == sorted(names[text] for text in found)
 
 
-def build(corpus, durable, trained, validation=0.25, train_shards=6) -> shards.Snapshot:
-    source = list_source(recipe_for(corpus))
-    return snapshot.build(
-        dataset="small-corpus",
-        recipe_sha256="0" * 64,
-        source=source.provenance(),
-        table=documents.write(source, validation, durable),
-        tokenizer=tokenizer.write(durable, trained),
-        encoding=tokenizer.encoding(trained),
-        shard_counts={"train": train_shards, "validation": 2},
-        durable=durable,
-    )
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, count):
+    corpus = make_corpus(tmp_path / "corpus")
+    for name in ("reference", "again"):
+        monkeypatch.setattr(workers, "available", lambda name=name: 1 if name == "reference" else count)
+        monkeypatch.setattr(workers, "WORTH_A_PROCESS", 0)
+        monkeypatch.setattr("assets.datasets.extraction.UNIT_FILES", 60 if name == "reference" else 7)
+        build(recipe_for(corpus), tmp_path / name)
+    assert content(tmp_path / "reference") == content(tmp_path / "again")
 
 
-def texts_of(made: shards.Snapshot, durable, trained, split: str) -> list[str]:
-    """Every document of a split, decoded from the shards."""
-    encoding, found = tokenizer.encoding(trained), []
-    for shard in made.splits[split].shards:
-        tokens, offsets = shards.open_shard(durable, shard, made.dtype)
-        for begin, end in itertools.pairwise(offsets.tolist()):
-            assert tokens[end - 1] == made.tokenizer.end_of_document
-            found.append(encoding.decode(tokens[begin : end - 1].tolist()))
-    return found
+def test_the_order_in_which_a_folder_names_its_files_changes_nothing(corpus, tmp_path, monkeypatch):
+    build(recipe_for(corpus), tmp_path / "one")
+    scandir = os.scandir
+
+    def backwards(path):
+        found = scandir(path)
+        return sorted(found, key=lambda entry: entry.name, reverse=True) if str(corpus) in str(path) else found
+
+    monkeypatch.setattr(os, "scandir", backwards)
+    build(recipe_for(corpus), tmp_path / "two")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
-def test_the_shards_hold_every_document_once(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained)
-    path = documents.table_path(tmp_path, made.documents["blake3"])
-    for split in ("train", "validation"):
-        expected = list(documents.texts(path, split))
-        assert sorted(texts_of(made, tmp_path, trained, split)) == sorted(expected)
-        assert made.splits[split].documents == len(expected)
-        assert made.splits[split].text_bytes == sum(len(text.encode()) for text in expected)
-
-
-def test_equal_inputs_give_equal_bytes(corpus, tmp_path, trained):
-    first, second = build(corpus, tmp_path / "one", trained), build(corpus, tmp_path / "two", trained)
-    assert first.manifest() == second.manifest()
-    for shard in first.shards():
-        data = shards.shard_path(tmp_path / "one", shard).read_bytes()
-        assert data == shards.shard_path(tmp_path / "two", shard).read_bytes()
-
-
-def test_the_stored_manifest_is_the_snapshot(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained)
-    assert shards.read_manifest(tmp_path, made.sha256) == made
+def test_the_stored_manifest_is_the_snapshot(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    assert shards.read_manifest(durable, made.sha256) == made
     assert made.source["files"] == 60
-    assert made.documents["rows"] == 60
+    assert made.documents["kept"] == 60
 
 
-def test_a_changed_file_changes_the_snapshot_but_only_the_shards_it_hashes_to(corpus, tmp_path, trained):
-    before = build(corpus, tmp_path, trained)
-    write_file(corpus / "package0" / "module0.py", "changed")
-    after = build(corpus, tmp_path, trained)
-    old, new = set(before.shards()), set(after.shards())
-    assert after.sha256 != before.sha256
-    assert 1 <= len(new - old) <= 2
-    assert len(new & old) >= 6
+def test_no_shards_but_the_last_is_short(corpus, durable):
+    made = build(recipe_for(corpus, shard_tokens=500), durable)
+    sizes = [shard.tokens for shard in made.splits["train"].shards]
+    assert len(sizes) > 5
+    assert all(size >= 250 for size in sizes[:-1])
 
 
-def test_documents_stand_in_a_shard_by_hash(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained, train_shards=1)
-    hashes = [digest.of_bytes(text.encode()) for text in texts_of(made, tmp_path, trained, "train")]
-    assert hashes == sorted(hashes)
+def test_the_same_text_in_other_tokens_is_the_same_text(corpus, tmp_path, durable):
+    mine = build(recipe_for(corpus), durable)
+    other = build(recipe_for(corpus, vocab_size=310), durable)
+    spoken = snapshot.in_tokens_of(mine, other, durable)
+    assert spoken.tokenizer == other.tokenizer != mine.tokenizer
+    assert texts_of(spoken, durable, "validation") == texts_of(mine, durable, "validation")
 
 
-def test_shards_that_no_document_hashes_to_are_not_written(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained, train_shards=5000)
-    train = made.splits["train"]
-    assert len(train.shards) <= train.documents
-    assert all(shard.documents for shard in train.shards)
-
-
-def test_a_damaged_shard_is_repaired_by_building_again(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained)
-    damaged = shards.shard_path(tmp_path, made.shards()[0])
-    damaged.write_bytes(b"\0" * damaged.stat().st_size)
-    build(corpus, tmp_path, trained)
-    assert digest.of_file(damaged) == damaged.stem
-
-
-def test_the_unigram_entropy_is_that_of_the_validation_tokens(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained)
+def test_the_unigram_entropy_is_that_of_the_validation_tokens(corpus, durable):
+    made = build(recipe_for(corpus), durable)
     counts: dict[int, int] = {}
     for shard in made.splits["validation"].shards:
-        for token in shards.open_shard(tmp_path, shard, made.dtype)[0].tolist():
+        for token in shards.open_shard(durable, shard, made.dtype)[0].tolist():
             counts[token] = counts.get(token, 0) + 1
     total = sum(counts.values())
     expected = -sum(count / total * math.log(count / total) for count in counts.values())
-    assert snapshot.unigram_entropy(made, tmp_path) == pytest.approx(expected)
+    assert snapshot.unigram_entropy(made, durable) == pytest.approx(expected)
 
 
-def test_an_empty_validation_split_has_no_entropy(corpus, tmp_path, trained):
+def test_an_empty_validation_split_has_no_entropy(corpus, durable):
     with pytest.raises(ValueError, match="validation split is empty"):
-        snapshot.unigram_entropy(build(corpus, tmp_path, trained, validation=0), tmp_path)
+        snapshot.unigram_entropy(build(recipe_for(corpus, validation=1e-9), durable), durable)
 
 
 def test_a_dataset_points_at_nothing_before_its_first_snapshot(tmp_path):
@@ -135,40 +106,38 @@ def test_the_history_has_one_line_for_each_change(tmp_path):
     ]
 
 
-def test_a_whole_snapshot_passes_its_checks(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained)
-    table = documents.hashes(documents.table_path(tmp_path, made.documents["blake3"]))
+def test_a_whole_snapshot_passes_its_checks(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    table = documents.table_path(durable, made.documents["blake3"])
+    encoding = tokenizer.load(durable, made.tokenizer.sha256)
     assert checks.empty_splits(made) == []
-    assert checks.documents_in_both_splits(made, tmp_path) == 0
-    assert checks.undecodable(made, tmp_path, tokenizer.encoding(trained), table) == (20, 0)
+    assert warehouse.documents_in_both_splits(table) == 0
+    assert checks.undecodable(made, durable, encoding, table) == (20, 0)
 
 
-def test_an_empty_split_is_found(corpus, tmp_path, trained):
-    assert checks.empty_splits(build(corpus, tmp_path, trained, validation=0)) == ["validation"]
+def test_an_empty_split_is_found(corpus, durable):
+    assert checks.empty_splits(build(recipe_for(corpus, validation=1e-9), durable)) == ["validation"]
 
 
-def with_splits(made: shards.Snapshot, **splits: shards.Split) -> shards.Snapshot:
-    return shards.Snapshot(**{**vars(made), "splits": splits})
-
-
-def test_documents_in_both_splits_are_found(corpus, tmp_path, trained):
-    train = build(corpus, tmp_path, trained).splits["train"]
-    leaking = with_splits(build(corpus, tmp_path, trained), train=train, validation=train)
-    assert checks.documents_in_both_splits(leaking, tmp_path) == train.documents
-
-
-def test_tokens_that_decode_to_another_text_are_found(corpus, tmp_path, trained):
-    made = build(corpus, tmp_path, trained)
-    table = documents.hashes(documents.table_path(tmp_path, made.documents["blake3"]))
+def test_tokens_that_decode_to_another_text_are_found(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    table = documents.table_path(durable, made.documents["blake3"])
     other = tokenizer.encoding(tokenizer.train(["other words entirely, other merges"], 280))
-    sampled, wrong = checks.undecodable(made, tmp_path, other, table)
+    sampled, wrong = checks.undecodable(made, durable, other, table)
     assert sampled == 20
     assert wrong > 10
 
 
-def test_a_missing_end_of_document_is_found(tmp_path):
-    tokens = np.array([97, 98], np.uint16)
-    split = shards.Split(1, 2, 2, (shards.write_shard(tmp_path, [tokens], "uint16"),))
-    data = tokenizer.train(["ab"], 257)
-    made = shards.Snapshot("d", "", {}, {}, tokenizer.describe(data), "uint16", {"train": split})
-    assert checks.undecodable(made, tmp_path, tokenizer.encoding(data), {}) == (1, 1)
+def test_a_missing_end_of_document_is_found(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    table = documents.table_path(durable, made.documents["blake3"])
+    [*_, last] = shards.documents(durable, made.splits["train"].shards[0], "uint16")
+    cut = shards.Split(1, len(last) - 1, 2, (shards.write_shard(durable, [last[:-1]], "uint16"),))
+    ending = dataclasses.replace(made, splits={"train": cut})
+    encoding = tokenizer.load(durable, made.tokenizer.sha256)
+    assert checks.undecodable(ending, durable, encoding, table) == (1, 1)
+
+
+def test_shards_are_named_by_what_they_hold(corpus, durable):
+    for shard in build(recipe_for(corpus), durable).shards():
+        assert digest.of_file(shards.shard_path(durable, shard)) == shard.blake3

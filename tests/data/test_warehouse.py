@@ -1,15 +1,23 @@
-"""The warehouse: statistics of a documents table."""
+"""The warehouse: statistics of documents tables, and how two of them differ."""
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from assets.datasets import documents
-from assets.datasets.sources import list_source
-from resources.warehouse import Total, statistics
+from assets.datasets import documents, steps
+from resources import warehouse
+from resources.warehouse import Removal, Total
 from tests.data.corpora import recipe_for, write_file
 
+HISTOGRAM = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1000)).map(lambda counts: list(counts.items()))
 
-def test_statistics_count_documents_by_split_package_and_length(tmp_path):
+
+def table_of(recipe, durable):
+    return documents.table_path(durable, steps.make_documents(recipe, durable).result["blake3"])
+
+
+def test_statistics_count_kept_documents_and_removals(tmp_path, durable):
     for name, text in {
         "a/one": "x" * 1,
         "a/two": "y" * 5,
@@ -18,15 +26,42 @@ def test_statistics_count_documents_by_split_package_and_length(tmp_path):
         "c": "w" * 64,
     }.items():
         write_file(tmp_path / "corpus" / name, text)
-    table = documents.write(list_source(recipe_for(tmp_path / "corpus")), 0, tmp_path)
-    found = statistics(documents.table_path(tmp_path, table.blake3), packages=2)
-    assert (found.rows, found.bytes, found.duplicates) == (4, 77, 1)
+    found = warehouse.statistics(table_of(recipe_for(tmp_path / "corpus", validation=1e-9), durable), top=2)
+    assert (found.rows, found.documents, found.bytes, found.masked) == (5, 4, 77, 0)
     assert found.splits == (Total("train", 4, 77),)
     assert found.packages == (Total("c", 1, 64), Total("b", 1, 7))
     assert found.lengths == ((1, 1), (4, 2), (64, 1))
+    assert found.removals == (Removal("exact_duplicate", 1, ("b/three#0",)),)
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):
     write_file(tmp_path / "table.parquet", "not parquet")
     with pytest.raises(duckdb.Error, match=r"table\.parquet"):
-        statistics(tmp_path / "table.parquet")
+        warehouse.statistics(tmp_path / "table.parquet")
+
+
+def test_no_text_is_kept_in_both_splits(corpus, durable):
+    assert warehouse.documents_in_both_splits(table_of(recipe_for(corpus), durable)) == 0
+
+
+def test_a_text_in_both_splits_is_found(tmp_path):
+    path = tmp_path / "table.parquet"
+    rows = "VALUES ('x', 'train', NULL), ('x', 'validation', NULL), ('y', 'train', NULL)"
+    duckdb.sql(f"COPY (SELECT * FROM ({rows}) t(blake3, split, removed)) TO '{path}'")
+    assert warehouse.documents_in_both_splits(path) == 1
+
+
+@given(HISTOGRAM)
+def test_equal_histograms_have_not_drifted(histogram):
+    assert warehouse.stability_index(histogram, histogram) == 0
+
+
+@given(HISTOGRAM, HISTOGRAM)
+def test_drift_is_the_same_in_both_directions_and_never_negative(one, other):
+    assert warehouse.stability_index(one, other) == pytest.approx(warehouse.stability_index(other, one))
+    assert warehouse.stability_index(one, other) >= 0
+
+
+def test_a_moved_distribution_has_drifted():
+    assert warehouse.stability_index([(1, 90), (2, 10)], [(1, 80), (2, 20)]) < 0.25
+    assert warehouse.stability_index([(1, 90), (2, 10)], [(1, 10), (2, 90)]) > 0.25
