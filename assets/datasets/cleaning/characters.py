@@ -50,6 +50,11 @@ def classes_of(codes: Codes) -> Classes:
     return _classes().take(codes)
 
 
+def in_lower_case(text: str) -> str:
+    """The text with each character in lower case; unlike `str.lower`, every character keeps its place."""
+    return lowered().take(codes_of(text)).tobytes().decode("utf-32-le", "surrogatepass")
+
+
 @cache
 def lowered() -> npt.NDArray[np.uint32]:
     """The code point in lower case of each, where that is a single one."""

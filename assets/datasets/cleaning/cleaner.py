@@ -1,18 +1,25 @@
 """The cleaner: takes one document through normalisation, rules and masks to the features of what is left."""
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from assets.datasets.cleaning import minhash, ngrams, pii, rules
+from assets.datasets.cleaning.language import language_of
 from assets.datasets.cleaning.normalise import normalise
+from assets.datasets.cleaning.statistics import Statistics
 from recipes.cleaning import Cleaning
+
+VERSION = f"1, Unicode {unicodedata.unidata_version}"
+"""Changes when the same document and recipe may give another result: with this code, and with Python's Unicode."""
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A document after cleaning. Features are None where the recipe does not need them or it is removed."""
+    """A document after cleaning. Features are None where the recipe does not need them, or if it is removed."""
 
     text: str
     removed: str | None
@@ -33,8 +40,19 @@ class Cleaner:
 
     def __init__(self, cleaning: Cleaning) -> None:
         self._cleaning = cleaning
+        self._thresholds = rules.thresholds(cleaning.rules)
 
     def clean(self, name: str, text: str) -> Cleaned:
         """`name` is the document's, as its source has it: its suffix tells source code from prose."""
         text = normalise(text) if self._cleaning.normalise else text
-        return Cleaned(text, None, {}, "unknown")
+        language, statistics = language_of(name, text), Statistics(text)
+        removed = rules.first_broken(statistics, self._thresholds)
+        if removed is not None:
+            return Cleaned(text, removed, {}, language)
+        text, masked = pii.mask(text, self._cleaning.mask)
+        if masked:
+            statistics = Statistics(text)
+        signature = minhash.of_words(statistics.words) if self._cleaning.near_duplicates else None
+        bands = minhash.bands(signature) if signature is not None else None
+        fingerprints = ngrams.winnowed(statistics.words) if self._cleaning.decontamination else None
+        return Cleaned(text, None, masked, language, signature, bands, fingerprints)

@@ -72,7 +72,7 @@ def language_of(name: str, text: str) -> str:
 
 
 def _natural(text: str) -> str:
-    prefix = " ".join(text[:PREFIX].split())
+    prefix = " ".join(text[:PREFIX].split()).encode(errors="replace").decode()
     if not any(map(str.isalpha, prefix)):
         return UNKNOWN
     (best,) = _detector().detect(prefix, model="lite")

@@ -10,11 +10,16 @@ _NON_ASCII_CONTROLS = re.compile("[\x80-\x9f]")
 def normalise(text: str) -> str:
     """Lines end in a newline alone, control characters but tab and newline are dropped, and the rest is Unicode NFC.
 
-    Control characters are those of the Unicode category Cc. Idempotent; what needs nothing is returned as it is.
+    Control characters are those of the Unicode category Cc. Half surrogate pairs, which JSON can hold and UTF-8
+    cannot, become U+FFFD. Idempotent; what needs nothing is returned as it is.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    data = text.encode(errors="surrogatepass")
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        data = text.encode()
     if len(kept := data.translate(None, _CONTROLS)) < len(data):
-        text = kept.decode(errors="surrogatepass")
+        text = kept.decode()
     return text if text.isascii() else unicodedata.normalize("NFC", _NON_ASCII_CONTROLS.sub("", text))

@@ -1,0 +1,140 @@
+"""Decontamination: which training documents hold a passage of what models are measured on.
+
+A training document is contaminated if it shares PASSAGE (13) words in a row with a held-out document, unless the
+passage is boilerplate. Boilerplate is told as GPT-3 told it (Brown et al. 2020, appendix C): it occurs in more than
+`common` training documents, as licences do. A test that leaked many times would look the same; so what a training
+document shares always counts if it makes up `share` of the held-out document.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+
+from assets.datasets.cleaning import words
+from assets.datasets.cleaning.characters import classes_of, codes_of, in_lower_case
+from assets.datasets.cleaning.ngrams import NGRAM, PASSAGE, ngrams
+from assets.datasets.cleaning.words import Hashes, Positions
+from recipes.cleaning import Decontamination
+
+CANDIDATES_AT_ONCE = 1024
+TextOf = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A training document and the held-out one that it shares a passage with; both by their row."""
+
+    row: int
+    held_out: int
+    passage: str
+    """The first 13 words that they share, as the training document writes them."""
+
+
+def contaminated(
+    connection: duckdb.DuckDBPyConnection,
+    training: str,
+    held_out: str,
+    training_text: TextOf,
+    held_out_text: TextOf,
+    rule: Decontamination,
+) -> Iterator[Leak]:
+    """The contaminated training documents, ascending, each once, with the first held-out document that shows it.
+
+    `training` and `held_out` name relations of the connection with the columns `row` and `fingerprints`
+    (`ngrams.fingerprints`). The texts of candidates are asked for by row, and no document is contaminated by a hash
+    alone. Found is every passage of which some fingerprint is in at most `rule.common` training documents, and every
+    passage of a document that has `rule.share` of the held-out one's fingerprints. The connection must not be used
+    for anything else before the iterator ends.
+    """
+    _prepare(connection, training, held_out, rule)
+    candidates = connection.sql(_CANDIDATES, params=[rule.common, rule.share])
+    last = None
+    for batch in candidates.to_arrow_reader(CANDIDATES_AT_ONCE):
+        for each in batch.to_pylist():
+            if each["row"] == last:
+                continue
+            evidence = np.array(each["evidence"], np.uint64)
+            shared = passage(training_text(each["row"]), held_out_text(each["held_out"]), evidence)
+            if shared is not None:
+                last = each["row"]
+                yield Leak(last, each["held_out"], shared)
+
+
+def passage(text: str, held_out: str, evidence: Hashes) -> str | None:
+    """The first PASSAGE words in a row of `text` that `held_out` has too, with a fingerprint of the evidence in them."""
+    ours, theirs = _Located(text), _Located(held_out)
+    known = words.grams(theirs.hashes, PASSAGE)
+    passages = words.grams(ours.hashes, PASSAGE)
+    marked = np.concatenate([[0], np.cumsum(np.isin(ngrams(ours.hashes), evidence))])
+    holds = marked[PASSAGE - NGRAM + 1 :] > marked[: len(passages)]
+    for start in np.flatnonzero(np.isin(passages, known) & holds):
+        other = int(np.argmax(known == passages[start]))
+        if ours.words(start) == theirs.words(other):
+            return text[ours.starts[start] : ours.ends[start + PASSAGE - 1]]
+    return None
+
+
+class _Located:
+    """A text's words: their hashes, where they are, and what they are."""
+
+    def __init__(self, text: str) -> None:
+        codes = codes_of(text)
+        self.starts: Positions
+        self.ends: Positions
+        self.starts, self.ends = words.spans(classes_of(codes))
+        self.hashes = words.hashes_at(codes, self.starts, self.ends)
+        self._text = in_lower_case(text)
+
+    def words(self, first: int) -> list[str]:
+        """PASSAGE words from the first on."""
+        places = range(first, first + PASSAGE)
+        return [self._text[self.starts[place] : self.ends[place]] for place in places]
+
+
+def _prepare(
+    connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: Decontamination
+) -> None:
+    """Tables: `_held`, the held-out fingerprints, and `_seen`, those of them in training documents.
+
+    `documents` counts the training documents with the fingerprint, `place` is its place among the held-out document's
+    from the rarest on, `size` is how many that has.
+    """
+    connection.execute(f"""
+        create or replace temp table _unplaced as
+            select row, len(fingerprints) as size, unnest(fingerprints) as fingerprint from {held_out}
+    """)
+    connection.execute(f"""
+        create or replace temp table _seen as
+            select row, fingerprint from (select row, unnest(fingerprints) as fingerprint from {training})
+            where fingerprint in (select fingerprint from _unplaced)
+    """)
+    connection.execute("""
+        create or replace temp table _held as
+            with frequencies as (select fingerprint, count(*) as documents from _seen group by fingerprint)
+            select row, size, fingerprint, coalesce(documents, 0) as documents,
+                row_number() over (partition by row order by coalesce(documents, 0), fingerprint) as place
+            from _unplaced left join frequencies using (fingerprint)
+    """)
+
+
+_CANDIDATES = """
+    with pairs as (
+        select distinct _seen.row as row, _held.row as held_out from _seen join _held using (fingerprint)
+        where documents <= $1 or place <= size - ceil($2 * size) + 1
+    )
+    select pairs.row as row, held_out,
+        case when count(*) >= $2 * any_value(size) then list(fingerprint)
+        else list(fingerprint) filter (where documents <= $1) end as evidence
+    from pairs join _seen on _seen.row = pairs.row
+    join _held on _held.row = held_out and _held.fingerprint = _seen.fingerprint
+    group by pairs.row, held_out
+    having count(*) >= $2 * any_value(size) or bool_or(documents <= $1)
+    order by pairs.row, held_out
+"""
+"""Pairs that share a rare fingerprint, or a share of the held-out document's.
+
+Who shares n of m fingerprints has one of any m - n + 1 of them: to look for the rarest keeps boilerplate from pairing
+everything with everything (the prefix filter of Chaudhuri, Ganti, Kaushik, ICDE 2006).
+"""
