@@ -130,21 +130,19 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, f"cannot be staged: {os.strerror(error.errno or 0)}", str(path)) from error
 
 
-def remove_partial(nvme: Path, before: float) -> list[Path]:
-    """Remove the partial files that nobody is working on and that were last written before `before`."""
+def partial_files(nvme: Path, before: float) -> list[Path]:
+    """The partial files that were last written before `before`, seconds since the epoch."""
     folder = nvme / "partial"
-    found = [path for path in folder.iterdir() if path.stat().st_mtime < before] if folder.exists() else []
-    return [path for path in found if _removed(path)]
+    return [path for path in folder.iterdir() if path.stat().st_mtime < before] if folder.exists() else []
 
 
-def _removed(path: Path) -> bool:
-    """Remove a partial file, unless somebody is working on it."""
-    descriptor = _locked(path, wait=False)
-    if descriptor is None:
-        return False
-    path.unlink()
-    os.close(descriptor)
-    return True
+def remove_partial(nvme: Path, before: float) -> None:
+    """Remove those of the `partial_files` that nobody is working on."""
+    for path in partial_files(nvme, before):
+        descriptor = _locked(path, wait=False)
+        if descriptor is not None:
+            path.unlink()
+            os.close(descriptor)
 
 
 def _locked(path: Path, wait: bool) -> int | None:

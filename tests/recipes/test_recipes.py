@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recipes.load import load
 from recipes.dataset import Directory, Stdlib
+from recipes.load import load
 from recipes.schema import Sweep, with_parameters
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
 from trainer.config import SECTIONS, Batch, Model
