@@ -10,7 +10,6 @@ import fcntl
 import functools
 import io
 import os
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -107,18 +106,17 @@ def leave(path: Path, data: bytes, nvme: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:
             return
-    for folder in (path.parent, nvme / "partial"):
+    temporary = nvme / "partial" / path.name
+    for folder in (path.parent, temporary.parent):
         folder.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=nvme / "partial")
-    try:
-        with naming(path), open(descriptor, "wb") as file:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            os.fchmod(descriptor, 0o644)
-            file.write(data)
-            file.flush()
-            Path(temporary).rename(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    descriptor = _locked(temporary, wait=True)
+    assert descriptor is not None
+    with naming(path), open(descriptor, "wb") as file:
+        os.truncate(descriptor, 0)
+        os.fchmod(descriptor, 0o644)
+        file.write(data)
+        file.flush()
+        temporary.replace(path)
 
 
 @contextlib.contextmanager
@@ -132,8 +130,11 @@ def naming(path: Path) -> Iterator[None]:
 
 def partial_files(nvme: Path, before: float) -> list[Path]:
     """The partial files that were last written before `before`, seconds since the epoch."""
-    folder = nvme / "partial"
-    return [path for path in folder.iterdir() if path.stat().st_mtime < before] if folder.exists() else []
+    try:
+        entries = list((nvme / "partial").iterdir())
+    except FileNotFoundError:
+        return []
+    return [path for path in entries if _modified(path) < before]
 
 
 def remove_partial(nvme: Path, before: float) -> None:
@@ -143,6 +144,14 @@ def remove_partial(nvme: Path, before: float) -> None:
         if descriptor is not None:
             path.unlink()
             os.close(descriptor)
+
+
+def _modified(path: Path) -> float:
+    """When the file was last written; never, for one that its owner has just renamed or removed."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
 
 
 def _locked(path: Path, wait: bool) -> int | None:

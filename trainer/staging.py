@@ -7,12 +7,13 @@ By hand: ``python -m trainer.staging SHA256 --from ORIGIN --to NVME``.
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,14 +62,10 @@ def stage(
     """
     began, sources = time.monotonic(), _origins(origins)
     manifest = _manifest(snapshot_sha256, sources, nvme)
-    with leases.hold(nvme, snapshot_sha256):
+    with leases.hold(nvme, snapshot_sha256), _leaving_room(nvme):
         snapshot = _leave_manifest(manifest, snapshot_sha256, nvme)
         mine, crew = part.of(snapshot.shards()), _Crew(sources, nvme, Verified(nvme))
-        try:
-            copied = crew.bring_all(mine, workers or WORKERS, report)
-        except OSError:
-            remove_partial(nvme, before=time.time())
-            raise
+        copied = crew.bring_all(mine, workers or WORKERS, report)
         leave(_marker(nvme, snapshot_sha256), _marked(mine, part), nvme)
     return Staged(
         shards=len(mine),
@@ -180,6 +177,16 @@ def _await(work: Iterable[_Work], meter: Meter, report: Report | None) -> None:
         meter.stopped = True
         for future in waiting:
             future.cancel()
+        raise
+
+
+@contextlib.contextmanager
+def _leaving_room(nvme: Path) -> Iterator[None]:
+    """When the NVMe cannot be written, remove what is partial: a full disk stops more than a staging."""
+    try:
+        yield
+    except OSError:
+        remove_partial(nvme, before=time.time())
         raise
 
 

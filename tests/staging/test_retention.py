@@ -131,7 +131,7 @@ def test_a_lease_that_is_found_counts_as_a_use(pair, nvme):
 
 
 def test_shards_that_nothing_names_go_unless_a_leased_snapshot_might_name_them(pair, nvme):
-    old, new = pair
+    _, new = pair
     lease = leases.hold(nvme, new.sha256)
     shards.manifest_path(nvme, new.sha256).write_bytes(b"damaged")
     count = len(list((nvme / "shards").iterdir()))
@@ -165,7 +165,8 @@ def test_notes_of_earlier_boots_go(pair, nvme):
 def test_two_stagings_and_a_retention_at_once_do_each_other_no_harm(durable, nvme):
     """A retention that wants all gone runs again and again; whoever has staged under a lease keeps what it has."""
     snapshots = [make_snapshot(durable, shard_count=count, tokens=2000) for count in (8, 12)]
-    over, removed = threading.Event(), []
+    over = threading.Event()
+    removed: list[str] = []
 
     def remove_all() -> None:
         while not over.is_set():
