@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer import config as configuration
-from trainer import data, fence, order, shards, staging
+from trainer import data, fence, leases, order, shards, staging
 from trainer.checkpoint import format, restore, state
 from trainer.config import Config
 from trainer.hardware import peak_flops
@@ -84,6 +84,8 @@ class Trainer:
         self._heartbeat = Heartbeat(self.store, token, world.rank)
         self._ledger = Ledger(self.store, token, f"rank-{world.rank}") if world.leads else None
         self._beat("staging")
+        # Never given back but by the end of the process: what this rank reads stays on the node as long as it does.
+        self._lease = leases.hold(_nvme(config), config.snapshot)
         self.snapshot, self.training, self.held_out = _open_data(config, world)
         self._beat("building")
         torch.manual_seed(config.run.seed)
@@ -313,13 +315,17 @@ def _open_data(config: Config, world: World) -> tuple[shards.Snapshot, data.Sequ
     """The snapshot and its two splits on this node's NVMe, staged first where they are not."""
     if config.batch.sequences < world.size:
         raise ValueError(f"batch.sequences: found {config.batch.sequences}, expected {world.size} (ranks) or more")
-    nvme = Path(config.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
+    nvme = _nvme(config)
     if world.local_rank == 0:
         staging.stage(config.snapshot, Path(config.placement.durable), nvme)
     world.gather(None)
     snapshot = shards.read_manifest(nvme, config.snapshot)
     training = data.Sequences(nvme, snapshot, "train", config.batch.length)
     return snapshot, training, data.Sequences(nvme, snapshot, "validation", config.batch.length)
+
+
+def _nvme(config: Config) -> Path:
+    return Path(config.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
 
 
 def _no_sync(model: nn.Module) -> contextlib.AbstractContextManager[None]:
