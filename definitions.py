@@ -26,6 +26,7 @@ from sensors.checkpoint_arrivals import checkpoint_arrivals
 from sensors.job_watch import job_watch
 from sensors.node_failures import node_failures
 from sensors.promotions import promotions
+from sensors.retention import nvme_retention, retention
 from sensors.retraining import offers, retraining
 from sensors.staging import staging
 from sensors.sweep_completions import sweep_completions
@@ -83,8 +84,8 @@ def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg
     """The definitions of these recipes on these resources."""
     return dg.Definitions(
         assets=assets_of(recipes),
-        jobs=[sweep_job(recipes, name) for name in recipes.sweeps],
-        schedules=[retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain],
+        jobs=[*(sweep_job(recipes, name) for name in recipes.sweeps), nvme_retention],
+        schedules=[*(retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain), retention],
         sensors=[
             job_watch,
             checkpoint_arrivals,

@@ -1,9 +1,11 @@
-"""The storage tiers: where durable things lie, and each node's NVMe folder."""
+"""The storage tiers: where durable things lie, each node's NVMe folder, and what staging may ask of them."""
 
 from pathlib import Path
 
 import dagster as dg
 from pydantic import Field
+
+from trainer.origins import Origin, origin
 
 
 class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -11,6 +13,20 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     durable: str = Field(description="Folder of the durable tier: snapshots, shards, trainings, checkpoints")
     nvme: str = Field(description="A node's own fast disk; {node} stands for the node's name")
+    origins: list[str] = Field(
+        default=[],
+        description=(
+            "Folders and URLs that staging asks, in this order, for what the durable tier lacks or has damaged; "
+            "one with {node} stands for all other nodes"
+        ),
+    )
+    read_gigabytes_per_second: float | None = Field(
+        default=None, gt=0, description="What the durable tier can give all nodes together; unknown by default"
+    )
+    node_gigabytes_per_second: float = Field(
+        default=25.0, gt=0, description="What the durable tier can give one node at most"
+    )
+    staging_seconds: float = Field(default=120.0, gt=0, description="How long staging a snapshot should take at most")
 
     @property
     def durable_path(self) -> Path:
@@ -19,3 +35,26 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
     def nvme_path(self, node: str) -> Path:
         """The NVMe folder of one node, as seen from here."""
         return Path(self.nvme.format(node=node))
+
+    def staging_origins(self, node: str, nodes: list[str]) -> list[Origin]:
+        """Where `node`, one of `nodes`, may fetch shards from, in order. Raises ValueError for an unknown scheme."""
+        others = [other for other in nodes if other != node]
+        named = [
+            where.format(node=other) for where in self.origins for other in (others if "{node}" in where else [""])
+        ]
+        return [origin(self.durable_path), *map(origin, named)]
+
+    def bandwidth_warnings(self, size: int, nodes: int) -> list[str]:
+        """What staging `size` bytes on each of `nodes` nodes in `staging_seconds` asks for beyond what is given."""
+        each = size / self.staging_seconds / 1e9
+        warnings = []
+        if each > self.node_gigabytes_per_second:
+            warnings.append(
+                f"a node needs {each:.1f} GB/s, and one gets {self.node_gigabytes_per_second:g} GB/s at most"
+            )
+        if self.read_gigabytes_per_second is not None and nodes * each > self.read_gigabytes_per_second:
+            warnings.append(
+                f"{nodes} nodes need {nodes * each:.1f} GB/s, and the durable tier gives "
+                f"{self.read_gigabytes_per_second:g} GB/s"
+            )
+        return warnings

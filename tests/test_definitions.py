@@ -66,11 +66,13 @@ def test_the_sensors_run_by_default(folder: Path):
     assert sensors == dict.fromkeys(SENSORS, dg.DefaultSensorStatus.RUNNING)
 
 
-def test_the_retraining_schedule_runs_by_default(folder: Path):
-    (schedule,) = built(folder).schedules or []
-    assert isinstance(schedule, dg.ScheduleDefinition)
-    assert (schedule.name, schedule.cron_schedule) == ("tiny_decoder_retraining", "0 3 * * 0")
-    assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+def test_the_schedules_run_by_default(folder: Path):
+    schedules = [schedule for schedule in built(folder).schedules or [] if isinstance(schedule, dg.ScheduleDefinition)]
+    assert {schedule.name: schedule.cron_schedule for schedule in schedules} == {
+        "nvme_retention_weekly": "0 2 * * 0",
+        "tiny_decoder_retraining": "0 3 * * 0",
+    }
+    assert all(schedule.default_status is dg.DefaultScheduleStatus.RUNNING for schedule in schedules)
 
 
 def test_a_sweep_has_a_job_from_its_corpus_on(folder: Path):
@@ -93,7 +95,8 @@ def test_one_more_file_is_one_more_lane(folder: Path):
     shutil.copy(folder / "trainings" / "tiny-decoder.yaml", folder / "trainings" / "second-decoder.yaml")
     after = built(folder)
     assert sorted(set(keys_of(after)) - set(before)) == lane("second_decoder", *TRAINING_NOUNS)
-    assert [schedule.name for schedule in after.schedules or []] == [
+    assert sorted(schedule.name for schedule in after.schedules or []) == [
+        "nvme_retention_weekly",
         "second_decoder_retraining",
         "tiny_decoder_retraining",
     ]

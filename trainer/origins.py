@@ -57,7 +57,8 @@ class Folder:
         path = self._path / checked(name)
         try:
             stream = _File(path)
-            stream.seek(offset)
+            if offset:
+                stream.seek(offset)
         except FileNotFoundError:
             raise Missing(f"{path}: missing") from None
         except OSError as error:

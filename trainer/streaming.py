@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from trainer import lock, shards, staging
+from trainer import shards, staging
 from trainer.origins import Origin
 
 
@@ -23,7 +23,7 @@ class Streaming:
     def bring(self, shard: shards.Shard) -> None:
         """Have the shard on the NVMe, verified. Blocks; raises what `staging.bring` does when no origin has it."""
         if shard.blake3 not in self._here:
-            bring(shard, self._origins, self._nvme)
+            staging.bring(shard, self._origins, self._nvme)
             self._here.add(shard.blake3)
 
     def stage(self, first: Iterable[shards.Shard]) -> threading.Thread:
@@ -42,21 +42,3 @@ class Streaming:
                 self.bring(shard)
             except (ValueError, OSError) as error:
                 print(f"trainer: staged later, if at all: {error}", file=sys.stderr, flush=True)
-
-
-def bring(shard: shards.Shard, origins: Sequence[Origin], nvme: Path) -> None:
-    """Have one shard on `nvme`, whole: verified where it lies, or copied from the first origin that has it whole.
-
-    Raises ValueError when no origin has it whole, with what is wrong at each, and OSError when `nvme` is full.
-    """
-    target, faults = shards.shard_path(nvme, shard), []
-    with lock.exclusive(nvme / "staged"):
-        if staging._whole(shard, nvme, {}) is not None:
-            return
-        for origin in origins:
-            try:
-                staging._copy(shard, shards.shard_path(Path(str(origin)), shard), target)
-                return
-            except ValueError as error:
-                faults.append(str(error))
-    raise ValueError("; ".join(faults))
