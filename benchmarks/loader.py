@@ -162,7 +162,7 @@ def _libraries(folder: Path, length: int, python: str | None) -> dict[str, float
     if python is None:
         print("loader: without litdata and MosaicML streaming: no --peers-python", file=sys.stderr)
         return {}
-    script = Path(__file__).with_name("loader_peers.py")
+    script = Path(__file__).parent / "peers" / "loader.py"
     command = [python, str(script), str(folder / "train.bin"), str(length), str(folder / "peers")]
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     rates: dict[str, float] = json.loads(said.splitlines()[-1])
