@@ -132,4 +132,6 @@ class Dataset(Recipe):
             content["source"].pop(place, None)
         content["tokenizer"].pop("file")
         content["reading"].pop("quarantine")
+        if content["cleaning"]["decontamination"]:
+            content["cleaning"]["decontamination"].pop("against")
         return content

@@ -1,13 +1,130 @@
-"""Comparison wip."""
+"""Comparison: documents against all others, in the tables of a duckdb connection that `documents` opens.
+
+Near-duplicates go, all but one of a cluster; of a cluster that reaches into the validation split, all that would be
+trained on go. Then training documents go that share a passage with what models are measured on: the validation
+split, and the evaluation sets of the recipe.
+"""
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from assets.datasets import readers
+from assets.datasets.cleaning import near_duplicates, ngrams
+from assets.datasets.cleaning.decontamination import contaminated
+from assets.datasets.cleaning.normalise import normalise
+from assets.datasets.reading.items import Text
+from recipes.cleaning import Cleaning, Decontamination
+from recipes.dataset import Reading
+from trainer import digest
+
+FEATURES = """
+    CREATE OR REPLACE VIEW features AS
+    SELECT live.row, live.split, d.bands, d.signature, d.fingerprints FROM live
+    JOIN read_parquet({segments}, filename = 'segment_file') d
+    ON live.name = d.file AND live.number = d.number AND live.segment = parse_filename(d.segment_file, true)
+    WHERE live.removed IS NULL
+"""
+NEAR = """
+    UPDATE live SET removed = verdict FROM (
+        WITH members AS (
+            SELECT live.row, live.split, coalesce(near.first, live.row) AS first FROM live
+            LEFT JOIN near ON near.row = live.row WHERE live.removed IS NULL
+        ),
+        clusters AS (
+            SELECT first, min(row) AS stays, min(row) FILTER (split = 'validation') AS held_out
+            FROM members GROUP BY first HAVING count(*) > 1
+        )
+        SELECT row, CASE WHEN held_out IS NULL OR split = 'validation' THEN 'near_duplicate'
+                         ELSE 'near_duplicate_of_validation' END AS verdict
+        FROM members JOIN clusters USING (first) WHERE row <> coalesce(held_out, stays)
+    ) judged WHERE judged.row = live.row
+"""
+PLACE = "SELECT segment, name, number FROM live WHERE row = ?"
+TEXT = "SELECT text FROM read_parquet(?) WHERE file = ? AND number = ?"
+CONTAMINATED = "UPDATE live SET removed = 'contaminated' FROM leaks WHERE leaks.row = live.row"
 
 
-def remove_near_duplicates(*a):
-    pass
+def remove_near_duplicates(connection: duckdb.DuckDBPyConnection, cleaning: Cleaning, segments: list[str]) -> None:
+    """Mark in `live` all but the first of documents that are nearly the same; what is held out goes first."""
+    if cleaning.near_duplicates is None:
+        return
+    connection.execute(FEATURES.format(segments=segments))
+    near = near_duplicates.duplicates(connection, "features", cleaning.near_duplicates.similarity)
+    connection.register("near", near)
+    connection.execute(NEAR)
+    connection.unregister("near")
 
 
-def remove_contaminated(*a):
-    pass
+def remove_contaminated(connection: duckdb.DuckDBPyConnection, cleaning: Cleaning, segments: list[str]) -> None:
+    """Mark in `live` the training documents that share a passage with what models are measured on.
+
+    Raises ValueError for an evaluation set that cannot be read.
+    """
+    rule = cleaning.decontamination
+    if rule is None:
+        return
+    texts = _Texts(connection.cursor(), Path(segments[0]).parent, evaluation_texts(rule))
+    connection.execute(FEATURES.format(segments=segments))
+    connection.register("evaluation", texts.evaluation)
+    connection.execute("CREATE VIEW training AS SELECT row, fingerprints FROM features WHERE split = 'train'")
+    connection.execute(
+        "CREATE VIEW held_out AS SELECT row, fingerprints FROM features WHERE split = 'validation' "
+        "UNION ALL SELECT row, fingerprints FROM evaluation"
+    )
+    leaks = [leak.row for leak in contaminated(connection, "training", "held_out", texts.of, texts.of, rule)]
+    connection.register("leaks", pa.table({"row": pa.array(leaks, pa.int64())}))
+    connection.execute(CONTAMINATED)
 
 
-def digest_of_evaluation_sets(c):
-    return []
+def evaluation_texts(rule: Decontamination) -> list[str]:
+    """The texts of a recipe's evaluation sets. Raises ValueError, naming the file, for one that cannot be read."""
+    return [text for path in rule.against for text in _read(Path(path))]
+
+
+def digest_of_evaluation_sets(cleaning: Cleaning) -> list[str]:
+    """The BLAKE3 of each evaluation set. Raises ValueError for one that is missing."""
+    rule = cleaning.decontamination
+    return [digest.of_file(_there(Path(path))) for path in rule.against] if rule else []
+
+
+def _read(path: Path) -> Iterator[str]:
+    with _there(path).open("rb") as stream:
+        for document in readers.read(path.name, stream, Reading()):
+            if not isinstance(document, Text):
+                place = f"cleaning.decontamination.against: {path}: document {document.number}"
+                raise ValueError(f"{place}: {document.reason}, expected a text")
+            yield normalise(document.text)
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"cleaning.decontamination.against: found no file at {path}, expected an evaluation set")
+    return path
+
+
+class _Texts:
+    """Texts by row: those of `live` by theirs, those of evaluation sets by negative ones."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, segments: Path, evaluation: list[str]) -> None:
+        self._connection, self._segments, self._evaluation = connection, segments, evaluation
+        # A document that is compared with several others comes several times in a row.
+        self._stored = functools.lru_cache(maxsize=64)(self._stored_now)
+
+    @property
+    def evaluation(self) -> pa.Table:
+        """Rows and fingerprints of the evaluation sets' texts."""
+        rows = pa.array([-1 - place for place in range(len(self._evaluation))], pa.int64())
+        fingerprints = [ngrams.fingerprints(text) for text in self._evaluation]
+        return pa.table({"row": rows, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
+
+    def of(self, row: int) -> str:
+        return self._evaluation[-1 - row] if row < 0 else self._stored(row)
+
+    def _stored_now(self, row: int) -> str:
+        segment, name, number = self._connection.execute(PLACE, [row]).fetchall()[0]
+        path = str(self._segments / f"{segment}.parquet")
+        return str(self._connection.execute(TEXT, [path, name, number]).fetchall()[0][0])

@@ -108,7 +108,7 @@ def write(recipe: Dataset, extracts: Extracts, durable: Path, shop: Path) -> Doc
         _refuse_too_many_unreadable(connection, recipe)
         connection.execute(EQUAL)
         comparison.remove_near_duplicates(connection, recipe.cleaning, values["segments"])
-        comparison.remove_contaminated(connection, recipe.cleaning, values["segments"], durable)
+        comparison.remove_contaminated(connection, recipe.cleaning, values["segments"])
         made = shop / "documents.parquet"
         rows, kept = _write_table(connection, made)
     blake3 = digest.of_file(made)

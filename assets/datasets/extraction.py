@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.datasets import readers, workers
+from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
 from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
@@ -187,12 +188,12 @@ def _extract(unit: _Unit) -> list[list[Any]]:
 
 
 def _write_segment(unit: _Unit, path: Path) -> None:
-    cleaner, files, rows = Cleaner(unit.recipe.cleaning), [], _Rows()
+    cleaning, files, rows = Cleaner(unit.recipe.cleaning), [], _Rows()
     with pq.ParquetWriter(path, SEGMENT, compression="zstd") as writer:
         for file in unit.files:
             opened = readers.documents(unit.listing, file, unit.recipe.reading)
             for document in opened:
-                rows.append(_row(cleaner, file.name, document))
+                rows.append(_row(cleaning, file.name, document))
                 if rows.full:
                     writer.write_table(rows.taken())
             files.append([file.name, file.version, file.bytes, opened.blake3, unit.key])
@@ -222,10 +223,10 @@ class _Rows:
         return table
 
 
-def _row(cleaner: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]:
+def _row(cleaning: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]:
     if isinstance(document, Unfit):
         return _NOTHING | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
-    cleaned = cleaner.clean(file, document.text)
+    cleaned = cleaning.clean(file, document.text)
     data = cleaned.text.encode()
     return {
         "file": file,
@@ -251,7 +252,7 @@ def configuration(recipe: Dataset) -> str:
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # against what is a matter of the comparison
     reading = recipe.reading.model_dump(mode="json", exclude={"quarantine"})
-    return digest.of_bytes(atomic.canonical_json([VERSION, reading, cleaning]))
+    return digest.of_bytes(atomic.canonical_json([VERSION, cleaner.VERSION, reading, cleaning]))
 
 
 def _key(recipe: Dataset) -> str:
