@@ -7,7 +7,7 @@ same n-gram of it. About 2 / (WINDOW + 1) of the n-grams are kept.
 
 import numpy as np
 
-from assets.datasets.cleaning.words import Hashes, grams, hashes, mixed
+from assets.datasets.cleaning.words import Hashes, counted, grams, hashes, mixed
 
 NGRAM = 8
 WINDOW = 6
@@ -31,9 +31,7 @@ def winnowed(words: Hashes) -> Hashes:
     pairs = np.minimum(lowest[:-1], lowest[1:])
     fours = np.minimum(pairs[:-2], pairs[2:])
     windows = np.minimum(fours[:-2], fours[2:])
-    new = np.ones(len(windows), bool)
-    np.not_equal(windows[1:], windows[:-1], out=new[1:])
-    return np.unique(windows[new])
+    return counted(windows)[0]
 
 
 def ngrams(words: Hashes) -> Hashes:

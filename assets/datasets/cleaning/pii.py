@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from assets.datasets.cleaning.characters import TOKEN, Classes, Codes, classes_of, codes_of
 
 Span = tuple[int, int]
+ZERO, TWO, THREE, NINE, DOT, COLON = map(ord, "0239.:")
 
 PLACEHOLDERS: Mapping[str, str] = {"secret": "<KEY>", "email": "<EMAIL>", "ip": "<IP_ADDRESS>"}
 """By kind, in the order in which they are masked: a secret may hold what looks like an address."""
@@ -147,16 +149,20 @@ def _replace(text: str, spans: Iterable[Span], placeholder: str) -> tuple[str, i
 
 def _ipv4_starts(codes: Codes) -> list[int]:
     """Where four runs of digits with single dots between them may begin."""
-    digit = (codes - ord("0")) < 10
-    dots = np.flatnonzero((codes[1:-1] == ord(".")) & digit[:-2] & digit[2:]) + 1
+    dots = np.flatnonzero(codes[1:-1] == DOT) + 1
+    dots = dots[_is_digit(codes[dots - 1]) & _is_digit(codes[dots + 1])]
     first = dots[:-2][dots[2:] - dots[:-2] <= 8]
-    return [int(dot) - length for dot in first for length in (1, 2, 3) if dot >= length]
+    return [dot - length for dot in first.tolist() for length in (1, 2, 3) if dot >= length]
 
 
 def _ipv6_starts(codes: Codes) -> list[int]:
-    """Where a group of four digits that begins with 2 or 3 stands before a colon."""
-    lead = (codes[:-4] == ord("2")) | (codes[:-4] == ord("3"))
-    return [int(start) for start in np.flatnonzero(lead & (codes[4:] == ord(":")))]
+    """Where the four digits of a first group that begins with 2 or 3 may stand before a colon."""
+    starts = np.flatnonzero(codes[4:] == COLON)
+    return starts[(codes[starts] == TWO) | (codes[starts] == THREE)].tolist()
+
+
+def _is_digit(codes: Codes) -> npt.NDArray[np.bool_]:
+    return (codes >= ZERO) & (codes <= NINE)
 
 
 def _is_global(address: str) -> bool:

@@ -80,6 +80,15 @@ def grams(words: Hashes, length: int) -> Hashes:
     return first[:count] * np.uint64(pow(BASE, length - half, 1 << 64)) + second[half : half + count]
 
 
+def counted(values: Hashes) -> tuple[Hashes, Positions]:
+    """The distinct values, ascending, and how often each occurs."""
+    ordered = np.sort(values)
+    new = np.ones(len(ordered) + 1, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:-1])
+    firsts = np.flatnonzero(new)
+    return ordered[firsts[:-1]], firsts[1:] - firsts[:-1]
+
+
 def mixed(values: Hashes) -> Hashes:
     """Each bit of a value spread over all: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection."""
     values = values ^ (values >> np.uint64(30))
