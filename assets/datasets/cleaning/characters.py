@@ -74,7 +74,9 @@ def _classes() -> Classes:
     table[:KNOWN] = [_class(chr(code)) for code in range(KNOWN)]
     table[IDEOGRAPHS] = ALPHABETIC | WORD | ALONE
     for script in UNSPACED:
-        table[script.start : script.stop] |= np.where(table[script.start : script.stop] & WORD, ALONE, 0).astype(np.uint8)
+        table[script.start : script.stop] |= np.where(table[script.start : script.stop] & WORD, ALONE, 0).astype(
+            np.uint8
+        )
     return table
 
 

@@ -63,13 +63,13 @@ def contaminated(
 
 
 def passage(text: str, held_out: str, evidence: Hashes) -> str | None:
-    """The first PASSAGE words in a row of `text` that `held_out` has too, with a fingerprint of the evidence in them."""
+    """The first PASSAGE words in a row of `text` that `held_out` has too, and that hold an n-gram of the evidence."""
     ours, theirs = _Located(text), _Located(held_out)
     known = words.grams(theirs.hashes, PASSAGE)
     passages = words.grams(ours.hashes, PASSAGE)
     marked = np.concatenate([[0], np.cumsum(np.isin(ngrams(ours.hashes), evidence))])
     holds = marked[PASSAGE - NGRAM + 1 :] > marked[: len(passages)]
-    for start in np.flatnonzero(np.isin(passages, known) & holds):
+    for start in np.flatnonzero(np.isin(passages, known) & holds).tolist():
         other = int(np.argmax(known == passages[start]))
         if ours.words(start) == theirs.words(other):
             return text[ours.starts[start] : ours.ends[start + PASSAGE - 1]]
@@ -93,9 +93,7 @@ class _Located:
         return [self._text[self.starts[place] : self.ends[place]] for place in places]
 
 
-def _prepare(
-    connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: Decontamination
-) -> None:
+def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: Decontamination) -> None:
     """Tables: `_held`, the held-out fingerprints, and `_seen`, those of them in training documents.
 
     `documents` counts the training documents with the fingerprint, `place` is its place among the held-out document's

@@ -121,9 +121,16 @@ def secrets(text: str) -> Iterator[Span]:
         yield from (found.span() for begin in begins if (found := _KNOWN.match(text, begin)))
         if text.startswith("eyJ", start) and (found := _JWT.match(text, start)):
             yield found.span()
-        elif start and text[start - 1] in "\"'" and (found := _VALUE.match(text, start)):
-            if _NAMED.search(text[max(start - NAME_LONGEST, 0) : start]) and looks_random(found[1]):
-                yield found.span(1)
+        elif found := _assigned(text, start):
+            yield found.span(1)
+
+
+def _assigned(text: str, start: int) -> re.Match[str] | None:
+    """The quoted random value that begins there, if it is assigned to a name that a secret would have."""
+    if text[start - 1 : start] not in ("'", '"') or not _NAMED.search(text[max(start - NAME_LONGEST, 0) : start]):
+        return None
+    found = _VALUE.match(text, start)
+    return found if found and looks_random(found[1]) else None
 
 
 def looks_random(value: str) -> bool:
@@ -158,7 +165,7 @@ def _ipv4_starts(codes: Codes) -> list[int]:
 def _ipv6_starts(codes: Codes) -> list[int]:
     """Where the four digits of a first group that begins with 2 or 3 may stand before a colon."""
     starts = np.flatnonzero(codes[4:] == COLON)
-    return starts[(codes[starts] == TWO) | (codes[starts] == THREE)].tolist()
+    return list(map(int, starts[(codes[starts] == TWO) | (codes[starts] == THREE)]))
 
 
 def _is_digit(codes: Codes) -> npt.NDArray[np.bool_]:

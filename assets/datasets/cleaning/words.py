@@ -5,6 +5,7 @@ difference. In scripts that put no spaces between words (Chinese, Japanese, Thai
 character is a word.
 """
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -54,7 +55,7 @@ def hashes_at(codes: Codes, starts: Positions, ends: Positions) -> Hashes:
     ends = np.minimum(ends, starts + BLOCK)
     cuts = np.searchsorted(starts, np.arange(0, len(codes) + BLOCK, BLOCK))
     made = np.empty(len(starts), np.uint64)
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in itertools.pairwise(cuts):
         if first == last:
             continue
         begin = starts[first]
