@@ -29,7 +29,9 @@ def pairs(similarity: float, count: int) -> list[tuple[str, str]]:
 def test_a_signature_estimates_the_similarity():
     for similarity in (0.3, 0.5, 0.8, 0.9):
         ours, others = zip(*pairs(similarity, 60), strict=True)
-        estimates = minhash.similarity(*(np.stack([minhash.signature(each) for each in side]) for side in (ours, others)))
+        estimates = minhash.similarity(
+            *(np.stack([minhash.signature(each) for each in side]) for side in (ours, others))
+        )
         deviation = (similarity * (1 - similarity) / minhash.PERMUTATIONS) ** 0.5
         assert abs(estimates.mean() - similarity) < 3 * deviation / 60**0.5 + 0.001
         assert estimates.std() < 1.4 * deviation
@@ -37,7 +39,9 @@ def test_a_signature_estimates_the_similarity():
 
 def test_bands_agree_as_often_as_the_formula_says():
     """At 0.8: 1 - (1 - 0.8^8)^14 = 0.92."""
-    shared = [set(minhash.bands(minhash.signature(a))) & set(minhash.bands(minhash.signature(b))) for a, b in pairs(0.8, 200)]
+    shared = [
+        set(minhash.bands(minhash.signature(a))) & set(minhash.bands(minhash.signature(b))) for a, b in pairs(0.8, 200)
+    ]
     assert sum(map(bool, shared)) / 200 == pytest.approx(1 - (1 - 0.8**8) ** 14, abs=0.06)
 
 
