@@ -14,7 +14,7 @@ import numpy as np
 
 from assets.datasets.cleaning import words
 from assets.datasets.cleaning.characters import classes_of, codes_of, in_lower_case
-from assets.datasets.cleaning.ngrams import NGRAM, PASSAGE, ngrams
+from assets.datasets.cleaning.ngrams import PASSAGE, of_passages
 from assets.datasets.cleaning.words import Hashes, Positions
 from recipes.cleaning import Decontamination
 
@@ -44,9 +44,9 @@ def contaminated(
 
     `training` and `held_out` name relations of the connection with the columns `row` and `fingerprints`
     (`ngrams.fingerprints`). The texts of candidates are asked for by row, and no document is contaminated by a hash
-    alone. Found is every passage of which some fingerprint is in at most `rule.common` training documents, and every
-    passage of a document that has `rule.share` of the held-out one's fingerprints. The connection must not be used
-    for anything else before the iterator ends.
+    alone. Found is every passage whose fingerprint is in at most `rule.common` training documents, which none is that
+    occurs in more, and every passage of a document that has `rule.share` of the held-out one's fingerprints. The
+    connection must not be used for anything else before the iterator ends.
     """
     _prepare(connection, training, held_out, rule)
     candidates = connection.sql(_CANDIDATES, params=[rule.common, rule.share])
@@ -60,16 +60,19 @@ def contaminated(
             if shared is not None:
                 last = each["row"]
                 yield Leak(last, each["held_out"], shared)
+    connection.execute("drop table _unplaced; drop table _seen; drop table _held")
 
 
 def passage(text: str, held_out: str, evidence: Hashes) -> str | None:
-    """The first PASSAGE words in a row of `text` that `held_out` has too, with a fingerprint of the evidence in them."""
+    """The first PASSAGE words in a row of `text` that `held_out` has too, and whose fingerprint is in the evidence.
+
+    A passage's own fingerprint is one of every document that holds the passage, so that it is rare only if these are.
+    """
     ours, theirs = _Located(text), _Located(held_out)
     known = words.grams(theirs.hashes, PASSAGE)
     passages = words.grams(ours.hashes, PASSAGE)
-    marked = np.concatenate([[0], np.cumsum(np.isin(ngrams(ours.hashes), evidence))])
-    holds = marked[PASSAGE - NGRAM + 1 :] > marked[: len(passages)]
-    for start in np.flatnonzero(np.isin(passages, known) & holds):
+    shared = np.isin(passages, known) & np.isin(of_passages(ours.hashes), evidence)
+    for start in np.flatnonzero(shared).tolist():
         other = int(np.argmax(known == passages[start]))
         if ours.words(start) == theirs.words(other):
             return text[ours.starts[start] : ours.ends[start + PASSAGE - 1]]
@@ -93,9 +96,7 @@ class _Located:
         return [self._text[self.starts[place] : self.ends[place]] for place in places]
 
 
-def _prepare(
-    connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: Decontamination
-) -> None:
+def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: Decontamination) -> None:
     """Tables: `_held`, the held-out fingerprints, and `_seen`, those of them in training documents.
 
     `documents` counts the training documents with the fingerprint, `place` is its place among the held-out document's
@@ -125,8 +126,8 @@ _CANDIDATES = """
         where documents <= $1 or place <= size - ceil($2 * size) + 1
     )
     select pairs.row as row, held_out,
-        case when count(*) >= $2 * any_value(size) then list(fingerprint)
-        else list(fingerprint) filter (where documents <= $1) end as evidence
+        case when count(*) >= $2 * any_value(size) then list(_seen.fingerprint)
+        else list(_seen.fingerprint) filter (where documents <= $1) end as evidence
     from pairs join _seen on _seen.row = pairs.row
     join _held on _held.row = held_out and _held.fingerprint = _seen.fingerprint
     group by pairs.row, held_out

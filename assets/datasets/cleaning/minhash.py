@@ -55,7 +55,7 @@ def similarity(signatures: npt.NDArray[np.uint32], others: npt.NDArray[np.uint32
 
     Unbiased, with standard deviation sqrt(s (1 - s) / PERMUTATIONS): 0.038 at s = 0.8.
     """
-    return np.mean(signatures == others, axis=1)
+    return np.asarray(np.mean(signatures == others, axis=1))
 
 
 @cache

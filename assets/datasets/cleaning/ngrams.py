@@ -7,7 +7,7 @@ same n-gram of it. About 2 / (WINDOW + 1) of the n-grams are kept.
 
 import numpy as np
 
-from assets.datasets.cleaning.words import Hashes, grams, hashes, mixed
+from assets.datasets.cleaning.words import Hashes, counted, grams, hashes, mixed
 
 NGRAM = 8
 WINDOW = 6
@@ -25,17 +25,14 @@ def fingerprints(text: str) -> Hashes:
 
 def winnowed(words: Hashes) -> Hashes:
     """The fingerprints of a text with these hashes of words."""
+    return counted(of_passages(words))[0]
+
+
+def of_passages(words: Hashes) -> Hashes:
+    """The fingerprint that every PASSAGE words in a row have for certain, in order, whatever surrounds them."""
     if len(words) < PASSAGE:
         return np.empty(0, np.uint64)
-    lowest = ngrams(words)
+    lowest = mixed(grams(words, NGRAM))
     pairs = np.minimum(lowest[:-1], lowest[1:])
     fours = np.minimum(pairs[:-2], pairs[2:])
-    windows = np.minimum(fours[:-2], fours[2:])
-    new = np.ones(len(windows), bool)
-    np.not_equal(windows[1:], windows[:-1], out=new[1:])
-    return np.unique(windows[new])
-
-
-def ngrams(words: Hashes) -> Hashes:
-    """The hash of every NGRAM words in a row."""
-    return mixed(grams(words, NGRAM))
+    return np.minimum(fours[:-2], fours[2:])

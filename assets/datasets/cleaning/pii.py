@@ -12,10 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from assets.datasets.cleaning.characters import TOKEN, Classes, Codes, classes_of, codes_of
 
 Span = tuple[int, int]
+ZERO, TWO, THREE, NINE, DOT, COLON = map(ord, "0239.:")
 
 PLACEHOLDERS: Mapping[str, str] = {"secret": "<KEY>", "email": "<EMAIL>", "ip": "<IP_ADDRESS>"}
 """By kind, in the order in which they are masked: a secret may hold what looks like an address."""
@@ -119,9 +121,16 @@ def secrets(text: str) -> Iterator[Span]:
         yield from (found.span() for begin in begins if (found := _KNOWN.match(text, begin)))
         if text.startswith("eyJ", start) and (found := _JWT.match(text, start)):
             yield found.span()
-        elif start and text[start - 1] in "\"'" and (found := _VALUE.match(text, start)):
-            if _NAMED.search(text[max(start - NAME_LONGEST, 0) : start]) and looks_random(found[1]):
-                yield found.span(1)
+        elif found := _assigned(text, start):
+            yield found.span(1)
+
+
+def _assigned(text: str, start: int) -> re.Match[str] | None:
+    """The quoted random value that begins there, if it is assigned to a name that a secret would have."""
+    if text[start - 1 : start] not in ("'", '"') or not _NAMED.search(text[max(start - NAME_LONGEST, 0) : start]):
+        return None
+    found = _VALUE.match(text, start)
+    return found if found and looks_random(found[1]) else None
 
 
 def looks_random(value: str) -> bool:
@@ -147,16 +156,20 @@ def _replace(text: str, spans: Iterable[Span], placeholder: str) -> tuple[str, i
 
 def _ipv4_starts(codes: Codes) -> list[int]:
     """Where four runs of digits with single dots between them may begin."""
-    digit = (codes - ord("0")) < 10
-    dots = np.flatnonzero((codes[1:-1] == ord(".")) & digit[:-2] & digit[2:]) + 1
+    dots = np.flatnonzero(codes[1:-1] == DOT) + 1
+    dots = dots[_is_digit(codes[dots - 1]) & _is_digit(codes[dots + 1])]
     first = dots[:-2][dots[2:] - dots[:-2] <= 8]
-    return [int(dot) - length for dot in first for length in (1, 2, 3) if dot >= length]
+    return [dot - length for dot in first.tolist() for length in (1, 2, 3) if dot >= length]
 
 
 def _ipv6_starts(codes: Codes) -> list[int]:
-    """Where a group of four digits that begins with 2 or 3 stands before a colon."""
-    lead = (codes[:-4] == ord("2")) | (codes[:-4] == ord("3"))
-    return [int(start) for start in np.flatnonzero(lead & (codes[4:] == ord(":")))]
+    """Where the four digits of a first group that begins with 2 or 3 may stand before a colon."""
+    starts = np.flatnonzero(codes[4:] == COLON)
+    return list(map(int, starts[(codes[starts] == TWO) | (codes[starts] == THREE)]))
+
+
+def _is_digit(codes: Codes) -> npt.NDArray[np.bool_]:
+    return (codes >= ZERO) & (codes <= NINE)
 
 
 def _is_global(address: str) -> bool:

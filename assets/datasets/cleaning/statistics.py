@@ -76,7 +76,7 @@ class Statistics:
         starts, ends = self._lines
         dots = ends - starts >= 3
         for place in (1, 2, 3):
-            dots &= self._codes[ends - place] == DOT
+            dots &= self._codes[np.maximum(ends - place, 0)] == DOT
         return self._share_of_lines(dots | (self._codes[ends - 1] == ELLIPSIS))
 
     @cached_property
@@ -103,7 +103,7 @@ class Statistics:
         places, grams = _perhaps_repeated(words.grams(self.words, length))
         if not len(places):
             return 0.0
-        distinct, counts = _counted(grams)
+        distinct, counts = words.counted(grams)
         most = int(counts.max())
         first = places[np.argmax(grams == distinct[counts.argmax()])]
         return _share(int(self._lengths[first : first + length].sum()) * most, self._letters) if most > 1 else 0.0
@@ -113,7 +113,7 @@ class Statistics:
         places, grams = _perhaps_repeated(words.grams(self.words, length))
         if not len(places):
             return 0.0
-        distinct, counts = _counted(grams)
+        distinct, counts = words.counted(grams)
         repeated = places[counts[np.searchsorted(distinct, grams)] > 1]
         covered = np.zeros(len(self.words), bool)
         for place in range(length):
@@ -180,12 +180,3 @@ def _perhaps_repeated(grams: Hashes) -> tuple[Positions, Hashes]:
     slots = (grams >> np.uint64(64 - bits)).view(np.int64)
     places = np.flatnonzero(np.bincount(slots, minlength=1 << bits)[slots] > 1)
     return places, grams[places]
-
-
-def _counted(hashes: Hashes) -> tuple[Hashes, Positions]:
-    """The distinct hashes, ascending, and how often each occurs."""
-    ordered = np.sort(hashes)
-    new = np.ones(len(ordered) + 1, bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=new[1:-1])
-    firsts = np.flatnonzero(new)
-    return ordered[firsts[:-1]], np.diff(firsts)

@@ -5,6 +5,7 @@ difference. In scripts that put no spaces between words (Chinese, Japanese, Thai
 character is a word.
 """
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -54,7 +55,7 @@ def hashes_at(codes: Codes, starts: Positions, ends: Positions) -> Hashes:
     ends = np.minimum(ends, starts + BLOCK)
     cuts = np.searchsorted(starts, np.arange(0, len(codes) + BLOCK, BLOCK))
     made = np.empty(len(starts), np.uint64)
-    for first, last in zip(cuts[:-1], cuts[1:], strict=True):
+    for first, last in itertools.pairwise(cuts):
         if first == last:
             continue
         begin = starts[first]
@@ -78,6 +79,15 @@ def grams(words: Hashes, length: int) -> Hashes:
     first, second = grams(words, half), grams(words, length - half)
     count = max(len(words) - length + 1, 0)
     return first[:count] * np.uint64(pow(BASE, length - half, 1 << 64)) + second[half : half + count]
+
+
+def counted(values: Hashes) -> tuple[Hashes, Positions]:
+    """The distinct values, ascending, and how often each occurs."""
+    ordered = np.sort(values)
+    new = np.ones(len(ordered) + 1, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:-1])
+    firsts = np.flatnonzero(new)
+    return ordered[firsts[:-1]], firsts[1:] - firsts[:-1]
 
 
 def mixed(values: Hashes) -> Hashes:

@@ -1,0 +1,56 @@
+"""The cleaner: what a document goes through, in which order, and what of it is kept."""
+
+import numpy as np
+import numpy.typing as npt
+
+from assets.datasets.cleaning import minhash, ngrams
+from assets.datasets.cleaning.cleaner import Cleaner
+from recipes.cleaning import Cleaning, Rules
+
+PROSE = "It is a truth universally acknowledged, that a single man in possession of a good fortune must want a wife."
+
+
+def equal(made: npt.NDArray[np.generic] | None, expected: npt.NDArray[np.generic]) -> bool:
+    return made is not None and np.array_equal(made, expected)
+
+
+def test_by_default_a_document_is_normalised_and_told_its_features():
+    cleaned = Cleaner(Cleaning()).clean("a.txt", PROSE + "\r\n\x00")
+    assert (cleaned.text, cleaned.removed, cleaned.masked, cleaned.language) == (PROSE + "\n", None, {}, "en")
+    assert equal(cleaned.signature, minhash.signature(PROSE))
+    assert equal(cleaned.bands, minhash.bands(minhash.signature(PROSE)))
+    assert equal(cleaned.fingerprints, ngrams.fingerprints(PROSE))
+
+
+def test_what_a_rule_removes_says_which_and_has_no_features():
+    cleaned = Cleaner(Cleaning(rules=Rules(words_at_least=50), mask=("email",))).clean("a.py", "x@example.org")
+    assert (cleaned.removed, cleaned.language, cleaned.masked) == ("words_at_least", "python", {})
+    assert cleaned.signature is cleaned.bands is cleaned.fingerprints is None
+
+
+def test_rules_judge_what_normalisation_left_and_before_anything_is_masked():
+    rules = Rules(words_at_most=2, mean_word_length_at_least=10.0)
+    cleaner = Cleaner(Cleaning(rules=rules, mask=("email",)))
+    assert cleaner.clean("a", "\x00 somebody@example.org somebody@example.org\r\n").removed is None
+
+
+def test_features_are_those_of_the_masked_text():
+    cleaner = Cleaner(Cleaning(mask=("email",)))
+    ours, others = (cleaner.clean("a", f"{PROSE} {name}@example.org {PROSE}") for name in ("ann", "bob"))
+    assert ours.masked == {"email": 1} and ours.text == others.text
+    assert equal(ours.signature, minhash.signature(ours.text))
+    assert equal(ours.fingerprints, ngrams.fingerprints(ours.text))
+
+
+def test_what_is_off_is_not_done():
+    off = Cleaning(normalise=False, near_duplicates=None, decontamination=None)
+    cleaned = Cleaner(off).clean("a", "x@example.org\r\n" + PROSE)
+    assert cleaned.text == "x@example.org\r\n" + PROSE
+    assert cleaned.signature is cleaned.bands is cleaned.fingerprints is None
+
+
+def test_an_empty_document_is_cleaned_like_any_other():
+    cleaned = Cleaner(Cleaning()).clean("a.txt", "")
+    assert (cleaned.text, cleaned.removed, cleaned.language) == ("", None, "unknown")
+    assert cleaned.bands is not None and len(cleaned.bands) == 0
+    assert cleaned.fingerprints is not None and len(cleaned.fingerprints) == 0
