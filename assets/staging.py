@@ -39,7 +39,7 @@ def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
             "manifest's SHA-256 makes a second staging a matter of milliseconds."
         ),
     )
-    def staged_shards(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult[None]:
+    def staged_shards(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         current = snapshot.current(tiers.durable_path, recipe.name)
         if current is None:
             raise dg.Failure(

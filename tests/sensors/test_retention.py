@@ -1,6 +1,7 @@
 """The weekly retention and what staging shows in the UI (S5 to S7): through the platform's own definitions."""
 
 import os
+import shutil
 
 import dagster as dg
 
@@ -15,9 +16,10 @@ STAGED = keys.key("texts", "staged_shards")
 
 
 def staged_on(platform: Platform, *nodes: str) -> str:
-    """The current snapshot, staged by Dagster on these nodes."""
+    """The current snapshot, staged by Dagster on these nodes, which had nothing before."""
     platform.add(keys.NODES, *nodes)
     for node in nodes:
+        shutil.rmtree(platform.tiers.nvme_path(node), ignore_errors=True)
         assert platform.materialise([STAGED], node).success
     current = snapshot.current(platform.home.durable, "texts")
     assert current is not None
