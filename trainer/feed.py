@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from trainer import shards, staging
+from trainer import leases, shards, staging
 from trainer.batches import Batches
 from trainer.config import Config
 from trainer.data import Sequences, Tokens
@@ -24,6 +24,7 @@ class Feed:
         batch, on_gpu = config.batch, world.device.type == "cuda"
         if batch.sequences < world.size:
             raise ValueError(f"batch.sequences: found {batch.sequences}, expected {world.size} (ranks) or more")
+        self._lease = leases.hold(_nvme(config), config.snapshot)
         self.snapshot, self._streaming = _placed(config, world)
         bring = self._streaming.bring if self._streaming else None
         self._training = Sequences(_nvme(config), self.snapshot, "train", batch.length, bring)
@@ -49,14 +50,16 @@ class Feed:
 
 def _placed(config: Config, world: World) -> tuple[shards.Snapshot, Streaming | None]:
     """The snapshot; and how its shards come here, unless they are all in place."""
-    durable, nvme = Path(config.placement.durable), _nvme(config)
+    origins, nvme = [origin(config.placement.durable)], _nvme(config)
     streams = config.placement.staging == "streaming" and not staging.is_staged(config.snapshot, nvme)
     if not streams and world.local_rank == 0:
-        staging.stage(config.snapshot, durable, nvme)
+        staging.stage(config.snapshot, origins, nvme)
     # Also with a streaming start: ranks that looked at different moments may have found different things.
     world.gather(None)
-    snapshot = shards.read_manifest(durable if streams else nvme, config.snapshot)
-    return snapshot, Streaming(snapshot, [origin(durable)], nvme) if streams else None
+    if not streams:
+        return shards.read_manifest(nvme, config.snapshot), None
+    snapshot = staging.bring_manifest(config.snapshot, origins, nvme)
+    return snapshot, Streaming(snapshot, origins, nvme)
 
 
 def _nvme(config: Config) -> Path:

@@ -107,7 +107,7 @@ def shuffled(count: int, key: str) -> Indices:
     """
     indices = np.arange(count, dtype=np.uint64)
     low = np.uint64((1 << (count - 1).bit_length()) - 1)
-    numbers = _mix(np.uint64(_number(key)) + indices * GOLDEN)
+    numbers = mix(np.uint64(_number(key)) + indices * GOLDEN)
     return np.sort((numbers & ~low) | indices) & low
 
 
@@ -142,11 +142,11 @@ def _feistel(values: Indices, half: int, keys: list[int]) -> Indices:
     mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
     left, right = values >> shift, values & mask
     for key in keys:
-        left, right = right, left ^ (_mix(right ^ np.uint64(key)) & mask)
+        left, right = right, left ^ (mix(right ^ np.uint64(key)) & mask)
     return (left << shift) | right
 
 
-def _mix(values: Indices) -> Indices:
+def mix(values: Indices) -> Indices:
     """The finaliser of splitmix64 (Steele, Lea and Flood 2014): every input bit reaches every output bit."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

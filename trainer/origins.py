@@ -39,12 +39,13 @@ class Folder:
     def open(self, name: str, offset: int = 0) -> BinaryIO:
         try:
             stream = io.FileIO(self._path / name)
-            stream.seek(offset)
+            if offset:
+                stream.seek(offset)
         except FileNotFoundError:
             raise Missing(f"{self._path / name}: missing") from None
         except OSError as error:
             raise Unreachable(f"{self._path / name}: {error.strerror}") from error
-        return stream  # type: ignore[return-value]
+        return stream
 
 
 def origin(where: str | Path) -> Origin:

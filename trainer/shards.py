@@ -116,22 +116,38 @@ def write_manifest(tier: Path, snapshot: Snapshot) -> str:
 
 def read_manifest(tier: Path, sha256: str) -> Snapshot:
     """Read and verify a manifest. Raises ValueError when it is missing, damaged or of another format."""
-    path = manifest_path(tier, sha256)
+    path = manifest_path(tier, digest.checked(sha256))
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such snapshot") from None
+    return parse_manifest(data, sha256, str(path))
+
+
+def parse_manifest(data: bytes, sha256: str, where: str) -> Snapshot:
+    """The snapshot that a manifest's bytes describe. Raises ValueError, beginning with `where`, as `read_manifest`.
+
+    Digests become file names, so they are checked here: no manifest leads out of its tier.
+    """
     if digest.sha256(data) != sha256:
-        raise ValueError(f"{path}: damaged: its SHA-256 is {digest.sha256(data)}")
+        raise ValueError(f"{where}: damaged: its SHA-256 is {digest.sha256(data)}")
     value = json.loads(data)
-    version = value.pop("format", None)
+    version = value.pop("format", None) if isinstance(value, dict) else None
     if version != FORMAT:
-        raise ValueError(f"{path}: format: found {version!r}, expected {FORMAT!r}")
-    splits = {
-        name: Split(**{**split, "shards": tuple(Shard(**shard) for shard in split["shards"])})
-        for name, split in value["splits"].items()
-    }
-    return Snapshot(**{**value, "tokenizer": Tokenizer(**value["tokenizer"]), "splits": splits})
+        raise ValueError(f"{where}: format: found {version!r}, expected {FORMAT!r}")
+    try:
+        splits = {name: _split(split) for name, split in value["splits"].items()}
+        digest.checked(value["tokenizer"]["sha256"])
+        return Snapshot(**{**value, "tokenizer": Tokenizer(**value["tokenizer"]), "splits": splits})
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{where}: not a manifest of format {FORMAT}: {error}") from error
+
+
+def _split(value: dict[str, Any]) -> Split:
+    described = tuple(Shard(**shard) for shard in value["shards"])
+    for shard in described:
+        digest.checked(shard.blake3)
+    return Split(**{**value, "shards": described})
 
 
 def open_shard(tier: Path, shard: Shard, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -9,12 +9,15 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from trainer import lock, shards, staging
+from trainer import shards, staging
 from trainer.origins import Origin
 
 
 class Streaming:
-    """One process's way to the shards of a snapshot; several may share the folder `nvme`."""
+    """One process's way to the shards of a snapshot; several may share the folder `nvme`.
+
+    The caller holds a lease on the snapshot, whose manifest is on `nvme`.
+    """
 
     def __init__(self, snapshot: shards.Snapshot, origins: Sequence[Origin], nvme: Path) -> None:
         self._snapshot, self._origins, self._nvme = snapshot, origins, nvme
@@ -23,7 +26,7 @@ class Streaming:
     def bring(self, shard: shards.Shard) -> None:
         """Have the shard on the NVMe, verified. Blocks; raises what `staging.bring` does when no origin has it."""
         if shard.blake3 not in self._here:
-            bring(shard, self._origins, self._nvme)
+            staging.bring(shard, self._origins, self._nvme)
             self._here.add(shard.blake3)
 
     def stage(self, first: Iterable[shards.Shard]) -> threading.Thread:
@@ -41,22 +44,7 @@ class Streaming:
             try:
                 self.bring(shard)
             except (ValueError, OSError) as error:
-                print(f"trainer: staged later, if at all: {error}", file=sys.stderr, flush=True)
-
-
-def bring(shard: shards.Shard, origins: Sequence[Origin], nvme: Path) -> None:
-    """Have one shard on `nvme`, whole: verified where it lies, or copied from the first origin that has it whole.
-
-    Raises ValueError when no origin has it whole, with what is wrong at each, and OSError when `nvme` is full.
-    """
-    target, faults = shards.shard_path(nvme, shard), []
-    with lock.exclusive(nvme / "staged"):
-        if staging._whole(shard, nvme, {}) is not None:
-            return
-        for origin in origins:
-            try:
-                staging._copy(shard, shards.shard_path(Path(str(origin)), shard), target)
-                return
-            except ValueError as error:
-                faults.append(str(error))
-    raise ValueError("; ".join(faults))
+                print(f"trainer: not staged for now: {error}", file=sys.stderr, flush=True)
+        if len(self._here) == len(wanted):
+            # Copies nothing any more; leaves the marker, so that the next start finds the snapshot staged.
+            staging.stage(self._snapshot.sha256, self._origins, self._nvme)

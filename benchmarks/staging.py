@@ -1,0 +1,179 @@
+"""Staging beside cp -r (which verifies nothing: the limit), rsync -a with a BLAKE3 check after it, and rclone.
+
+All copy the same shards between two folders of one file system, in turn, and none of them syncs. Peers that are not
+installed are left out. With --cold the source is not in the page cache when a copy begins.
+"""
+
+import argparse
+import dataclasses
+import functools
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from trainer import digest, shards
+from trainer.staging import stage
+
+MEGABYTE = 1_000_000
+SMALLEST, LARGEST = 16, 256
+MANY = 1000
+"""Shards of the second staging and of the change."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.staging", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--megabytes", type=int, default=2000, help="size of the snapshot")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each copies; the median counts")
+    parser.add_argument("--folder", type=Path, help="where to work; a folder of its own below it is removed again")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        _copies(Path(folder), options.megabytes, options.rounds)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        _second_staging(Path(folder))
+
+
+def _copies(folder: Path, megabytes: int, rounds: int) -> None:
+    """GB/s of each, warm and cold."""
+    durable, target = folder / "durable", folder / "target"
+    draw = np.random.default_rng(0)
+    snapshot = _snapshot(durable, draw, list(_sizes(draw, megabytes * MEGABYTE)))
+    size = sum(shard.bytes for shard in snapshot.shards())
+    (folder / "sums").write_text("".join(f"{one.blake3}  {one.blake3}.shard\n" for one in snapshot.shards()))
+    contestants = _contestants(snapshot.sha256, folder)
+    os.sync()
+    for cold in (False, True):
+        seconds: dict[str, list[float]] = {name: [] for name in contestants}
+        for number in range(rounds):
+            order = list(contestants)
+            for name in order[number % len(order) :] + order[: number % len(order)]:
+                _prepare(durable / "shards", target, cold)
+                seconds[name].append(_seconds(functools.partial(contestants[name], target)))
+        rates = {name: size / statistics.median(times) / 1e9 for name, times in seconds.items()}
+        ours = rates.pop("slipway")
+        aim = max(0.9 * rates["cp -r"], 2 * rates.get("rsync -a + b3sum", 0.0))
+        files = f"{size / 1e9:.1f} GB in {len(snapshot.shards())} shards, {'cold' if cold else 'warm'} page cache"
+        _print(f"verified staging, {files}", "GB/s", "higher", ours, rates, aim)
+
+
+def _contestants(sha256: str, folder: Path) -> dict[str, Callable[[Path], object]]:
+    """Each brings the shards of `folder`/durable to a target that is not there."""
+    durable, source = folder / "durable", str(folder / "durable" / "shards")
+    found: dict[str, Callable[[Path], object]] = {
+        "slipway": lambda target: stage(sha256, durable, target),
+        "cp -r": lambda target: _run("cp", "-r", source, str(target)),
+    }
+    if _installed("rsync") and _installed("b3sum"):
+        found["rsync -a + b3sum"] = lambda target: _rsync_and_check(source, target, folder / "sums")
+    if _installed("rclone"):
+        found["rclone copy --checksum"] = lambda target: _run("rclone", "copy", "--checksum", source, str(target))
+    return found
+
+
+def _rsync_and_check(source: str, target: Path, sums: Path) -> None:
+    _run("rsync", "-a", f"{source}/", str(target))
+    _run("b3sum", "--check", "--quiet", str(sums), cwd=target)
+
+
+def _second_staging(folder: Path) -> None:
+    """Milliseconds of a staging that finds all in place; then the bytes that move when one shard in 100 changes."""
+    durable, nvme = folder / "durable", folder / "nvme"
+    draw = np.random.default_rng(1)
+    sizes = [64_000] * MANY
+    old = _snapshot(durable, draw, sizes)
+    stage(old.sha256, durable, nvme)
+    ours = statistics.median(_seconds(lambda: stage(old.sha256, durable, nvme)) for _ in range(20))
+    peers = {}
+    for name in ("rsync -a", "rclone copy --checksum"):
+        command = (*name.split(), f"{durable}/", str(folder / "peer"))
+        if _installed(command[0]):
+            _run(*command)
+            peers[name] = 1000 * statistics.median(_seconds(functools.partial(_run, *command)) for _ in range(3))
+            shutil.rmtree(folder / "peer")
+    _print(f"second staging of {MANY} shards", "ms", "lower", 1000 * ours, peers, 20)
+    changed = _snapshot(durable, draw, sizes[: MANY // 100]).splits["train"].shards
+    train = (*changed, *old.splits["train"].shards[len(changed) :])
+    new = dataclasses.replace(old, splits={"train": dataclasses.replace(old.splits["train"], shards=train)})
+    shards.write_manifest(durable, new)
+    staged = stage(new.sha256, durable, nvme)
+    share = staged.copied_bytes / staged.bytes
+    _print("bytes moved after 1 % of the shards changed", "share of the snapshot", "lower", share, {}, 0.011)
+
+
+def _snapshot(durable: Path, draw: np.random.Generator, sizes: list[int]) -> shards.Snapshot:
+    """A snapshot of random tokens, one document a shard."""
+    written = tuple(_shard(durable, draw, size) for size in sizes)
+    tokens = sum(shard.tokens for shard in written)
+    split = shards.Split(len(written), tokens, tokens, written)
+    tokenizer = shards.Tokenizer("0" * 64, 65536, 0)
+    snapshot = shards.Snapshot("random", "0" * 64, {"kind": "random"}, {}, tokenizer, "uint16", {"train": split})
+    shards.write_manifest(durable, snapshot)
+    return snapshot
+
+
+def _shard(durable: Path, draw: np.random.Generator, size: int) -> shards.Shard:
+    data = draw.bytes(size)
+    shard = shards.Shard(digest.of_bytes(data), size, size // 2, 1)
+    path = shards.shard_path(durable, shard)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return shard
+
+
+def _sizes(draw: np.random.Generator, total: int) -> Iterator[int]:
+    """Sizes that add up to the total, drawn evenly over the magnitudes between the smallest and the largest."""
+    while total > 0:
+        magnitude = draw.uniform(np.log(SMALLEST), np.log(LARGEST))
+        size = min(total, int(np.exp(magnitude) * MEGABYTE))
+        yield size
+        total -= size
+
+
+def _prepare(source: Path, target: Path, cold: bool) -> None:
+    """Have the files in the page cache, or none of their bytes, and memory at hand for the copy.
+
+    A virtual machine gets memory from its host page by page when it is first touched, which takes longer than the
+    copy. So a copy is made, and removed, just before the one that is measured.
+    """
+    os.sync()
+    shutil.rmtree(target, ignore_errors=True)
+    _run("cp", "-r", str(source), str(target))
+    if cold:
+        for path in source.iterdir():
+            with open(path, "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    shutil.rmtree(target)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def _run(*command: str, cwd: Path | None = None) -> None:
+    subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def _installed(program: str) -> bool:
+    if shutil.which(program):
+        return True
+    print(f"staging: {program} is not installed: left out", file=sys.stderr)
+    return False
+
+
+def _print(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float) -> None:
+    line = {"benchmark": "staging", "metric": metric, "unit": unit, "better": better}
+    print(json.dumps({**line, "ours": ours, "peers": peers, "aim": aim}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""Killed anywhere, or several at once (S2): the next staging finishes, and no shard is copied twice."""
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import until
+from tests.data.snapshots import make_snapshot
+from tests.staging.folders import (
+    assert_nothing_wrong_is_visible,
+    assert_whole,
+    half_a_shard,
+    is_in_mid_copy,
+    partial_copies,
+    staging_process,
+)
+from trainer import leases, shards
+from trainer.staging import is_staged, stage
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any("->" in line and str(pid) in line for line in locks)
+
+
+def test_stagings_at_once_share_the_work_and_copy_nothing_twice(snapshot, durable, nvme):
+    source = shards.shard_path(durable, snapshot.shards()[1])
+    with half_a_shard(source) as rest:
+        first = staging_process(snapshot.sha256, [durable], nvme)
+        until(lambda: is_in_mid_copy(nvme), "a copy to begin")
+        others = [staging_process(snapshot.sha256, [durable], nvme) for _ in range(2)]
+        until(lambda: all(waits_for_a_lock(other.pid) for other in others), "the others to wait")
+        with open(source, "wb", buffering=0) as pipe:
+            pipe.write(rest)
+    results = [json.loads(process.communicate(timeout=60)[0]) for process in (first, *others)]
+    assert [result["copied_shards"] for result in results] == [4, 0, 0]
+    assert sum(result["copied_bytes"] for result in results) == results[0]["bytes"]
+    assert_whole(snapshot, nvme)
+
+
+def test_another_snapshot_is_staged_while_one_is_held_up(snapshot, durable, nvme):
+    other = make_snapshot(durable, shard_count=2, tokens=500)
+    with half_a_shard(shards.shard_path(durable, snapshot.shards()[1])):
+        process = staging_process(snapshot.sha256, [durable], nvme)
+        until(lambda: is_in_mid_copy(nvme), "a copy to begin")
+        stage(other.sha256, durable, nvme)
+        assert is_staged(other.sha256, nvme) and process.poll() is None
+        process.kill()
+        process.communicate(timeout=60)
+
+
+def test_a_staging_killed_in_mid_copy_is_continued_where_it_ended(snapshot, durable, nvme):
+    with half_a_shard(shards.shard_path(durable, snapshot.shards()[1])):
+        process = staging_process(snapshot.sha256, [durable], nvme)
+        until(lambda: is_in_mid_copy(nvme) and len(list((nvme / "shards").glob("*"))) == 3, "all other shards")
+        process.kill()
+        process.communicate(timeout=60)
+    assert len(partial_copies(nvme)) == 1
+    assert not is_staged(snapshot.sha256, nvme)
+    staged = stage(snapshot.sha256, durable, nvme)
+    assert (staged.copied_shards, staged.copied_bytes) == (1, snapshot.shards()[1].bytes - 1000)
+    assert_whole(snapshot, nvme)
+
+
+def test_a_staging_that_ends_with_an_error_gives_its_lease_back(snapshot, durable, nvme):
+    shards.shard_path(durable, snapshot.shards()[0]).unlink()
+    with pytest.raises(ValueError, match="no origin has it whole"):
+        stage(snapshot.sha256, durable, nvme)
+    assert not leases.is_held(nvme, snapshot.sha256)
+
+
+def killed_and_finished(snapshot: shards.Snapshot, durable: Path, nvme: Path, seconds: float) -> bool:
+    """Kill a staging some time after it has its lease; the next one finishes. Says whether it was alive then."""
+    process = staging_process(snapshot.sha256, [durable], nvme)
+    until(lambda: process.poll() is not None or (nvme / "snapshots").exists(), "the staging to begin")
+    time.sleep(seconds)
+    alive = process.poll() is None
+    process.kill()
+    process.communicate(timeout=60)
+    assert_nothing_wrong_is_visible(nvme)
+    stage(snapshot.sha256, durable, nvme)
+    assert is_staged(snapshot.sha256, nvme)
+    assert_whole(snapshot, nvme)
+    return alive
+
+
+def killed_at_random(points: int, megabytes: int, folder: Path) -> int:
+    """How many of the kills hit a staging that was still at it."""
+    snapshot = make_snapshot(folder / "durable", shard_count=3, tokens=megabytes * 500_000)
+    draw, hits = random.Random(points), 0
+    for point in range(points):
+        delay = draw.random() * 0.02 * megabytes / 8
+        hits += killed_and_finished(snapshot, folder / "durable", folder / f"nvme-{point}", delay)
+    return hits
+
+
+def test_a_staging_killed_at_a_random_point_is_finished_by_the_next(tmp_path):
+    assert killed_at_random(points=4, megabytes=4, folder=tmp_path) > 0
+
+
+@pytest.mark.slow
+def test_a_staging_killed_at_any_of_fifty_points_is_finished_by_the_next(tmp_path):
+    assert killed_at_random(points=50, megabytes=16, folder=tmp_path) > 25
+
+
+def test_a_node_process_of_another_user_id_leaves_readable_files(snapshot, durable, nvme):
+    mask = os.umask(0o077)
+    try:
+        stage(snapshot.sha256, durable, nvme)
+    finally:
+        os.umask(mask)
+    assert shards.manifest_path(nvme, snapshot.sha256).stat().st_mode & 0o777 == 0o644
