@@ -24,7 +24,6 @@ class Feed:
         batch, on_gpu = config.batch, world.device.type == "cuda"
         if batch.sequences < world.size:
             raise ValueError(f"batch.sequences: found {batch.sequences}, expected {world.size} (ranks) or more")
-        # Never given back but by the end of the process: what this rank reads stays here as long as it lives.
         self._lease = leases.hold(_nvme(config), config.snapshot)
         self.snapshot, self._streaming = _placed(config, world)
         bring = self._streaming.bring if self._streaming else None
@@ -51,14 +50,16 @@ class Feed:
 
 def _placed(config: Config, world: World) -> tuple[shards.Snapshot, Streaming | None]:
     """The snapshot; and how its shards come here, unless they are all in place."""
-    durable, nvme = Path(config.placement.durable), _nvme(config)
+    origins, nvme = [origin(config.placement.durable)], _nvme(config)
     streams = config.placement.staging == "streaming" and not staging.is_staged(config.snapshot, nvme)
-    if world.local_rank == 0:
-        (staging.bring_manifest if streams else staging.stage)(config.snapshot, durable, nvme)
+    if not streams and world.local_rank == 0:
+        staging.stage(config.snapshot, origins, nvme)
     # Also with a streaming start: ranks that looked at different moments may have found different things.
     world.gather(None)
-    snapshot = shards.read_manifest(nvme, config.snapshot)
-    return snapshot, Streaming(snapshot, [origin(durable)], nvme) if streams else None
+    if not streams:
+        return shards.read_manifest(nvme, config.snapshot), None
+    snapshot = staging.bring_manifest(config.snapshot, origins, nvme)
+    return snapshot, Streaming(snapshot, origins, nvme)
 
 
 def _nvme(config: Config) -> Path:

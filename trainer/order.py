@@ -107,7 +107,7 @@ def shuffled(count: int, key: str) -> Indices:
     """
     indices = np.arange(count, dtype=np.uint64)
     low = np.uint64((1 << (count - 1).bit_length()) - 1)
-    numbers = _mix(np.uint64(_number(key)) + indices * GOLDEN)
+    numbers = mix(np.uint64(_number(key)) + indices * GOLDEN)
     return np.sort((numbers & ~low) | indices) & low
 
 

@@ -14,7 +14,10 @@ from trainer.origins import Origin
 
 
 class Streaming:
-    """One process's way to the shards of a snapshot; several may share the folder `nvme`."""
+    """One process's way to the shards of a snapshot; several may share the folder `nvme`.
+
+    The caller holds a lease on the snapshot, whose manifest is on `nvme`.
+    """
 
     def __init__(self, snapshot: shards.Snapshot, origins: Sequence[Origin], nvme: Path) -> None:
         self._snapshot, self._origins, self._nvme = snapshot, origins, nvme
@@ -41,4 +44,7 @@ class Streaming:
             try:
                 self.bring(shard)
             except (ValueError, OSError) as error:
-                print(f"trainer: staged later, if at all: {error}", file=sys.stderr, flush=True)
+                print(f"trainer: not staged for now: {error}", file=sys.stderr, flush=True)
+        if len(self._here) == len(wanted):
+            # Copies nothing any more; leaves the marker, so that the next start finds the snapshot staged.
+            staging.stage(self._snapshot.sha256, self._origins, self._nvme)

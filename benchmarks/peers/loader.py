@@ -1,6 +1,6 @@
 """The streaming libraries of the loader benchmark, run by a Python of their own, as they need other versions.
 
-``PEERS_PYTHON benchmarks/peers/loader.py TOKENS LENGTH FOLDER``: writes the windows of the raw uint16 file TOKENS in each
+``PYTHON benchmarks/peers/loader.py TOKENS LENGTH FOLDER``: writes the windows of the raw uint16 file TOKENS in each
 library's format below FOLDER, reads them all in its shuffled order into the rows of a batch, and prints
 `{name: million tokens/s}`.
 """

@@ -235,7 +235,8 @@ def test_all_problems_of_all_files_are_told_at_once(folder: Folder):
         f"{SWEEP}:{eta}: halving.eta: found 1, expected 2 or more",
         f'{TRAINING}:{layers}: model.layers: found "four", expected a whole number',
         f"{TRAINING}:{steps - 1}: run.steps: found nothing, expected a whole number",
-        f"{TRAINING}:{steps}: run.stepps: found an unknown field, expected one of steps, seed, precision, shuffle_shards",
+        f"{TRAINING}:{steps}: run.stepps: found an unknown field, "
+        "expected one of steps, seed, precision, shuffle_shards",
     ]
 
 

@@ -68,7 +68,8 @@ def test_a_parameter_can_be_set_and_nothing_else_changes(folder: Folder):
         ({"run.steps": 1.5}, "run.steps: found 1.5, expected a whole number"),
         (
             {"run.length": 1},
-            "run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision, run.shuffle_shards",
+            "run.length: found an unknown parameter, "
+            "expected one of run.steps, run.seed, run.precision, run.shuffle_shards",
         ),
         ({"owner": "x"}, "owner: found an unknown parameter, expected <section>.<field>, the section one of model"),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from tests.trainer.conftest import Training
 from tests.trainer.counting import snapshot_of
-from trainer import digest, shards
+from trainer import digest, shards, staging
 from trainer.batches import Batches
 from trainer.data import Sequences
 from trainer.order import Order
@@ -33,7 +33,9 @@ def nvme(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def snapshot(durable: Path) -> shards.Snapshot:
-    return snapshot_of(durable, *(100 + 7 * number for number in range(SHARDS)))
+    snapshot = snapshot_of(durable, *(100 + 7 * number for number in range(SHARDS)))
+    shards.write_manifest(durable, snapshot)
+    return snapshot
 
 
 @pytest.fixture
@@ -100,6 +102,14 @@ def test_shards_that_the_order_does_not_name_are_staged_after_the_others(
 ) -> None:
     streaming.stage(snapshot.shards()[:3]).join()
     assert staged(nvme) == {shard.blake3 for shard in snapshot.shards()}
+
+
+def test_what_was_streamed_counts_as_staged_from_then_on(
+    snapshot: shards.Snapshot, nvme: Path, streaming: Streaming
+) -> None:
+    assert not staging.is_staged(snapshot.sha256, nvme)
+    streaming.stage([]).join()
+    assert staging.is_staged(snapshot.sha256, nvme)
 
 
 @pytest.mark.parametrize("damage", FAULTS)
