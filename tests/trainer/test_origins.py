@@ -88,7 +88,7 @@ def test_a_missing_file_is_said_by_name(any_origin):
 @pytest.mark.parametrize("where", ["folder", "s3://a-bucket/a/prefix", "http://127.0.0.1:1"])
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_other_names_are_refused_before_anything_is_asked(where, name):
-    with pytest.raises(ValueError, match="expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json"):
+    with pytest.raises(ValueError, match=r"expected shards/<64 hex digits>\.shard or snapshots/"):
         origin(where).open(name)
 
 
@@ -127,7 +127,7 @@ def test_a_port_that_is_taken_is_one_clear_error(served_tier, tier):
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 1
     assert ended.stderr == (
-        f"peer: 127.0.0.1:{served_tier.port}: found it unusable (Address already in use), expected a free port\n"
+        f"peer: 127.0.0.1:{served_tier.port}: found it unusable (Address already in use), expected a free one\n"
     )
 
 
@@ -186,6 +186,7 @@ def test_wrong_credentials_are_one_clear_error_at_once(bucket, monkeypatch):
 
 def test_a_store_killed_in_the_middle_and_back_again_gives_every_byte_once(tmp_path, monkeypatch, s3):
     monkeypatch.setattr(objects, "READ_AHEAD", 500_000)
+    monkeypatch.setattr(patience, "LONGEST_PAUSE", 0.2)
     with served(tmp_path) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         bucket = server.new_bucket()
