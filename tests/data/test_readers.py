@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.datasets.readers import documents, read
-from assets.datasets.reading.items import Text, Unfit
+from assets.datasets.reading.items import Reason, Text, Unfit
 from assets.datasets.sources import Listing, list_source
 from recipes.dataset import Dataset, Reading
 
@@ -134,7 +134,7 @@ def test_a_text_as_long_as_the_limit_is_read():
 
 def test_rows_that_are_no_documents_cost_themselves_alone():
     values = [b"before", None, b"", b"\xe9", b"a" * 1001, b"after"]
-    reasons = ["no text field", "empty", "not UTF-8", "longer than the limit"]
+    reasons: list[Reason] = ["no text field", "empty", "not UTF-8", "longer than the limit"]
     unfit = [Unfit(number, reason) for number, reason in enumerate(reasons, start=1)]
     assert everything("a.parquet", parquet({"text": values})) == [Text(0, "before"), *unfit, Text(5, "after")]
 

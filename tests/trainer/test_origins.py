@@ -184,6 +184,7 @@ def test_wrong_credentials_are_one_clear_error_at_once(bucket, monkeypatch):
     assert "a-wrong-one" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_store_killed_in_the_middle_and_back_again_gives_every_byte_once(tmp_path, monkeypatch, s3):
     monkeypatch.setattr(objects, "READ_AHEAD", 500_000)
     monkeypatch.setattr(patience, "LONGEST_PAUSE", 0.2)
