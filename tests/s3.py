@@ -22,7 +22,7 @@ from tests.conftest import until
 from trainer.objects import Bucket
 
 PORTS = tuple(f"{part}.{port}" for part in ("master", "volume", "filer", "s3") for port in ("port", "port.grpc"))
-KEY, SECRET = "a-key-of-the-tests", "a-secret-of-the-tests"
+BUCKET, KEY, SECRET = "corpora", "a-key-of-the-tests", "a-secret-of-the-tests"
 
 
 class Server:
@@ -31,6 +31,7 @@ class Server:
     def __init__(self, folder: Path, weed: str) -> None:
         self.folder, self._weed = folder, weed
         self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self._has_bucket = False
         self._process: subprocess.Popen[bytes] | None = None
         identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
         (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
@@ -79,8 +80,12 @@ class Server:
             self._process.send_signal(signal.SIGCONT)
 
     def new_bucket(self) -> Bucket:
-        bucket = Bucket(f"s3://test-{uuid.uuid4().hex[:12]}/some/prefix")
-        bucket.call("create_bucket")
+        """An empty prefix of the one bucket, which is made on the first call: each would take volumes of its own."""
+        bucket = Bucket(f"s3://{BUCKET}/test-{uuid.uuid4().hex[:12]}")
+        if not self._has_bucket:
+            bucket.call("create_bucket")
+            put(Bucket(f"s3://{BUCKET}/first"), "write", b"grows the volumes")
+            self._has_bucket = True
         return bucket
 
     def _answers(self) -> bool:

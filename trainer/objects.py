@@ -168,6 +168,13 @@ class _Reader(io.RawIOBase):
         self._position = end
         return len(data)
 
+    def readall(self) -> bytes:
+        """All that is left, in ranges of `READ_AHEAD`; Python's own would ask for 8 KiB at a time."""
+        piece, pieces = bytearray(READ_AHEAD), []
+        while count := self.readinto(piece):
+            pieces.append(bytes(memoryview(piece)[:count]))
+        return b"".join(pieces)
+
 
 class ObjectStore:
     """An origin: a snapshot's replica below a prefix of a bucket."""

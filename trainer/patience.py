@@ -7,7 +7,7 @@ from typing import TypeVar
 
 SECONDS = 30.0
 """How long a server may be away before it is given up."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
 
 Value = TypeVar("Value")
 

@@ -8,6 +8,7 @@ import argparse
 import http.client
 import io
 import json
+import os
 import socket
 import stat
 import sys
@@ -145,7 +146,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         listener = socket.create_server((options.host, options.port))
     except OSError as error:
-        sys.exit(f"peer: {options.host}:{options.port}: found it unusable ({error.strerror}), expected a free port")
+        reason = os.strerror(error.errno or 0)
+        sys.exit(f"peer: {options.host}:{options.port}: found it unusable ({reason}), expected a free one")
     print(json.dumps({"url": f"http://{options.host}:{listener.getsockname()[1]}"}), flush=True)
     settings = uvicorn.Config(application(options.nvme), log_level="warning", access_log=False)
     uvicorn.Server(settings).run(sockets=[listener])

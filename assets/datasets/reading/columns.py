@@ -15,7 +15,7 @@ from recipes.dataset import Reading
 MAGIC = b"PAR1"
 PAGE_BUFFER = 1 << 20
 """Bytes of a column that are read from the file at a time."""
-BATCH_BYTES, BATCH_ROWS = 8_000_000, 1024
+BATCH_BYTES, BATCH_ROWS = 2_000_000, 1024
 
 
 def read(stream: BinaryIO, reading: Reading) -> Iterator[Text | Unfit]:
