@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -12,9 +13,9 @@ from recipes.cleaning import Cleaning, Rules
 PAGE = (Path(__file__).parents[3] / "docs" / "cleaning.md").read_text()
 
 
-def example() -> dict[str, object]:
+def example() -> dict[str, Any]:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    section = yaml.safe_load(block)["cleaning"]
+    section: dict[str, Any] = yaml.safe_load(block)["cleaning"]
     return section | {"mask": tuple(section["mask"]), "decontamination": section["decontamination"] | {"against": ()}}
 
 
