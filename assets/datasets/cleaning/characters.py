@@ -12,7 +12,7 @@ import numpy.typing as npt
 Codes = npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
 Classes = npt.NDArray[np.uint8]
 
-SPACE, ALPHABETIC, WORD, ALONE, TERMINAL, BULLET, TOKEN, DIGIT = (1 << bit for bit in range(8))
+SPACE, ALPHABETIC, WORD, ALONE, TERMINAL, BULLET, TOKEN = (1 << bit for bit in range(7))
 """Bits of a class. WORD: letters, marks and digits; ALONE: those of them that are a word by themselves;
 TERMINAL: ends a sentence; BULLET: begins an item of a list; TOKEN: what keys and tokens are written in."""
 UNSPACED = (
@@ -88,5 +88,4 @@ def _class(character: str) -> int:
         | TERMINAL * (character in TERMINALS)
         | BULLET * (character in BULLETS)
         | TOKEN * (character in TOKENS)
-        | DIGIT * (character in "0123456789")
     )

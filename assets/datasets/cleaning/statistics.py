@@ -100,19 +100,23 @@ class Statistics:
 
         0 where none occurs twice; of several that are equally frequent, it is the one with the lowest hash.
         """
-        places, grams = _perhaps_repeated(words.grams(self.words, length))
-        if not len(places):
+        grams = words.grams(self.words, length)
+        sharing = _sharing(grams)
+        if not len(grams) or sharing.max() < 2:
             return 0.0
-        distinct, counts = words.counted(grams)
+        least = words.counted(grams[sharing == sharing.max()])[1].max()
+        distinct, counts = words.counted(grams[sharing >= least])
         most = int(counts.max())
-        first = places[np.argmax(grams == distinct[counts.argmax()])]
+        first = int(np.argmax(grams == distinct[counts.argmax()]))
         return _share(int(self._lengths[first : first + length].sum()) * most, self._letters) if most > 1 else 0.0
 
     def duplicate_grams(self, length: int) -> float:
         """The share of the characters of words that lie in a run of `length` words that occurs more than once."""
-        places, grams = _perhaps_repeated(words.grams(self.words, length))
+        grams = words.grams(self.words, length)
+        places = np.flatnonzero(_sharing(grams) > 1)
         if not len(places):
             return 0.0
+        grams = grams[places]
         distinct, counts = words.counted(grams)
         repeated = places[counts[np.searchsorted(distinct, grams)] > 1]
         covered = np.zeros(len(self.words), bool)
@@ -171,12 +175,11 @@ def _repeated(parts: list[str]) -> float:
     return _share(len(stripped) - len(set(stripped)), len(stripped))
 
 
-def _perhaps_repeated(grams: Hashes) -> tuple[Positions, Hashes]:
-    """The places of all grams that occur more than once, and of a few others, with their hashes.
+def _sharing(grams: Hashes) -> Positions:
+    """How many begin with the same bits, for each gram: at least as many as are equal, mostly no more.
 
-    What shares its first bits with no other occurs once; this leaves little to sort.
+    It tells cheaply which few have to be sorted.
     """
-    bits = max(len(grams), 1).bit_length() + 2
+    bits = len(grams).bit_length() + 2
     slots = (grams >> np.uint64(64 - bits)).view(np.int64)
-    places = np.flatnonzero(np.bincount(slots, minlength=1 << bits)[slots] > 1)
-    return places, grams[places]
+    return np.bincount(slots, minlength=1 << bits)[slots]

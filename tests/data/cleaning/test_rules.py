@@ -1,7 +1,9 @@
 """Quality rules: what each measures, that its threshold itself is kept, and that recipes and functions agree."""
 
 import inspect
+import itertools
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -88,6 +90,14 @@ def test_repetition_is_what_counting_every_run_of_words_finds(drawn: list[str]):
     covered = {start + place for start, run in enumerate(runs) if runs.count(run) > 1 for place in range(5)}
     letters = sum(map(len, drawn))
     assert Statistics(" ".join(drawn)).duplicate_grams(5) == sum(len(drawn[place]) for place in covered) / letters
+
+
+@given(st.lists(st.sampled_from(["one", "two", "six"]), min_size=2))
+def test_the_top_run_is_the_one_that_counting_finds(drawn: list[str]):
+    runs = Counter(itertools.pairwise(drawn))
+    most = max(runs.values())
+    expected = 6 * most / (3 * len(drawn)) if most > 1 else 0
+    assert Statistics(" ".join(drawn)).top_gram(2) == expected
 
 
 def test_a_recipe_with_a_share_above_one_is_refused():
