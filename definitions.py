@@ -23,6 +23,7 @@ from resources.home import NODES, Home
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from sensors.checkpoint_arrivals import checkpoint_arrivals
+from sensors.garbage import garbage_collection
 from sensors.job_watch import job_watch
 from sensors.node_failures import node_failures
 from sensors.promotions import promotions
@@ -84,7 +85,7 @@ def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg
     """The definitions of these recipes on these resources."""
     return dg.Definitions(
         assets=assets_of(recipes),
-        jobs=[*(sweep_job(recipes, name) for name in recipes.sweeps), nvme_retention],
+        jobs=[*(sweep_job(recipes, name) for name in recipes.sweeps), nvme_retention, garbage_collection],
         schedules=[*(retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain), retention],
         sensors=[
             job_watch,

@@ -14,7 +14,7 @@ from assets.datasets import snapshot as snapshots
 from assets.evaluation import evaluated, measure
 from recipes.schema import Training
 from resources.compute import Compute, trainings
-from resources.registry import CHAMPION, MANIFEST_TAG, Registry, Version
+from resources.registry import CHAMPION, MANIFEST_TAG, SNAPSHOT_TAG, Registry, Version
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from resources.training_store import TrainingStore
@@ -127,7 +127,7 @@ def lineage(store: TrainingStore, commit: Commit, score: Score, revision: str) -
         "slipway.commit": commit.name,
         "slipway.training": store.id,
         "slipway.recipe": specification.recipe,
-        "slipway.snapshot": specification.snapshot,
+        SNAPSHOT_TAG: specification.snapshot,
         "slipway.tokenizer": specification.tokenizer,
         "slipway.revision": revision or "unknown",
         "slipway.bits_per_byte": f"{score.bits_per_byte:.6f}",
@@ -173,7 +173,7 @@ def _champion_check(
 def _measure_anew(held: Version, described: Snapshot, tiers: Tiers) -> Score:
     """The champion on the candidate's validation text, in the champion's own tokens."""
     tags = held.tags
-    spoken = read_manifest(tiers.durable_path, tags["slipway.snapshot"])
+    spoken = read_manifest(tiers.durable_path, tags[SNAPSHOT_TAG])
     same_text = snapshots.in_tokens_of(described, spoken, tiers.durable_path)
     commit = Commit(0, Token(0), tags["slipway.checkpoint"], tags[MANIFEST_TAG])
     return measure(same_text.sha256, [commit], tiers)[0]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CANDIDATE, CHAMPION = "candidate", "champion"
 MANIFEST_TAG = "slipway.checkpoint_manifest"
+SNAPSHOT_TAG = "slipway.snapshot"
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,16 @@ class Registry:
         """The version of the checkpoint with this manifest, None when it is not registered."""
         found = self._client.search_model_versions(f"name = '{model}' and tags.`{MANIFEST_TAG}` = '{manifest}'")
         return _version(found[0]) if found else None
+
+    def snapshots_in_use(self) -> set[str]:
+        """The snapshots of all registered versions. Raises MlflowException when the registry cannot be asked."""
+        found: set[str] = set()
+        token: str | None = None
+        while token != "":
+            page = self._client.search_model_versions(max_results=1000, page_token=token)
+            found |= {version.tags[SNAPSHOT_TAG] for version in page if SNAPSHOT_TAG in version.tags}
+            token = page.token or ""
+        return found
 
     def _create(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
         if not self._client.search_registered_models(f"name = '{model}'"):

@@ -100,6 +100,12 @@ class TrainingStore:
         desired = self.desired()
         return desired is not None and desired.want == "run"
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether it should run and has not succeeded; one that failed may be started again."""
+        ended = self.exit()
+        return self.wanted and (ended is None or ended.outcome != "succeeded")
+
     def want(self, want: str, by: str, why: str) -> None:
         """Say what should be; saying again what holds changes nothing."""
         while True:
@@ -227,6 +233,12 @@ class Trainings:
     def known(self) -> list[str]:
         """The ids of all trainings ever proposed."""
         return sorted(path.parent.name for path in self.root.glob("*/specification.json"))
+
+    def snapshots_in_use(self) -> set[str]:
+        """The snapshots of all trainings that are to run and have not succeeded, or are owed a duty."""
+        open_ids = {id for duty in DUTIES for id in self.opened(duty)}
+        stores = [self.store(id) for id in self.known()]
+        return {store.specification().snapshot for store in stores if store.id in open_ids or store.unfinished}
 
     def start(self, store: TrainingStore, by: str, why: str, duties: tuple[str, ...] = DUTIES) -> None:
         """Want the training to run, and owe it these duties.

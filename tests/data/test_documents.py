@@ -1,6 +1,7 @@
 """The documents table: what became of every document, with a split that never moves."""
 
 import dataclasses
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +14,7 @@ from tests.data.builds import strays
 from tests.data.corpora import make_corpus, recipe_for, write_file
 
 
-def rows_of(recipe, durable) -> list[dict]:
+def rows_of(recipe, durable) -> list[dict[str, Any]]:
     made = documents.Documents(**steps.make_documents(recipe, durable).result)
     return list(pq.read_table(documents.table_path(durable, made.blake3)).to_pylist())
 

@@ -1,21 +1,23 @@
 """Incremental builds: the bytes of a build from nothing, at the price of what changed."""
 
 import random
+from pathlib import Path
 
 import pytest
 
 from assets.datasets import steps, tokens
 from assets.datasets.difference import difference
+from recipes.dataset import Dataset
 from tests.data.builds import build, content, rebuild, strays, texts_of
 from tests.data.corpora import make_corpus, recipe_for, write_file
 from trainer import shards
 
 
-def recipe_of(corpus):
+def recipe_of(corpus: Path) -> Dataset:
     return recipe_for(corpus, shard_tokens=400)
 
 
-def mutate(corpus, seed: int) -> None:
+def mutate(corpus: Path, seed: int) -> None:
     """Add, change, remove and rename a few files, some of them to texts that stand elsewhere already."""
     chosen = random.Random(seed)
     paths = sorted(corpus.rglob("*.py"))
@@ -102,12 +104,12 @@ def test_a_damaged_shard_of_the_parent_is_not_copied_from_but_made_good(corpus, 
     assert texts_of(made, durable, "train") == texts_of(made, tmp_path / "scratch", "train")
 
 
-def rebuilt(recipe, tmp_path, durable):
+def rebuilt(recipe: Dataset, tmp_path: Path, durable: Path) -> Path:
     rebuild(recipe, tmp_path / "scratch", durable)
     return tmp_path / "scratch"
 
 
-def content_of(made, durable) -> dict[str, bytes]:
+def content_of(made: shards.Snapshot, durable: Path) -> dict[str, bytes]:
     names = {f"shards/{shard.blake3}.shard" for shard in made.shards()}
     return {name: data for name, data in content(durable).items() if name in names}
 

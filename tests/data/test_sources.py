@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from assets.datasets import sources
 from assets.datasets.sources import Listing, list_source
 from recipes.dataset import Dataset
 
@@ -75,7 +76,8 @@ def test_a_version_stays_while_nothing_changes(tmp_path):
     assert list_source(folder(tmp_path)).files[0].version == list_source(folder(tmp_path)).files[0].version
 
 
-def test_a_file_of_the_last_two_seconds_is_not_settled(tmp_path):
+def test_a_file_of_the_last_two_seconds_is_not_settled(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "SETTLED_SECONDS", 2.0)
     (tmp_path / "now").write_text("text")
     write(tmp_path / "made older", age=3600)
     assert [file.settled for file in list_source(folder(tmp_path)).files] == [False, False]

@@ -1,11 +1,14 @@
 """The warehouse: statistics of documents tables, and how two of them differ."""
 
+from pathlib import Path
+
 import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.datasets import documents, steps
+from recipes.dataset import Dataset
 from resources import warehouse
 from resources.warehouse import Removal, Total
 from tests.data.corpora import recipe_for, write_file
@@ -13,7 +16,7 @@ from tests.data.corpora import recipe_for, write_file
 HISTOGRAM = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1000)).map(lambda counts: list(counts.items()))
 
 
-def table_of(recipe, durable):
+def table_of(recipe: Dataset, durable: Path) -> Path:
     return documents.table_path(durable, steps.make_documents(recipe, durable).result["blake3"])
 
 
