@@ -65,16 +65,17 @@ _SWEEP = {
 }
 
 
-def write_recipes(folder: Path, corpus: Path) -> None:
-    """A dataset, a training and a sweep."""
+def write_recipes(folder: Path) -> None:
+    """A dataset over the corpus beside the folder, a training and a sweep."""
     dataset = {
         "slipway": "dataset/1",
         "description": "Small texts",
         "owner": "team:data",
-        "source": {"kind": "directory", "path": str(corpus)},
+        "source": {"kind": "directory", "path": "../../corpus"},
         "tokenizer": {"vocab_size": 300},
         "split": {"validation": 0.25},
         "shards": {"tokens": 5000},
+        "cleaning": {"near_duplicates": None, "decontamination": None},
     }
     for path, recipe in {"datasets/texts": dataset, f"trainings/{TINY}": _TRAINING, f"sweeps/{SEARCH}": _SWEEP}.items():
         file = folder / f"{path}.yaml"
@@ -226,7 +227,8 @@ class Platform:
 
 def make_home(root: Path, instance: dg.DagsterInstance) -> None:
     """A home with a snapshot and a finished training that nobody has looked at, to be copied by each test."""
-    write_recipes(root / "recipes", make_corpus(root / "corpus"))
+    make_corpus(root / "corpus")
+    write_recipes(root / "recipes")
     platform = Platform(root, instance)
     dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
     source = steps.make_documents(dataset, durable).inputs["source"]["digest"]

@@ -25,7 +25,7 @@ def outdated(platform: Platform) -> str:
     durable = platform.home.durable
     before = snapshot.current(durable, "texts")
     assert before is not None
-    first = min((platform.root / "corpus").rglob("*.txt"))
+    first = min((platform.root / "corpus").rglob("*.py"))
     first.write_text("an entirely new beginning " * 30)
     assert platform.materialise(LANE).success
     assert snapshot.current(durable, "texts") != before

@@ -25,7 +25,7 @@ def test_a_wanted_training_is_started_and_a_run_requested_to_show_it(platform: P
     assert request.asset_selection == [keys.key("tiny", "training")]
     assert request.run_key is None and request.partition_key is None
     assert (request.tags["dagster/partition"], request.tags[keys.TRAINING_TAG]) == (store.id, store.id)
-    assert platform.compute.launcher().poll(job_name(store.id, 1)).state is State.RUNNING
+    until(lambda: platform.compute.launcher().poll(job_name(store.id, 1)).state is State.RUNNING, "the job to run")
     platform.stopped(store)
 
 
