@@ -48,6 +48,17 @@ class Directory(Selection):
     path: Text
     """An absolute path once loaded; the recipe may write it relative to its own file."""
 
+    @property
+    def file_system_snapshot(self) -> str | None:
+        """The snapshot of the file system that the folder lies in, as CephFS shows them: `.snap/<name>`."""
+        parts = Path(self.path).parts
+        return parts[parts.index(".snap") + 1] if ".snap" in parts[:-1] else None
+
+    @property
+    def place(self) -> str:
+        """Where the folder lies, whichever snapshot of the file system it is seen in."""
+        return str(Path(self.path)).replace(f"/.snap/{self.file_system_snapshot}", "")
+
     @field_validator("path")
     @classmethod
     def _from_the_recipe(cls, path: str, info: ValidationInfo) -> str:

@@ -20,7 +20,7 @@ from assets.datasets.cleaning.cleaner import Cleaner
 from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
 from assets.datasets.workshop import deliver
-from recipes.dataset import Dataset
+from recipes.dataset import Dataset, Directory
 from trainer import atomic, digest
 
 VERSION = "1"
@@ -257,7 +257,8 @@ def configuration(recipe: Dataset) -> str:
 
 def _key(recipe: Dataset) -> str:
     """The configuration, and where the files lie: versions of files mean nothing elsewhere."""
-    place = recipe.source.model_dump(mode="json", include={"kind", "path", "url"})
+    source = recipe.source
+    place = source.place if isinstance(source, Directory) else source.model_dump(mode="json", include={"kind", "url"})
     return digest.of_bytes(atomic.canonical_json([configuration(recipe), place]))
 
 

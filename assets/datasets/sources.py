@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from recipes.dataset import Dataset, ObjectStore
+from recipes.dataset import Dataset, Directory, ObjectStore, Stdlib
 from trainer.objects import Bucket
 from trainer.origins import Away, Missing, Unreachable
 
@@ -71,15 +71,17 @@ def list_source(recipe: Dataset) -> Listing:
     files = sorted(found, key=lambda file: file.name.encode())
     if not files:
         raise ValueError(_nothing_found(recipe, place, left_out))
-    return Listing(source.kind, _description(source.kind), tuple(files), dict(sorted(left_out.items())), place)
+    return Listing(source.kind, _description(source), tuple(files), dict(sorted(left_out.items())), place)
 
 
-def _description(kind: str) -> str:
-    return {
-        "stdlib": f"standard library of Python {platform.python_version()}",
-        "directory": "a directory",
-        "s3": "a prefix of an object store",
-    }[kind]
+def _description(source: Stdlib | Directory | ObjectStore) -> str:
+    """What a source is, without saying where: it is part of the snapshot, which is the same everywhere."""
+    if isinstance(source, Stdlib):
+        return f"standard library of Python {platform.python_version()}"
+    if isinstance(source, ObjectStore):
+        return "a prefix of an object store"
+    seen_in = source.file_system_snapshot
+    return "a directory" if seen_in is None else f"a directory in the file system's snapshot {seen_in}"
 
 
 def _folder(recipe: Dataset) -> Path:

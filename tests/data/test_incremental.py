@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from assets.datasets import steps, tokens
+from assets.datasets import extraction, sources, steps, tokens
 from assets.datasets.difference import difference
+from assets.datasets.workshop import workshop
 from recipes.dataset import Dataset
 from tests.data.builds import build, content, rebuild, strays, texts_of
 from tests.data.corpora import make_corpus, recipe_for, write_file
@@ -77,6 +78,20 @@ def test_appended_files_leave_all_but_the_last_shards_as_they_were(tmp_path, dur
     make_corpus(corpus / "zzz", files=201)
     after = build(recipe_of(corpus), durable)
     assert set(before.splits["train"].shards[:-2]) <= set(after.splits["train"].shards)
+
+
+def test_a_snapshot_of_the_file_system_is_recorded_and_the_next_one_read_incrementally(corpus, tmp_path, durable):
+    for name in ("monday", "tuesday"):
+        (tmp_path / "fs" / ".snap" / name).mkdir(parents=True)
+        for path in corpus.rglob("*.py"):
+            (tmp_path / "fs" / ".snap" / name / path.name).hardlink_to(path)
+    write_file(tmp_path / "fs" / ".snap" / "tuesday" / "new.py", "new")
+    first = build(recipe_of(tmp_path / "fs" / ".snap" / "monday"), durable)
+    assert first.source["description"] == "a directory in the file system's snapshot monday"
+    recipe = recipe_of(tmp_path / "fs" / ".snap" / "tuesday")
+    with workshop(durable, recipe.name) as shop:
+        extracts = extraction.extract(recipe, sources.list_source(recipe), durable, shop, steps.quiet)
+    assert (extracts.files, extracts.read) == (61, 1)
 
 
 def test_a_snapshot_keeps_its_parents_tokenizer(corpus, durable):
