@@ -55,3 +55,8 @@ class EmbeddedCompute(Compute):
 def trainings(tiers: Tiers) -> Trainings:
     """All trainings of this platform."""
     return Trainings(tiers.durable_path / "trainings")
+
+
+def trials(tiers: Tiers) -> dict[str, Trainings]:
+    """The trials of each sweep, by the sweep's id."""
+    return {path.parent.name: Trainings(path) for path in sorted((tiers.durable_path / "sweeps").glob("*/trials"))}

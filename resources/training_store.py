@@ -236,9 +236,8 @@ class Trainings:
 
     def snapshots_in_use(self) -> set[str]:
         """The snapshots of all trainings that are to run and have not succeeded, or are owed a duty."""
-        open_ids = {id for duty in DUTIES for id in self.opened(duty)}
         stores = [self.store(id) for id in self.known()]
-        return {store.specification().snapshot for store in stores if store.id in open_ids or store.unfinished}
+        return {store.specification().snapshot for store in stores if self.owed(store.id) or store.unfinished}
 
     def start(self, store: TrainingStore, by: str, why: str, duties: tuple[str, ...] = DUTIES) -> None:
         """Want the training to run, and owe it these duties.
@@ -256,6 +255,10 @@ class Trainings:
     def opened(self, duty: str) -> list[str]:
         """The trainings with this duty open; all that a sensor has to visit."""
         return sorted(path.name for path in (self.root / ".open" / duty).glob("[!.]*"))
+
+    def owed(self, id: str) -> bool:
+        """Whether any duty of the training is open."""
+        return any((self.root / ".open" / duty / id).exists() for duty in DUTIES)
 
     def close(self, id: str, duty: str) -> None:
         """The duty is done."""

@@ -1,16 +1,21 @@
 """Retention: each week, what was not used for long goes from the nodes' NVMe, and so does what no longer fits.
 
-What a process reads is under a lease and never goes, so that the schedule need not ask what is running.
+What a process reads is under a lease and never goes, so that the schedule need not ask what is running. The job
+objects of trainings that ended long ago, and their logs, go with it.
 """
 
 import dataclasses
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
-from resources.compute import Compute
+from resources.compute import Compute, trainings, trials
 from resources.tiers import Tiers
+from resources.training_control import job_name
+from resources.training_store import Trainings
 from trainer.retention import Retained, retain
 
 WEEKLY = "0 2 * * 0"
@@ -46,9 +51,35 @@ def retain_on_nodes(context: dg.OpExecutionContext, config: Limits, tiers: Tiers
     return dg.Output(None, metadata=done)
 
 
+class Age(dg.Config):
+    """How long job objects stay."""
+
+    days: float = Field(default=7.0, ge=0, description="After the end of the training")
+
+
+@dg.op(description="Releases the job objects and logs of trainings that ended long ago and are owed nothing.")
+def release_jobs(context: dg.OpExecutionContext, config: Age, tiers: Tiers, compute: Compute) -> dg.Output[None]:
+    """Their ledgers, exits and checkpoints stay; only what the launcher keeps of them goes."""
+    launcher, before = compute.launcher(), time.time() - config.days * 86_400
+    roots = [trainings(tiers), *trials(tiers).values()]
+    jobs = [job for known in roots for job in _ended(known, before)]
+    released = sum(launcher.release(job) for job in jobs)
+    context.log.info(f"released {released} of {len(jobs)} jobs that ended more than {config.days:g} days ago")
+    return dg.Output(None, metadata={"released": released})
+
+
+def _ended(known: Trainings, before: float) -> Iterator[str]:
+    """The jobs of trainings that ended before a time, seconds since the epoch, and are owed nothing."""
+    for store in map(known.store, known.known()):
+        claim, ended = store.newest_claim(), store.exit()
+        if claim and ended and ended.at < before and not known.owed(store.id):
+            yield from (job_name(store.id, number + 1) for number in range(claim.token.incarnation))
+
+
 @dg.job(description="Removes from the nodes' NVMe what was not used for long or does not fit; never what is in use.")
 def nvme_retention() -> None:
     retain_on_nodes()
+    release_jobs()
 
 
 retention = dg.ScheduleDefinition(

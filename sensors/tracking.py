@@ -3,11 +3,9 @@
 While MLflow is away the ledgers keep everything, and the tick says so.
 """
 
-from pathlib import Path
-
 import dagster as dg
 
-from resources.compute import trainings
+from resources.compute import trainings, trials
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from resources.training_store import Trainings
@@ -39,5 +37,4 @@ def metrics_shipping(context: dg.SensorEvaluationContext, tiers: Tiers, tracking
 
 def _roots(tiers: Tiers) -> list[tuple[Trainings, str]]:
     """Where ledgers are: the trainings, and each sweep's trials with the sweep's id."""
-    sweeps = sorted(Path(tiers.durable_path / "sweeps").glob("*/trials"))
-    return [(trainings(tiers), ""), *((Trainings(path), path.parent.name) for path in sweeps)]
+    return [(trainings(tiers), ""), *((known, sweep) for sweep, known in trials(tiers).items())]

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,13 @@ class JobFolder:
             started_at=started["at"] if started else None,
             ended_at=ended.get("at"),
         )
+
+    def remove(self) -> None:
+        """Remove the folder of a job that has ended: by a rename first, so that it is never half a job."""
+        going = self.path.with_name(f".{self.path.name}.{os.getpid()}.removed")
+        with contextlib.suppress(FileNotFoundError):  # somebody else was faster
+            self.path.rename(going)
+            shutil.rmtree(going)
 
     def lock(self) -> int | None:
         """Become the one who may start and end the job: a descriptor to keep open, or None when another is.

@@ -48,6 +48,14 @@ class LocalLauncher:
             if not folder.begun():
                 _end_unstarted(folder)
 
+    def release(self, name: str) -> bool:
+        folder = JobFolder.named(name, self.folder)
+        with _reachable(name):
+            if not folder.status().state.terminal:
+                return False
+            folder.remove()
+            return True
+
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
         folder = JobFolder.named(name, self.folder)
         with _reachable(name):

@@ -88,5 +88,11 @@ class Launcher(Protocol):
         A missing or terminal job stays as it is. Raises Unavailable.
         """
 
+    def release(self, name: str) -> bool:
+        """Remove a terminal job with its logs and say True; a live or missing one stays as it is. Raises Unavailable.
+
+        Whoever does so has recorded how the job ended: a job that is wanted and missing is started again.
+        """
+
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
         """The end of each node's output, by node; empty for a missing job. Raises Unavailable."""

@@ -155,6 +155,22 @@ class LauncherContract:
         assert launcher.logs("job-1") == {"node-0": "rank 0 says farewell\n"}
         assert launcher.logs("job-1", tail_bytes=9) == {"node-0": "farewell\n"}
 
+    def test_a_released_job_is_missing_with_its_logs(self, launcher: Launcher, notes: Notes):
+        launcher.submit(job(notes, "exits"))
+        ended(launcher)
+        assert launcher.release("job-1")
+        assert launcher.poll("job-1").state is State.MISSING
+        assert launcher.logs("job-1") == {}
+        assert not launcher.release("job-1")
+
+    def test_a_live_job_is_not_released(self, launcher: Launcher, notes: Notes):
+        launcher.submit(job(notes, "waits"))
+        notes.until("pid")
+        assert not launcher.release("job-1")
+        assert launcher.poll("job-1").state is State.RUNNING
+        launcher.cancel("job-1", grace_seconds=30)
+        assert ended(launcher).state is State.STOPPED
+
     def test_a_job_outlives_its_submitter(self, launcher: Launcher, notes: Notes, tmp_path: Path):
         gate = tmp_path / "gate"
         gate.touch()

@@ -7,7 +7,9 @@ import dagster as dg
 
 from assets import keys
 from assets.datasets import snapshot
+from resources.launcher.protocol import State
 from resources.tiers import Tiers
+from resources.training_control import job_name
 from tests.sensors.platform import Platform
 from trainer import leases
 from trainer.staging import is_staged
@@ -40,6 +42,28 @@ def test_the_weekly_job_removes_what_was_not_used_and_keeps_what_is_in_use(platf
             os.utime(leases.lease_path(nvme, current), (1, 1))
         assert retain(platform, days=7).success
     assert not is_staged(current, idle) and is_staged(current, busy)
+
+
+def released(platform: Platform, days: float) -> dg.ExecuteInProcessResult:
+    job = platform.repository.get_job("nvme_retention")
+    config = {"ops": {"release_jobs": {"config": {"days": days}}}}
+    return job.execute_in_process(config, instance=platform.instance, resources=platform.resources)
+
+
+def test_the_job_of_a_training_that_ended_long_ago_is_released(platform: Platform):
+    [store] = [store for store in map(platform.trainings.store, platform.trainings.known()) if store.exit()]
+    name = job_name(store.id, 1)
+    assert released(platform, days=7).success
+    assert platform.compute.launcher().poll(name).state is State.SUCCEEDED
+    assert released(platform, days=0).success
+    assert platform.compute.launcher().poll(name).state is State.MISSING
+    assert store.exit() is not None
+
+
+def test_the_job_of_a_training_that_is_owed_something_stays(platform: Platform):
+    store = platform.finished("checkpoints")
+    assert released(platform, days=0).success
+    assert platform.compute.launcher().poll(job_name(store.id, 1)).state is State.SUCCEEDED
 
 
 def test_with_the_defaults_a_snapshot_of_this_week_stays(platform: Platform):
