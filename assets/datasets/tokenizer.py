@@ -71,12 +71,12 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
     return tokenizer.to_str().encode()
 
 
-def write(durable: Path, data: bytes) -> Tokenizer:
+def write(durable: Path, data: bytes, scratch: Path | None = None) -> Tokenizer:
     """Put a trained tokenizer into the durable tier and describe it."""
     described = describe(data)
     target = path(durable, described.sha256)
-    if not atomic.create_only(target, data) and target.read_bytes() != data:
-        atomic.replace(target, data)
+    if not atomic.create_only(target, data, scratch) and target.read_bytes() != data:
+        atomic.replace(target, data, scratch)
     return described
 
 

@@ -1,0 +1,79 @@
+"""Builds in processes of their own, to be killed: forked from one that has imported everything, so they start at once.
+
+`python -m tests.data.forked` is that one. It reads a line of JSON for each build from its standard input, and
+writes the pid of the build, then its exit status.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from assets.datasets import extraction, sources, workers
+from recipes.dataset import Dataset
+from tests.data.builds import build
+
+FILES_A_SEGMENT = 12
+"""Small, so that a small corpus makes work for several workers."""
+
+
+class Forker:
+    """The test's side: starts one build at a time."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._requests: IO[str] = process.stdin
+        self._answers: IO[str] = process.stdout
+
+    def start(self, recipe: Dataset, durable: Path) -> int:
+        """Start a build; gives its pid."""
+        request = {"recipe": recipe.model_dump(mode="json"), "durable": str(durable)}
+        print(json.dumps(request), file=self._requests, flush=True)
+        return int(self._answers.readline())
+
+    def status(self) -> int:
+        """The exit status of the build, once it has ended; minus the signal that killed it."""
+        return int(self._answers.readline())
+
+
+@contextmanager
+def forker() -> Iterator[Forker]:
+    """A process that builds are forked from; it ends when its standard input does."""
+    command = [sys.executable, "-m", "tests.data.forked"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, text=True) as process:
+        yield Forker(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def main() -> None:
+    sources.SETTLED_SECONDS = -1.0
+    workers.WORTH_A_PROCESS = 0
+    extraction.UNIT_FILES = FILES_A_SEGMENT
+    for line in sys.stdin:
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_build(request))
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _build(request: dict[str, str]) -> int:
+    try:
+        build(Dataset.model_validate_json(json.dumps(request["recipe"])), Path(request["durable"]))
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    main()
