@@ -12,13 +12,15 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from assets.datasets import extraction, sources, workers
 from recipes.dataset import Dataset
 from tests.data.builds import build
 
-FILES_A_SEGMENT = 12
+MARK = "SLIPWAY_BUILD"
+"""Variable in the environment of the processes that a build starts: the build's pid."""
+FILES_A_SEGMENT = 4
 """Small, so that a small corpus makes work for several workers."""
 
 
@@ -30,9 +32,9 @@ class Forker:
         self._requests: IO[str] = process.stdin
         self._answers: IO[str] = process.stdout
 
-    def start(self, recipe: Dataset, durable: Path) -> int:
-        """Start a build; gives its pid."""
-        request = {"recipe": recipe.model_dump(mode="json"), "durable": str(durable)}
+    def start(self, recipe: Dataset, durable: Path, workers: bool) -> int:
+        """Start a build, with worker processes or without; gives its pid, which its workers have as `MARK`."""
+        request = {"recipe": recipe.model_dump(mode="json"), "durable": str(durable), "workers": workers}
         print(json.dumps(request), file=self._requests, flush=True)
         return int(self._answers.readline())
 
@@ -55,7 +57,6 @@ def forker() -> Iterator[Forker]:
 
 def main() -> None:
     sources.SETTLED_SECONDS = -1.0
-    workers.WORTH_A_PROCESS = 0
     extraction.UNIT_FILES = FILES_A_SEGMENT
     for line in sys.stdin:
         request = json.loads(line)
@@ -66,7 +67,9 @@ def main() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
-def _build(request: dict[str, str]) -> int:
+def _build(request: dict[str, Any]) -> int:
+    os.environ[MARK] = str(os.getpid())
+    workers.WORTH_A_PROCESS = 0 if request["workers"] else sys.maxsize
     try:
         build(Dataset.model_validate_json(json.dumps(request["recipe"])), Path(request["durable"]))
     except BaseException:
