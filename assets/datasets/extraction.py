@@ -19,7 +19,7 @@ from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
 from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
-from assets.datasets.workshop import deliver
+from assets.datasets.workshop import deliver, writing
 from recipes.dataset import Dataset
 from trainer import atomic, digest
 
@@ -189,7 +189,7 @@ def _extract(unit: _Unit) -> list[list[Any]]:
 
 def _write_segment(unit: _Unit, path: Path) -> None:
     cleaning, files, rows = Cleaner(unit.recipe.cleaning), [], _Rows()
-    with pq.ParquetWriter(path, SEGMENT, compression="zstd") as writer:
+    with writing(path), pq.ParquetWriter(path, SEGMENT, compression="zstd") as writer:
         for file in unit.files:
             opened = readers.documents(unit.listing, file, unit.recipe.reading)
             for document in opened:
@@ -279,7 +279,9 @@ def _write_index(recipe: Dataset, rows: list[tuple[Any, ...]], durable: Path, sh
     folder, made = durable / "datasets" / recipe.name, shop / "extracts.parquet"
     columns = zip(zip(*rows, strict=True), INDEX, strict=True)
     schema = INDEX.with_metadata({KEY: _key(recipe)})
-    pq.write_table(pa.table([pa.array(column, field.type) for column, field in columns], schema=schema), made)
+    table = pa.table([pa.array(column, field.type) for column, field in columns], schema=schema)
+    with writing(made):
+        pq.write_table(table, made)
     path = folder / "extracts" / f"{digest.of_file(made)[:16]}.parquet"
     if not path.exists():
         deliver(made, path)

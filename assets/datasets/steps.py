@@ -55,7 +55,7 @@ def make_tokenizer(recipe: Dataset, durable: Path) -> Record:
 
         def make() -> tuple[dict[str, Any], list[Path]]:
             if recipe.tokenizer.file is None:
-                texts = tokenizer.sample(table, _extracts(recipe, durable), recipe.tokenizer.megabytes, durable)
+                texts = tokenizer.sample(table, _extracts(recipe, durable), recipe.tokenizer.megabytes, durable, shop)
                 data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
             else:
                 data = tokenizer.existing(Path(recipe.tokenizer.file))

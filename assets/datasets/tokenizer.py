@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import tiktoken
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
-from assets.datasets import extraction
+from assets.datasets import documents, extraction
 from trainer import atomic, digest
 from trainer.shards import Tokenizer
 
@@ -108,9 +107,12 @@ def existing(file: Path) -> bytes:
     return data
 
 
-def sample(table: Path, index: Path, megabytes: float, durable: Path) -> Iterator[str]:
-    """Texts of the train split, at most so many megabytes: those whose hashes end lowest, in no order."""
-    with duckdb.connect() as connection:
+def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path) -> Iterator[str]:
+    """Texts of the train split, at most so many megabytes: those whose hashes end lowest, in no order.
+
+    `shop` is the dataset's workshop.
+    """
+    with documents.connect(shop) as connection:
         chosen = connection.execute(
             SAMPLE, {"table": str(table), "index": str(index), "bytes": megabytes * 1e6}
         ).fetchall()

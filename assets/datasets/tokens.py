@@ -20,6 +20,7 @@ import tiktoken
 from assets.datasets import extraction, tokenizer, workers
 from assets.datasets.documents import table_path
 from assets.datasets.extraction import Report
+from assets.datasets.workshop import writing
 from trainer import digest, shards
 
 TEXTS_AT_ONCE = 64
@@ -136,7 +137,7 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
     hashes: list[str] = []
     counts: list[int] = []
     texts = extraction.texts(task.segment, task.wanted)
-    with task.spool.open("wb") as spool:
+    with writing(task.spool), task.spool.open("wb") as spool:
         while some := list(islice(texts, TEXTS_AT_ONCE)):
             encoded = encoding.encode_ordinary_batch([text for _, text in some], num_threads=1)
             hashes += [blake3 for blake3, _ in some]
