@@ -138,14 +138,16 @@ def newest(durable: Path, dataset: str) -> Path:
 
 
 def texts(segment: Path, wanted: Container[str]) -> Iterator[tuple[str, str]]:
-    """The BLAKE3 and text of a segment's documents whose BLAKE3 is wanted, each once, some rows at a time."""
+    """The BLAKE3 and text of a segment's documents whose BLAKE3 is wanted, each once, a row group at a time."""
     seen = set[str]()
-    for batch in pq.ParquetFile(segment, pre_buffer=False).iter_batches(256, columns=["blake3", "removed", "text"]):
-        hashes, removed = batch.column(0).to_pylist(), batch.column(1).to_pylist()
-        for row, blake3 in enumerate(hashes):
-            if removed[row] is None and blake3 in wanted and blake3 not in seen:
-                seen.add(blake3)
-                yield blake3, batch.column(2)[row].as_py()
+    with pq.ParquetFile(segment, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, columns=["blake3", "removed", "text"], use_threads=False)
+            hashes, removed = rows["blake3"].to_pylist(), rows["removed"].to_pylist()
+            for row, blake3 in enumerate(hashes):
+                if removed[row] is None and blake3 in wanted and blake3 not in seen:
+                    seen.add(blake3)
+                    yield blake3, rows["text"][row].as_py()
 
 
 @dataclass(frozen=True)
