@@ -4,24 +4,28 @@
 writes the pid of the build, then its exit status.
 """
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from assets.datasets import extraction, sources, workers
+from assets.datasets import sources
 from recipes.dataset import Dataset
 from tests.data.builds import build
 
 MARK = "SLIPWAY_BUILD"
 """Variable in the environment of the processes that a build starts: the build's pid."""
-FILES_A_SEGMENT = 4
-"""Small, so that a small corpus makes work for several workers."""
+Settings = Mapping[str, int | str]
+"""Constants of the modules of assets.datasets, as MODULE.NAME."""
+WITH_WORKERS: Settings = {"workers.WORTH_A_PROCESS": 0, "extraction.UNIT_FILES": 4}
+"""So that a small corpus makes work for several workers."""
+WITHOUT: Settings = {"workers.WORTH_A_PROCESS": sys.maxsize, "extraction.UNIT_FILES": 4}
 
 
 class Forker:
@@ -32,9 +36,9 @@ class Forker:
         self._requests: IO[str] = process.stdin
         self._answers: IO[str] = process.stdout
 
-    def start(self, recipe: Dataset, durable: Path, workers: bool) -> int:
-        """Start a build, with worker processes or without; gives its pid, which its workers have as `MARK`."""
-        request = {"recipe": recipe.model_dump(mode="json"), "durable": str(durable), "workers": workers}
+    def start(self, recipe: Dataset, durable: Path, settings: Settings) -> int:
+        """Start a build with other constants; gives its pid, which its workers have in their environment as `MARK`."""
+        request = {"recipe": recipe.model_dump(mode="json"), "durable": str(durable), "settings": settings}
         print(json.dumps(request), file=self._requests, flush=True)
         return int(self._answers.readline())
 
@@ -57,7 +61,6 @@ def forker() -> Iterator[Forker]:
 
 def main() -> None:
     sources.SETTLED_SECONDS = -1.0
-    extraction.UNIT_FILES = FILES_A_SEGMENT
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()
@@ -69,8 +72,10 @@ def main() -> None:
 
 def _build(request: dict[str, Any]) -> int:
     os.environ[MARK] = str(os.getpid())
-    workers.WORTH_A_PROCESS = 0 if request["workers"] else sys.maxsize
     try:
+        for name, value in request["settings"].items():
+            module, _, constant = name.partition(".")
+            setattr(importlib.import_module(f"assets.datasets.{module}"), constant, value)
         build(Dataset.model_validate_json(json.dumps(request["recipe"])), Path(request["durable"]))
     except BaseException:
         traceback.print_exc()

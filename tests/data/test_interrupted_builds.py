@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import until
 from tests.data.builds import content
 from tests.data.corpora import make_corpus, recipe_for
-from tests.data.forked import MARK, Forker, forker
+from tests.data.forked import MARK, WITH_WORKERS, WITHOUT, Forker, forker
 from tests.data.test_incremental import mutate
 from trainer import processes
 
@@ -67,7 +67,8 @@ class Trial:
         mutate(self._corpus, 1)
 
     def _start(self, workers: bool) -> int:
-        return self._builds.start(recipe_for(self._corpus, shard_tokens=400), self.durable, workers)
+        recipe = recipe_for(self._corpus, shard_tokens=400)
+        return self._builds.start(recipe, self.durable, WITH_WORKERS if workers else WITHOUT)
 
 
 class Undisturbed(NamedTuple):
