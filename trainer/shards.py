@@ -118,9 +118,9 @@ def write_shard(tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str, s
     return shard
 
 
-def write_manifest(tier: Path, snapshot: Snapshot) -> str:
+def write_manifest(tier: Path, snapshot: Snapshot, scratch: Path | None = None) -> str:
     """Write the manifest into the tier; returns its SHA-256."""
-    atomic.create_only(manifest_path(tier, snapshot.sha256), snapshot.manifest())
+    atomic.create_only(manifest_path(tier, snapshot.sha256), snapshot.manifest(), scratch)
     return snapshot.sha256
 
 

@@ -5,7 +5,10 @@ compared here, each with all others: equal ones, nearly equal ones, and training
 with what models are measured on. It is done by duckdb in bounded memory, which spills to disk.
 """
 
-from collections.abc import Collection
+import contextlib
+import errno
+import os
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -17,7 +20,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets import comparison, extraction
 from assets.datasets.extraction import Extracts
-from assets.datasets.workshop import deliver
+from assets.datasets.workshop import deliver, writing
 from recipes.dataset import Dataset
 from trainer import digest
 
@@ -113,13 +116,21 @@ def write(recipe: Dataset, extracts: Extracts, durable: Path, shop: Path) -> Doc
     return Documents(blake3, rows, kept)
 
 
-def connect(shop: Path) -> duckdb.DuckDBPyConnection:
-    """A duckdb whose memory is bounded and whose overflow lies in the workshop."""
-    connection = duckdb.connect()
-    connection.execute(f"SET memory_limit = '{MEMORY}'")
-    connection.execute("SET temp_directory = ?", [str(shop / "spill")])
-    connection.execute("SET preserve_insertion_order = false")
-    return connection
+@contextlib.contextmanager
+def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A duckdb whose memory is bounded and whose overflow lies in the workshop; OSError when it has no room there."""
+    spill = shop / "spill"
+    with duckdb.connect() as connection:
+        connection.execute(f"SET memory_limit = '{MEMORY}'")
+        connection.execute("SET temp_directory = ?", [str(spill)])
+        connection.execute("SET preserve_insertion_order = false")
+        try:
+            yield connection
+        except duckdb.OutOfMemoryException as error:
+            # By default duckdb's limit on what it spills is the space that the disk has left.
+            if "max_temp_directory_size" not in str(error):
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(spill)) from error
 
 
 def held_out_below(validation: float) -> str:
@@ -162,7 +173,7 @@ def _refuse_too_many_unreadable(connection: duckdb.DuckDBPyConnection, recipe: D
 def _write_table(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, int]:
     """Write the rows of `live` in their order; gives how many there are, and how many are kept."""
     rows = kept = 0
-    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+    with writing(path), pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
         for batch in connection.sql(TABLE).to_arrow_reader(ROWS_AT_ONCE):
             table = pa.Table.from_batches([batch]).cast(SCHEMA)
             writer.write_table(table)

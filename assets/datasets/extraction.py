@@ -19,7 +19,7 @@ from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
 from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
-from assets.datasets.workshop import deliver
+from assets.datasets.workshop import deliver, writing
 from recipes.dataset import Dataset, Directory
 from trainer import atomic, digest
 
@@ -138,14 +138,16 @@ def newest(durable: Path, dataset: str) -> Path:
 
 
 def texts(segment: Path, wanted: Container[str]) -> Iterator[tuple[str, str]]:
-    """The BLAKE3 and text of a segment's documents whose BLAKE3 is wanted, each once, some rows at a time."""
+    """The BLAKE3 and text of a segment's documents whose BLAKE3 is wanted, each once, a row group at a time."""
     seen = set[str]()
-    for batch in pq.ParquetFile(segment, pre_buffer=False).iter_batches(256, columns=["blake3", "removed", "text"]):
-        hashes, removed = batch.column(0).to_pylist(), batch.column(1).to_pylist()
-        for row, blake3 in enumerate(hashes):
-            if removed[row] is None and blake3 in wanted and blake3 not in seen:
-                seen.add(blake3)
-                yield blake3, batch.column(2)[row].as_py()
+    with pq.ParquetFile(segment, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, columns=["blake3", "removed", "text"], use_threads=False)
+            hashes, removed = rows["blake3"].to_pylist(), rows["removed"].to_pylist()
+            for row, blake3 in enumerate(hashes):
+                if removed[row] is None and blake3 in wanted and blake3 not in seen:
+                    seen.add(blake3)
+                    yield blake3, rows["text"][row].as_py()
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def _extract(unit: _Unit) -> list[list[Any]]:
 
 def _write_segment(unit: _Unit, path: Path) -> None:
     cleaning, files, rows = Cleaner(unit.recipe.cleaning), [], _Rows()
-    with pq.ParquetWriter(path, SEGMENT, compression="zstd") as writer:
+    with writing(path), pq.ParquetWriter(path, SEGMENT, compression="zstd") as writer:
         for file in unit.files:
             opened = readers.documents(unit.listing, file, unit.recipe.reading)
             for document in opened:
@@ -280,7 +282,9 @@ def _write_index(recipe: Dataset, rows: list[tuple[Any, ...]], durable: Path, sh
     folder, made = durable / "datasets" / recipe.name, shop / "extracts.parquet"
     columns = zip(zip(*rows, strict=True), INDEX, strict=True)
     schema = INDEX.with_metadata({KEY: _key(recipe)})
-    pq.write_table(pa.table([pa.array(column, field.type) for column, field in columns], schema=schema), made)
+    table = pa.table([pa.array(column, field.type) for column, field in columns], schema=schema)
+    with writing(made):
+        pq.write_table(table, made)
     path = folder / "extracts" / f"{digest.of_file(made)[:16]}.parquet"
     if not path.exists():
         deliver(made, path)

@@ -31,16 +31,21 @@ class Memo:
     durable: Path
     dataset: str
 
-    def once(self, step: str, inputs: dict[str, Any], make: Callable[[], tuple[dict[str, Any], list[Path]]]) -> Record:
-        """The step's result for these inputs: the remembered one, or what `make` gives (a result and its files)."""
+    def once(
+        self, step: str, inputs: dict[str, Any], shop: Path, make: Callable[[], tuple[dict[str, Any], list[Path]]]
+    ) -> Record:
+        """The step's result for these inputs: the remembered one, or what `make` gives (a result and its files).
+
+        `shop` is the dataset's workshop.
+        """
         record = self.recall(step, inputs)
         if record is None:
             result, paths = make()
             files = {path.relative_to(self.durable).as_posix(): path.stat().st_size for path in paths}
             record = Record(inputs, result, files, reused=False)
             stored = {"inputs": inputs, "result": result, "files": files}
-            atomic.replace(self._path(step, inputs), atomic.readable_json(stored))
-        atomic.replace(self._folder / f"{step}.json", atomic.readable_json({"inputs": inputs}))
+            atomic.replace(self._path(step, inputs), atomic.readable_json(stored), shop)
+        atomic.replace(self._folder / f"{step}.json", atomic.readable_json({"inputs": inputs}), shop)
         return record
 
     def recall(self, step: str, inputs: dict[str, Any]) -> Record | None:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from assets.datasets import documents, packing, tokenizer, tokens
 from assets.datasets.extraction import Report
-from trainer import atomic, journal, lock, shards
+from assets.datasets.workshop import workshop
+from trainer import atomic, journal, shards
 
 VERSION = "2"
 """Of the code below: raised when the same documents and tokenizer would give another snapshot."""
@@ -69,7 +70,7 @@ def build(
         dtype=plan.tokenizer.dtype,
         splits=splits,
     )
-    shards.write_manifest(durable, snapshot)
+    shards.write_manifest(durable, snapshot, shop)
     return snapshot
 
 
@@ -173,12 +174,12 @@ def point(durable: Path, dataset: str, sha256: str, source_digest: str) -> None:
     """
     folder = _folder(durable, dataset)
     now = {"snapshot": sha256, "source": source_digest}
-    with lock.exclusive(folder):
+    with workshop(durable, dataset) as shop:
         before = journal.read(folder / "history.journal").events
         if not before or {key: before[-1][key] for key in now} != now:
             with journal.Journal(folder / "history.journal") as history:
                 history.append({"time": time.time(), **now})
-        atomic.replace(folder / "current.json", atomic.readable_json(now))
+        atomic.replace(folder / "current.json", atomic.readable_json(now), shop)
 
 
 def _folder(durable: Path, dataset: str) -> Path:

@@ -40,7 +40,7 @@ def make_documents(recipe: Dataset, durable: Path, report: Report = quiet) -> Re
             table = documents.write(recipe, extracts, durable, shop)
             return dataclasses.asdict(table), [documents.table_path(durable, table.blake3), extracts.index]
 
-        return Memo(durable, recipe.name).once("documents", _documents_inputs(recipe, listing, extracts), make)
+        return Memo(durable, recipe.name).once("documents", _documents_inputs(recipe, listing, extracts), shop, make)
 
 
 def make_tokenizer(recipe: Dataset, durable: Path) -> Record:
@@ -51,16 +51,18 @@ def make_tokenizer(recipe: Dataset, durable: Path) -> Record:
     """
     table = documents.table_path(durable, latest_documents(recipe, durable).blake3)
 
-    def make() -> tuple[dict[str, Any], list[Path]]:
-        if recipe.tokenizer.file is None:
-            texts = tokenizer.sample(table, _extracts(recipe, durable), recipe.tokenizer.megabytes, durable)
-            data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
-        else:
-            data = tokenizer.existing(Path(recipe.tokenizer.file))
-        made = tokenizer.write(durable, data)
-        return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
+    with workshop(durable, recipe.name) as shop:
 
-    return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe), make)
+        def make() -> tuple[dict[str, Any], list[Path]]:
+            if recipe.tokenizer.file is None:
+                texts = tokenizer.sample(table, _extracts(recipe, durable), recipe.tokenizer.megabytes, durable, shop)
+                data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
+            else:
+                data = tokenizer.existing(Path(recipe.tokenizer.file))
+            made = tokenizer.write(durable, data, shop)
+            return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
+
+        return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe), shop, make)
 
 
 def make_snapshot(recipe: Dataset, durable: Path, report: Report = quiet) -> Record:
@@ -75,14 +77,15 @@ def make_snapshot(recipe: Dataset, durable: Path, report: Report = quiet) -> Rec
         shard_tokens=recipe.shards.tokens,
     )
 
-    def make() -> tuple[dict[str, Any], list[Path]]:
-        with workshop(durable, recipe.name) as shop:
+    with workshop(durable, recipe.name) as shop:
+
+        def make() -> tuple[dict[str, Any], list[Path]]:
             parent = parent_of(recipe, durable, made)
             built = snapshot.build(plan, _extracts(recipe, durable), parent, durable, shop, report)
-        paths = [shards.shard_path(durable, shard) for shard in built.shards()]
-        return {"sha256": built.sha256}, [shards.manifest_path(durable, built.sha256), *paths]
+            paths = [shards.shard_path(durable, shard) for shard in built.shards()]
+            return {"sha256": built.sha256}, [shards.manifest_path(durable, built.sha256), *paths]
 
-    return Memo(durable, recipe.name).once("snapshot", _snapshot_inputs(plan), make)
+        return Memo(durable, recipe.name).once("snapshot", _snapshot_inputs(plan), shop, make)
 
 
 def parent_of(recipe: Dataset, durable: Path, made: shards.Tokenizer) -> shards.Snapshot | None:

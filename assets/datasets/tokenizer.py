@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import tiktoken
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
-from assets.datasets import extraction
+from assets.datasets import documents, extraction
 from trainer import atomic, digest
 from trainer.shards import Tokenizer
 
@@ -71,12 +70,12 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
     return tokenizer.to_str().encode()
 
 
-def write(durable: Path, data: bytes) -> Tokenizer:
+def write(durable: Path, data: bytes, scratch: Path | None = None) -> Tokenizer:
     """Put a trained tokenizer into the durable tier and describe it."""
     described = describe(data)
     target = path(durable, described.sha256)
-    if not atomic.create_only(target, data) and target.read_bytes() != data:
-        atomic.replace(target, data)
+    if not atomic.create_only(target, data, scratch) and target.read_bytes() != data:
+        atomic.replace(target, data, scratch)
     return described
 
 
@@ -108,9 +107,12 @@ def existing(file: Path) -> bytes:
     return data
 
 
-def sample(table: Path, index: Path, megabytes: float, durable: Path) -> Iterator[str]:
-    """Texts of the train split, at most so many megabytes: those whose hashes end lowest, in no order."""
-    with duckdb.connect() as connection:
+def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path) -> Iterator[str]:
+    """Texts of the train split, at most so many megabytes: those whose hashes end lowest, in no order.
+
+    `shop` is the dataset's workshop.
+    """
+    with documents.connect(shop) as connection:
         chosen = connection.execute(
             SAMPLE, {"table": str(table), "index": str(index), "bytes": megabytes * 1e6}
         ).fetchall()

@@ -6,7 +6,6 @@ processes into spools, plain files of tokens in the workshop, from which the sha
 
 import functools
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,8 @@ import tiktoken
 from assets.datasets import extraction, tokenizer, workers
 from assets.datasets.documents import table_path
 from assets.datasets.extraction import Report
+from assets.datasets.workshop import writing
 from trainer import digest, shards
-
-TEXTS_AT_ONCE = 64
-"""Documents that a worker encodes before it writes their tokens."""
 
 LOCATED = pa.schema(
     [
@@ -136,13 +133,13 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
     hashes: list[str] = []
     counts: list[int] = []
     texts = extraction.texts(task.segment, task.wanted)
-    with task.spool.open("wb") as spool:
-        while some := list(islice(texts, TEXTS_AT_ONCE)):
-            encoded = encoding.encode_ordinary_batch([text for _, text in some], num_threads=1)
-            hashes += [blake3 for blake3, _ in some]
-            counts += [len(tokens) + 1 for tokens in encoded]
-            for tokens in encoded:
-                spool.write(np.array([*tokens, described.end_of_document], dtype).tobytes())
+    with writing(task.spool), task.spool.open("wb") as spool:
+        for blake3, text in texts:
+            # Into an array at once: a list of Python's integers takes ten times the memory.
+            tokens = encoding.encode_to_numpy(text, disallowed_special=())
+            spool.write(np.append(tokens, described.end_of_document).astype(dtype).tobytes())
+            hashes.append(blake3)
+            counts.append(len(tokens) + 1)
     assert set(hashes) == task.wanted, "a kept document is in the segment that the index names"
     ends = np.cumsum(counts, dtype=np.int64)
     return hashes, ends - counts, np.array(counts, np.int64)

@@ -5,6 +5,7 @@ half-written file outlives one attempt.
 """
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -31,6 +32,17 @@ def workshop(durable: Path, dataset: str) -> Iterator[Path]:
 def building(durable: Path, dataset: str) -> Path:
     """The folder whose lock a build of the dataset holds."""
     return durable / "datasets" / dataset / "building"
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Have a disk that is full say for which file: neither Arrow nor Python names what it writes to."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise
 
 
 def deliver(made: Path, target: Path) -> None:
