@@ -6,7 +6,6 @@ processes into spools, plain files of tokens in the workshop, from which the sha
 
 import functools
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from assets.datasets import extraction, tokenizer, workers
 from assets.datasets.documents import table_path
 from assets.datasets.extraction import Report
 from trainer import digest, shards
-
-TEXTS_AT_ONCE = 64
-"""Documents that a worker encodes before it writes their tokens."""
 
 LOCATED = pa.schema(
     [
@@ -135,14 +131,13 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
     dtype = shards.DTYPES[described.dtype]
     hashes: list[str] = []
     counts: list[int] = []
-    texts = extraction.texts(task.segment, task.wanted)
     with task.spool.open("wb") as spool:
-        while some := list(islice(texts, TEXTS_AT_ONCE)):
-            encoded = encoding.encode_ordinary_batch([text for _, text in some], num_threads=1)
-            hashes += [blake3 for blake3, _ in some]
-            counts += [len(tokens) + 1 for tokens in encoded]
-            for tokens in encoded:
-                spool.write(np.array([*tokens, described.end_of_document], dtype).tobytes())
+        for blake3, text in extraction.texts(task.segment, task.wanted):
+            # As `encode_ordinary`, which would make a Python list of what is an array inside.
+            encoded = encoding.encode_to_numpy(text, disallowed_special=())
+            spool.write(np.append(encoded, described.end_of_document).astype(dtype).tobytes())
+            hashes.append(blake3)
+            counts.append(len(encoded) + 1)
     assert set(hashes) == task.wanted, "a kept document is in the segment that the index names"
     ends = np.cumsum(counts, dtype=np.int64)
     return hashes, ends - counts, np.array(counts, np.int64)
