@@ -59,9 +59,9 @@ def in_lower_case(text: str) -> str:
 def lowered() -> npt.NDArray[np.uint32]:
     """The code point in lower case of each, where that is a single one."""
     table = np.arange(CODE_POINTS, dtype=np.uint32)
-    for code, low in enumerate(map(str.lower, map(chr, range(KNOWN)))):
-        if len(low) == 1:
-            table[code] = ord(low)
+    known = list(map(chr, range(KNOWN)))
+    low = "".join(low if len(low) == 1 else each for each, low in zip(known, map(str.lower, known), strict=True))
+    table[:KNOWN] = codes_of(low)
     return table
 
 

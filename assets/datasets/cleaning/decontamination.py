@@ -20,7 +20,7 @@ from assets.datasets.cleaning.words import Hashes, Positions
 from recipes.cleaning import Decontamination
 
 CANDIDATES_AT_ONCE = 1024
-LOCATED = 16
+LOCATED = 64
 """Held-out documents whose words are kept at hand: those that one training document is compared with, mostly."""
 TextOf = Callable[[int], str]
 
@@ -89,6 +89,11 @@ class _Located:
         self.passages = words.grams(hashes, PASSAGE)
         self.fingerprints = of_passages(hashes)
 
+    @functools.cached_property
+    def distinct(self) -> tuple[Hashes, Positions]:
+        """The distinct hashes of passages, ascending, and where each occurs first."""
+        return np.unique(self.passages, return_index=True)
+
     def passage(self, first: int) -> str:
         """PASSAGE words from the first on, with what is between them."""
         return self._text[self._starts[first] : self._ends[first + PASSAGE - 1]]
@@ -102,10 +107,10 @@ class _Located:
 def _shared(ours: _Located, theirs: _Located, evidence: Hashes) -> str | None:
     """The first passage of `ours` that is in `theirs` too, and whose fingerprint is in the evidence."""
     places = np.flatnonzero(np.isin(ours.fingerprints, evidence))
-    places = places[np.isin(ours.passages[places], theirs.passages)]
-    for place in places.tolist():
-        other = int(np.argmax(theirs.passages == ours.passages[place]))
-        if ours.words(place) == theirs.words(other):
+    known, firsts = theirs.distinct
+    for place, at in zip(places.tolist(), np.searchsorted(known, ours.passages[places]).tolist(), strict=True):
+        equal = at < len(known) and known[at] == ours.passages[place]
+        if equal and ours.words(place) == theirs.words(int(firsts[at])):
             return ours.passage(place)
     return None
 
