@@ -125,6 +125,7 @@ def connect(shop: Path) -> duckdb.DuckDBPyConnection:
     connection.execute(f"SET memory_limit = '{MEMORY}'")
     connection.execute("SET temp_directory = ?", [str(shop / "spill")])
     connection.execute("SET preserve_insertion_order = false")
+    connection.execute("SET enable_progress_bar = false")
     return connection
 
 
