@@ -5,12 +5,15 @@ trained on go. Then training documents go that share a passage with what models 
 split, and the evaluation sets of the recipe.
 """
 
+import bisect
 import functools
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from assets.datasets import readers
 from assets.datasets.cleaning import near_duplicates, ngrams
@@ -43,8 +46,7 @@ NEAR = """
         FROM members JOIN clusters USING (first) WHERE row <> coalesce(held_out, stays)
     ) judged WHERE judged.row = live.row
 """
-PLACE = "SELECT segment, name, number FROM live WHERE row = ?"
-TEXT = "SELECT text FROM read_parquet(?) WHERE file = ? AND number = ?"
+PLACE = "SELECT segment, place FROM live WHERE row = ?"
 CONTAMINATED = "UPDATE live SET removed = 'contaminated' FROM leaks WHERE leaks.row = live.row"
 
 
@@ -111,8 +113,9 @@ class _Texts:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, segments: Path, evaluation: list[str]) -> None:
         self._connection, self._segments, self._evaluation = connection, segments, evaluation
-        # A document that is compared with several others comes several times in a row.
-        self._stored = functools.lru_cache(maxsize=64)(self._stored_now)
+        # Neighbours in the table are mostly neighbours in a segment too.
+        self._group = functools.lru_cache(maxsize=8)(self._group_now)
+        self._begins = functools.lru_cache(maxsize=1024)(self._begins_now)
 
     @property
     def evaluation(self) -> pa.Table:
@@ -124,7 +127,19 @@ class _Texts:
     def of(self, row: int) -> str:
         return self._evaluation[-1 - row] if row < 0 else self._stored(row)
 
-    def _stored_now(self, row: int) -> str:
-        segment, name, number = self._connection.execute(PLACE, [row]).fetchall()[0]
-        path = str(self._segments / f"{segment}.parquet")
-        return str(self._connection.execute(TEXT, [path, name, number]).fetchall()[0][0])
+    def _stored(self, row: int) -> str:
+        segment, place = self._connection.execute(PLACE, [row]).fetchall()[0]
+        begins = self._begins(segment)
+        group = bisect.bisect(begins, place) - 1
+        return str(self._group(segment, group)[place - begins[group]].as_py())
+
+    def _begins_now(self, segment: str) -> list[int]:
+        """The first row of each row group of a segment."""
+        metadata = pq.read_metadata(self._segments / f"{segment}.parquet")
+        counts = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+        return list(itertools.accumulate(counts, initial=0))
+
+    def _group_now(self, segment: str, group: int) -> pa.ChunkedArray:
+        """The texts of a row group."""
+        with pq.ParquetFile(self._segments / f"{segment}.parquet", pre_buffer=False) as file:
+            return file.read_row_group(group, columns=["text"])["text"]

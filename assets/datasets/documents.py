@@ -58,10 +58,13 @@ MEMORY = "512MB"
 
 LIVE = """
     CREATE TABLE live AS
-    SELECT row_number() OVER (ORDER BY d.file, d.number) - 1 AS row, e.segment, d.file AS name, d.number,
+    SELECT row_number() OVER (ORDER BY d.file, d.number) - 1 AS row, e.segment, d.place, d.file AS name, d.number,
            d.blake3, d.bytes, d.language, d.masked, split_part(d.file, '/', 1) AS package, d.removed,
            CASE WHEN substr(d.blake3, 1, 13) < $held_out THEN 'validation' ELSE 'train' END AS split
-    FROM read_parquet($segments, filename = 'segment_file') d
+    FROM (
+        SELECT file, number, blake3, bytes, language, masked, removed, segment_file, file_row_number AS place
+        FROM read_parquet($segments, filename = 'segment_file', file_row_number = true)
+    ) d
     JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
 """
 EQUAL = """
@@ -124,6 +127,7 @@ def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute(f"SET memory_limit = '{MEMORY}'")
         connection.execute("SET temp_directory = ?", [str(spill)])
         connection.execute("SET preserve_insertion_order = false")
+        connection.execute("SET enable_progress_bar = false")
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:

@@ -5,6 +5,7 @@ documents needs. Segments are a cache: how files are grouped in them changes no 
 the same as before is not opened again; only new and changed ones are read.
 """
 
+import functools
 import json
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ VERSION = "1"
 UNIT_BYTES = 32 << 20
 """Of source files that one worker extracts into one segment; a larger file is a unit of its own."""
 UNIT_FILES = 1024
-ROW_GROUP_BYTES = 8 << 20
-"""Of text that a worker holds before it writes."""
+ROW_GROUP_BYTES = 1 << 20
+"""Of text that a worker holds before it writes, and that is read where one document is asked for."""
 EXCERPT = 1000
 """Characters kept of a document that a rule removed: enough to see why."""
 
@@ -160,7 +161,7 @@ class _Unit:
     durable: Path
     shop: Path
 
-    @property
+    @functools.cached_property
     def key(self) -> str:
         files = [[file.name, file.version, file.bytes] for file in self.files]
         return digest.of_bytes(atomic.canonical_json([_key(self.recipe), files]))
@@ -168,11 +169,13 @@ class _Unit:
 
 def _units(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
     unit: list[SourceFile] = []
+    size = 0
     for file in files:
-        if unit and (len(unit) == UNIT_FILES or sum(each.bytes for each in unit) + file.bytes > UNIT_BYTES):
+        if unit and (len(unit) == UNIT_FILES or size + file.bytes > UNIT_BYTES):
             yield tuple(unit)
-            unit = []
+            unit, size = [], 0
         unit.append(file)
+        size += file.bytes
     if unit:
         yield tuple(unit)
 

@@ -98,8 +98,9 @@ def _folder(recipe: Dataset) -> Path:
 def _walk(recipe: Dataset, root: Path, left_out: Counter[str]) -> Iterator[SourceFile]:
     """The files below a folder. Links to folders are not followed, so nothing is read twice or for ever."""
     now = time.time()
+    above = len(str(root / "x")) - 1
     for entry in _entries(recipe, root):
-        name = Path(entry.path).relative_to(root).as_posix()
+        name = entry.path[above:]
         if not recipe.source.selects(name):
             continue
         if reason := _unfit_name(name) or _unfit_entry(entry, root):

@@ -132,10 +132,9 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
     dtype = shards.DTYPES[described.dtype]
     hashes: list[str] = []
     counts: list[int] = []
-    texts = extraction.texts(task.segment, task.wanted)
     with writing(task.spool), task.spool.open("wb") as spool:
-        for blake3, text in texts:
-            # Into an array at once: a list of Python's integers takes ten times the memory.
+        for blake3, text in extraction.texts(task.segment, task.wanted):
+            # As `encode_ordinary`, which would make a list of Python's integers, ten times as large.
             tokens = encoding.encode_to_numpy(text, disallowed_special=())
             spool.write(np.append(tokens, described.end_of_document).astype(dtype).tobytes())
             hashes.append(blake3)

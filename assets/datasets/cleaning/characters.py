@@ -59,19 +59,21 @@ def in_lower_case(text: str) -> str:
 def lowered() -> npt.NDArray[np.uint32]:
     """The code point in lower case of each, where that is a single one."""
     table = np.arange(CODE_POINTS, dtype=np.uint32)
-    table[:KNOWN] = [ord(low) if len(low := chr(code).lower()) == 1 else code for code in range(KNOWN)]
+    known = list(map(chr, range(KNOWN)))
+    low = "".join(low if len(low) == 1 else each for each, low in zip(known, map(str.lower, known), strict=True))
+    table[:KNOWN] = codes_of(low)
     return table
 
 
 @cache
 def _ascii_classes() -> bytes:
-    return bytes(_class(chr(code)) for code in range(256))
+    return _classes_below(256).tobytes()
 
 
 @cache
 def _classes() -> Classes:
     table = np.zeros(CODE_POINTS, np.uint8)
-    table[:KNOWN] = [_class(chr(code)) for code in range(KNOWN)]
+    table[:KNOWN] = _classes_below(KNOWN)
     table[IDEOGRAPHS] = ALPHABETIC | WORD | ALONE
     for script in UNSPACED:
         table[script.start : script.stop] |= np.where(table[script.start : script.stop] & WORD, ALONE, 0).astype(
@@ -80,12 +82,17 @@ def _classes() -> Classes:
     return table
 
 
-def _class(character: str) -> int:
-    return (
-        SPACE * character.isspace()
-        | ALPHABETIC * character.isalpha()
-        | WORD * (unicodedata.category(character)[0] in "LMN")
-        | TERMINAL * (character in TERMINALS)
-        | BULLET * (character in BULLETS)
-        | TOKEN * (character in TOKENS)
-    )
+def _classes_below(count: int) -> Classes:
+    """What `unicodedata` and the sets above say of the first code points, one property after the other."""
+    characters = list(map(chr, range(count)))
+    table = np.zeros(count, np.uint8)
+    for bit, found in {
+        SPACE: map(str.isspace, characters),
+        ALPHABETIC: map(str.isalpha, characters),
+        WORD: (category[0] in "LMN" for category in map(unicodedata.category, characters)),
+        TERMINAL: map(TERMINALS.__contains__, characters),
+        BULLET: map(BULLETS.__contains__, characters),
+        TOKEN: map(TOKENS.__contains__, characters),
+    }.items():
+        table |= np.fromiter(found, np.uint8, count) * np.uint8(bit)
+    return table

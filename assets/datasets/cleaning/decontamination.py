@@ -6,6 +6,7 @@ passage is boilerplate. Boilerplate is told as GPT-3 told it (Brown et al. 2020,
 document shares always counts if it makes up `share` of the held-out document.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from assets.datasets.cleaning.words import Hashes, Positions
 from recipes.cleaning import Decontamination
 
 CANDIDATES_AT_ONCE = 1024
+LOCATED = 64
+"""Held-out documents whose words are kept at hand: those that one training document is compared with, mostly."""
 TextOf = Callable[[int], str]
 
 
@@ -49,6 +52,8 @@ def contaminated(
     connection must not be used for anything else before the iterator ends.
     """
     _prepare(connection, training, held_out, rule)
+    training_words = functools.lru_cache(maxsize=1)(lambda row: _Located(training_text(row)))
+    held_out_words = functools.lru_cache(maxsize=LOCATED)(lambda row: _Located(held_out_text(row)))
     candidates = connection.sql(_CANDIDATES, params=[rule.common, rule.share])
     last = None
     for batch in candidates.to_arrow_reader(CANDIDATES_AT_ONCE):
@@ -56,7 +61,7 @@ def contaminated(
             if each["row"] == last:
                 continue
             evidence = np.array(each["evidence"], np.uint64)
-            shared = passage(training_text(each["row"]), held_out_text(each["held_out"]), evidence)
+            shared = _shared(training_words(each["row"]), held_out_words(each["held_out"]), evidence)
             if shared is not None:
                 last = each["row"]
                 yield Leak(last, each["held_out"], shared)
@@ -68,32 +73,46 @@ def passage(text: str, held_out: str, evidence: Hashes) -> str | None:
 
     A passage's own fingerprint is one of every document that holds the passage, so that it is rare only if these are.
     """
-    ours, theirs = _Located(text), _Located(held_out)
-    known = words.grams(theirs.hashes, PASSAGE)
-    passages = words.grams(ours.hashes, PASSAGE)
-    shared = np.isin(passages, known) & np.isin(of_passages(ours.hashes), evidence)
-    for start in np.flatnonzero(shared).tolist():
-        other = int(np.argmax(known == passages[start]))
-        if ours.words(start) == theirs.words(other):
-            return text[ours.starts[start] : ours.ends[start + PASSAGE - 1]]
-    return None
+    return _shared(_Located(text), _Located(held_out), evidence)
 
 
 class _Located:
-    """A text's words: their hashes, where they are, and what they are."""
+    """A text's passages: a hash of each and its fingerprint, in order, and where their words are."""
 
     def __init__(self, text: str) -> None:
         codes = codes_of(text)
-        self.starts: Positions
-        self.ends: Positions
-        self.starts, self.ends = words.spans(classes_of(codes))
-        self.hashes = words.hashes_at(codes, self.starts, self.ends)
-        self._text = in_lower_case(text)
+        self._text = text
+        self._starts: Positions
+        self._ends: Positions
+        self._starts, self._ends = words.spans(classes_of(codes))
+        hashes = words.hashes_at(codes, self._starts, self._ends)
+        self.passages = words.grams(hashes, PASSAGE)
+        self.fingerprints = of_passages(hashes)
+
+    @functools.cached_property
+    def distinct(self) -> tuple[Hashes, Positions]:
+        """The distinct hashes of passages, ascending, and where each occurs first."""
+        return np.unique(self.passages, return_index=True)
+
+    def passage(self, first: int) -> str:
+        """PASSAGE words from the first on, with what is between them."""
+        return self._text[self._starts[first] : self._ends[first + PASSAGE - 1]]
 
     def words(self, first: int) -> list[str]:
-        """PASSAGE words from the first on."""
+        """The same words in lower case, without what is between them."""
         places = range(first, first + PASSAGE)
-        return [self._text[self.starts[place] : self.ends[place]] for place in places]
+        return [in_lower_case(self._text[self._starts[place] : self._ends[place]]) for place in places]
+
+
+def _shared(ours: _Located, theirs: _Located, evidence: Hashes) -> str | None:
+    """The first passage of `ours` that is in `theirs` too, and whose fingerprint is in the evidence."""
+    places = np.flatnonzero(np.isin(ours.fingerprints, evidence))
+    known, firsts = theirs.distinct
+    for place, at in zip(places.tolist(), np.searchsorted(known, ours.passages[places]).tolist(), strict=True):
+        equal = at < len(known) and known[at] == ours.passages[place]
+        if equal and ours.words(place) == theirs.words(int(firsts[at])):
+            return ours.passage(place)
+    return None
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: Decontamination) -> None:

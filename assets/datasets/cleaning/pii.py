@@ -17,7 +17,10 @@ import numpy.typing as npt
 from assets.datasets.cleaning.characters import TOKEN, Classes, Codes, classes_of, codes_of
 
 Span = tuple[int, int]
-ZERO, TWO, THREE, NINE, DOT, COLON = map(ord, "0239.:")
+Positions = npt.NDArray[np.int64]
+ZERO, TWO, THREE, NINE, DOT, COLON, E = map(ord, "0239.:e")
+QUOTES, BREAKS = (tuple(map(ord, signs)) for signs in ("'\"", "+/"))
+"""BREAKS are what no token of a known issuer has, but other secrets have."""
 
 PLACEHOLDERS: Mapping[str, str] = {"secret": "<KEY>", "email": "<EMAIL>", "ip": "<IP_ADDRESS>"}
 """By kind, in the order in which they are masked: a secret may hold what looks like an address."""
@@ -32,8 +35,6 @@ _IPV6 = re.compile(r"(?<![\w:.])[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]*[0-9A-Fa-f:](?![
 
 TOKEN_SHORTEST = 16
 """Characters of anything that is taken for a secret, at least."""
-_BREAK = re.compile(r"[+/]")
-"""What no token of a known issuer has, but other secrets have."""
 _KNOWN = re.compile(
     r"""(?:
       (?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}                # AWS access key
@@ -50,6 +51,10 @@ _KNOWN = re.compile(
     re.VERBOSE,
 )
 """Tokens that tell their issuer: patterns of gitleaks 8 (github.com/gitleaks/gitleaks, config/gitleaks.toml)."""
+_KNOWN_BEGIN = [
+    ord(first) << 8 | ord(second) for first, second in "A3 AK AS AB AC AI gh gi gl xo sk hf np py rk".split()
+]
+"""The first two characters of each of them."""
 _JWT = re.compile(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", re.ASCII)
 """A signed JSON Web Token (RFC 7519): two objects in base64url, and a signature."""
 _PRIVATE_KEY = re.compile(
@@ -116,9 +121,12 @@ def secrets(text: str) -> Iterator[Span]:
     """Private keys, tokens of known issuers, JSON Web Tokens, and random strings assigned to a name such as api_key."""
     if "-----BEGIN" in text:
         yield from (found.span() for found in _PRIVATE_KEY.finditer(text))
-    for start, end in _long_tokens(classes_of(codes_of(text))):
-        begins = (start, *(found.end() for found in _BREAK.finditer(text, start, end)))
-        yield from (found.span() for begin in begins if (found := _KNOWN.match(text, begin)))
+    codes = codes_of(text)
+    starts, ends = _long_tokens(classes_of(codes))
+    for begin in _known_starts(codes, starts, ends):
+        if found := _KNOWN.match(text, begin):
+            yield found.span()
+    for start in _unknown_starts(codes, starts):
         if text.startswith("eyJ", start) and (found := _JWT.match(text, start)):
             yield found.span()
         elif found := _assigned(text, start):
@@ -180,10 +188,26 @@ def _is_global(address: str) -> bool:
     return parsed.is_global and not parsed.is_multicast
 
 
-def _long_tokens(classes: Classes) -> Iterator[Span]:
-    """The runs of characters of tokens that are long enough for a secret."""
+def _known_starts(codes: Codes, starts: Positions, ends: Positions) -> list[int]:
+    """Where a token of a known issuer may begin: with one of the long tokens, or after a break in it."""
+    after = np.flatnonzero((codes == BREAKS[0]) | (codes == BREAKS[1])) + 1
+    begins = np.concatenate([starts, after[np.searchsorted(starts, after) > np.searchsorted(ends, after)]])
+    begins = begins[begins < len(codes) - 1]
+    pairs = codes[begins].astype(np.uint32) << 8 | codes[begins + 1]
+    return list(map(int, begins[np.isin(pairs, _KNOWN_BEGIN)]))
+
+
+def _unknown_starts(codes: Codes, starts: Positions) -> list[int]:
+    """Which of the long tokens may be a JSON Web Token, or a quoted value."""
+    before = codes[starts - 1]
+    likely = (codes[starts] == E) | (before == QUOTES[0]) | (before == QUOTES[1])
+    return list(map(int, starts[likely]))
+
+
+def _long_tokens(classes: Classes) -> tuple[Positions, Positions]:
+    """Where the runs of characters of tokens begin and end that are long enough for a secret."""
     inside = np.zeros(len(classes) + 2, bool)
     np.not_equal(classes & TOKEN, 0, out=inside[1:-1])
     edges = np.flatnonzero(inside[1:] != inside[:-1])
     long = edges[1::2] - edges[::2] >= TOKEN_SHORTEST
-    return zip(edges[::2][long].tolist(), edges[1::2][long].tolist(), strict=True)
+    return edges[::2][long], edges[1::2][long]

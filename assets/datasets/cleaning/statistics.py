@@ -171,7 +171,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _repeated(parts: list[str]) -> float:
-    stripped = [part for each in parts if (part := each.strip())]
+    stripped = list(filter(None, map(str.strip, parts)))
     return _share(len(stripped) - len(set(stripped)), len(stripped))
 
 
