@@ -2,11 +2,14 @@
 
 import random
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from assets.datasets import documents, steps
+from recipes.dataset import Dataset
 from tests.data.builds import build, texts_of
 from tests.data.corpora import recipe_for, write_file
 from tests.data.test_assets import materialise, metadata_of
@@ -37,12 +40,12 @@ def near(text: str, split: str, chosen: random.Random) -> str:
     return changed
 
 
-def rows_of(recipe, durable) -> dict[str, dict]:
+def rows_of(recipe: Dataset, durable: Path) -> dict[str, dict[str, Any]]:
     made = documents.Documents(**steps.make_documents(recipe, durable).result)
     return {row["name"]: row for row in pq.read_table(documents.table_path(durable, made.blake3)).to_pylist()}
 
 
-def recipe_of(folder, **cleaning):
+def recipe_of(folder: Path, **cleaning: Any) -> Dataset:
     return recipe_for(folder, validation=VALIDATION, shard_tokens=2000, cleaning=cleaning)
 
 
@@ -168,7 +171,7 @@ def test_documents_that_join_move_none_between_splits_and_none_like_a_held_out_o
         assert_apart(corpus, rows)
 
 
-def assert_apart(corpus, rows: dict[str, dict]) -> None:
+def assert_apart(corpus: Path, rows: dict[str, dict[str, Any]]) -> None:
     """No document that is trained on begins as one whose hash holds it out, kept or not."""
     trained_on, held_out = set(), set()
     for name, row in rows.items():
