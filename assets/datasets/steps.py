@@ -18,6 +18,7 @@ from assets.datasets.sources import Listing
 from assets.datasets.workshop import workshop
 from recipes.dataset import Dataset
 from trainer import atomic, digest, shards
+from trainer.origins import Unreachable
 
 STILL_SECONDS = 10.0
 """How long a build waits for a corpus that somebody is writing to."""
@@ -34,7 +35,10 @@ def make_documents(recipe: Dataset, durable: Path, report: Report = quiet) -> Re
     """
     listing = _still(recipe)
     with workshop(durable, recipe.name) as shop:
-        extracts = extraction.extract(recipe, listing, durable, shop, report)
+        try:
+            extracts = extraction.extract(recipe, listing, durable, shop, report)
+        except Unreachable as error:
+            raise ConnectionError(f"dataset {recipe.name}: {error}") from error
 
         def make() -> tuple[dict[str, Any], list[Path]]:
             table = documents.write(recipe, extracts, durable, shop)

@@ -1,4 +1,4 @@
-"""A build that is killed, at whatever moment, leaves no process, and its next attempt the bytes of an undisturbed one."""
+"""A build that is killed at whatever moment leaves no process, and its next attempt an undisturbed one's bytes."""
 
 import contextlib
 import os
@@ -92,7 +92,8 @@ def undisturbed(builds, tmp_path_factory) -> Undisturbed:
 def kill_twice(trial: Trial, workers: bool, seed: int, undisturbed: Undisturbed) -> int:
     """Kill a first build and the incremental one after it, each tried again; gives how many were still at work."""
     chosen, seconds = random.Random(seed), undisturbed.seconds[workers]
-    caught = trial.build_and_kill(chosen.random() * seconds, workers)
+    caught = 0
+    caught += trial.build_and_kill(chosen.random() * seconds, workers)
     trial.build()
     assert state(trial.durable) == undisturbed.first
     trial.change()

@@ -1,0 +1,130 @@
+"""Memory: a build needs no more for a corpus that is several times larger than all that it may hold (D1)."""
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assets.datasets import extraction, sources, steps
+from assets.datasets.workshop import workshop
+from tests.data.corpora import recipe_for, write_file
+from tests.data.forked import forker
+from trainer import processes
+
+MB = 1_000_000
+CORPUS_MB = 360
+BOUND_MB = 120
+"""What any process of a build may hold besides its code, with `DUCKDB_MEMORY`."""
+DUCKDB_MEMORY = "64MB"
+
+
+class Texts:
+    """Texts of about 2 kB, of words that are as frequent as they are early."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+        letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+        self._words = np.array(["".join(self._random.choice(letters, length)) for length in 2 + np.arange(20_000) % 8])
+
+    def some(self, count: int) -> list[str]:
+        return [" ".join(self._words[(20_000 * self._random.random(350) ** 3).astype(int)]) for _ in range(count)]
+
+
+def write_corpus(folder: Path, megabytes: int) -> None:
+    """A third each of compressed lines, of plain texts of 200 kB, and of rows of Parquet."""
+    folder.mkdir()
+    texts = Texts()
+
+    def lines(path: Path) -> int:
+        some = texts.some(4000)
+        with gzip.open(path.with_suffix(".jsonl.gz"), "wt", compresslevel=1) as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in some)
+        return sum(map(len, some))
+
+    def plain(path: Path) -> int:
+        return path.with_suffix(".txt").write_text("\n".join(texts.some(100)))
+
+    def rows(path: Path) -> int:
+        some = texts.some(10_000)
+        pq.write_table(pa.table({"text": some}), path.with_suffix(".parquet"), row_group_size=2000)
+        return sum(map(len, some))
+
+    for write in (lines, plain, rows):
+        fill(write, folder, megabytes * MB // 3)
+
+
+def fill(write: Callable[[Path], int], folder: Path, size: int) -> None:
+    number = 0
+    while size > 0:
+        size -= write(folder / f"{write.__name__}{number}")
+        number += 1
+
+
+def peaks(pid: int) -> Iterator[tuple[bool, float]]:
+    """The largest resident set of a process and of those below it, in MB, until it ends; says which is itself."""
+    while held := _high_water(pid):
+        yield True, held
+        yield from ((False, _high_water(worker)) for worker in processes.descendants(pid))
+        time.sleep(0.02)
+
+
+def _high_water(pid: int) -> float:
+    """VmHWM of /proc/PID/status; 0 for a process that has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return sum(int(line.split()[1]) * 1024 / MB for line in lines if line.startswith("VmHWM"))
+
+
+def peak_of_a_build(folder: Path, megabytes: int) -> dict[bool, float]:
+    """The peak in MB of the process that builds, and of its largest worker."""
+    write_corpus(folder / "corpus", megabytes)
+    recipe = recipe_for(
+        folder / "corpus",
+        validation=0.02,
+        shard_tokens=1_000_000,
+        cleaning={},
+        tokenizer={"vocab_size": 4096, "megabytes": 5.0},
+    )
+    found = {True: 0.0, False: 0.0}
+    with forker() as builds:
+        settings = {"workers.WORTH_A_PROCESS": 0, "documents.MEMORY": DUCKDB_MEMORY}
+        for itself, held in peaks(builds.start(recipe, folder / "durable", settings)):
+            found[itself] = max(found[itself], held)
+        assert builds.status() == 0
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_corpus_several_times_larger_than_the_bound_is_built_within_it(tmp_path):
+    for name in ("small", "large"):
+        (tmp_path / name).mkdir()
+    small, large = peak_of_a_build(tmp_path / "small", 3), peak_of_a_build(tmp_path / "large", CORPUS_MB)
+    assert CORPUS_MB >= 3 * BOUND_MB
+    assert {itself: held - small[itself] < BOUND_MB for itself, held in large.items()} == {True: True, False: True}, (
+        f"{small} of a small corpus, {large} of the large one"
+    )
+
+
+def test_a_segments_texts_are_read_a_row_group_at_a_time(tmp_path, durable):
+    for number in range(10):
+        write_file(tmp_path / "corpus" / f"{number}.txt", f"{number} some words\n" * 200_000)
+    recipe = recipe_for(tmp_path / "corpus")
+    with workshop(durable, recipe.name) as shop:
+        extracts = extraction.extract(recipe, sources.list_source(recipe), durable, shop, steps.quiet)
+    [segment] = extraction.segments(extracts.index, durable)
+    wanted = frozenset(pq.read_table(segment, columns=["blake3"])["blake3"].to_pylist())
+    before, held, sizes = pa.total_allocated_bytes(), [], []
+    for _, text in extraction.texts(segment, wanted):
+        held.append(pa.total_allocated_bytes() - before)
+        sizes.append(len(text))
+    assert len(sizes) == 10
+    assert max(held) < extraction.ROW_GROUP_BYTES + 2 * max(sizes) < sum(sizes)
