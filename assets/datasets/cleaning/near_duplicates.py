@@ -12,8 +12,6 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from assets.datasets.cleaning import minhash
 
@@ -104,6 +102,10 @@ def _merged(clusters: Rows, rows: Rows, edges: list[tuple[Rows, Rows]]) -> Rows:
     """The clusters with these pairs of rows connected: of each row, the place of the smallest of its cluster."""
     if not edges:
         return clusters
+    # Here, as only the process that compares needs it, and only where something is nearly the same.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     ours, others = (np.searchsorted(rows, np.concatenate(ends)) for ends in zip(*edges, strict=True))
     count = len(rows)
     sources = np.concatenate([np.arange(count), ours])
