@@ -65,14 +65,20 @@ def _datasets(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Buil
     def encoded(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
         return {"tokens": [[*each.ids, end] for each in encoder.encode_batch(batch["text"])]}
 
+    seen: set[str] = set()
+
+    def is_new(text: str) -> bool:
+        count = len(seen)
+        seen.add(text)
+        return len(seen) > count
+
     def run() -> tuple[int, int]:
         files = [str(path) for path in sorted(corpus.rglob("*")) if path.is_file()]
         loaded = datasets.load_dataset(
             "text", data_files=files, sample_by="document", split="train", encoding_errors="replace"
         )
         texts = loaded.map(cleaned, batched=True, batch_size=64, num_proc=workers)
-        seen: set[str] = set()
-        texts = texts.filter(lambda text: not (text in seen or seen.add(text)), input_columns="text")
+        texts = texts.filter(is_new, input_columns="text")
         made = texts.map(encoded, batched=True, batch_size=64, num_proc=workers, remove_columns=["text"])
         tokens = 0
         with (folder / "tokens").open("wb") as file:
