@@ -28,6 +28,8 @@ from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any
 
+import pyarrow as pa
+
 from assets.datasets import documents, readers, steps, tokenizer, tokens
 from assets.datasets.cleaning.cleaner import Cleaner
 from recipes.dataset import Dataset
@@ -159,6 +161,7 @@ def _measure(home: Path, size: float, near: bool, peers_python: str | None) -> N
 def _built(home: Path, near: bool) -> Cost:
     """Make documents and snapshot in this process and its workers."""
     recipe, durable = _recipe(home, near), home / "durable"
+    pa.array([0])  # the first array imports pandas, if it is there
     begun, cpu = time.perf_counter(), _cpu()
     steps.make_documents(recipe, durable)
     wall, used = time.perf_counter() - begun, _cpu() - cpu
@@ -270,7 +273,7 @@ def _timed_build(home: Path) -> dict[str, float]:
             yield document
 
     iterate = readers.Opened.__iter__
-    readers.Opened.__iter__ = read  # type: ignore[assignment, method-assign]
+    readers.Opened.__iter__ = read  # type: ignore[method-assign]
     Cleaner.clean = timed("cleaning", Cleaner.clean)  # type: ignore[method-assign]
     documents.write = timed("comparing", documents.write)
     tokens._encode = timed("encoding", tokens._encode)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assets.datasets import readers, workers
@@ -50,6 +52,9 @@ SEGMENT = pa.schema(
         pa.field("fingerprints", pa.list_(pa.uint64())),
     ]
 )
+REPEATED = ["file", "language", "removed"]
+COMPRESSION = dict.fromkeys([*REPEATED, "number", "text", "bytes", "masked"], "zstd")
+"""Hashes, and lists of them, grow by being compressed."""
 INDEX = pa.schema(
     [
         pa.field("name", pa.string(), nullable=False),
@@ -86,9 +91,10 @@ def segment_path(durable: Path, name: str) -> Path:
 
 def segments(index: Path, durable: Path, file: str | None = None) -> list[Path]:
     """The segments that an index names, for all files or for one."""
-    only = None if file is None else [("name", "==", file)]
-    names = pq.read_table(index, columns=["segment"], filters=only)["segment"].unique().to_pylist()
-    return [segment_path(durable, name) for name in sorted(names)]
+    rows = pq.ParquetFile(index).read(["name", "segment"])
+    if file is not None:
+        rows = rows.filter(pc.equal(rows["name"], file))
+    return [segment_path(durable, name) for name in sorted(rows["segment"].unique().to_pylist())]
 
 
 def extract(recipe: Dataset, listing: Listing, durable: Path, shop: Path, report: Report) -> Extracts:
@@ -194,7 +200,10 @@ def _extract(unit: _Unit) -> list[list[Any]]:
 
 def _write_segment(unit: _Unit, path: Path) -> None:
     cleaning, files, rows = Cleaner(unit.recipe.cleaning), [], _Rows()
-    with writing(path), pq.ParquetWriter(path, SEGMENT, compression="zstd") as writer:
+    with (
+        writing(path),
+        pq.ParquetWriter(path, SEGMENT, compression=COMPRESSION, use_dictionary=REPEATED) as writer,
+    ):
         for file in unit.files:
             opened = readers.documents(unit.listing, file, unit.recipe.reading)
             for document in opened:
@@ -223,9 +232,19 @@ class _Rows:
 
     def taken(self) -> pa.Table:
         """The rows as a table; they wait no more."""
-        table = pa.Table.from_pylist(self._rows, SEGMENT)
+        columns = [_column([row[field.name] for row in self._rows], field.type) for field in SEGMENT]
         self._rows, self._bytes = [], 0
-        return table
+        return pa.Table.from_arrays(columns, schema=SEGMENT)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The values as an array; those of lists are arrays already, and are joined as they are."""
+    if not pa.types.is_list(kind):
+        return pa.array(values, kind)
+    lists = [_NO_HASHES if value is None else value for value in values]
+    ends = np.cumsum([0, *map(len, lists)])
+    mask = pa.array([value is None for value in values])
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), np.concatenate([_NO_HASHES, *lists]), kind, mask=mask)
 
 
 def _row(cleaning: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]:
@@ -248,6 +267,7 @@ def _row(cleaning: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]
     }
 
 
+_NO_HASHES = np.empty(0, np.uint64)
 _NOTHING: dict[str, Any] = {field.name: None for field in SEGMENT} | {"bytes": 0, "masked": 0}
 
 
@@ -272,7 +292,7 @@ def _known(recipe: Dataset, durable: Path) -> dict[str, tuple[Any, ...]]:
     path = newest(durable, recipe.name)
     if not path.exists():
         return {}
-    table = pq.read_table(path)
+    table = pq.ParquetFile(path).read()
     if table.schema.metadata[KEY].decode() != _key(recipe):
         return {}
     there = {name for name in set(table["segment"].to_pylist()) if segment_path(durable, name).exists()}

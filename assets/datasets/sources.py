@@ -51,7 +51,7 @@ class Listing:
         fails, and `trainer.origins.Unreachable` when an object store does for longer than patience lasts.
         """
         if isinstance(self.place, Path):
-            return cast(BinaryIO, io.BufferedReader(_Local(self.place / file.name, file.version), BUFFER))
+            return cast(BinaryIO, io.BufferedReader(_Local(f"{self.place}/{file.name}", file.version), BUFFER))
         try:
             return self.place.open(file.name, etag=file.version.partition("-")[2])
         except Missing as error:
@@ -190,7 +190,7 @@ def _nothing_found(recipe: Dataset, place: Path | Bucket, reasons: Counter[str])
 class _Local(io.FileIO):
     """A file that has to be, when it is opened and at its end, what was listed."""
 
-    def __init__(self, path: Path, version: str) -> None:
+    def __init__(self, path: str, version: str) -> None:
         try:
             super().__init__(path)
         except FileNotFoundError:

@@ -71,7 +71,7 @@ def in_parent(parent: shards.Snapshot | None, durable: Path) -> Located:
     located = Located([], LOCATED.empty_table())
     if parent is None or not table_path(durable, parent.documents["blake3"]).exists():
         return located
-    table = pq.read_table(table_path(durable, parent.documents["blake3"]), columns=["blake3", "split"])
+    table = pq.ParquetFile(table_path(durable, parent.documents["blake3"])).read(["blake3", "split"])
     for name, split in parent.splits.items():
         hashes = table.filter(pa.compute.equal(table["split"], name))["blake3"]
         begin = 0

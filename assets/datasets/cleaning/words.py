@@ -76,7 +76,8 @@ def grams(words: Hashes, length: int) -> Hashes:
     if length == 1:
         return words
     half = length // 2
-    first, second = grams(words, half), grams(words, length - half)
+    first = grams(words, half)
+    second = first if length == 2 * half else grams(words, length - half)
     count = max(len(words) - length + 1, 0)
     return first[:count] * np.uint64(pow(BASE, length - half, 1 << 64)) + second[half : half + count]
 

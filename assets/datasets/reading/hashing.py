@@ -5,7 +5,7 @@ from typing import BinaryIO
 
 from blake3 import blake3
 
-CHUNK = 1 << 20
+CHUNK = 1 << 16
 
 
 class Hashing(io.RawIOBase):
