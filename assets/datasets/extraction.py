@@ -1,10 +1,12 @@
 """Extraction: the documents of source files, read and cleaned once and kept in segments.
 
 A segment is a Parquet file with the cleaned texts of some files and the features that the comparison of
-documents needs. Segments are a cache: how files are grouped in them changes no result. A file whose version is
-the same as before is not opened again; only new and changed ones are read.
+documents needs, or with the decoded images of some files and their labels. Segments are a cache: how files are
+grouped in them changes no result. A file whose version is the same as before is not opened again; only new and
+changed ones are read.
 """
 
+import functools
 import json
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import pyarrow.parquet as pq
 from assets.datasets import readers, workers
 from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
+from assets.datasets.images import segment as image_segment
 from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
 from assets.datasets.workshop import deliver
@@ -188,12 +191,16 @@ def _extract(unit: _Unit) -> list[list[Any]]:
 
 
 def _write_segment(unit: _Unit, path: Path) -> None:
-    cleaning, files, rows = Cleaner(unit.recipe.cleaning), [], _Rows()
-    with pq.ParquetWriter(path, SEGMENT, compression="zstd") as writer:
+    schema, row = _content(unit.recipe)
+    files, rows = [], _Rows(schema)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for file in unit.files:
-            opened = readers.documents(unit.listing, file, unit.recipe.reading)
+            opened = readers.documents(unit.listing, file, unit.recipe.reading, unit.recipe.images)
             for document in opened:
-                rows.append(_row(cleaning, file.name, document))
+                if isinstance(document, Unfit):
+                    rows.append(_unfit(schema, file.name, document))
+                else:
+                    rows.append(row(file.name, document))
                 if rows.full:
                     writer.write_table(rows.taken())
             files.append([file.name, file.version, file.bytes, opened.blake3, unit.key])
@@ -204,7 +211,8 @@ def _write_segment(unit: _Unit, path: Path) -> None:
 class _Rows:
     """Rows that wait to be written, and how much text they hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
 
@@ -218,14 +226,24 @@ class _Rows:
 
     def taken(self) -> pa.Table:
         """The rows as a table; they wait no more."""
-        table = pa.Table.from_pylist(self._rows, SEGMENT)
+        table = pa.Table.from_pylist(self._rows, self._schema)
         self._rows, self._bytes = [], 0
         return table
 
 
-def _row(cleaning: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]:
-    if isinstance(document, Unfit):
-        return _NOTHING | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
+def _content(recipe: Dataset) -> tuple[pa.Schema, Callable[[str, Any], dict[str, Any]]]:
+    """What a recipe's segments look like, and the row of a document by its file."""
+    if recipe.images is not None:
+        return image_segment.SCHEMA, image_segment.row
+    return SEGMENT, functools.partial(_row, Cleaner(recipe.cleaning))
+
+
+def _unfit(schema: pa.Schema, file: str, document: Unfit) -> dict[str, Any]:
+    nothing = {field.name: None if field.nullable else 0 for field in schema}
+    return nothing | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
+
+
+def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
     cleaned = cleaning.clean(file, document.text)
     data = cleaned.text.encode()
     return {
@@ -243,15 +261,15 @@ def _row(cleaning: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]
     }
 
 
-_NOTHING: dict[str, Any] = {field.name: None for field in SEGMENT} | {"bytes": 0, "masked": 0}
-
-
 def configuration(recipe: Dataset) -> str:
     """A hash of all that decides what a file's documents are, besides its name and content."""
+    reading = recipe.reading.model_dump(mode="json", exclude={"quarantine"})
+    if recipe.images is not None:
+        content = [VERSION, image_segment.configuration(recipe.images), reading]
+        return digest.of_bytes(atomic.canonical_json(content))
     cleaning = recipe.cleaning.model_dump(mode="json")
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # against what is a matter of the comparison
-    reading = recipe.reading.model_dump(mode="json", exclude={"quarantine"})
     return digest.of_bytes(atomic.canonical_json([VERSION, cleaner.VERSION, reading, cleaning]))
 
 
