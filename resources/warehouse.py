@@ -106,8 +106,15 @@ def statistics(table: Path, top: int = 10) -> Statistics:
             packages=tuple(Total(*row) for row in ask(TOP.format(column="package"), top=top)),
             languages=tuple(Total(*row) for row in ask(TOP.format(column="language"), top=top)),
             lengths=tuple((shortest, count) for shortest, count in ask(LENGTHS)),
-            removals=tuple(Removal(reason, count, tuple(names)) for reason, count, names in ask(REMOVED)),
+            removals=removals(table),
         )
+
+
+def removals(table: Path) -> tuple[Removal, ...]:
+    """What each rule left out, the most first."""
+    with duckdb.connect() as connection:
+        found = connection.execute(REMOVED, {"table": str(table)}).fetchall()
+    return tuple(Removal(reason, count, tuple(names)) for reason, count, names in found)
 
 
 def documents_in_both_splits(table: Path) -> int:
