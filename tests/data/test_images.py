@@ -154,5 +154,5 @@ def test_files_that_are_not_parquet_are_passed_over(corpus, durable):
 
 def test_a_folder_without_parquet_files_is_refused(tmp_path, durable):
     (tmp_path / "README.md").write_text("Digits.")
-    with pytest.raises(ValueError, match="dataset digits: found no document in .* expected at least one Parquet file"):
+    with pytest.raises(ValueError, match=r"dataset digits: found no document in .* expected at least one Parquet file"):
         steps.make_documents(recipe_for(tmp_path), durable)

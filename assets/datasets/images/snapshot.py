@@ -90,7 +90,7 @@ def _is_number(name: str) -> bool:
 
 def kept(connection: duckdb.DuckDBPyConnection, table: Path, split: str) -> pa.Table:
     """The images of a split: name, number, BLAKE3, label, hash; in the order of the table."""
-    return connection.execute(KEPT, {"table": str(table), "split": split}).to_arrow_table()
+    return connection.sql(KEPT, params={"table": str(table), "split": split}).to_arrow_table()
 
 
 def _labels(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.uint32]:
@@ -166,6 +166,7 @@ class _Packing:
         files = set(part["name"].unique().to_pylist())
         names = pq.read_table(self.index, columns=["segment"], filters=pa.compute.field("name").isin(files))
         segments = [str(extraction.segment_path(self.durable, name)) for name in names["segment"].unique().to_pylist()]
-        found = self.connection.execute(PIXELS, {"segments": segments, "index": str(self.index)}).fetch_arrow_table()
+        values = {"segments": segments, "index": str(self.index)}
+        found = self.connection.sql(PIXELS, params=values).to_arrow_table()
         data = b"".join(found["pixels"].to_pylist())
         return np.frombuffer(data, np.uint8).reshape(part.num_rows, *self._shape)
