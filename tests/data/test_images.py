@@ -10,6 +10,7 @@ from assets.datasets import documents, garbage, readers, sources, steps, workers
 from assets.datasets.difference import difference
 from tests.data.builds import content, strays
 from tests.data.digits import build, contents, digits, make_digits, png, recipe_for, write
+from tests.s3 import put
 from trainer import digest, shards, staging
 
 
@@ -155,3 +156,11 @@ def test_a_folder_without_parquet_files_is_refused(tmp_path, durable):
     (tmp_path / "README.md").write_text("Digits.")
     with pytest.raises(ValueError, match=r"dataset digits: found no document in .* expected at least one Parquet file"):
         steps.make_documents(recipe_for(tmp_path), durable)
+
+
+def test_images_of_an_object_store_give_the_shards_of_the_same_files_in_a_folder(corpus, tmp_path, durable, s3):
+    bucket = s3.new_bucket()
+    for path in corpus.iterdir():
+        put(bucket, path.name, path.read_bytes())
+    remote = build(recipe_for(corpus, source={"kind": "s3", "url": str(bucket)}), tmp_path / "remote")
+    assert remote.splits == build(recipe_for(corpus), durable).splits

@@ -39,7 +39,7 @@ def test_sections_for_texts_are_refused_with_their_line(tmp_path, more, message)
 
 
 def test_the_standard_library_holds_no_images(tmp_path):
-    with pytest.raises(InvalidRecipes, match=r"source.kind: found "stdlib", expected directory or s3"):
+    with pytest.raises(InvalidRecipes, match=r'source.kind: found "stdlib", expected directory or s3'):
         loaded(tmp_path, SHORT.replace("kind: directory, path: ../digits", "kind: stdlib"))
 
 
