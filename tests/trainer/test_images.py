@@ -95,7 +95,7 @@ def test_images_are_staged_by_the_same_code_as_texts(tmp_path: Path) -> None:
     assert staging.stage(made.sha256, tmp_path / "durable", tmp_path / "nvme").copied_shards == 2
     assert staging.is_staged(made.sha256, tmp_path / "nvme")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(ValueError, match="no origin has it whole: .* damaged"):
+    with pytest.raises(ValueError, match=r"no origin has it whole: .* damaged"):
         staging.stage(made.sha256, tmp_path / "durable", tmp_path / "other")
 
 

@@ -93,6 +93,8 @@ def decoded(data: bytes, images: Images) -> bytes:
             warnings.simplefilter("ignore")
             if image.width * image.height > images.largest_megapixels * 1e6:
                 raise Unreadable("larger than the limit")
+            with Image.open(io.BytesIO(data), formats=FORMATS) as checked:
+                checked.verify()  # a PNG's checksums, which decoding does not look at
             upright = _of_bytes(ImageOps.exif_transpose(image)).convert(MODES[images.channels])
             return upright.resize((images.width, images.height), RESAMPLING).tobytes()
     except (Unreadable, MemoryError):

@@ -44,5 +44,7 @@ def _sheet(rows: list[list[images.Pixels]], side: int) -> Image.Image:
     for y, row in enumerate(rows):
         for x, pixels in enumerate(row):
             tile = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
-            sheet.paste(tile.convert("RGB").resize((side, side)), (x * side, y * side))
+            enlarged = tile.width <= side and tile.height <= side  # as squares, which make a small PNG
+            how = Image.Resampling.NEAREST if enlarged else Image.Resampling.BILINEAR
+            sheet.paste(tile.convert("RGB").resize((side, side), how), (x * side, y * side))
     return sheet
