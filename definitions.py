@@ -72,8 +72,8 @@ def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
 
 def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
     """A sweep with all that it needs: what has not changed is found and not made again."""
-    dataset = recipes.trainings[recipes.sweeps[name].training].dataset
-    data = [keys.key(dataset, noun) for noun in ("documents", "tokenizer", "snapshot")]
+    dataset = recipes.datasets[recipes.trainings[recipes.sweeps[name].training].dataset]
+    data = [asset.key for asset in dataset_assets(dataset)]
     return dg.define_asset_job(
         f"{keys.lane(name)}_sweep",
         dg.AssetSelection.assets(*data, keys.key(name, "sweep")),

@@ -27,7 +27,12 @@ def png_markdown(figure: "Figure", title: str = "plot") -> dg.MarkdownMetadataVa
         figure.savefig(buffer, format="png", dpi=resolution)
         if buffer.tell() <= MOST_BYTES:
             break
-    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()})")
+    return png(buffer.getvalue(), title)
+
+
+def png(data: bytes, title: str) -> dg.MarkdownMetadataValue:
+    """A PNG as Markdown; it should have no more than `MOST_BYTES`."""
+    return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(data).decode()})")
 
 
 def length_histogram(lengths: Sequence[tuple[int, int]]) -> dg.MarkdownMetadataValue:

@@ -1,16 +1,18 @@
 """What a dataset recipe holds: where the texts come from, how they are cleaned, encoded, split and packed.
 
-Everything but the source has a default, so that a recipe for a folder of one's own is three lines.
+With a section `images` the documents are labelled images instead, which are neither cleaned nor encoded. Everything
+but the source has a default, so that a recipe for a folder of one's own is three lines.
 """
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from recipes.cleaning import Cleaning
 from recipes.parts import Count, Part, Recipe, Text
+from trainer.config import require
 
 
 class Selection(Part):
@@ -84,6 +86,23 @@ class Reading(Part):
     """The largest share of documents that may be set aside as unreadable before the build is refused."""
 
 
+class Images(Part):
+    """Labelled images in the rows of Parquet files, instead of texts; all are brought to one size."""
+
+    height: Count
+    width: Count
+    channels: Literal[1, 3, 4] = 3
+    """1 is grey, 3 is red, green and blue, 4 has opacity too."""
+    image_field: Text = "image"
+    """The column with the image: a PNG or JPEG, or a struct with one as `bytes`; or a list of the pixels' bytes."""
+    label_field: Text = "label"
+    """The column with the class: a whole number or text."""
+    largest_megapixels: Annotated[float, Field(gt=0)] = 50.0
+    """An image with more pixels is set aside; it bounds the memory that a reader needs."""
+    shard_megabytes: Annotated[float, Field(gt=0)] = 32.0
+    """Pixels in a shard, on average; a shard is between half and one and a half times as long."""
+
+
 class Tokenizer(Part):
     """A byte-level BPE tokenizer: trained on the first training split, then kept; or one that exists."""
 
@@ -122,27 +141,48 @@ class Checks(Part):
 class Dataset(Recipe):
     FORMAT: ClassVar = "dataset/1"
 
-    description: Text = "A corpus of text"
+    description: Text = "A dataset"
     owner: str = "team:data"
     source: Annotated[Stdlib | Directory | ObjectStore, Field(discriminator="kind")]
     reading: Reading = Reading()
+    images: Images | None = None
     cleaning: Cleaning = Cleaning()
     tokenizer: Tokenizer = Tokenizer()
     split: Split = Split()
     shards: Shards = Shards()
     checks: Checks = Checks()
 
+    @model_validator(mode="after")
+    def _images_are_no_text(self) -> Self:
+        if self.images is None:
+            return self
+        for section in ("cleaning", "tokenizer", "shards"):
+            require(
+                section not in self.model_fields_set, section, "expected no such section beside images: it is for texts"
+            )
+        of_text = "text_field" in self.reading.model_fields_set
+        require(not of_text, "reading.text_field", "expected no such field beside images: see images.image_field")
+        require(self.source.kind != "stdlib", "source.kind", "expected directory or s3: there are no images in stdlib")
+        return self
+
+    def selects(self, path: str) -> bool:
+        """Whether the file at `path`, relative to the source, is taken; images lie in Parquet files alone."""
+        return self.source.selects(path) and (self.images is None or path.lower().endswith(".parquet"))
+
     def content(self) -> dict[str, Any]:
         """What decides the snapshot's content, as JSON has it.
 
         Where the files lie is not part of it: their names and contents are, in the snapshot's provenance.
         """
-        sections = {"source", "reading", "cleaning", "tokenizer", "split", "shards"}
+        of_kind = {"cleaning", "tokenizer", "shards"} if self.images is None else {"images"}
+        sections = {"source", "reading", "split"} | of_kind
         content = self.model_dump(mode="json", include=sections)
         for place in ("path", "url"):
             content["source"].pop(place, None)
-        content["tokenizer"].pop("file")
         content["reading"].pop("quarantine")
+        if self.images is not None:
+            return content
+        content["tokenizer"].pop("file")
         if content["cleaning"]["decontamination"]:
             content["cleaning"]["decontamination"].pop("against")
         return content

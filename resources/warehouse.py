@@ -34,7 +34,7 @@ CHANGES = """
          paired AS (
              SELECT coalesce(new.name, old.name) AS name, coalesce(new.number, old.number) AS number,
                     CASE WHEN old.name IS NULL THEN 'added' WHEN new.name IS NULL THEN 'removed'
-                         WHEN old.blake3 <> new.blake3 THEN 'changed' ELSE 'same' END AS change
+                         WHEN ({old}) <> ({new}) THEN 'changed' ELSE 'same' END AS change
              FROM old FULL JOIN new ON old.name = new.name AND old.number = new.number
          )
     SELECT change, count(*), arg_min(name || '#' || number, (name, number), $examples) FROM paired GROUP BY change
@@ -106,8 +106,15 @@ def statistics(table: Path, top: int = 10) -> Statistics:
             packages=tuple(Total(*row) for row in ask(TOP.format(column="package"), top=top)),
             languages=tuple(Total(*row) for row in ask(TOP.format(column="language"), top=top)),
             lengths=tuple((shortest, count) for shortest, count in ask(LENGTHS)),
-            removals=tuple(Removal(reason, count, tuple(names)) for reason, count, names in ask(REMOVED)),
+            removals=removals(table),
         )
+
+
+def removals(table: Path) -> tuple[Removal, ...]:
+    """What each rule left out, the most first."""
+    with duckdb.connect() as connection:
+        found = connection.execute(REMOVED, {"table": str(table)}).fetchall()
+    return tuple(Removal(reason, count, tuple(names)) for reason, count, names in found)
 
 
 def documents_in_both_splits(table: Path) -> int:
@@ -118,11 +125,12 @@ def documents_in_both_splits(table: Path) -> int:
     return int(found[0])
 
 
-def changes(old: Path, new: Path, examples: int = 5) -> Changes:
-    """What became of the kept documents from one table to another."""
+def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int = 5) -> Changes:
+    """What became of the kept documents from one table to another; one has changed when a column of `by` has."""
+    query = CHANGES.format(**{side: ", ".join(f"{side}.{column}" for column in by) for side in ("old", "new")})
     with duckdb.connect() as connection:
         values = {"old": str(old), "new": str(new), "examples": examples}
-        rows = connection.execute(CHANGES, values).fetchall()
+        rows = connection.execute(query, values).fetchall()
     counts = {change: count for change, count, _ in rows}
     return Changes(
         added=counts.get("added", 0),

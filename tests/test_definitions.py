@@ -102,6 +102,14 @@ def test_one_more_file_is_one_more_lane(folder: Path):
     ]
 
 
+def test_a_dataset_of_images_is_a_lane_without_a_tokenizer(folder: Path):
+    before = keys_of(built(folder))
+    recipe = "slipway: dataset/1\nsource: {kind: directory, path: ../digits}\nimages: {height: 8, width: 8}\n"
+    (folder / "datasets" / "digits.yaml").write_text(recipe)
+    added = sorted(set(keys_of(built(folder))) - set(before))
+    assert added == lane("digits", "documents", "snapshot", "staged_shards")
+
+
 def test_everything_fits_together(folder: Path):
     dg.Definitions.validate_loadable(built(folder))
 

@@ -29,7 +29,7 @@ class Copied:
     faults: tuple[str, ...] = ()
 
 
-def complete(shard: shards.Shard, file: io.FileIO, origins: Sequence[Origin], meter: Meter) -> Copied:
+def complete(shard: shards.File, file: io.FileIO, origins: Sequence[Origin], meter: Meter) -> Copied:
     """Make `file`, which holds what an earlier attempt left, the whole shard.
 
     Raises ValueError when no origin has the shard whole, with what was found at each, and OSError, naming the
@@ -47,7 +47,7 @@ def complete(shard: shards.Shard, file: io.FileIO, origins: Sequence[Origin], me
     raise ValueError(f"{name_of(shard)}: no origin has it whole: {'; '.join(faults)}")
 
 
-def name_of(shard: shards.Shard) -> str:
+def name_of(shard: shards.File) -> str:
     """The shard's name at an origin."""
     return f"shards/{shard.blake3}.shard"
 
@@ -75,7 +75,7 @@ def _take(copy: "_Copy", origin: Origin) -> str | None:
 class _Copy:
     """A growing copy: its file, and the hash of what the file holds."""
 
-    def __init__(self, shard: shards.Shard, file: io.FileIO, meter: Meter) -> None:
+    def __init__(self, shard: shards.File, file: io.FileIO, meter: Meter) -> None:
         self.shard, self.size, self.moved = shard, 0, 0
         self._file, self._meter, self._hasher = file, meter, blake3()
         while chunk := file.read(CHUNK):

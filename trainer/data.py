@@ -18,6 +18,20 @@ OPEN = 1024
 """Shards that are kept mapped at once; the kernel allows a process some 65,000 mappings."""
 
 
+class Places:
+    """Where samples are that are numbered through all shards, `sizes[i]` of them in the i-th."""
+
+    def __init__(self, sizes: npt.NDArray[np.int64]) -> None:
+        self._ends = np.cumsum(sizes)
+        self._begins = self._ends - sizes
+
+    def of(self, numbers: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """The shard of each sample, and the sample's number there."""
+        wanted = numbers.astype(np.int64)
+        places = np.searchsorted(self._ends, wanted, "right")
+        return zip(places.tolist(), (wanted - self._begins[places]).tolist(), strict=True)
+
+
 class Sequences:
     """The windows of `length` + 1 tokens of one split: the last token of each is the last one's target.
 
@@ -43,8 +57,7 @@ class Sequences:
         tokens = np.array([shard.tokens for shard in self.shards], np.int64)
         self.sizes = np.maximum(tokens - 1, 0) // length
         """How many windows each shard has."""
-        self._ends = np.cumsum(self.sizes)
-        self._begins = self._ends - self.sizes
+        self._places = Places(self.sizes)
         self._count = int(self.sizes.sum())
         self._tier, self._bring = tier, bring
         self._tokens = functools.lru_cache(maxsize=OPEN)(self._open)
@@ -60,11 +73,9 @@ class Sequences:
         Raises FileNotFoundError or ValueError for a shard whose file is missing or not of the described size.
         """
         windows: Tokens = np.empty((len(numbers), self.length + 1), self.dtype) if out is None else out
-        wanted = numbers.astype(np.int64)
-        places = np.searchsorted(self._ends, wanted, "right")
-        starts = (wanted - self._begins[places]) * self.length
         # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
-        for row, (place, start) in enumerate(zip(places.tolist(), starts.tolist(), strict=True)):
+        for row, (place, number) in enumerate(self._places.of(numbers)):
+            start = number * self.length
             windows[row] = self._tokens(place)[start : start + self.length + 1]
         return windows
 

@@ -56,10 +56,10 @@ def _placed(config: Config, world: World) -> tuple[shards.Snapshot, Streaming | 
         staging.stage(config.snapshot, origins, nvme)
     # Also with a streaming start: ranks that looked at different moments may have found different things.
     world.gather(None)
-    if not streams:
-        return shards.read_manifest(nvme, config.snapshot), None
-    snapshot = staging.bring_manifest(config.snapshot, origins, nvme)
-    return snapshot, Streaming(snapshot, origins, nvme)
+    if streams:
+        staging.bring_manifest(config.snapshot, origins, nvme)
+    snapshot = shards.read_manifest(nvme, config.snapshot)
+    return snapshot, Streaming(snapshot, origins, nvme) if streams else None
 
 
 def _nvme(config: Config) -> Path:

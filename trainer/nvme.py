@@ -44,7 +44,7 @@ class Verified:
             for event in reading.events:
                 self._stamps[event["shard"]] = (event["bytes"], event["modified"], event["inode"])
 
-    def without(self, wanted: Iterable[shards.Shard]) -> list[shards.Shard]:
+    def without(self, wanted: Iterable[shards.File]) -> list[shards.File]:
         """Those of the shards that are not known to be whole, in their order."""
         try:
             folder = os.open(self._nvme / "shards", os.O_RDONLY | os.O_DIRECTORY)
@@ -55,7 +55,7 @@ class Verified:
         finally:
             os.close(folder)
 
-    def note(self, shard: shards.Shard) -> None:
+    def note(self, shard: shards.File) -> None:
         """Note that the shard's file was found whole. Said while `claimed` is held, of the file as it lies there.
 
         One short append for each, so that lines of several stagings never mix; one that is torn counts for nothing.
@@ -66,7 +66,7 @@ class Verified:
         with naming(self._path), open(self._path, "ab", buffering=0) as file:
             file.write(line)
 
-    def _holds(self, shard: shards.Shard, folder: int) -> bool:
+    def _holds(self, shard: shards.File, folder: int) -> bool:
         known = self._stamps.get(shard.blake3)
         if known is None or known[0] != shard.bytes:
             return False
@@ -77,7 +77,7 @@ class Verified:
 
 
 @contextlib.contextmanager
-def claimed(nvme: Path, shard: shards.Shard, wait: bool) -> Iterator[io.FileIO | None]:
+def claimed(nvme: Path, shard: shards.File, wait: bool) -> Iterator[io.FileIO | None]:
     """The one right to work on a shard, and the file in which its copy grows, kept from earlier attempts.
 
     None when another staging has the right, unless `wait`. Whoever has completed the copy renames it into place;
@@ -97,7 +97,7 @@ def claimed(nvme: Path, shard: shards.Shard, wait: bool) -> Iterator[io.FileIO |
                 path.unlink(missing_ok=True)
 
 
-def partial_path(nvme: Path, shard: shards.Shard) -> Path:
+def partial_path(nvme: Path, shard: shards.File) -> Path:
     return nvme / "partial" / f"{shard.blake3}.shard"
 
 

@@ -34,7 +34,7 @@ class Part:
         """Part `index` of `of` parts, for nodes that have numbers rather than names."""
         return Part(str(index), tuple(str(number) for number in range(of)))
 
-    def of(self, every: Sequence[shards.Shard]) -> list[shards.Shard]:
+    def of(self, every: Sequence[shards.File]) -> list[shards.File]:
         """Those of the shards that are this part's, in their order."""
         if len(self.nodes) == 1 or not every:
             return list(every)

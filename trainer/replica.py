@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from blake3 import blake3
 
-from trainer import shards
+from trainer import shards, snapshots
 from trainer.objects import Bucket, Conflict
 from trainer.origins import Missing, Unreachable
 
@@ -62,7 +62,7 @@ def publish(sha256: str, durable: Path, url: str, report: Report | None = None) 
     if not url.startswith("s3://"):
         raise ValueError(f"{url}: expected s3://bucket/prefix")
     began, bucket = time.monotonic(), Bucket(url)
-    snapshot = shards.read_manifest(durable, sha256)
+    snapshot = snapshots.read(durable, sha256)
     files = [_shard(durable, shard) for shard in snapshot.shards()]
     uploaded = _upload_all(bucket, files, report or (lambda *_: None))
     _upload(bucket, _manifest(durable, snapshot))
@@ -76,12 +76,12 @@ def publish(sha256: str, durable: Path, url: str, report: Report | None = None) 
     )
 
 
-def _shard(durable: Path, shard: shards.Shard) -> _File:
+def _shard(durable: Path, shard: shards.File) -> _File:
     path = shards.shard_path(durable, shard)
     return _File(path, path.relative_to(durable).as_posix(), shard.bytes, shard.blake3)
 
 
-def _manifest(durable: Path, snapshot: shards.Snapshot) -> _File:
+def _manifest(durable: Path, snapshot: snapshots.Snapshot) -> _File:
     data, path = snapshot.manifest(), shards.manifest_path(durable, snapshot.sha256)
     return _File(path, path.relative_to(durable).as_posix(), len(data), blake3(data).hexdigest())
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer import leases, lock, nvme, shards
+from trainer import leases, lock, nvme, shards, snapshots
 
 _SUFFIXES = {"snapshots": ".json", "shards": ".shard", "leases": ""}
 DAY = 86_400.0
@@ -122,7 +122,7 @@ def _in_doubt(node: Path) -> bool:
 
 def _named(node: Path, sha256: str) -> set[str] | None:
     try:
-        return {shard.blake3 for shard in shards.read_manifest(node, sha256).shards()}
+        return {shard.blake3 for shard in snapshots.read(node, sha256).shards()}
     except ValueError:
         return None
 

@@ -1,11 +1,15 @@
 """The formats of token shards and dataset snapshots, read by the trainer and written by the dataset assets.
 
+What every snapshot has, whatever its shards hold, is here too: `trainer.images` is the other kind, and
+`trainer.snapshots` reads the manifest of either.
+
 A shard is one file, named by its BLAKE3: the documents' tokens one after the other, little-endian, padded
 with zeros to a multiple of 8 bytes, then `documents + 1` unsigned 64-bit offsets (in tokens) of where each
 document begins; the last is the number of tokens. It has no header: the manifest describes it. A snapshot's
 manifest is canonical JSON, named by its SHA-256; it names every shard and everything that made them.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -13,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +30,43 @@ OFFSETS = np.dtype("<u8")
 
 
 @dataclass(frozen=True)
-class Shard:
-    """One shard as the manifest describes it."""
+class File:
+    """A shard, to whoever moves or verifies it."""
 
     blake3: str
     bytes: int
+
+
+class Manifest:
+    """What the manifests of all kinds of snapshots have; each kind is a frozen dataclass with these fields."""
+
+    FORMAT: ClassVar[str]
+    dataset: str
+    recipe: str
+    """SHA-256 of the part of the recipe that decides the content."""
+    source: dict[str, Any]
+    """Provenance: kind, digest over names and contents, files, bytes, what it is."""
+    documents: dict[str, Any]
+    """The documents table: BLAKE3, rows."""
+
+    def manifest(self) -> bytes:
+        """The manifest's bytes; their SHA-256 is the snapshot's name."""
+        return atomic.canonical_json({"format": self.FORMAT, **dataclasses.asdict(cast(Any, self))})
+
+    @property
+    def sha256(self) -> str:
+        return digest.sha256(self.manifest())
+
+    def shards(self) -> Sequence[File]:
+        """The shards of all splits, each once."""
+        every = (shard for split in cast(Any, self).splits.values() for shard in split.shards)
+        return list({shard.blake3: shard for shard in every}.values())
+
+
+@dataclass(frozen=True)
+class Shard(File):
+    """One shard of tokens as the manifest describes it."""
+
     tokens: int
     documents: int
 
@@ -61,34 +97,21 @@ class Tokenizer:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(Manifest):
     """An immutable dataset snapshot. Equal inputs give equal manifests, so there is no date in it."""
+
+    FORMAT: ClassVar = FORMAT
 
     dataset: str
     recipe: str
-    """SHA-256 of the part of the recipe that decides the content."""
     source: dict[str, Any]
-    """Provenance: kind, digest over names and contents, files, bytes, what it is."""
     documents: dict[str, Any]
-    """The documents table: BLAKE3, rows."""
     tokenizer: Tokenizer
     dtype: str
     splits: dict[str, Split]
 
-    def manifest(self) -> bytes:
-        """The manifest's bytes; their SHA-256 is the snapshot's name."""
-        return atomic.canonical_json({"format": FORMAT, **dataclasses.asdict(self)})
 
-    @property
-    def sha256(self) -> str:
-        return digest.sha256(self.manifest())
-
-    def shards(self) -> list[Shard]:
-        """The shards of all splits, each once."""
-        return list({shard.blake3: shard for split in self.splits.values() for shard in split.shards}.values())
-
-
-def shard_path(tier: Path, shard: Shard) -> Path:
+def shard_path(tier: Path, shard: File) -> Path:
     return tier / "shards" / f"{shard.blake3}.shard"
 
 
@@ -108,17 +131,22 @@ def write_shard(tier: Path, documents: Sequence[npt.NDArray[Any]], dtype: str, s
     """Write a shard into the tier, unless it is there already and whole, and describe it."""
     data = encode_shard(documents, dtype)
     tokens = sum(len(document) for document in documents)
-    shard = Shard(digest.of_bytes(data), len(data), tokens, len(documents))
-    path = shard_path(tier, shard)
+    return Shard(*put_shard(tier, data, scratch), tokens, len(documents))
+
+
+def put_shard(tier: Path, data: bytes, scratch: Path | None = None) -> tuple[str, int]:
+    """Have a shard of these bytes in the tier; gives their BLAKE3 and how many they are."""
+    file = File(digest.of_bytes(data), len(data))
+    path = shard_path(tier, file)
     if not atomic.create_only(path, data, scratch):
-        if digest.of_file(path) == shard.blake3:
+        if digest.of_file(path) == file.blake3:
             os.utime(path)  # young again, so that no collection of garbage takes it from its new snapshot
         else:
             atomic.replace(path, data, scratch)
-    return shard
+    return file.blake3, file.bytes
 
 
-def write_manifest(tier: Path, snapshot: Snapshot, scratch: Path | None = None) -> str:
+def write_manifest(tier: Path, snapshot: Manifest, scratch: Path | None = None) -> str:
     """Write the manifest into the tier; returns its SHA-256."""
     atomic.create_only(manifest_path(tier, snapshot.sha256), snapshot.manifest(), scratch)
     return snapshot.sha256
@@ -126,12 +154,16 @@ def write_manifest(tier: Path, snapshot: Snapshot, scratch: Path | None = None) 
 
 def read_manifest(tier: Path, sha256: str) -> Snapshot:
     """Read and verify a manifest. Raises ValueError when it is missing, damaged or of another format."""
+    return parse_manifest(*stored_manifest(tier, sha256))
+
+
+def stored_manifest(tier: Path, sha256: str) -> tuple[bytes, str, str]:
+    """A manifest's bytes, its SHA-256 and its path, for `parse_manifest`. Raises ValueError when it is missing."""
     path = manifest_path(tier, digest.checked(sha256))
     try:
-        data = path.read_bytes()
+        return path.read_bytes(), sha256, str(path)
     except FileNotFoundError:
         raise ValueError(f"{path}: there is no such snapshot") from None
-    return parse_manifest(data, sha256, str(path))
 
 
 def parse_manifest(data: bytes, sha256: str, where: str) -> Snapshot:
@@ -139,18 +171,30 @@ def parse_manifest(data: bytes, sha256: str, where: str) -> Snapshot:
 
     Digests become file names, so they are checked here: no manifest leads out of its tier.
     """
-    if digest.sha256(data) != sha256:
-        raise ValueError(f"{where}: damaged: its SHA-256 is {digest.sha256(data)}")
-    value = json.loads(data)
-    version = value.pop("format", None) if isinstance(value, dict) else None
+    version, value = manifest_value(data, sha256, where)
     if version != FORMAT:
         raise ValueError(f"{where}: format: found {version!r}, expected {FORMAT!r}")
-    try:
+    with describing(where, FORMAT):
         splits = {name: _split(split) for name, split in value["splits"].items()}
         digest.checked(value["tokenizer"]["sha256"])
         return Snapshot(**{**value, "tokenizer": Tokenizer(**value["tokenizer"]), "splits": splits})
+
+
+def manifest_value(data: bytes, sha256: str, where: str) -> tuple[object, dict[str, Any]]:
+    """A manifest's format, and all the rest of it. Raises ValueError for bytes of another SHA-256."""
+    if digest.sha256(data) != sha256:
+        raise ValueError(f"{where}: damaged: its SHA-256 is {digest.sha256(data)}")
+    value = json.loads(data)
+    return (value.pop("format", None), value) if isinstance(value, dict) else (None, {})
+
+
+@contextlib.contextmanager
+def describing(where: str, format: str) -> Iterator[None]:
+    """Says where it was that a manifest had not what its format asks for."""
+    try:
+        yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{where}: not a manifest of format {FORMAT}: {error}") from error
+        raise ValueError(f"{where}: not a manifest of format {format}: {error}") from error
 
 
 def _split(value: dict[str, Any]) -> Split:
@@ -165,15 +209,19 @@ def open_shard(tier: Path, shard: Shard, dtype: str) -> tuple[npt.NDArray[Any], 
 
     Raises ValueError when the file has not the described size; contents are verified by staging.
     """
-    path = shard_path(tier, shard)
     width = DTYPES[dtype].itemsize
     padded = -(-shard.tokens * width // 8) * 8
-    expected = padded + 8 * (shard.documents + 1)
+    data = mapped(tier, shard, padded + 8 * (shard.documents + 1))
+    return data[: shard.tokens * width].view(DTYPES[dtype]), data[padded:].view(OFFSETS)
+
+
+def mapped(tier: Path, shard: File, expected: int) -> npt.NDArray[np.uint8]:
+    """A shard's bytes, memory-mapped. Raises ValueError when they are not as many as `expected` and as described."""
+    path = shard_path(tier, shard)
     found = path.stat().st_size
     if found != expected or found != shard.bytes:
         raise ValueError(f"{path}: found {found} bytes, expected {shard.bytes}")
-    data = np.memmap(path, np.uint8, "r")
-    return data[: shard.tokens * width].view(DTYPES[dtype]), data[padded:].view(OFFSETS)
+    return np.memmap(path, np.uint8, "r")
 
 
 def documents(tier: Path, shard: Shard, dtype: str) -> Iterator[npt.NDArray[Any]]:

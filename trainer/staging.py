@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer import atomic, copying, digest, leases, shards
+from trainer import atomic, copying, digest, leases, shards, snapshots
 from trainer.nvme import Verified, boot, claimed, leave, partial_path, remove_partial
 from trainer.origins import Folder, Missing, Origin, Unreachable, origin
 from trainer.part import WHOLE, Part
@@ -81,14 +81,14 @@ def is_staged(snapshot_sha256: str, nvme: Path, part: Part = WHOLE) -> bool:
     """Whether a staging of this boot left the part on `nvme`, and its files were not touched since."""
     try:
         marker = json.loads(_marker(nvme, snapshot_sha256).read_bytes())
-        snapshot = shards.read_manifest(nvme, snapshot_sha256)
+        snapshot = snapshots.read(nvme, snapshot_sha256)
     except (FileNotFoundError, ValueError):
         return False
     fresh = isinstance(marker, dict) and marker.get("boot") == boot()
     return fresh and not Verified(nvme).without(part.of(snapshot.shards()))
 
 
-def bring_manifest(snapshot_sha256: str, origins: Origins, nvme: Path) -> shards.Snapshot:
+def bring_manifest(snapshot_sha256: str, origins: Origins, nvme: Path) -> snapshots.Snapshot:
     """The snapshot, its manifest on `nvme` afterwards: where a reader that brings shards one by one begins.
 
     Raises ValueError as `stage`. The caller holds a lease on the snapshot, or retention may remove it.
@@ -96,7 +96,7 @@ def bring_manifest(snapshot_sha256: str, origins: Origins, nvme: Path) -> shards
     return _leave_manifest(_manifest(snapshot_sha256, _origins(origins), nvme), snapshot_sha256, nvme)
 
 
-def bring(shard: shards.Shard, origins: Origins, nvme: Path) -> None:
+def bring(shard: shards.File, origins: Origins, nvme: Path) -> None:
     """Have one shard on `nvme`, whole and verified; returns at once when it is there already.
 
     Blocks until then, be it another staging that brings it. Raises as `stage` does. The caller holds a lease on a
@@ -115,7 +115,7 @@ class _Crew:
     nvme: Path
     verified: Verified
 
-    def bring_all(self, wanted: Sequence[shards.Shard], workers: int, report: Report | None) -> list[copying.Copied]:
+    def bring_all(self, wanted: Sequence[shards.File], workers: int, report: Report | None) -> list[copying.Copied]:
         """Bring what is missing: first what no other staging is at, then the rest, as they get through with it."""
         missing = self.verified.without(wanted)
         total, lacking = (sum(shard.bytes for shard in some) for some in (wanted, missing))
@@ -131,7 +131,7 @@ class _Crew:
             report(meter.progress())
         return copied
 
-    def bring(self, shard: shards.Shard, meter: Meter, wait: bool) -> copying.Copied | None:
+    def bring(self, shard: shards.File, meter: Meter, wait: bool) -> copying.Copied | None:
         """Bring one shard, or find that it is there; None, with nothing done, when another staging is at it."""
         with claimed(self.nvme, shard, wait) as file:
             if file is None:
@@ -148,7 +148,7 @@ class _Crew:
             meter.add(0, files=1)
             return copied
 
-    def _is_there(self, shard: shards.Shard) -> bool:
+    def _is_there(self, shard: shards.File) -> bool:
         """Whether the shard lies whole under its name: as was noted, or as its hash says now."""
         self.verified.refresh()
         if not self.verified.without([shard]):
@@ -212,9 +212,9 @@ def _manifest(sha256: str, origins: Sequence[Origin], nvme: Path) -> bytes:
     raise ValueError(f"snapshot {sha256}: there is no such snapshot: {'; '.join(faults[1:])}")
 
 
-def _leave_manifest(data: bytes, sha256: str, nvme: Path) -> shards.Snapshot:
+def _leave_manifest(data: bytes, sha256: str, nvme: Path) -> snapshots.Snapshot:
     """Put the manifest on the NVMe, over a damaged one if need be."""
-    snapshot = shards.parse_manifest(data, sha256, f"snapshot {sha256}")
+    snapshot = snapshots.parse(data, sha256, f"snapshot {sha256}")
     leave(shards.manifest_path(nvme, sha256), data, nvme)
     return snapshot
 
@@ -223,7 +223,7 @@ def _marker(nvme: Path, snapshot_sha256: str) -> Path:
     return nvme / "staged" / f"{digest.checked(snapshot_sha256)}.json"
 
 
-def _marked(mine: Sequence[shards.Shard], part: Part) -> bytes:
+def _marked(mine: Sequence[shards.File], part: Part) -> bytes:
     """What the marker says: in which boot all was found whole, and how much that was."""
     size = sum(shard.bytes for shard in mine)
     value = {"boot": boot(), "node": part.node, "nodes": part.nodes, "shards": len(mine), "bytes": size}

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from trainer import shards, staging
+from trainer import shards, snapshots, staging
 from trainer.origins import Origin
 
 
@@ -19,17 +19,17 @@ class Streaming:
     The caller holds a lease on the snapshot, whose manifest is on `nvme`.
     """
 
-    def __init__(self, snapshot: shards.Snapshot, origins: Sequence[Origin], nvme: Path) -> None:
+    def __init__(self, snapshot: snapshots.Snapshot, origins: Sequence[Origin], nvme: Path) -> None:
         self._snapshot, self._origins, self._nvme = snapshot, origins, nvme
         self._here: set[str] = set()
 
-    def bring(self, shard: shards.Shard) -> None:
+    def bring(self, shard: shards.File) -> None:
         """Have the shard on the NVMe, verified. Blocks; raises what `staging.bring` does when no origin has it."""
         if shard.blake3 not in self._here:
             staging.bring(shard, self._origins, self._nvme)
             self._here.add(shard.blake3)
 
-    def stage(self, first: Iterable[shards.Shard]) -> threading.Thread:
+    def stage(self, first: Iterable[shards.File]) -> threading.Thread:
         """Bring the shards in `first`, in this order, and then all others, in a thread that dies with the process.
 
         What cannot be brought is said on stderr and left to the read that needs it, which fails with the reason.
@@ -39,7 +39,7 @@ class Streaming:
         thread.start()
         return thread
 
-    def _bring_all(self, wanted: list[shards.Shard]) -> None:
+    def _bring_all(self, wanted: list[shards.File]) -> None:
         for shard in wanted:
             try:
                 self.bring(shard)

@@ -59,14 +59,16 @@ MEMORY = "512MB"
 LIVE = """
     CREATE TABLE live AS
     SELECT row_number() OVER (ORDER BY d.file, d.number) - 1 AS row, e.segment, d.place, d.file AS name, d.number,
-           d.blake3, d.bytes, d.language, d.masked, split_part(d.file, '/', 1) AS package, d.removed,
+           d.blake3, d.bytes, {own}, d.removed,
            CASE WHEN substr(d.blake3, 1, 13) < $held_out THEN 'validation' ELSE 'train' END AS split
     FROM (
-        SELECT file, number, blake3, bytes, language, masked, removed, segment_file, file_row_number AS place
+        SELECT *, file_row_number AS place
         FROM read_parquet($segments, filename = 'segment_file', file_row_number = true)
     ) d
     JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
 """
+OWN = "d.language, d.masked, split_part(d.file, '/', 1) AS package"
+"""Columns that tables of texts alone have."""
 EQUAL = """
     UPDATE live SET removed = 'exact_duplicate' FROM (
         SELECT row, row_number() OVER (PARTITION BY blake3 ORDER BY row) AS copy FROM live WHERE removed IS NULL
@@ -74,9 +76,7 @@ EQUAL = """
     WHERE copies.row = live.row AND copies.copy > 1
 """
 TABLE = """
-    SELECT name, number, blake3, bytes, language, package, masked,
-           CASE WHEN removed IS NULL THEN split END AS split, removed
-    FROM live ORDER BY row
+    SELECT {columns} FROM (SELECT * REPLACE (CASE WHEN removed IS NULL THEN split END AS split) FROM live) ORDER BY row
 """
 UNREADABLE_SHARE = "SELECT count(*) FILTER (removed LIKE 'unreadable: %'), count(*) FROM live"
 REASONS = """
@@ -104,16 +104,35 @@ def write(recipe: Dataset, extracts: Extracts, durable: Path, shop: Path) -> Doc
     `shop` is the dataset's workshop. Raises ValueError when more documents were unreadable than the recipe's
     `reading.quarantine` allows; then no table is written.
     """
+    with opened(recipe, extracts, durable, shop, OWN) as connection:
+        segments = [str(path) for path in extraction.segments(extracts.index, durable)]
+        comparison.remove_near_duplicates(connection, recipe.cleaning, segments)
+        comparison.remove_contaminated(connection, recipe.cleaning, segments)
+        return leave(connection, SCHEMA, durable, shop)
+
+
+@contextlib.contextmanager
+def opened(
+    recipe: Dataset, extracts: Extracts, durable: Path, shop: Path, own: str
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """All documents as the table `live`, in their order, equal ones marked; `own` are a kind's own columns in SQL.
+
+    Raises ValueError as `write` does.
+    """
     with connect(shop) as connection:
         segments = [str(path) for path in extraction.segments(extracts.index, durable)]
         held_out = held_out_below(recipe.split.validation)
-        connection.execute(LIVE, {"segments": segments, "index": str(extracts.index), "held_out": held_out})
+        values = {"segments": segments, "index": str(extracts.index), "held_out": held_out}
+        connection.execute(LIVE.format(own=own), values)
         _refuse_too_many_unreadable(connection, recipe)
         connection.execute(EQUAL)
-        comparison.remove_near_duplicates(connection, recipe.cleaning, segments)
-        comparison.remove_contaminated(connection, recipe.cleaning, segments)
-        made = shop / "documents.parquet"
-        rows, kept = _write_table(connection, made)
+        yield connection
+
+
+def leave(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, durable: Path, shop: Path) -> Documents:
+    """Write the columns of `live` that are in the schema as a documents table of the durable tier."""
+    made = shop / "documents.parquet"
+    rows, kept = _write_table(connection, schema, made)
     blake3 = digest.of_file(made)
     deliver(made, table_path(durable, blake3))
     return Documents(blake3, rows, kept)
@@ -174,12 +193,13 @@ def _refuse_too_many_unreadable(connection: duckdb.DuckDBPyConnection, recipe: D
     )
 
 
-def _write_table(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[int, int]:
+def _write_table(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, path: Path) -> tuple[int, int]:
     """Write the rows of `live` in their order; gives how many there are, and how many are kept."""
     rows = kept = 0
-    with writing(path), pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
-        for batch in connection.sql(TABLE).to_arrow_reader(ROWS_AT_ONCE):
-            table = pa.Table.from_batches([batch]).cast(SCHEMA)
+    query = TABLE.format(columns=", ".join(schema.names))
+    with writing(path), pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
+            table = pa.Table.from_batches([batch]).cast(schema)
             writer.write_table(table)
             rows, kept = rows + table.num_rows, kept + table["removed"].null_count
     return rows, kept

@@ -1,8 +1,9 @@
 """Extraction: the documents of source files, read and cleaned once and kept in segments.
 
 A segment is a Parquet file with the cleaned texts of some files and the features that the comparison of
-documents needs. Segments are a cache: how files are grouped in them changes no result. A file whose version is
-the same as before is not opened again; only new and changed ones are read.
+documents needs, or with the decoded images of some files and their labels. Segments are a cache: how files are
+grouped in them changes no result. A file whose version is the same as before is not opened again; only new and
+changed ones are read.
 """
 
 import functools
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from assets.datasets import readers, workers
 from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
+from assets.datasets.images import segment as image_segment
 from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
 from assets.datasets.workshop import deliver, writing
@@ -52,9 +54,9 @@ SEGMENT = pa.schema(
         pa.field("fingerprints", pa.list_(pa.uint64())),
     ]
 )
-REPEATED = ["file", "language", "removed"]
-COMPRESSION = dict.fromkeys([*REPEATED, "number", "text", "bytes", "masked"], "zstd")
-"""Hashes, and lists of them, grow by being compressed."""
+REPEATED = {"file", "language", "label", "removed"}
+HASHES = {"blake3", "bands", "signature", "fingerprints"}
+"""Columns that grow by being compressed."""
 INDEX = pa.schema(
     [
         pa.field("name", pa.string(), nullable=False),
@@ -199,15 +201,19 @@ def _extract(unit: _Unit) -> list[list[Any]]:
 
 
 def _write_segment(unit: _Unit, path: Path) -> None:
-    cleaning, files, rows = Cleaner(unit.recipe.cleaning), [], _Rows()
+    schema, row = _content(unit.recipe)
+    files, rows = [], _Rows(schema)
     with (
         writing(path),
-        pq.ParquetWriter(path, SEGMENT, compression=COMPRESSION, use_dictionary=REPEATED) as writer,
+        pq.ParquetWriter(path, schema, **_layout(schema)) as writer,
     ):
         for file in unit.files:
-            opened = readers.documents(unit.listing, file, unit.recipe.reading)
+            opened = readers.documents(unit.listing, file, unit.recipe.reading, unit.recipe.images)
             for document in opened:
-                rows.append(_row(cleaning, file.name, document))
+                if isinstance(document, Unfit):
+                    rows.append(_unfit(schema, file.name, document))
+                else:
+                    rows.append(row(file.name, document))
                 if rows.full:
                     writer.write_table(rows.taken())
             files.append([file.name, file.version, file.bytes, opened.blake3, unit.key])
@@ -215,10 +221,19 @@ def _write_segment(unit: _Unit, path: Path) -> None:
         writer.add_key_value_metadata({FILES: json.dumps(files)})
 
 
+def _layout(schema: pa.Schema) -> dict[str, Any]:
+    """How each column of a segment is written."""
+    return {
+        "compression": {name: "none" if name in HASHES else "zstd" for name in schema.names},
+        "use_dictionary": [name for name in schema.names if name in REPEATED],
+    }
+
+
 class _Rows:
     """Rows that wait to be written, and how much text they hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
         self._rows: list[dict[str, Any]] = []
         self._bytes = 0
 
@@ -232,9 +247,9 @@ class _Rows:
 
     def taken(self) -> pa.Table:
         """The rows as a table; they wait no more."""
-        columns = [_column([row[field.name] for row in self._rows], field.type) for field in SEGMENT]
+        columns = [_column([row[field.name] for row in self._rows], field.type) for field in self._schema]
         self._rows, self._bytes = [], 0
-        return pa.Table.from_arrays(columns, schema=SEGMENT)
+        return pa.Table.from_arrays(columns, schema=self._schema)
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
@@ -247,9 +262,19 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), np.concatenate([_NO_HASHES, *lists]), kind, mask=mask)
 
 
-def _row(cleaning: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]:
-    if isinstance(document, Unfit):
-        return _NOTHING | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
+def _content(recipe: Dataset) -> tuple[pa.Schema, Callable[[str, Any], dict[str, Any]]]:
+    """What a recipe's segments look like, and the row of a document by its file."""
+    if recipe.images is not None:
+        return image_segment.SCHEMA, image_segment.row
+    return SEGMENT, functools.partial(_row, Cleaner(recipe.cleaning))
+
+
+def _unfit(schema: pa.Schema, file: str, document: Unfit) -> dict[str, Any]:
+    nothing = {field.name: None if field.nullable else 0 for field in schema}
+    return nothing | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
+
+
+def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
     cleaned = cleaning.clean(file, document.text)
     data = cleaned.text.encode()
     return {
@@ -268,15 +293,17 @@ def _row(cleaning: Cleaner, file: str, document: Text | Unfit) -> dict[str, Any]
 
 
 _NO_HASHES = np.empty(0, np.uint64)
-_NOTHING: dict[str, Any] = {field.name: None for field in SEGMENT} | {"bytes": 0, "masked": 0}
 
 
 def configuration(recipe: Dataset) -> str:
     """A hash of all that decides what a file's documents are, besides its name and content."""
+    reading = recipe.reading.model_dump(mode="json", exclude={"quarantine"})
+    if recipe.images is not None:
+        content = [VERSION, image_segment.configuration(recipe.images), reading]
+        return digest.of_bytes(atomic.canonical_json(content))
     cleaning = recipe.cleaning.model_dump(mode="json")
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # against what is a matter of the comparison
-    reading = recipe.reading.model_dump(mode="json", exclude={"quarantine"})
     return digest.of_bytes(atomic.canonical_json([VERSION, cleaner.VERSION, reading, cleaning]))
 
 

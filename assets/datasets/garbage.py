@@ -14,7 +14,7 @@ from pathlib import Path
 from assets.datasets import documents, extraction, tokenizer
 from assets.datasets.memo import Memo
 from assets.datasets.workshop import building
-from trainer import journal, lock, shards
+from trainer import journal, lock, shards, snapshots
 
 FOLDERS = ("shards", "snapshots", "documents", "tokenizers", "segments")
 STEPS = ("documents", "tokenizer", "snapshot")
@@ -73,10 +73,11 @@ def history(durable: Path, dataset: str) -> list[str]:
 
 def files_of(durable: Path, sha256: str) -> Iterator[Path]:
     """All files of a snapshot. Raises ValueError when its manifest cannot be read."""
-    described = shards.read_manifest(durable, sha256)
+    described = snapshots.read(durable, sha256)
     yield shards.manifest_path(durable, sha256)
     yield documents.table_path(durable, described.documents["blake3"])
-    yield tokenizer.path(durable, described.tokenizer.sha256)
+    if isinstance(described, shards.Snapshot):
+        yield tokenizer.path(durable, described.tokenizer.sha256)
     yield from (shards.shard_path(durable, shard) for shard in described.shards())
 
 

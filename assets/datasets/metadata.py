@@ -71,14 +71,15 @@ def of_snapshot(record: Record, made: shards.Snapshot, durable: Path) -> dict[st
     }
 
 
-def of_difference(parent: shards.Snapshot, found: Difference) -> dict[str, Any]:
+def of_difference(parent: shards.Manifest, found: Difference) -> dict[str, Any]:
     """What a snapshot has otherwise than its parent."""
     described: dict[str, Any] = {
         "parent": parent.sha256,
         "shared_shards": found.shared_shards,
         "new_shard_bytes": found.new_bytes,
-        "tokens_added": found.tokens[1] - found.tokens[0],
     }
+    if isinstance(parent, shards.Snapshot):
+        described["tokens_added"] = found.tokens[1] - found.tokens[0]
     if found.documents is not None:
         changes = found.documents
         described |= {

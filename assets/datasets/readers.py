@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import BinaryIO, cast
 
+from assets.datasets.images import decoding
+from assets.datasets.images.decoding import Picture
 from assets.datasets.reading import columns, compression, lines, plain
 from assets.datasets.reading.hashing import Hashing
 from assets.datasets.reading.items import Text, Unfit
 from assets.datasets.sources import Listing, SourceFile
-from recipes.dataset import Reading
+from recipes.dataset import Images, Reading
 
 LINES = (".jsonl", ".ndjson")
 COLUMNS = ".parquet"
@@ -46,16 +48,16 @@ class Opened:
     Raises as `Listing.open` and its stream do.
     """
 
-    def __init__(self, listing: Listing, file: SourceFile, reading: Reading) -> None:
-        self._listing, self._file, self._reading = listing, file, reading
+    def __init__(self, listing: Listing, file: SourceFile, reading: Reading, images: Images | None) -> None:
+        self._listing, self._file, self._reading, self._images = listing, file, reading, images
         self._blake3: str | None = None
 
-    def __iter__(self) -> Iterator[Text | Unfit]:
+    def __iter__(self) -> Iterator[Text | Picture | Unfit]:
         with self._listing.open(self._file) as stream:
             if _format(self._file.name) == (None, COLUMNS):
                 self._blake3 = Hashing(stream).digest_of_the_rest()
                 stream.seek(0)
-                yield from read(self._file.name, stream, self._reading)
+                yield from self._rows(stream)
                 stream.seek(self._file.bytes)
                 stream.read(1)
             else:
@@ -64,6 +66,11 @@ class Opened:
                 yield from read(self._file.name, cast(BinaryIO, buffered), self._reading)
                 self._blake3 = hashing.digest_of_the_rest()
 
+    def _rows(self, stream: BinaryIO) -> Iterator[Text | Picture | Unfit]:
+        if self._images is None:
+            return columns.read(stream, self._reading)
+        return decoding.read(stream, self._images, self._reading)
+
     @property
     def blake3(self) -> str:
         """BLAKE3 of the whole file, 64 hex digits, once the iteration has ended."""
@@ -71,6 +78,6 @@ class Opened:
         return self._blake3
 
 
-def documents(listing: Listing, file: SourceFile, reading: Reading) -> Opened:
-    """The documents of a listed file, and the hash of its content in the same pass."""
-    return Opened(listing, file, reading)
+def documents(listing: Listing, file: SourceFile, reading: Reading, images: Images | None = None) -> Opened:
+    """The documents of a listed file, and the hash of its content in the same pass; texts, unless `images` is given."""
+    return Opened(listing, file, reading, images)

@@ -101,7 +101,7 @@ def _walk(recipe: Dataset, root: Path, left_out: Counter[str]) -> Iterator[Sourc
     above = len(str(root / "x")) - 1
     for entry in _entries(recipe, root):
         name = entry.path[above:]
-        if not recipe.source.selects(name):
+        if not recipe.selects(name):
             continue
         if reason := _unfit_name(name) or _unfit_entry(entry, root):
             left_out[reason] += 1
@@ -162,7 +162,7 @@ def _objects(recipe: Dataset, bucket: Bucket, left_out: Counter[str]) -> Iterato
     """The objects below a prefix. Names that end in a slash stand for folders and are passed over."""
     try:
         for name, size, etag in bucket.objects():
-            if name.endswith("/") or not recipe.source.selects(name):
+            if name.endswith("/") or not recipe.selects(name):
                 continue
             if reason := _unfit_name(name) or (None if size else "empty"):
                 left_out[reason] += 1
@@ -183,8 +183,9 @@ def _nothing_found(recipe: Dataset, place: Path | Bucket, reasons: Counter[str])
             f"(include {list(spec.include)}){left_out}; expected about 600 .py files. "
             "A Python that ships them compiled or zipped has none: use another, or a source of kind directory"
         )
+    wanted = "text file" if recipe.images is None else "Parquet file"
     globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
-    return f"dataset {recipe.name}: found no document in {place} ({globs}){left_out}; expected at least one text file"
+    return f"dataset {recipe.name}: found no document in {place} ({globs}){left_out}; expected at least one {wanted}"
 
 
 class _Local(io.FileIO):

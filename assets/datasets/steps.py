@@ -13,11 +13,12 @@ from typing import Any
 from assets.datasets import comparison, documents, extraction, snapshot, sources, tokenizer
 from assets.datasets.documents import Documents
 from assets.datasets.extraction import Extracts, Report
+from assets.datasets.images import table as images_table
 from assets.datasets.memo import Memo, Record
 from assets.datasets.sources import Listing
 from assets.datasets.workshop import workshop
 from recipes.dataset import Dataset
-from trainer import atomic, digest, shards
+from trainer import atomic, digest, shards, snapshots
 from trainer.origins import Unreachable
 
 STILL_SECONDS = 10.0
@@ -29,7 +30,7 @@ def quiet(_: str) -> None:
 
 
 def make_documents(recipe: Dataset, durable: Path, report: Report = quiet) -> Record:
-    """The documents table of the present source.
+    """The documents table of the present source, of texts or of images.
 
     Raises ValueError as `sources.list_source` and `documents.write` do, and OSError when a disk or a server fails.
     """
@@ -41,7 +42,8 @@ def make_documents(recipe: Dataset, durable: Path, report: Report = quiet) -> Re
             raise ConnectionError(f"dataset {recipe.name}: {error}") from error
 
         def make() -> tuple[dict[str, Any], list[Path]]:
-            table = documents.write(recipe, extracts, durable, shop)
+            write = documents.write if recipe.images is None else images_table.write
+            table = write(recipe, extracts, durable, shop)
             return dataclasses.asdict(table), [documents.table_path(durable, table.blake3), extracts.index]
 
         return Memo(durable, recipe.name).once("documents", _documents_inputs(recipe, listing, extracts), shop, make)
@@ -59,7 +61,7 @@ def make_tokenizer(recipe: Dataset, durable: Path) -> Record:
 
         def make() -> tuple[dict[str, Any], list[Path]]:
             if recipe.tokenizer.file is None:
-                texts = tokenizer.sample(table, _extracts(recipe, durable), recipe.tokenizer.megabytes, durable, shop)
+                texts = tokenizer.sample(table, extracts_of(recipe, durable), recipe.tokenizer.megabytes, durable, shop)
                 data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
             else:
                 data = tokenizer.existing(Path(recipe.tokenizer.file))
@@ -71,10 +73,10 @@ def make_tokenizer(recipe: Dataset, durable: Path) -> Record:
 
 def make_snapshot(recipe: Dataset, durable: Path, report: Report = quiet) -> Record:
     """The snapshot of the latest documents and tokenizer. Raises ValueError when either is not made yet."""
-    record, made = _latest(recipe, durable, "documents"), latest_tokenizer(recipe, durable)
+    record, made = latest(recipe, durable, "documents"), latest_tokenizer(recipe, durable)
     plan = snapshot.Plan(
         dataset=recipe.name,
-        recipe_sha256=_content_sha256(recipe),
+        recipe_sha256=content_sha256(recipe),
         source=record.inputs["source"],
         table=Documents(**record.result),
         tokenizer=made,
@@ -85,7 +87,7 @@ def make_snapshot(recipe: Dataset, durable: Path, report: Report = quiet) -> Rec
 
         def make() -> tuple[dict[str, Any], list[Path]]:
             parent = parent_of(recipe, durable, made)
-            built = snapshot.build(plan, _extracts(recipe, durable), parent, durable, shop, report)
+            built = snapshot.build(plan, extracts_of(recipe, durable), parent, durable, shop, report)
             paths = [shards.shard_path(durable, shard) for shard in built.shards()]
             return {"sha256": built.sha256}, [shards.manifest_path(durable, built.sha256), *paths]
 
@@ -95,18 +97,18 @@ def make_snapshot(recipe: Dataset, durable: Path, report: Report = quiet) -> Rec
 def parent_of(recipe: Dataset, durable: Path, made: shards.Tokenizer) -> shards.Snapshot | None:
     """The snapshot made last, if it is in the tokens of this tokenizer: the one to share shards with."""
     record = Memo(durable, recipe.name).latest("snapshot")
-    parent = None if record is None else shards.read_manifest(durable, record.result["sha256"])
-    return parent if parent is not None and parent.tokenizer == made else None
+    parent = None if record is None else snapshots.read(durable, record.result["sha256"])
+    return parent if isinstance(parent, shards.Snapshot) and parent.tokenizer == made else None
 
 
 def latest_documents(recipe: Dataset, durable: Path) -> Documents:
     """The documents table made last. Raises ValueError when there is none."""
-    return Documents(**_latest(recipe, durable, "documents").result)
+    return Documents(**latest(recipe, durable, "documents").result)
 
 
 def latest_tokenizer(recipe: Dataset, durable: Path) -> shards.Tokenizer:
     """The tokenizer made last. Raises ValueError when there is none."""
-    return shards.Tokenizer(**_latest(recipe, durable, "tokenizer").result)
+    return shards.Tokenizer(**latest(recipe, durable, "tokenizer").result)
 
 
 def up_to_date(durable: Path, recipe: Dataset) -> str | None:
@@ -124,7 +126,7 @@ def up_to_date(durable: Path, recipe: Dataset) -> str | None:
         return None
     plan = snapshot.Plan(
         dataset=recipe.name,
-        recipe_sha256=_content_sha256(recipe),
+        recipe_sha256=content_sha256(recipe),
         source=table.inputs["source"],
         table=Documents(**table.result),
         tokenizer=shards.Tokenizer(**made.result),
@@ -148,22 +150,23 @@ def _still(recipe: Dataset) -> Listing:
         time.sleep(0.2)
 
 
-def _latest(recipe: Dataset, durable: Path, step: str) -> Record:
+def latest(recipe: Dataset, durable: Path, step: str) -> Record:
+    """What a step made last. Raises ValueError when it is not there."""
     record = Memo(durable, recipe.name).latest(step)
     if record is None:
         raise ValueError(f"dataset {recipe.name}: its {step} is not made, or its files are gone: materialise it first")
     return record
 
 
-def _extracts(recipe: Dataset, durable: Path) -> Path:
+def extracts_of(recipe: Dataset, durable: Path) -> Path:
     """The index of the texts of the latest documents."""
-    files = _latest(recipe, durable, "documents").files
+    files = latest(recipe, durable, "documents").files
     return next(durable / file for file in files if Path(file).parent.name == "extracts")
 
 
 def _documents_inputs(recipe: Dataset, listing: Listing, extracts: Extracts) -> dict[str, Any]:
     return {
-        "version": documents.VERSION,
+        "version": documents.VERSION if recipe.images is None else f"images/{images_table.VERSION}",
         "source": {
             "kind": listing.kind,
             "description": listing.description,
@@ -198,5 +201,5 @@ def _snapshot_inputs(plan: snapshot.Plan) -> dict[str, Any]:
     }
 
 
-def _content_sha256(recipe: Dataset) -> str:
+def content_sha256(recipe: Dataset) -> str:
     return digest.sha256(atomic.canonical_json(recipe.content()))

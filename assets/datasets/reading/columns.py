@@ -1,7 +1,7 @@
-"""A Parquet file: a document a row, whose text stands in a column."""
+"""A Parquet file: a document a row, whose text, or image and label, stand in columns."""
 
-from collections.abc import Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,17 +18,29 @@ PAGE_BUFFER = 1 << 20
 BATCH_BYTES, BATCH_ROWS = 2_000_000, 1024
 
 
-def read(stream: BinaryIO, reading: Reading) -> Iterator[Text | Unfit]:
-    """A document a row, some rows in memory at a time; `text_field` may lead into structs by dots.
+Document = TypeVar("Document")
 
-    A file without its end has no rows: Parquet says at the end where they are. Rows before a damaged page are
-    given. A value is in memory before its length is known, and so are the page and the dictionary it lies in.
+
+def read(stream: BinaryIO, reading: Reading) -> Iterator[Text | Unfit]:
+    """The texts of the column `text_field`. Raises as `rows` does."""
+    limit = limits.text_bytes(reading)
+    return rows(stream, [reading.text_field], lambda number, text: limits.document(number, _value(text), limit))
+
+
+def rows(
+    stream: BinaryIO, fields: Sequence[str], document: Callable[..., Document | Unfit]
+) -> Iterator[Document | Unfit]:
+    """A document a row, some rows in memory at a time: what `document` makes of the row's number and fields.
+
+    A field may lead into structs by dots; it is a scalar of Arrow, or None where there is no such column. A file
+    without its end has no rows: Parquet says at the end where they are. Rows before a damaged page are given. A
+    value is in memory before its length is known, and so are the page and the dictionary it lies in.
     """
     number = 0
     try:
         with pq.ParquetFile(stream, pre_buffer=False, buffer_size=PAGE_BUFFER) as file:
-            for value in _values(file, reading.text_field):
-                yield limits.document(number, value, limits.text_bytes(reading))
+            for row in _rows(file, fields):
+                yield document(number, *row)
                 number += 1
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not made_by_arrow(error):
@@ -36,29 +48,31 @@ def read(stream: BinaryIO, reading: Reading) -> Iterator[Text | Unfit]:
         yield Unfit(number, _damage(stream))
 
 
-def _values(file: pq.ParquetFile, field: str) -> Iterator[object]:
-    """The values of the text column; None in every row where there is no such column."""
-    if not any(name == field or name.startswith(field + ".") for name in _leaves(file)):
-        yield from (None for _ in range(file.metadata.num_rows))
+def _rows(file: pq.ParquetFile, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The fields of each row."""
+    there = [field for field in fields if _leaves(file.schema, field)]
+    if not there:
+        yield from ((None,) * len(fields) for _ in range(file.metadata.num_rows))
         return
     for group in range(file.num_row_groups):
-        rows = _rows_at_once(file, group, field)
-        for batch in file.iter_batches(rows, row_groups=[group], columns=[field]):
-            yield from map(_value, _column(batch, field.split(".")))
+        at_once = _rows_at_once(file, group, there)
+        for batch in file.iter_batches(at_once, row_groups=[group], columns=there):
+            nothing = [None] * batch.num_rows
+            columns = [_column(batch, field.split(".")) if field in there else nothing for field in fields]
+            yield from zip(*columns, strict=True)
 
 
-def _leaves(file: pq.ParquetFile) -> list[str]:
-    return [file.schema.column(index).path for index in range(len(file.schema))]
+def _leaves(schema: Any, field: str) -> list[int]:
+    """The columns of the file that a field is made of."""
+    paths = ((index, schema.column(index).path) for index in range(len(schema)))
+    return [index for index, path in paths if path == field or path.startswith(field + ".")]
 
 
-def _rows_at_once(file: pq.ParquetFile, group: int, field: str) -> int:
-    """As many rows as hold about `BATCH_BYTES` of text, by what the file says of this row group."""
+def _rows_at_once(file: pq.ParquetFile, group: int, fields: Sequence[str]) -> int:
+    """As many rows as hold about `BATCH_BYTES` of these fields, by what the file says of this row group."""
     described = file.metadata.row_group(group)
-    size = sum(
-        described.column(index).total_uncompressed_size
-        for index in range(described.num_columns)
-        if described.column(index).path_in_schema == field
-    )
+    leaves = [index for field in fields for index in _leaves(file.schema, field)]
+    size = sum(described.column(index).total_uncompressed_size for index in leaves)
     rows: int = BATCH_BYTES * described.num_rows // max(1, size)
     return max(1, min(BATCH_ROWS, rows))
 
@@ -73,7 +87,7 @@ def _column(batch: pa.RecordBatch, path: list[str]) -> Any:
 def _value(scalar: Any) -> object:
     """A text, its bytes where they are not UTF-8, or anything else where the column holds no texts."""
     try:
-        return scalar.as_py()
+        return None if scalar is None else scalar.as_py()
     except UnicodeDecodeError as error:
         return error.object
 

@@ -3,13 +3,19 @@
 from typing import Literal, NamedTuple
 
 Reason = Literal[
+    "damaged image",
     "empty",
     "longer than the limit",
     "malformed JSON",
     "malformed Parquet",
     "malformed compression",
+    "larger than the limit",
+    "no image",
+    "no label",
     "no text field",
+    "not an image",
     "not UTF-8",
+    "of another size",
     "truncated",
 ]
 

@@ -1,0 +1,66 @@
+"""Metadata: what the UI shows of an image dataset's documents and snapshot."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.datasets import documents
+from assets.datasets.images import checks, table
+from assets.datasets.images.sheet import contact_sheet
+from assets.datasets.memo import Record
+from resources import warehouse
+from resources.warehouse import Removal
+from trainer import images, shards
+
+
+def of_documents(record: Record, durable: Path) -> dict[str, Any]:
+    """Of a documents table: what is kept of each class, and what was left out by which rule."""
+    path = documents.table_path(durable, record.result["blake3"])
+    found, removals = checks.counts(path), warehouse.removals(path)
+    columns = [
+        dg.TableColumn(field.name, str(field.type), description=table.COLUMNS[field.name]) for field in table.SCHEMA
+    ]
+    return {
+        "dagster/row_count": record.result["rows"],
+        "dagster/uri": path.as_uri(),
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+        "images": record.result["kept"],
+        **{f"{split}_images": sum(counts.values()) for split, counts in found.by_split.items()},
+        "classes": _classes(found),
+        "left_out": {removal.reason: removal.documents for removal in removals},
+        "files_left_out": record.inputs["source"]["left_out"],
+        "samples_left_out": _samples(removals),
+        "source": record.inputs["source"]["description"],
+        "reused": record.reused,
+    }
+
+
+def of_snapshot(record: Record, made: images.Snapshot, durable: Path) -> dict[str, Any]:
+    return {
+        "dagster/row_count": sum(split.images for split in made.splits.values()),
+        "dagster/uri": shards.manifest_path(durable, made.sha256).as_uri(),
+        "snapshot": made.sha256,
+        **{f"{name}_images": split.images for name, split in made.splits.items()},
+        "shape": f"{made.height} x {made.width} x {made.channels}",
+        "classes": len(made.classes),
+        "shards": len(made.shards()),
+        "shard_bytes": sum(shard.bytes for shard in made.shards()),
+        "contact_sheet": contact_sheet(made, durable),
+        "reused": record.reused,
+    }
+
+
+def _classes(found: checks.Counts) -> dg.MarkdownMetadataValue:
+    rows = [f"| class | {' | '.join(found.by_split)} |", "|---|---:|---:|"]
+    rows += [
+        f"| {name} | {' | '.join(str(counts.get(name, 0)) for counts in found.by_split.values())} |"
+        for name, _ in found.totals
+    ]
+    return dg.MetadataValue.md("\n".join(rows))
+
+
+def _samples(removals: tuple[Removal, ...]) -> dg.MarkdownMetadataValue:
+    rows = ["| rule | images | such as |", "|---|---:|---|"]
+    rows += [f"| {each.reason} | {each.documents} | {', '.join(each.examples)} |" for each in removals]
+    return dg.MetadataValue.md("\n".join(rows))

@@ -1,0 +1,50 @@
+"""The contact sheet: a few images of each class as one small PNG, so that a person sees what the labels mean."""
+
+import io
+from pathlib import Path
+
+import dagster as dg
+import numpy as np
+from PIL import Image
+
+from assets import plots
+from trainer import images
+
+CLASSES, EACH = 10, 8
+"""Rows and columns at most: the first classes, and the first training images of each."""
+SIDES = (32, 24, 16, 12, 8)
+"""Pixels of a tile, the first that keeps the PNG small enough; at the last it is so without compression."""
+
+
+def contact_sheet(snapshot: images.Snapshot, tier: Path) -> dg.MarkdownMetadataValue:
+    """The first training images of the first classes, a class a row."""
+    rows = _first(snapshot, tier)
+    for side in SIDES:
+        buffer = io.BytesIO()
+        _sheet(rows, side).save(buffer, "PNG", optimize=True)
+        if buffer.tell() <= plots.MOST_BYTES:
+            break
+    return plots.png(buffer.getvalue(), f"a row for each of {', '.join(snapshot.classes[:CLASSES])}")
+
+
+def _first(snapshot: images.Snapshot, tier: Path) -> list[list[images.Pixels]]:
+    """By class, its first training images: [height, width, channels]. Reads no further than it must."""
+    rows: list[list[images.Pixels]] = [[] for _ in snapshot.classes[:CLASSES]]
+    for shard in snapshot.splits["train"].shards:
+        pixels, labels = images.open_images(tier, shard, snapshot.shape)
+        for label, row in enumerate(rows):
+            row += [pixels[number] for number in np.flatnonzero(labels == label)[: EACH - len(row)]]
+        if all(len(row) == EACH for row in rows):
+            break
+    return rows
+
+
+def _sheet(rows: list[list[images.Pixels]], side: int) -> Image.Image:
+    sheet = Image.new("RGB", (EACH * side, len(rows) * side), "white")
+    for y, row in enumerate(rows):
+        for x, pixels in enumerate(row):
+            tile = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+            enlarged = tile.width <= side and tile.height <= side  # as squares, which make a small PNG
+            how = Image.Resampling.NEAREST if enlarged else Image.Resampling.BILINEAR
+            sheet.paste(tile.convert("RGB").resize((side, side), how), (x * side, y * side))
+    return sheet
