@@ -146,7 +146,7 @@ def held_out_below(validation: float) -> str:
     13 digits are 52 bits, which a double holds exactly; so a larger share only adds documents to validation,
     and none ever moves because others joined or left.
     """
-    return f"{ceil(validation * 2**52):013x}"
+    return f"{min(ceil(validation * 2**52), 2**52 - 1):013x}"
 
 
 def split_of(blake3: str, validation: float) -> str:
