@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from assets.datasets import comparison, extraction
+from assets.datasets import comparison, extraction, workers
 from assets.datasets.extraction import Extracts
 from assets.datasets.workshop import deliver, writing
 from recipes.dataset import Dataset
@@ -55,6 +55,8 @@ SPLITS = ("train", "validation")
 ROWS_AT_ONCE = 65_536
 MEMORY = "512MB"
 """What duckdb may use before it spills."""
+THREADS = 4
+"""Its threads share that memory; with less than some 64 MB each it gives up instead of spilling."""
 
 LIVE = """
     CREATE TABLE live AS
@@ -145,6 +147,7 @@ def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as connection:
         connection.execute(f"SET memory_limit = '{MEMORY}'")
         connection.execute("SET temp_directory = ?", [str(spill)])
+        connection.execute(f"SET threads = {min(THREADS, workers.available())}")
         connection.execute("SET preserve_insertion_order = false")
         connection.execute("SET enable_progress_bar = false")
         try:
@@ -162,7 +165,7 @@ def held_out_below(validation: float) -> str:
     13 digits are 52 bits, which a double holds exactly; so a larger share only adds documents to validation,
     and none ever moves because others joined or left.
     """
-    return f"{ceil(validation * 2**52):013x}"
+    return f"{min(ceil(validation * 2**52), 2**52 - 1):013x}"
 
 
 def split_of(blake3: str, validation: float) -> str:

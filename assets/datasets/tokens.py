@@ -22,6 +22,9 @@ from assets.datasets.extraction import Report
 from assets.datasets.workshop import writing
 from trainer import digest, shards
 
+MISSING_FILE = "missing.parquet"
+"""In the workshop: the documents that have to be encoded, by segment."""
+
 LOCATED = pa.schema(
     [
         pa.field("blake3", pa.string()),
@@ -31,11 +34,13 @@ LOCATED = pa.schema(
     ]
 )
 MISSING = """
-    SELECT e.segment, list(k.blake3), sum(k.bytes)::BIGINT FROM read_parquet($table) k
+    SELECT e.segment, k.blake3, k.bytes FROM read_parquet($table) k
     ANTI JOIN located l ON l.blake3 = k.blake3
     JOIN read_parquet($index) e ON e.name = k.name
-    WHERE k.removed IS NULL GROUP BY e.segment ORDER BY e.segment
+    WHERE k.removed IS NULL ORDER BY e.segment
 """
+SIZES = "SELECT segment, sum(bytes)::BIGINT FROM read_parquet(?) GROUP BY segment ORDER BY segment"
+ROWS_AT_ONCE = 65_536
 
 
 @dataclass(frozen=True)
@@ -98,13 +103,14 @@ def encode_missing(
 ) -> Located:
     """Encode the kept documents of `table` that are not located yet."""
     connection.register("located", located.documents)
-    rows = connection.execute(MISSING, {"table": str(table), "index": str(index)}).fetchall()
-    tasks = [
-        _Encoding(extraction.segment_path(durable, segment), frozenset(hashes), tokenizer_sha256, durable, shop)
-        for segment, hashes, _ in rows
-    ]
-    done, total = 0, sum(size for _, _, size in rows)
-    for task, (_, _, size), found in zip(tasks, rows, workers.run(_encode, tasks, total), strict=True):
+    missing = connection.sql(MISSING, params={"table": str(table), "index": str(index)}).to_arrow_reader(ROWS_AT_ONCE)
+    with writing(shop / MISSING_FILE), pq.ParquetWriter(shop / MISSING_FILE, missing.schema) as writer:
+        for batch in missing:
+            writer.write_batch(batch)
+    rows = connection.execute(SIZES, [str(shop / MISSING_FILE)]).fetchall()
+    tasks = [_Encoding(extraction.segment_path(durable, name), tokenizer_sha256, durable, shop) for name, _ in rows]
+    done, total = 0, sum(size for _, size in rows)
+    for task, (_, size), found in zip(tasks, rows, workers.run(_encode, tasks, total), strict=True):
         located = located.with_file(Spool(task.spool, None), *found)
         done += size
         report(f"encoded {done / 1e6:,.0f} of {total / 1e6:,.0f} MB of new text")
@@ -116,7 +122,6 @@ class _Encoding:
     """Documents of a segment that one worker encodes into one spool."""
 
     segment: Path
-    wanted: frozenset[str]
     tokenizer: str
     durable: Path
     shop: Path
@@ -125,6 +130,14 @@ class _Encoding:
     def spool(self) -> Path:
         return self.shop / f"{self.segment.stem}.tokens"
 
+    @property
+    def wanted(self) -> frozenset[str]:
+        """Their BLAKE3: read where they are needed, as those of all segments together may be many."""
+        only = [("segment", "==", self.segment.stem)]
+        return frozenset(
+            pq.read_table(self.shop / MISSING_FILE, columns=["blake3"], filters=only)["blake3"].to_pylist()
+        )
+
 
 def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Write the tokens of the task's documents; gives their hashes, where each begins, and its tokens."""
@@ -132,14 +145,15 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
     dtype = shards.DTYPES[described.dtype]
     hashes: list[str] = []
     counts: list[int] = []
+    wanted = task.wanted
     with writing(task.spool), task.spool.open("wb") as spool:
-        for blake3, text in extraction.texts(task.segment, task.wanted):
+        for blake3, text in extraction.texts(task.segment, wanted):
             # As `encode_ordinary`, which would make a list of Python's integers, ten times as large.
             tokens = encoding.encode_to_numpy(text, disallowed_special=())
             spool.write(np.append(tokens, described.end_of_document).astype(dtype).tobytes())
             hashes.append(blake3)
             counts.append(len(tokens) + 1)
-    assert set(hashes) == task.wanted, "a kept document is in the segment that the index names"
+    assert set(hashes) == wanted, "a kept document is in the segment that the index names"
     ends = np.cumsum(counts, dtype=np.int64)
     return hashes, ends - counts, np.array(counts, np.int64)
 

@@ -78,9 +78,9 @@ def test_an_incremental_build_opens_only_the_changed_object(bucket, durable, mon
     opened = []
     documents = readers.documents
 
-    def watched(listing, file, reading):
+    def watched(listing, file, *how):
         opened.append(file.name)
-        return documents(listing, file, reading)
+        return documents(listing, file, *how)
 
     monkeypatch.setattr(readers, "documents", watched)
     build(remote(bucket), durable)
@@ -94,11 +94,11 @@ class Interruption:
         self._stop, self._documents, self.opened = stop, readers.documents, 0
         monkeypatch.setattr(readers, "documents", self)
 
-    def __call__(self, listing, file, reading):
+    def __call__(self, listing, file, *how):
         self.opened += 1
         if self.opened == 3:
             self._stop()
-        return self._documents(listing, file, reading)
+        return self._documents(listing, file, *how)
 
 
 def test_a_store_that_answers_again_within_patience_costs_nothing(s3, bucket, tmp_path, monkeypatch):
