@@ -238,7 +238,7 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     lists = [_NO_HASHES if value is None else value for value in values]
     ends = np.cumsum([0, *map(len, lists)])
-    mask = pa.array([value is None for value in values])
+    mask = pa.array([value is None for value in values], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), np.concatenate([_NO_HASHES, *lists]), kind, mask=mask)
 
 
