@@ -67,13 +67,15 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(sysconfig.get_path("purelib")))
     parser.add_argument("--include", default="*.py", help="which files below the folder")
     parser.add_argument("--peers-python", help="a Python that has datasets and tokenizers, or datatrove")
+    parser.add_argument("--peers", nargs="*", default=["datasets.map"], help="datasets.map, datatrove (minutes)")
     options = parser.parse_args()
+    peers = options.peers if options.peers_python else []
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
         size = _copy(options.folder, options.include, options.megabytes * 1e6, home / "corpus")
         _train(home)
         for near in (False, True):
-            _measure(home, size, near, None if near else options.peers_python)
+            _measure(home, size, near, [] if near else peers, options.peers_python)
         _stages(home)
 
 
@@ -134,11 +136,11 @@ def _train(home: Path) -> None:
     shutil.rmtree(durable)
 
 
-def _measure(home: Path, size: float, near: bool, peers_python: str | None) -> None:
+def _measure(home: Path, size: float, near: bool, libraries: list[str], python: str) -> None:
     """Build from nothing and after a change, and print what it took."""
     corpus, durable = home / "corpus", home / "durable"
     full = _watched(_built, home, near)
-    peers = _peers(home, size, peers_python) if peers_python else {}
+    peers = _peers(home, libraries, python)
     shutil.copytree(corpus, home / "as it was")
     _change(corpus)
     again = _watched(_built, home, near)
@@ -282,11 +284,11 @@ def _timed_build(home: Path) -> dict[str, float]:
     return times
 
 
-def _peers(home: Path, size: float, python: str) -> dict[str, Cost]:
+def _peers(home: Path, libraries: list[str], python: str) -> dict[str, Cost]:
     """What each library that the Python has takes for the same work."""
     script = str(Path(__file__).parent / "peers" / "data.py")
     found: dict[str, Cost] = {}
-    for name in ("datasets.map", "datatrove"):
+    for name in libraries:
         command = [python, script, name, str(home / "corpus"), str(home / "tokenizer.json"), str(home / "peer")]
         process = subprocess.Popen([*command, str(len(os.sched_getaffinity(0)))], stdout=subprocess.PIPE, text=True)
         with process, _memory(process.pid) as peak:
