@@ -1,6 +1,8 @@
 """Datasets of labelled images (D1): from Parquet files to image shards, and back."""
 
+import os
 import random
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +58,7 @@ def test_any_order_of_listing_and_number_of_workers_give_the_same_bytes(corpus, 
     assert content(tmp_path / "again") == content(durable)
 
 
-def _shuffled(entries, seed):
+def _shuffled(entries: Iterable[os.DirEntry[str]], seed: int) -> list[os.DirEntry[str]]:
     found = list(entries)
     random.Random(seed).shuffle(found)
     return found
@@ -80,8 +82,13 @@ def test_an_incremental_build_gives_the_bytes_of_one_from_nothing_and_shares_mos
 def test_only_new_and_changed_files_are_read(corpus, durable, monkeypatch):
     build(recipe_for(corpus), durable)
     write(corpus / "digits-3.parquet", [png(digits()[0][7])], [7])
-    read, documents_of = [], readers.documents
-    monkeypatch.setattr(readers, "documents", lambda *given: read.append(given[1].name) or documents_of(*given))
+    read, documents_of = list[str](), readers.documents
+
+    def noted(listing, file, *how):
+        read.append(file.name)
+        return documents_of(listing, file, *how)
+
+    monkeypatch.setattr(readers, "documents", noted)
     build(recipe_for(corpus), durable)
     assert read == ["digits-3.parquet"]
 

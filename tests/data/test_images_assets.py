@@ -106,6 +106,13 @@ def test_an_empty_split_blocks_the_snapshot(corpus, durable):
     assert snapshot.current(durable, "digits") is None
 
 
+def test_a_source_without_a_row_blocks_the_snapshot(tmp_path, durable):
+    write(tmp_path / "corpus" / "empty.parquet", [], [])
+    result = materialise(recipe_for(tmp_path / "corpus"), durable)
+    assert not checks_of(result)["no_empty_split"].passed
+    assert snapshot.current(durable, "digits") is None
+
+
 def test_too_many_images_that_cannot_be_read_fail_the_documents_with_their_reasons(corpus, durable):
     write(corpus / "z-last.parquet", [b"text"] * 30 + [png(digits()[0][0])[:-20]] * 10, [0] * 40)
     result = materialise(recipe_for(corpus), durable)

@@ -1,6 +1,7 @@
 """Decoding of images: what is read as which pixels, and what is set aside with which reason."""
 
 import io
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +40,7 @@ def reason(column, **more) -> str:
     return found.reason
 
 
-def lists_of(rows, kind="uint8"):
+def lists_of(rows: list[list[Any]], kind: str = "uint8") -> pa.Array:
     return pa.array(rows, pa.list_(pa.type_for_alias(kind), len(rows[0])))
 
 

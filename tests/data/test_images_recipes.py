@@ -3,7 +3,8 @@
 import pytest
 
 from recipes.dataset import Dataset
-from recipes.load import InvalidRecipes, load
+from recipes.load import load
+from recipes.problems import InvalidRecipes
 
 SHORT = """\
 slipway: dataset/1

@@ -122,7 +122,8 @@ def test_an_epoch_in_order_shows_every_picture_once(tmp_path: Path) -> None:
 
 
 def test_a_shard_is_asked_for_once_and_just_before_it_is_first_read(tmp_path: Path) -> None:
-    made, asked = snapshot_of(tmp_path, 3, 3), []
+    asked: list[images.Shard] = []
+    made = snapshot_of(tmp_path, 3, 3)
     pictures = Pictures(tmp_path, made, "train", asked.append)
     for number in (4, 5, 0):
         pictures.read(np.array([number], np.uint64))

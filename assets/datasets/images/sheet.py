@@ -40,7 +40,7 @@ def _first(snapshot: images.Snapshot, tier: Path) -> list[list[images.Pixels]]:
 
 
 def _sheet(rows: list[list[images.Pixels]], side: int) -> Image.Image:
-    sheet = Image.new("RGB", (EACH * side, len(rows) * side), "white")
+    sheet = Image.new("RGB", (EACH * side, max(1, len(rows)) * side), "white")  # a PNG has a pixel at least
     for y, row in enumerate(rows):
         for x, pixels in enumerate(row):
             tile = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
