@@ -17,7 +17,6 @@ from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate
 from trainer.config import SECTIONS, Batch, Checkpoint, Model, Optimiser, Run, Validation, require
 
-
 class Nodes(Part):
     """With how many nodes a training may run; between the two it shrinks and grows with the fleet."""
 

@@ -18,12 +18,12 @@ from tests.data.forked import Settings, forker
 from trainer import processes
 
 MB = 1_000_000
-CORPUS_MB = 530
-BOUND_MB = 175
+CORPUS_MB = 900
+BOUND_MB = 300
 """What any process of a build may hold besides `CODE_MB`, with `DUCKDB_MEMORY`."""
 CODE_MB = 60
 """What a process holds that has imported all that a build needs and done nothing."""
-DUCKDB_MEMORY = "64MB"
+DUCKDB_MEMORY = "128MB"
 
 
 class Texts:
