@@ -1,0 +1,102 @@
+"""``torchrun -m trainer.preflight`` (or ``python -m trainer.preflight``): measure, judge, and exit with the verdict.
+
+Exit codes: 0 nothing is faulty; 1 something is, or the ranks did not get through in time; 2 bad arguments.
+"""
+
+import argparse
+import json
+import os
+import socket
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from trainer.preflight import arithmetic, collective, disk, findings, node
+from trainer.preflight.findings import Finding
+from trainer.processes import die_with_parent
+from trainer.world import World, join
+
+MIB, GIB = 2**20, 2**30
+GRACE_SECONDS = 120.0
+"""Beyond the seconds to measure for: imports, meeting the other ranks, and a slow disk's last fsync."""
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()
+    _give_up_after(options.seconds + options.grace)
+    with join() as world:
+        found = [findings.expecting(each, dict(options.expect)) for each in _measured(world, options)]
+    if world.leads:
+        print(json.dumps(findings.as_json(found)) if options.json else "\n".join(findings.lines(found)))
+    return int(findings.worst(found) == "faulty")
+
+
+def _measured(world: World, options: argparse.Namespace) -> list[Finding]:
+    """The findings of all ranks, on every rank: a third of the time each for disk, arithmetic and all-reduce."""
+    hosts = world.gather(socket.gethostname())
+    ranks_by_node = [hosts.count(host) for host in dict.fromkeys(hosts)]
+    part = options.seconds / 3
+    mine = [*arithmetic.throughput(world.device, part)]
+    if world.device.type == "cuda":
+        mine.append(arithmetic.free_memory(world.device))
+    if hosts.index(hosts[world.rank]) == world.rank:  # one rank speaks for its node
+        mine += [*node.set_up(len(ranks_by_node)), *disk.throughput(options.folder, options.disk_size, part)]
+    mine = [replace(each, node=hosts[world.rank], rank=world.rank) for each in mine]
+    found = [each for rank in world.gather(mine) for each in rank]
+    if world.size > 1:
+        largest = options.largest or (4 * GIB if world.device.type == "cuda" else 64 * MIB)
+        found += [collective.clock(world), *collective.all_reduce(world, largest, part, ranks_by_node)]
+    return found
+
+
+def _give_up_after(seconds: float) -> None:
+    """A rank that never comes, or a network that hangs, ends the process: nobody waits for a preflight."""
+
+    def give_up() -> None:
+        print(f"preflight: faulty: the ranks did not get through in {seconds:g} s", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, give_up)
+    timer.daemon = True
+    timer.start()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainer.preflight", description="Judge this hardware.")
+    parser.add_argument("--json", action="store_true", help="one JSON value instead of a table")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("/tmp"), help="on the disk to measure; default: %(default)s"
+    )
+    parser.add_argument("--disk-size", type=_size, default=512 * MIB, help="bytes of the file there; default: 512M")
+    parser.add_argument("--largest", type=_size, help="the largest all-reduce; default: 4G on GPUs, 64M on CPUs")
+    parser.add_argument("--seconds", type=float, default=9.0, help="to measure for; default: %(default)g")
+    parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="beyond them, before giving up")
+    parser.add_argument(
+        "--expect",
+        type=_expectation,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what a line should give, in its unit: 'disk read=7'",
+    )
+    return parser
+
+
+def _size(text: str) -> int:
+    """Bytes, with K, M or G for their binary multiples."""
+    scale = {"K": 2**10, "M": MIB, "G": GIB}.get(text[-1:].upper(), 1)
+    return int(text[:-1] if scale > 1 else text) * scale
+
+
+def _expectation(text: str) -> tuple[str, float]:
+    name, _, value = text.rpartition("=")
+    if not name:
+        raise ValueError
+    return name, float(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
