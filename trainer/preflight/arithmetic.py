@@ -21,10 +21,10 @@ def throughput(device: torch.device, seconds: float) -> Iterator[Finding]:
     names = precisions(device)
     for name in names:
         taken = seconds_each(product(name, side, device), device, seconds / (len(names) + 1))
-        peak = sheet.flops.get(name) if sheet else None
+        peak = sheet.flops[name] / 1e12 if sheet else None
         teraflops = 2 * side**3 / taken / 1e12
         note = f"{side} x {side}"
-        yield rate(f"matrix product {name}", teraflops, "TFLOP/s", peak and peak / 1e12, DATA_SHEET, note)
+        yield rate(f"matrix product {name}", teraflops, "TFLOP/s", peak, DATA_SHEET, note)
     size = GIB if device.type == "cuda" else GIB // 4
     source, target = (torch.ones(size // 4, device=device) for _ in range(2))
     taken = seconds_each(lambda: target.copy_(source), device, seconds / (len(names) + 1))
@@ -36,7 +36,7 @@ def free_memory(device: torch.device) -> Finding:
     """What a GPU has left, beside what it is sold with: another process, or retired pages, take from it."""
     free, _ = torch.cuda.mem_get_info(device)
     sheet = card(torch.cuda.get_device_name(device))
-    return rate("GPU memory free", free / GIB, "GiB", sheet and sheet.memory, DATA_SHEET)
+    return rate("GPU memory free", free / GIB, "GiB", sheet.memory if sheet else None, DATA_SHEET)
 
 
 def precisions(device: torch.device) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Between the ranks: all-reduce bus bandwidth by size, as nccl-tests defines it, and how far the clocks are apart."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -42,9 +43,7 @@ def all_reduce(world: World, largest: int, seconds: float, ranks_by_node: list[i
     device = torch.cuda.get_device_name(world.device) if world.device.type == "cuda" else "cpu"
     size = SMALLEST
     while size <= largest and world.from_leader(time.monotonic() < deadline):
-        # A word on memory: a buffer of the size itself, as a collective in a training has.
-        values = torch.ones(size // 4, device=world.device)
-        taken = _seconds_each(world, lambda values=values: dist.all_reduce(values), deadline)  # type: ignore[misc]
+        taken = _seconds_each(world, torch.zeros(size // 4, device=world.device), deadline)
         gigabytes = bus_bandwidth(size, world.sum(taken)[0] / world.size, world.size) / 1e9
         should = reference(size, device, ranks_by_node)
         source = "8 H100 or H200 a node"
@@ -52,21 +51,21 @@ def all_reduce(world: World, largest: int, seconds: float, ranks_by_node: list[i
         size *= 2
 
 
-def _seconds_each(world: World, act: Callable[[], object], deadline: float) -> float:
-    """Seconds of one of `ITERATIONS` acts, or of fewer if the deadline does not leave time for them."""
-    _timed(world, act, 1)  # connections are made by the first
-    once = world.from_leader(_timed(world, act, 1))
+def _seconds_each(world: World, values: torch.Tensor, deadline: float) -> float:
+    """Seconds of one of `ITERATIONS` all-reduces, or of fewer if the deadline does not leave time for them."""
+    _timed(world, values, 1)  # the first one makes the connections
+    once = world.from_leader(_timed(world, values, 1))
     left = world.from_leader(deadline - time.monotonic())
     count = max(1, min(ITERATIONS, int(left / 2 / once)))
-    return _timed(world, act, count) / count
+    return _timed(world, values, count) / count
 
 
-def _timed(world: World, act: Callable[[], object], count: int) -> float:
+def _timed(world: World, values: torch.Tensor, count: int) -> float:
     dist.barrier()
     _finished(world.device)
     begun = time.perf_counter()
     for _ in range(count):
-        act()
+        dist.all_reduce(values)
     _finished(world.device)
     return time.perf_counter() - begun
 
@@ -108,6 +107,7 @@ def clock(world: World) -> Finding:
     by_rank = world.gather(mine)
     exchanges = [([rank[n][0] for rank in by_rank], [rank[n][1] for rank in by_rank]) for n in range(ROUNDS)]
     seconds, uncertainty = skew(exchanges)
-    least = max(0.0, seconds - uncertainty)
-    note = f"of {seconds * 1000:.3g} ± {uncertainty * 1000:.2g} ms measured, at least"
-    return at_most("clock skew", least * 1000, "ms", SKEW_SECONDS * 1000, "Ceph's mon_clock_drift_allowed", note)
+    certain = max(0.0, seconds - uncertainty) * 1000
+    note = f"± {uncertainty * 1000:.2g} ms"
+    judged = at_most("clock skew", certain, "ms", SKEW_SECONDS * 1000, "Ceph's mon_clock_drift_allowed", note)
+    return replace(judged, value=seconds * 1000)

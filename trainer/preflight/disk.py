@@ -3,6 +3,7 @@
 The file has no name, so that nothing is left of it however the measurement ends.
 """
 
+import errno
 import fcntl
 import itertools
 import mmap
@@ -37,10 +38,10 @@ def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Findin
     data = os.urandom(BLOCK)  # a file system that compresses has nothing to win
 
     def write(offset: int, block: mmap.mmap) -> None:
-        assert os.pwrite(file, block, offset) == BLOCK
+        _whole(os.pwrite(file, block, offset), errno.ENOSPC)
 
     def read(offset: int, block: mmap.mmap) -> None:
-        assert os.preadv(file, [block], offset) == BLOCK
+        _whole(os.preadv(file, [block], offset), errno.EIO)
 
     begun = time.perf_counter()
     written = _blocks(write, size, seconds, data)
@@ -52,6 +53,12 @@ def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Findin
     reading = time.perf_counter() - begun
     yield rate("disk write", written / writing / 1e9, "GB/s", note=f"{written >> 20} MiB, {how}")
     yield rate("disk read", got / reading / 1e9, "GB/s", note=f"{got >> 20} MiB, {how}")
+
+
+def _whole(moved: int, error: int) -> None:
+    """Raises OSError with `error` when only a part of a block was moved: the next attempt would say so."""
+    if moved != BLOCK:
+        raise OSError(error, os.strerror(error))
 
 
 def _past_the_cache(file: int) -> bool:

@@ -52,13 +52,19 @@ def failed(name: str, reason: str) -> Finding:
     return Finding(name=name, value=None, verdict="faulty", note=reason)
 
 
-def expecting(finding: Finding, expected: dict[str, float]) -> Finding:
-    """The finding judged by what the caller expects of it, if that is among `expected`: a rate's share, a count's all."""
-    reference = expected.get(finding.name)
-    if reference is None or not isinstance(finding.value, float | int):
+def expecting(findings: list[Finding], expected: dict[str, float]) -> list[Finding]:
+    """The findings, those named in `expected` judged by it; what is expected and was not measured is faulty."""
+    unmeasured = expected.keys() - {each.name for each in findings}
+    judged = [_expecting(each, expected[each.name]) if each.name in expected else each for each in findings]
+    return judged + [failed(name, "expected by the caller, but not measured") for name in sorted(unmeasured)]
+
+
+def _expecting(finding: Finding, reference: float) -> Finding:
+    """Judged anew: all of a number of GPUs is needed, of a rate a share."""
+    if not isinstance(finding.value, float | int):
         return finding
-    judged = at_least if finding.unit == "GPUs" else rate
-    again = judged(finding.name, finding.value, finding.unit, reference, "as expected by the caller", finding.note)
+    judge = at_least if finding.unit == "GPUs" else rate
+    again = judge(finding.name, finding.value, finding.unit, reference, "as the caller expects", finding.note)
     return replace(again, node=finding.node, rank=finding.rank)
 
 
@@ -110,6 +116,6 @@ def _line(finding: Finding, ranks: int) -> str:
 
 
 def _shown(value: float | str | None) -> str:
-    if value is None:
-        return "-"
-    return value if isinstance(value, str) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, float | int):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return value or "-"
