@@ -1,9 +1,12 @@
 """The memory estimate beside the real thing: parameters on the meta device, what autograd keeps, the peak of a step."""
 
+import gc
 import itertools
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +14,7 @@ from typing import Any, Literal
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
@@ -32,6 +36,7 @@ PLANS = [
     for micro in (1, 3)
     for precision in PRECISIONS
 ]
+RANKS_PLAN = Plan(model=WIDE, vocabulary=512, length=32, micro=1, precision="bf16", device="cpu")
 
 
 def name(plan: Plan) -> str:
@@ -51,7 +56,7 @@ def _recomputed(forward: Any) -> Any:
     return lambda *inputs: checkpoint(forward, *inputs, use_reentrant=False)
 
 
-def loss(model: Decoder, plan: Plan) -> torch.Tensor:
+def loss(model: nn.Module, plan: Plan) -> torch.Tensor:
     """The trainer's loss of one micro-batch."""
     tokens = torch.randint(0, plan.vocabulary, (plan.micro, plan.length + 1))
     with torch.autocast("cpu", torch.bfloat16, enabled=plan.precision == "bf16"):
@@ -75,17 +80,20 @@ def bytes_kept(plan: Plan) -> int:
     return sum(size for address, (_, size) in kept.items() if address not in own)
 
 
-def peak_bytes(plan: Plan) -> int:
-    """The most bytes allocated at a time in the second of two micro-batches, everything before it included."""
+def peak_bytes(plan: Plan, parallel: Callable[[nn.Module], nn.Module] = lambda model: model) -> int:
+    """The most bytes allocated at a time: two steps, then two micro-batches whose gradients accumulate."""
     model = decoder(plan)
-    optimiser = adamw(model, Optimiser(learning_rate=1e-3))
-    torch.autograd.backward(loss(model, plan))
-    optimiser.step()
-    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
-    state = [value for each in optimiser.state.values() for value in each.values()]
-    before: int = sum(tensor.nbytes for tensor in itertools.chain(model.parameters(), gradients, state))
+    before = sum(tensor.nbytes for tensor in model.parameters())
+    gc.collect()  # what an earlier test left must not be freed, and counted, in the middle of this
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-        torch.autograd.backward(loss(model, plan))
+        wrapped = parallel(model)
+        optimiser = adamw(model, Optimiser(learning_rate=1e-3))
+        for _ in range(2):  # DDP lays out its buckets anew after the first
+            torch.autograd.backward(loss(wrapped, plan))
+            optimiser.step()
+            optimiser.zero_grad()
+        for _ in range(2):
+            torch.autograd.backward(loss(wrapped, plan))
     events = recorded.profiler.kineto_results.events()
     changes: list[tuple[int, int]] = [
         (event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]"
@@ -100,9 +108,11 @@ def test_the_parameters_are_counted_exactly(model: Model):
     assert parameters(model, 32_000) == sum(parameter.numel() for parameter in real.parameters())
 
 
-def test_llama_70b_has_its_published_number_of_parameters():
-    """68,976,648,192: Llama 2 70B, of its model card's 69 B."""
+def test_llama_models_have_their_published_number_of_parameters():
+    """Llama 2 70B and Llama 3 8B, as their safetensors on Hugging Face have them."""
+    llama_8b = Model(layers=32, width=4096, heads=32, kv_heads=8, hidden=14336)
     assert parameters(LLAMA_70B, 32_000) == 68_976_648_192
+    assert parameters(llama_8b, 128_256) == 8_030_261_248
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=name)
@@ -125,6 +135,22 @@ def test_the_peak_of_a_step_is_the_estimate_within_two_per_cent(plan: Plan, voca
 def test_with_recomputed_blocks_the_peak_is_the_estimate_within_seven_per_cent(plan: Plan):
     plan = replace(plan, recompute=True)
     assert peak_bytes(plan) == pytest.approx(estimate(plan).total, rel=0.07)
+
+
+@pytest.mark.slow
+def test_the_peak_of_two_ranks_is_the_estimate_with_ddps_buckets_within_two_per_cent():
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*launch, "-m", "tests.trainer.memory_process"],
+        cwd=CODE,
+        env={**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    peaks = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak ")]
+    expected = estimate(replace(RANKS_PLAN, ranks=2)).total
+    assert peaks == [pytest.approx(expected, rel=0.02)] * 2, done.stderr
 
 
 def test_recomputing_blocks_takes_less_than_keeping_them():
