@@ -1,23 +1,49 @@
-"""What the hardware can do: peak arithmetic, the denominator of MFU."""
+"""What the hardware should give, by NVIDIA's data sheets: peak arithmetic (the denominator of MFU) and memory."""
 
 import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-BF16_PEAK_FLOPS = {
-    "H100 NVL": 835e12,
-    "H100 PCIe": 756e12,
-    "H100": 989e12,
-    "H200": 989e12,
-    "A100": 312e12,
+
+@dataclass(frozen=True)
+class Card:
+    """One kind of GPU."""
+
+    memory: float
+    """GiB, as nvidia-smi shows them."""
+    bandwidth: float
+    """Bytes/s to and from its memory."""
+    flops: dict[str, float]
+    """Dense FLOP/s by precision; fp32 is without tensor cores, as PyTorch multiplies by default."""
+
+
+CARDS = {
+    "H200 NVL": Card(140, 4.8e12, {"fp32": 60e12, "tf32": 417e12, "fp16": 835e12, "bf16": 835e12, "fp8": 1671e12}),
+    "H200": Card(140, 4.8e12, {"fp32": 67e12, "tf32": 494e12, "fp16": 989e12, "bf16": 989e12, "fp8": 1979e12}),
+    "H100 NVL": Card(93, 3.9e12, {"fp32": 60e12, "tf32": 417e12, "fp16": 835e12, "bf16": 835e12, "fp8": 1671e12}),
+    "H100 PCIe": Card(79, 2.0e12, {"fp32": 51e12, "tf32": 378e12, "fp16": 756e12, "bf16": 756e12, "fp8": 1513e12}),
+    "H100": Card(79, 3.35e12, {"fp32": 67e12, "tf32": 494e12, "fp16": 989e12, "bf16": 989e12, "fp8": 1979e12}),
+    "A100-SXM4-80GB": Card(80, 2.039e12, {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12, "bf16": 312e12}),
+    "A100 80GB": Card(80, 1.935e12, {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12, "bf16": 312e12}),
+    "A100": Card(40, 1.555e12, {"fp32": 19.5e12, "tf32": 156e12, "fp16": 312e12, "bf16": 312e12}),
 }
-"""Dense bf16 FLOP/s by device name, the first that is contained in it (NVIDIA's data sheets)."""
+"""By device name: the first that is contained in it."""
+
+
+def card(name: str) -> Card | None:
+    """The data sheet of a device, by the name PyTorch gives it; None where there is none here."""
+    return next((sheet for known, sheet in CARDS.items() if known in name), None)
 
 
 @functools.cache
-def peak_flops(device: torch.device, precision: str) -> float | None:
-    """Dense FLOP/s of the device in this precision; None where no data sheet says (CPUs, fp32)."""
-    if device.type != "cuda" or precision != "bf16":
+def peak_flops(device: "torch.device", precision: str) -> float | None:
+    """Dense FLOP/s of the device in this precision; None where no data sheet says (CPUs)."""
+    if device.type != "cuda":
         return None
-    name = torch.cuda.get_device_name(device)
-    return next((peak for known, peak in BF16_PEAK_FLOPS.items() if known in name), None)
+    import torch
+
+    sheet = card(torch.cuda.get_device_name(device))
+    return sheet.flops.get(precision) if sheet else None

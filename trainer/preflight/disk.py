@@ -1,0 +1,90 @@
+"""A folder's disk: sequential write and read of one bounded file, past the page cache where the file system lets us.
+
+The file has no name, so that nothing is left of it however the measurement ends.
+"""
+
+import errno
+import fcntl
+import itertools
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from trainer.preflight.findings import Finding, failed, rate
+
+BLOCK = 8 * 2**20
+THREADS = 4
+"""Blocks on their way at once: one alone keeps no NVMe disk busy."""
+
+
+def throughput(folder: Path, size: int, seconds: float) -> Iterator[Finding]:
+    """GB/s of writing (fsync included) and of reading up to `size` bytes, each for no longer than half the seconds.
+
+    A folder that cannot be written to, or that is full, is a faulty disk.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            direct = _past_the_cache(file.fileno())
+            yield from _measured(file.fileno(), size, seconds / 2, "O_DIRECT" if direct else "fsync, cache dropped")
+    except OSError as error:
+        yield failed("disk", f"{folder}: {error.strerror}")
+
+
+def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Finding]:
+    data = os.urandom(BLOCK)  # a file system that compresses has nothing to win
+
+    def write(offset: int, block: mmap.mmap) -> None:
+        _whole(os.pwrite(file, block, offset), errno.ENOSPC)
+
+    def read(offset: int, block: mmap.mmap) -> None:
+        _whole(os.preadv(file, [block], offset), errno.EIO)
+
+    begun = time.perf_counter()
+    written = _blocks(write, size, seconds, data)
+    os.fsync(file)
+    writing = time.perf_counter() - begun
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    begun = time.perf_counter()
+    got = _blocks(read, written, seconds, data)
+    reading = time.perf_counter() - begun
+    yield rate("disk write", written / writing / 1e9, "GB/s", note=f"{written >> 20} MiB, {how}")
+    yield rate("disk read", got / reading / 1e9, "GB/s", note=f"{got >> 20} MiB, {how}")
+
+
+def _whole(moved: int, error: int) -> None:
+    """Raises OSError with `error` when only a part of a block was moved: the next attempt would say so."""
+    if moved != BLOCK:
+        raise OSError(error, os.strerror(error))
+
+
+def _past_the_cache(file: int) -> bool:
+    """Have the file's reads and writes go to the disk itself; says whether its file system can (tmpfs cannot)."""
+    flags = fcntl.fcntl(file, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(file, fcntl.F_SETFL, flags | os.O_DIRECT)
+    except OSError:
+        return False
+    return True
+
+
+def _blocks(act: Callable[[int, mmap.mmap], None], size: int, seconds: float, data: bytes) -> int:
+    """Act on the blocks of `size` bytes in their order until the time is over; returns the bytes done."""
+    deadline = time.perf_counter() + seconds
+    numbers = itertools.count()  # next() is atomic
+
+    def work() -> int:
+        with mmap.mmap(-1, BLOCK) as block:  # O_DIRECT wants its memory aligned
+            block[:] = data
+            for done in itertools.count():
+                number = next(numbers)
+                if (number + 1) * BLOCK > size or (number >= THREADS and time.perf_counter() > deadline):
+                    return done * BLOCK
+                act(number * BLOCK, block)
+        raise AssertionError
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return sum(each.result() for each in [pool.submit(work) for _ in range(THREADS)])

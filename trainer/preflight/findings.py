@@ -1,0 +1,121 @@
+"""Findings: what was measured, beside what this hardware should give, and the verdict. Nothing here measures."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+Verdict = Literal["excellent", "acceptable", "weak", "faulty", "no reference"]
+EXCELLENT, ACCEPTABLE, FAULTY = 0.8, 0.6, 0.5
+"""A rate above these shares of its reference is excellent or acceptable; below the last, faulty; else weak."""
+ORDER: tuple[Verdict, ...] = ("faulty", "weak", "acceptable", "excellent", "no reference")
+"""The worst first."""
+EVERYWHERE = "all nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One measured value of one rank or node, or of all together."""
+
+    name: str
+    value: float | str | None
+    """None when it could not be measured; the note says why."""
+    unit: str = ""
+    verdict: Verdict = "no reference"
+    reference: float | str | None = None
+    source: str = ""
+    """Where the reference comes from."""
+    note: str = ""
+    node: str = EVERYWHERE
+    rank: int | None = None
+
+
+def rate(
+    name: str, value: float, unit: str, reference: float | None = None, source: str = "", note: str = ""
+) -> Finding:
+    """A value of which more is better, judged by its share of the reference."""
+    verdict: Verdict = "no reference" if reference is None else _share(value / reference)
+    return Finding(name=name, value=value, unit=unit, reference=reference, source=source, note=note, verdict=verdict)
+
+
+def at_least(name: str, value: float, unit: str, least: float | None, source: str = "", note: str = "") -> Finding:
+    """A value that a requirement is met with or not; None where nothing is required here."""
+    return _required(rate(name, value, unit, None, source, note), least, least is None or value >= least)
+
+
+def at_most(name: str, value: float, unit: str, most: float | None, source: str = "", note: str = "") -> Finding:
+    """As `at_least`, for a value that has to stay small."""
+    return _required(rate(name, value, unit, None, source, note), most, most is None or value <= most)
+
+
+def failed(name: str, reason: str) -> Finding:
+    """What could not be measured although it has to work."""
+    return Finding(name=name, value=None, verdict="faulty", note=reason)
+
+
+def expecting(findings: list[Finding], expected: dict[str, float]) -> list[Finding]:
+    """The findings, those named in `expected` judged by it; what is expected and was not measured is faulty."""
+    unmeasured = expected.keys() - {each.name for each in findings}
+    judged = [_expecting(each, expected[each.name]) if each.name in expected else each for each in findings]
+    return judged + [failed(name, "expected by the caller, but not measured") for name in sorted(unmeasured)]
+
+
+def _expecting(finding: Finding, reference: float) -> Finding:
+    """Judged anew: all of a number of GPUs is needed, of a rate a share."""
+    if not isinstance(finding.value, float | int):
+        return finding
+    judge = at_least if finding.unit == "GPUs" else rate
+    again = judge(finding.name, finding.value, finding.unit, reference, "as the caller expects", finding.note)
+    return replace(again, node=finding.node, rank=finding.rank)
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """The verdict on all of them together."""
+    return min((each.verdict for each in findings), key=ORDER.index, default="no reference")
+
+
+def lines(findings: list[Finding]) -> Iterator[str]:
+    """A table for people: each node's findings, those of several ranks by the slowest of them, and its verdict."""
+    for node in dict.fromkeys(each.node for each in findings):
+        here = [each for each in findings if each.node == node]
+        yield f"{node}: {worst(here)}"
+        for name in dict.fromkeys(each.name for each in here):
+            same = [each for each in here if each.name == name]
+            yield "  " + _line(min(same, key=_badness), len(same))
+
+
+def as_json(findings: list[Finding]) -> dict[str, object]:
+    """The same for programs, with the findings of every rank."""
+    nodes = {node: worst(each for each in findings if each.node == node) for node in {each.node for each in findings}}
+    return {"verdict": worst(findings), "nodes": nodes, "findings": [asdict(each) for each in findings]}
+
+
+def _share(share: float) -> Verdict:
+    if share > EXCELLENT:
+        return "excellent"
+    if share > ACCEPTABLE:
+        return "acceptable"
+    return "weak" if share >= FAULTY else "faulty"
+
+
+def _required(finding: Finding, bound: float | None, met: bool) -> Finding:
+    verdict: Verdict = "no reference" if bound is None else "excellent" if met else "faulty"
+    return replace(finding, reference=bound, verdict=verdict, source=finding.source if bound is not None else "")
+
+
+def _badness(finding: Finding) -> tuple[int, float]:
+    """The worst verdict first, then the lowest value."""
+    return ORDER.index(finding.verdict), finding.value if isinstance(finding.value, float | int) else 0.0
+
+
+def _line(finding: Finding, ranks: int) -> str:
+    reference = "" if finding.reference is None else f"of {_shown(finding.reference)} ({finding.source})"
+    slowest = f"lowest of {ranks} ranks, rank {finding.rank}" if ranks > 1 else ""
+    rest = "; ".join(part for part in (reference, slowest, finding.note) if part)
+    value = f"{_shown(finding.value)} {finding.unit}"
+    return f"{finding.verdict:<12}  {finding.name:<26} {value:<20} {rest}".rstrip()
+
+
+def _shown(value: float | str | None) -> str:
+    if isinstance(value, float | int):
+        return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return value or "-"

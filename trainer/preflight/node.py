@@ -1,0 +1,107 @@
+"""One node as it is set up: locked memory, shared memory, GPUs, network, versions, each beside what is required."""
+
+import contextlib
+import math
+import os
+import platform
+import re
+import resource
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from trainer.preflight.findings import Finding, Verdict, at_least, rate
+
+GIB = 2**30
+LEAST_CUDA, LEAST_DRIVER = "11.8", "520"
+LEAST_NETWORK = 10.0
+"""Gb/s between nodes."""
+LEAST_LOCKED = 1.0
+"""GiB: below it RDMA registers no buffers and NCCL takes to TCP without a word."""
+LEAST_SHARED = 1.0
+"""GiB of /dev/shm, through which NCCL and loader workers pass data (NCCL user guide, troubleshooting)."""
+INFINIBAND = Path("/sys/class/infiniband")
+REQUIRED = "Slipway's requirements"
+
+
+def set_up(nodes: int) -> Iterator[Finding]:
+    """What one process of the node can see of it; `nodes`: how many take part."""
+    gpus = torch.cuda.device_count()
+    yield at_least("GPUs", gpus, "GPUs", None)
+    yield rate("host memory", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, "GiB")
+    yield rate("CPU cores", len(os.sched_getaffinity(0)), "cores")
+    yield _locked_memory()
+    shared = shutil.disk_usage("/dev/shm").total / GIB
+    yield at_least("/dev/shm", shared, "GiB", LEAST_SHARED if gpus else None, "NCCL's user guide")
+    yield _network(nodes)
+    yield from _versions(gpus)
+
+
+def _locked_memory() -> Finding:
+    """`ulimit -l`; it matters where there are RDMA devices."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    unlimited = limit == resource.RLIM_INFINITY
+    least = LEAST_LOCKED if any(INFINIBAND.glob("*")) else None
+    gibibytes = math.inf if unlimited else limit / GIB
+    found = at_least("locked memory (ulimit -l)", gibibytes, "GiB", least, "RDMA registers its buffers")
+    return replace(found, value="unlimited", unit="") if unlimited else found
+
+
+def _network(nodes: int) -> Finding:
+    """The fastest link; several nodes need a fast one."""
+    speeds = [*_ethernet(), *_infiniband()]
+    if not speeds:
+        return Finding(name="network link", value=None, note="no link tells its speed")
+    return at_least("network link", max(speeds), "Gb/s", LEAST_NETWORK if nodes > 1 else None, REQUIRED)
+
+
+def _ethernet() -> Iterator[float]:
+    """Gb/s of the interfaces that are up and know their speed."""
+    for interface in Path("/sys/class/net").glob("*/speed"):
+        with contextlib.suppress(OSError):  # a link that is down cannot be read
+            megabits = int(interface.read_text())
+            if megabits > 0:
+                yield megabits / 1000
+
+
+def _infiniband() -> Iterator[float]:
+    """Gb/s of the ports, which say for example "400 Gb/sec (4X NDR)"."""
+    for port in INFINIBAND.glob("*/ports/*/rate"):
+        yield float(port.read_text().split()[0])
+
+
+def _versions(gpus: int) -> Iterator[Finding]:
+    yield Finding(name="Python", value=platform.python_version())
+    yield Finding(name="PyTorch", value=str(torch.__version__))
+    if not gpus:
+        return
+    yield version("CUDA", torch.version.cuda or "", LEAST_CUDA)
+    yield version("driver", _driver(), LEAST_DRIVER)
+    yield Finding(name="NCCL", value=".".join(map(str, torch.cuda.nccl.version())))  # type: ignore[no-untyped-call]
+
+
+def _driver() -> str:
+    module = Path("/proc/driver/nvidia/version")
+    return driver_version(module.read_text()) if module.exists() else ""
+
+
+def driver_version(text: str) -> str:
+    """The kernel module's version, from /proc/driver/nvidia/version; empty when it is not in there."""
+    match = re.search(r"Kernel Module.*?\s(\d+(\.\d+)+)", text)
+    return match[1] if match else ""
+
+
+def version(name: str, found: str, least: str) -> Finding:
+    """A version beside the least that is required; one that nothing tells is not judged."""
+    if not found:
+        return Finding(name=name, value=None, note="nothing tells it")
+    met = _numbers(found) >= _numbers(least)
+    verdict: Verdict = "excellent" if met else "faulty"
+    return Finding(name=name, value=found, reference=least, source=REQUIRED, verdict=verdict)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
