@@ -38,7 +38,7 @@ lint: install ## formatter, linter, type checker
 
 test: lint ## all of lint, and the fast tests
 	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -m "not slow" $(COVERAGE)
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile $(COVERAGE)
 
 test-slow: install ## the tests that run for minutes: real daemons, kills, drills
 	$(BIN)/python -m pytest -m slow $(COVERAGE)

@@ -17,6 +17,7 @@ from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate
 from trainer.config import SECTIONS, Batch, Checkpoint, Model, Optimiser, Run, Validation, require
 
+
 class Nodes(Part):
     """With how many nodes a training may run; between the two it shrinks and grows with the fleet."""
 
