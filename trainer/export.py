@@ -39,9 +39,7 @@ def _files(checkpoint: dict[str, bytes], config: dict[str, Any], tokenizer: byte
     """The files of an export, by name."""
     import safetensors.torch
 
-    from trainer.checkpoint import state
-
-    weights = safetensors.torch.load(checkpoint[state.MODEL])
+    weights = safetensors.torch.load(checkpoint[format.MODEL])
     model, length = Model(**config["model"]), config["batch"]["length"]
     vocab_size = weights["embedding.weight"].shape[0]
     end = vocabulary.end_of_document(json.loads(tokenizer)) if tokenizer else None

@@ -116,12 +116,29 @@ def weight_files(folder: Path) -> list[str]:
     return sorted({Path(name).name for name in index["weight_map"].values()})
 
 
+def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor of the model in `folder`, from the headers of its files."""
+    return {name: shape for file in weight_files(folder) for name, shape in shapes_of(folder / file).items()}
+
+
+def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor in a safetensors file, from its header. Raises ValueError when it has none."""
+    import safetensors
+
+    try:
+        with safetensors.safe_open(path, "np") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (OSError, safetensors.SafetensorError) as error:
+        raise ValueError(f"{path}: not safetensors: {error}") from None
+
+
 def export(state: Mapping[str, "Tensor"], model: Model, vocab_size: int) -> bytes:
     """The weights file of a decoder's state, in the state's own precision."""
     import safetensors.torch
 
     renamed = {entry.theirs: state[entry.ours].contiguous() for entry in entries(model, vocab_size)}
-    return safetensors.torch.save(renamed, metadata={"format": "pt"})
+    data: bytes = safetensors.torch.save(renamed, metadata={"format": "pt"})
+    return data
 
 
 def load(folder: Path) -> dict[str, "Tensor"]:

@@ -29,7 +29,7 @@ def checkpoint(durable: Path) -> Path:
     lineage = {"tokenizer": described.sha256}
     progress = state.Progress(0, 0, 0, [], {}, {}, config=sections, lineage=lineage, at=0.0)
     folder = durable / "checkpoints" / "tiny" / "000000000.000001.0000"
-    format.write(folder, state.LAYOUT, state.pack(model, optimiser, progress))
+    format.write(folder, format.LAYOUT, state.pack(model, optimiser, progress))
     return folder
 
 
@@ -83,7 +83,7 @@ def test_an_export_verifies_like_a_checkpoint(source: Path, tmp_path: Path) -> N
 
 
 def test_a_damaged_checkpoint_is_not_exported(source: Path, tmp_path: Path) -> None:
-    weights = source / state.MODEL
+    weights = source / format.MODEL
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)

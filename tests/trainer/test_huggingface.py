@@ -138,7 +138,7 @@ def test_llama_3_has_as_many_parameters_as_published(model: Model, parameters: i
 def test_settings_that_our_decoder_has_not_are_refused_by_name(tmp_path: Path, changed: dict[str, Any], said: str):
     theirs(tmp_path)
     change(tmp_path, **changed)
-    with pytest.raises(ValueError, match="config.json") as refused:
+    with pytest.raises(ValueError, match=r"config\.json") as refused:
         huggingface.read_settings(tmp_path)
     assert said in str(refused.value)
 
