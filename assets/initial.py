@@ -56,9 +56,10 @@ def _registered(init: Init, model: str, tiers: Tiers, tracking: Tracking) -> tup
     from mlflow.exceptions import MlflowException
 
     registry = Registry(tracking, tiers.durable_path)
-    named = f"alias {init.alias}" if init.version is None else f"version {init.version}"
+    alias = init.moving_alias
+    named = f"alias {alias}" if alias else f"version {init.version}"
     try:
-        found = registry.aliased(model, init.alias) if init.moves else registry.version(model, init.version or 0)
+        found = registry.aliased(model, alias) if alias else registry.version(model, init.version or 0)
         known = registry.models()
     except MlflowException as error:
         raise ValueError(f"model {model}: the registry cannot be asked: {error}") from error

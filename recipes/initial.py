@@ -2,9 +2,9 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from recipes.parts import Count, Part, Text
 from trainer.config import require
@@ -21,11 +21,12 @@ class Init(Part):
     model: Text | None = None
     """A registered model."""
     version: Count | None = None
-    """Of the registered model; without it, the version that `alias` has when the training is offered."""
-    alias: Text = "champion"
+    """Of the registered model."""
+    alias: Text | None = None
+    """Or the version that has this alias when the training is offered; without both, the champion."""
     huggingface: Text | None = None
     """A folder with a Llama model; an absolute path once loaded, the recipe may write it relative to its file."""
-    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    digest: str | None = None
     """What must be found there (`trainer.initial.digest_of`); weights with another digest are refused."""
 
     @field_validator("checkpoint")
@@ -42,13 +43,20 @@ class Init(Part):
     def _from_the_recipe(cls, huggingface: str | None, info: ValidationInfo) -> str | None:
         return None if huggingface is None else _absolute(huggingface, info)
 
+    @field_validator("digest")
+    @classmethod
+    def _is_digest(cls, digest: str | None) -> str | None:
+        if digest is not None and not re.fullmatch("[0-9a-f]{64}", digest):
+            raise ValueError("expected 64 hex digits")
+        return digest
+
     @model_validator(mode="after")
     def _is_one_source(self) -> Self:
         if sum(source is not None for source in (self.checkpoint, self.model, self.huggingface)) != 1:
             raise ValueError("expected exactly one of checkpoint, model, huggingface")
         for name in ("version", "alias"):
-            require(self.model is not None or name not in self.model_fields_set, name, "expected only beside model")
-        require({"version", "alias"} - self.model_fields_set != set(), "alias", "expected none beside version")
+            require(self.model is not None or getattr(self, name) is None, name, "expected only beside model")
+        require(self.version is None or self.alias is None, "alias", "expected none beside version")
         return self
 
     @property
@@ -63,9 +71,9 @@ class Init(Part):
         return folder
 
     @property
-    def moves(self) -> bool:
-        """Whether tomorrow it may mean other weights than today."""
-        return self.model is not None and self.version is None
+    def moving_alias(self) -> str | None:
+        """The alias that decides, which tomorrow may mean other weights than today; None when none does."""
+        return self.alias or "champion" if self.model is not None and self.version is None else None
 
     def identity(self) -> dict[str, str]:
         """What of it decides the training's numbers, as `trainer.config.Init` has it."""

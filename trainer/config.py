@@ -144,7 +144,7 @@ class Init:
 
     def __post_init__(self) -> None:
         fits = len(self.digest) == 64 and set(self.digest) <= set("0123456789abcdef")
-        require(fits, "digest", "expected a digest of 64 hex digits")
+        require(fits, "digest", "expected 64 hex digits")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,10 +51,11 @@ def test_a_checkpoint_is_a_folder_or_a_step_of_a_training(folder: Folder):
 
 
 def test_a_registered_model_is_by_default_the_champion(folder: Folder):
+    (folder.path / SWEEP).unlink()
     start(folder, "{model: base}")
-    assert (init(folder).alias, init(folder).version, init(folder).moves) == ("champion", None, True)
+    assert init(folder).moving_alias == "champion"
     folder.edit(TRAINING, "{model: base}", "{model: base, version: 3}")
-    assert (init(folder).version, init(folder).moves) == (3, False)
+    assert (init(folder).version, init(folder).moving_alias) == (3, None)
 
 
 def test_what_it_holds_and_not_where_it_lies_is_part_of_the_identity():
@@ -82,7 +83,7 @@ REFUSED: list[tuple[str, str]] = [
         "{checkpoint: here}",
         'init.checkpoint: found "here", expected <training>/<step>, or a folder that begins with /, ./ or ../',
     ),
-    ("{huggingface: /a, digest: abc}", "init.digest: found \"abc\", expected String should match pattern"),
+    ("{huggingface: /a, digest: abc}", 'init.digest: found "abc", expected 64 hex digits'),
     ("{weights: /a}", "init.weights: found an unknown field, expected one of checkpoint, model, version, alias"),
     ("base", 'init: found "base", expected a section'),
 ]
