@@ -46,8 +46,18 @@ class Entry:
     shape: tuple[int, ...]
 
 
-def entries(model: Model, vocab_size: int) -> list[Entry]:
-    """All tensors of a decoder of this size."""
+@dataclass(frozen=True)
+class Settings:
+    """What config.json says of a model."""
+
+    model: Model
+    vocab_size: int
+    tied: bool
+    """Whether one matrix is both the embedding and the head."""
+
+
+def entries(model: Model, vocab_size: int, tied: bool = False) -> list[Entry]:
+    """All tensors of a decoder of this size; where they are tied, the head's is the embedding."""
     width, keys = model.width, model.kv_heads * (model.width // model.heads)
     square, narrow, wide = (width, width), (keys, width), (model.hidden, width)
     shapes = [(width,), square, narrow, narrow, square, (width,), wide, wide, wide[::-1]]
@@ -60,7 +70,7 @@ def entries(model: Model, vocab_size: int) -> list[Entry]:
         Entry("embedding.weight", EMBEDDING, (vocab_size, width)),
         *blocks,
         Entry("norm.weight", "model.norm.weight", (width,)),
-        Entry("head.weight", HEAD, (vocab_size, width)),
+        Entry("head.weight", EMBEDDING if tied else HEAD, (vocab_size, width)),
     ]
 
 
@@ -89,20 +99,25 @@ def settings(model: Model, vocab_size: int, length: int, end_of_document: int | 
     }
 
 
-def read_settings(folder: Path) -> tuple[Model, int]:
-    """The sizes and the vocabulary's size of a model in `folder`.
+def read_settings(folder: Path) -> Settings:
+    """The settings of the model in `folder`.
 
     Raises ValueError when there is none, or one with settings that our decoder does not have.
     """
     path = folder / CONFIG
     try:
-        return _model(json.loads(path.read_bytes()))
+        return _settings(json.loads(path.read_bytes()))
     except FileNotFoundError:
         raise ValueError(f"{folder}: found no {CONFIG}, expected a model in the Hugging Face layout") from None
     except KeyError as error:
         raise ValueError(f"{path}: found no {error.args[0]}, expected the settings of a Llama model") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def files(folder: Path) -> list[str]:
+    """The names of all files that decide numbers. Raises ValueError when there are no weights."""
+    return [CONFIG, *weight_files(folder)]
 
 
 def weight_files(folder: Path) -> list[str]:
@@ -143,46 +158,41 @@ def export(state: Mapping[str, "Tensor"], model: Model, vocab_size: int) -> byte
 
 def load(folder: Path) -> dict[str, "Tensor"]:
     """A decoder's state in fp32, from a model in `folder`. Raises ValueError for one that our decoder cannot be."""
-    model, vocab_size = read_settings(folder)
-    return decode({name: (folder / name).read_bytes() for name in weight_files(folder)}, model, vocab_size)
+    settings = read_settings(folder)
+    return decode({name: (folder / name).read_bytes() for name in weight_files(folder)}, settings)
 
 
-def decode(files: Mapping[str, bytes], model: Model, vocab_size: int) -> dict[str, "Tensor"]:
+def decode(contents: Mapping[str, bytes], settings: Settings) -> dict[str, "Tensor"]:
     """A decoder's state in fp32, from the contents of its weight files. Tied embeddings become two equal matrices."""
     import safetensors.torch
 
     found: dict[str, Tensor] = {}
-    for name, data in files.items():
+    for name, data in contents.items():
         try:
             found |= safetensors.torch.load(data)
         except safetensors.SafetensorError as error:
             raise ValueError(f"{name}: not safetensors: {error}") from None
-    wanted = entries(model, vocab_size)
-    check_shapes({name: tuple(tensor.shape) for name, tensor in found.items()}, wanted)
-    return {entry.ours: found[_source(entry.theirs, found)].float() for entry in wanted}
+    check_shapes({name: tuple(tensor.shape) for name, tensor in found.items()}, settings)
+    wanted = entries(settings.model, settings.vocab_size, settings.tied)
+    return {entry.ours: found[entry.theirs].float() for entry in wanted}
 
 
-def check_shapes(found: Mapping[str, tuple[int, ...]], wanted: list[Entry]) -> None:
+def check_shapes(found: Mapping[str, tuple[int, ...]], settings: Settings) -> None:
     """Raises ValueError naming the first tensor that is missing, has another shape or has no place in the decoder."""
+    wanted = entries(settings.model, settings.vocab_size, settings.tied)
     for entry in wanted:
-        name = _source(entry.theirs, found)
-        if name not in found:
+        if entry.theirs not in found:
             raise ValueError(f"{entry.theirs}: found nothing, expected {list(entry.shape)}")
-        if found[name] != entry.shape:
-            raise ValueError(f"{name}: found {list(found[name])}, expected {list(entry.shape)}")
-    known = {entry.theirs for entry in wanted}
+        if found[entry.theirs] != entry.shape:
+            raise ValueError(f"{entry.theirs}: found {list(found[entry.theirs])}, expected {list(entry.shape)}")
+    known = {HEAD, *(entry.theirs for entry in wanted)}
     for name in found:
         # Old files hold the rotary frequencies, which follow from the settings.
         if name not in known and not name.endswith("rotary_emb.inv_freq"):
             raise ValueError(f"{name}: found a tensor that our decoder does not have")
 
 
-def _source(name: str, found: Mapping[str, object]) -> str:
-    """The tensor that a file holds for `name`: tied embeddings are written once."""
-    return EMBEDDING if name == HEAD and HEAD not in found else name
-
-
-def _model(value: dict[str, Any]) -> tuple[Model, int]:
+def _settings(value: dict[str, Any]) -> Settings:
     for name, wanted in _FIXED.items():
         if value.get(name, wanted) != wanted:
             raise ValueError(f"{name}: found {value[name]!r}, expected {wanted!r}, which is all our decoder has")
@@ -199,7 +209,7 @@ def _model(value: dict[str, Any]) -> tuple[Model, int]:
     features = value.get("head_dim") or model.width // model.heads
     if features * model.heads != model.width:
         raise ValueError(f"head_dim: found {features}, expected {model.width // model.heads} (width / heads)")
-    return model, value["vocab_size"]
+    return Settings(model, value["vocab_size"], tied=value.get("tie_word_embeddings", False))
 
 
 def _rope_base(value: dict[str, Any]) -> float:

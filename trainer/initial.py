@@ -30,7 +30,7 @@ def digest_of(layout: str, folder: Path) -> str:
     """
     if layout == "checkpoint":
         return digest.sha256(_manifest(folder))
-    paths = [folder / name for name in _deciding(folder)]
+    paths = [folder / name for name in huggingface.files(folder)]
     try:
         stats = [path.stat() for path in paths]
     except OSError as error:
@@ -44,8 +44,9 @@ def check(layout: str, folder: Path, model: Model, tokenizer: Tokenizer) -> None
     if layout == "checkpoint":
         found, vocab_size, sha256 = _checkpoint(folder)
     else:
-        (found, vocab_size), sha256 = huggingface.read_settings(folder), tokenizer.sha256
-        huggingface.check_shapes(huggingface.shapes(folder), huggingface.entries(found, vocab_size))
+        settings = huggingface.read_settings(folder)
+        huggingface.check_shapes(huggingface.shapes(folder), settings)
+        found, vocab_size, sha256 = settings.model, settings.vocab_size, tokenizer.sha256
     there, wanted = asdict(found), asdict(model)
     faults = [
         f"model.{name}: found {there[name]}, expected {wanted[name]}"
@@ -61,10 +62,10 @@ def check(layout: str, folder: Path, model: Model, tokenizer: Tokenizer) -> None
 
 
 def load(init: Init, folder: Path, decoder: "Decoder", tokenizer: Tokenizer) -> None:
-    """Put the weights in `folder` into `decoder`. Raises ValueError when they are not what `init` says, or do not fit."""
+    """Put the weights in `folder` into `decoder`. Raises ValueError when they are not what `init` says or misfit."""
     files = _verified(init, folder)
     check(init.layout, folder, decoder.config, tokenizer)
-    decoder.load_state_dict(_state(init.layout, files, decoder.config, tokenizer.vocab_size))
+    decoder.load_state_dict(_state(init.layout, files, folder))
 
 
 def _verified(init: Init, folder: Path) -> dict[str, bytes]:
@@ -75,7 +76,7 @@ def _verified(init: Init, folder: Path) -> dict[str, bytes]:
         except format.Damaged as damage:
             raise ValueError(f"init: {damage}") from None
     try:
-        files = {name: (folder / name).read_bytes() for name in _deciding(folder)}
+        files = {name: (folder / name).read_bytes() for name in huggingface.files(folder)}
     except OSError as error:
         raise ValueError(f"init: {error.filename}: cannot be read: {error.strerror}") from None
     found = _combined({name: digest.of_bytes(data) for name, data in files.items()})
@@ -84,14 +85,14 @@ def _verified(init: Init, folder: Path) -> dict[str, bytes]:
     return files
 
 
-def _state(layout: str, files: Mapping[str, bytes], model: Model, vocab_size: int) -> "dict[str, Tensor]":
+def _state(layout: str, files: Mapping[str, bytes], folder: Path) -> "dict[str, Tensor]":
     import safetensors.torch
 
     if layout == "checkpoint":
         state: dict[str, Tensor] = safetensors.torch.load(files[format.MODEL])
         return state
     weights = {name: data for name, data in files.items() if name != huggingface.CONFIG}
-    return huggingface.decode(weights, model, vocab_size)
+    return huggingface.decode(weights, huggingface.read_settings(folder))
 
 
 def _checkpoint(folder: Path) -> tuple[Model, int, str]:
@@ -112,11 +113,6 @@ def _manifest(folder: Path) -> bytes:
         return (folder / format.MANIFEST).read_bytes()
     except OSError as error:
         raise ValueError(f"{folder}: expected a checkpoint's folder: {error.strerror}: {format.MANIFEST}") from None
-
-
-def _deciding(folder: Path) -> list[str]:
-    """The files of a Hugging Face model that decide numbers."""
-    return [huggingface.CONFIG, *huggingface.weight_files(folder)]
 
 
 def _combined(hashes: Mapping[str, str]) -> str:

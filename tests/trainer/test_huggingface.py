@@ -88,7 +88,7 @@ def test_what_is_exported_loads_back_bit_by_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_model_of_transformers_computes_the_same_as_ours(tmp_path: Path, tied: bool) -> None:
     llama = theirs(tmp_path, tie_word_embeddings=tied)
-    ours = Decoder(huggingface.read_settings(tmp_path)[0], VOCAB, LENGTH).eval()
+    ours = Decoder(huggingface.read_settings(tmp_path).model, VOCAB, LENGTH).eval()
     ours.load_state_dict(huggingface.load(tmp_path))
     with torch.no_grad():
         assert (llama(tokens()).logits - ours(tokens())).abs().max() < 1e-5
@@ -162,6 +162,13 @@ def test_a_tensor_too_few_or_too_many_is_refused_by_name(tmp_path: Path) -> None
         huggingface.load(tmp_path)
     change(tmp_path, num_hidden_layers=1)
     with pytest.raises(ValueError, match=r"model.layers.1.*: found a tensor that our decoder does not have"):
+        huggingface.load(tmp_path)
+
+
+def test_a_head_is_missed_unless_the_embeddings_are_tied(tmp_path: Path) -> None:
+    theirs(tmp_path, tie_word_embeddings=True)
+    change(tmp_path, tie_word_embeddings=False)
+    with pytest.raises(ValueError, match=r"lm_head.weight: found nothing, expected \[61, 32\]"):
         huggingface.load(tmp_path)
 
 
