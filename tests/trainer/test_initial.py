@@ -73,11 +73,13 @@ def test_the_first_loss_is_the_last_one_of_the_training_whose_weights_are_taken(
     assert training.losses()[0][1] < finished.losses()[0][1] - 1.5
 
 
+@pytest.mark.slow
 def test_ranks_start_from_the_same_weights(exported: Path, finished: Training, training: Training) -> None:
     start_from(training, "huggingface", exported, run={"steps": 2}, validation={"every": 2}).completed(ranks=2)
     assert training.events("validated")[0]["loss"] == pytest.approx(finished.events("validated")[-1]["loss"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_restart_from_its_own_checkpoint_needs_no_initial_weights(llama: Path, training: Training) -> None:
     start_from(training, "huggingface", llama).interrupted(EVERY + 1)
     shutil.rmtree(llama)
