@@ -14,7 +14,7 @@ from assets.datasets import snapshot as snapshots
 from assets.evaluation import evaluated, measure
 from recipes.schema import Training
 from resources.compute import Compute, trainings
-from resources.registry import CHAMPION, MANIFEST_TAG, SNAPSHOT_TAG, Registry, Version
+from resources.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Registry, Version
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from resources.training_store import TrainingStore
@@ -123,7 +123,7 @@ def lineage(store: TrainingStore, commit: Commit, score: Score, revision: str) -
     specification = store.specification()
     return {
         MANIFEST_TAG: commit.manifest,
-        "slipway.checkpoint": commit.folder,
+        FOLDER_TAG: commit.folder,
         "slipway.commit": commit.name,
         "slipway.training": store.id,
         "slipway.recipe": specification.recipe,

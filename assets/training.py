@@ -25,7 +25,7 @@ POLL_SECONDS = 1.0
 
 
 def specification(recipe: Training, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
-    """What a training recipe (with its parameters applied) means on a snapshot."""
+    """What a training recipe (with its parameters applied, and its `init` settled) means on a snapshot."""
     tokenizer = read_manifest(tiers.durable_path, snapshot).tokenizer.sha256
     return Specification(recipe.name, recipe.numbers(), snapshot, tokenizer, cause)
 
@@ -40,6 +40,7 @@ def terms(recipe: Training, origin: Mapping[str, Any] | None = None) -> Terms:
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         fruitless_incarnations=recipe.recovery.fruitless_incarnations,
         origin=dict(origin or {}),
+        init=recipe.init.folder if recipe.init else "",
     )
 
 

@@ -27,6 +27,9 @@ def sweep_faults(sweep: Sweep, trainings: Set[str], training: Training | None) -
         yield _missing("training", sweep.training, trainings)
     if training is None:
         return
+    if training.init is not None and (alias := training.init.moving_alias):
+        expected = "a training whose init names a version: an alias may move while the sweep runs"
+        yield Fault(("training",), f"one that starts from alias {alias}", expected)
     try:
         trial = with_parameters(training, sweep.trial)
     except Refused as refused:

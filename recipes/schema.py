@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from recipes import cron
 from recipes.dataset import Dataset
+from recipes.initial import Init
 from recipes.parts import Count, Part, Recipe, Text
 from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate
@@ -54,6 +55,8 @@ class Training(Recipe):
     run: Run
     checkpoint: Checkpoint
     validation: Validation = Validation()
+    init: Init | None = None
+    """Where the first weights come from; by default they are drawn."""
     placement: Placement
     recovery: Recovery
     registered_model: str
@@ -74,8 +77,12 @@ class Training(Recipe):
         return None if retrain is None else cron.check(retrain)
 
     def numbers(self) -> dict[str, Any]:
-        """The sections that decide the training's numbers, as JSON has them, under the names of `SECTIONS`."""
-        return {section: dataclasses.asdict(getattr(self, section)) for section in SECTIONS}
+        """The sections that decide the training's numbers, as JSON has them, under the names of `SECTIONS`.
+
+        With `init`, what it identifies; it is settled first.
+        """
+        numbers = {section: dataclasses.asdict(getattr(self, section)) for section in SECTIONS}
+        return numbers if self.init is None else {**numbers, "init": self.init.identity()}
 
 
 class Domain(Part):

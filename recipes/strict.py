@@ -75,7 +75,7 @@ def _fault(kind: Any, value: Any, error: ErrorDetails) -> Fault:
         case "missing":
             return Fault(path, "nothing", _words(_kind_at(kind, error["loc"])))
         case "extra_forbidden" | "unexpected_keyword_argument":
-            known = ", ".join(fields_of(_kind_at(kind, error["loc"][:-1])))
+            known = ", ".join(fields_of(_members(_kind_at(kind, error["loc"][:-1]))[0]))
             return Fault(path, "an unknown field", f"one of {known}")
         case "union_tag_not_found":
             return Fault((*path, "kind"), "nothing", "the kind of this section")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CANDIDATE, CHAMPION = "candidate", "champion"
 MANIFEST_TAG = "slipway.checkpoint_manifest"
+FOLDER_TAG = "slipway.checkpoint"
+"""The checkpoint's folder, relative to the durable tier."""
 SNAPSHOT_TAG = "slipway.snapshot"
 
 
@@ -55,6 +57,15 @@ class Registry:
             if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
                 return None
             raise
+
+    def version(self, model: str, number: int) -> Version | None:
+        """A version by its number, None when there is none."""
+        found = self._client.search_model_versions(f"name = '{model}' and version_number = {number}")
+        return _version(found[0]) if found else None
+
+    def models(self) -> list[str]:
+        """The names of the registered models, at most a hundred of them."""
+        return sorted(model.name for model in self._client.search_registered_models(max_results=100))
 
     def promote(self, version: Version, evidence: Mapping[str, Any]) -> None:
         """Make a version the champion; the evidence goes on record first, once."""

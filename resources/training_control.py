@@ -251,6 +251,7 @@ class TrainingControl:
             "durable": str(self.paths.durable),
             "nvme": self.paths.nvme,
             "staging": store.terms().staging,
+            "init": store.terms().init,
         }
         return {
             "format": config.FORMAT,

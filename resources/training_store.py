@@ -61,6 +61,8 @@ class Terms:
     """Where the parameters came from: a sweep and its trial, a schedule."""
     staging: str = "before"
     """Whether a node stages all shards before it trains ("before") or while it does ("streaming")."""
+    init: str = ""
+    """The folder of the initial weights that the specification names, empty when it names none."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,12 @@ import dagster as dg
 
 from assets import keys
 from assets.datasets import snapshot
+from assets.initial import settled
 from assets.training import specification, terms
 from recipes.schema import Training
 from resources.compute import trainings
 from resources.tiers import Tiers
+from resources.tracking import Tracking
 from sensors import job_watch
 
 
@@ -26,13 +28,16 @@ def retraining(recipe: Training) -> dg.ScheduleDefinition:
         default_status=dg.DefaultScheduleStatus.RUNNING,
         description=f"Trains {recipe.name} anew on the current snapshot.",
     )
-    def schedule(context: dg.ScheduleEvaluationContext, tiers: Tiers) -> dg.RunRequest | dg.SkipReason:
+    def schedule(
+        context: dg.ScheduleEvaluationContext, tiers: Tiers, tracking: Tracking
+    ) -> dg.RunRequest | dg.SkipReason:
         current = snapshot.current(tiers.durable_path, recipe.dataset)
         if current is None:
             return dg.SkipReason(f"dataset {recipe.dataset} has no snapshot yet")
         tick = context.scheduled_execution_time.isoformat()
         known = trainings(tiers)
-        store = known.propose(specification(recipe, current, tiers, cause=tick), terms(recipe, {"schedule": tick}))
+        wanted = settled(recipe, current, tiers, tracking)
+        store = known.propose(specification(wanted, current, tiers, cause=tick), terms(wanted, {"schedule": tick}))
         keys.add_partition(context.instance, keys.training_partitions(recipe.name), store.id)
         known.start(store, "retraining", f"scheduled for {tick}")
         return job_watch.training_request(store)
@@ -49,16 +54,21 @@ def offers(recipes: dict[str, Training]) -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Offers each training recipe on the current snapshot as a partition to materialise.",
     )
-    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
+    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
         requests = []
         for recipe in recipes.values():
             current = snapshot.current(tiers.durable_path, recipe.dataset)
             if current is None:
                 continue
+            try:
+                offered = settled(recipe, current, tiers, tracking)
+            except ValueError as error:
+                context.log.error(f"{error}; it is not offered")
+                continue
             partitions = keys.training_partitions(recipe.name)
-            proposed = specification(recipe, current, tiers)
+            proposed = specification(offered, current, tiers)
             if not context.instance.has_dynamic_partition(partitions.name or "", proposed.id):
-                trainings(tiers).propose(proposed, terms(recipe))
+                trainings(tiers).propose(proposed, terms(offered))
                 requests.append(partitions.build_add_request([proposed.id]))
         return dg.SensorResult(dynamic_partitions_requests=requests)
 

@@ -17,6 +17,7 @@ from assets.training import specification, terms
 from recipes.schema import Sweep, Training, with_parameters
 from resources.compute import trainings
 from resources.tiers import Tiers
+from resources.tracking import Tracking
 from sensors import runs
 from trainer import lock
 
@@ -33,11 +34,11 @@ def sweep_completions(sweeps: dict[str, Sweep], recipes: dict[str, Training]) ->
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Starts the training of a completed sweep's best parameters; resumes a sweep that lost its run.",
     )
-    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
+    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
         requests: list[dg.RunRequest] = []
         for recipe in sweeps.values():
             try:
-                subject = current_subject(recipe, recipes[recipe.training], tiers)
+                subject = current_subject(recipe, recipes[recipe.training], tiers, tracking)
             except ValueError:
                 continue
             store = find_sweep(subject, tiers)

@@ -134,6 +134,20 @@ class Validation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Init:
+    """The weights that the first step starts from instead of drawn ones; `placement.init` is their folder."""
+
+    layout: Literal["checkpoint", "huggingface"]
+    """A checkpoint of a training, or a model in the Hugging Face Llama layout."""
+    digest: str
+    """What the folder must hold; see `trainer.initial.digest_of`."""
+
+    def __post_init__(self) -> None:
+        fits = len(self.digest) == 64 and set(self.digest) <= set("0123456789abcdef")
+        require(fits, "digest", "expected 64 hex digits")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Placement:
     """Where a training lies and runs. ``{node}`` in `nvme` is replaced by the name of the node."""
 
@@ -145,6 +159,8 @@ class Placement:
     """The node's own fast disk, where the shards are staged."""
     staging: Literal["before", "streaming"] = "before"
     """Whether all shards are staged before the first step, or while training goes on, in the order of their need."""
+    init: str = ""
+    """The folder of the initial weights, where the training has a section `init`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +178,10 @@ class Config:
     checkpoint: Checkpoint
     placement: Placement
     validation: Validation = field(default_factory=Validation)
+    init: Init | None = None
+
+    def __post_init__(self) -> None:
+        require(self.init is None or bool(self.placement.init), "placement.init", "expected the folder of `init`")
 
 
 SECTIONS: dict[str, type] = {
@@ -172,7 +192,10 @@ SECTIONS: dict[str, type] = {
     "checkpoint": Checkpoint,
     "validation": Validation,
 }
-"""The sections that decide a training's numbers; a recipe has the same, under the same names."""
+"""The sections that decide a training's numbers; a recipe has the same, under the same names.
+
+`init` decides them too: a recipe says there where the weights are to be found, and not what they are.
+"""
 
 
 def load(path: Path) -> Config:
@@ -220,6 +243,8 @@ def _build(kind: Any, value: Any, at: str) -> Any:
 def _convert(kind: Any, value: Any, at: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _build(kind, value, f"{at}.")
+    if type(None) in typing.get_args(kind):
+        return None if value is None else _convert(typing.get_args(kind)[0], value, at)
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
         require(value in choices, at, f"found {value!r}, expected one of {', '.join(map(repr, choices))}")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer import config as configuration
-from trainer import fence, order
+from trainer import fence, initial, order
 from trainer.checkpoint import format, restore, state
 from trainer.config import Config
 from trainer.data import Tokens
@@ -116,6 +116,7 @@ class Trainer:
         found = restore.newest_good(self.store, self.durable, self._on_damaged) if self.world.leads else None
         commit = self.world.from_leader(found[0] if found else None)
         if commit is None:
+            self._start_from_given_weights()
             return
         files = found[1] if found else format.read(self.durable / commit.folder, commit.manifest)
         state.load_model(files, self.model)
@@ -125,6 +126,17 @@ class Trainer:
         if self.world.rank < len(progress.random_states):
             state.restore_random_state(progress.random_states[self.world.rank])
         self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
+
+    def _start_from_given_weights(self) -> None:
+        """Take the weights that the configuration names, if it names any; their loss is what the first step finds."""
+        if self.config.init is None:
+            return
+        begun = time.time()
+        folder = Path(self.config.placement.init)
+        initial.load(self.config.init, folder, self.model, self.feed.snapshot.tokenizer)
+        self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
+        if self.config.validation.every:
+            self.validate()
 
     def train_step(self, stop: bool) -> bool:
         """One optimiser step over the global batch; says whether any rank was asked to stop."""
@@ -176,7 +188,7 @@ class Trainer:
         files = state.pack(self.model, self.optimiser, self._progress(random_states))
         folder = f"{self._checkpoints}/{self.step:09d}.{self.token}"
         try:
-            manifest = format.write(self.durable / folder, state.LAYOUT, files)
+            manifest = format.write(self.durable / folder, format.LAYOUT, files)
             commit = fence.Commit(self.step, self.token, folder, manifest, self.metrics, time.time())
             fence.commit(self.store, commit)
         except OSError as error:

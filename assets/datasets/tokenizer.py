@@ -15,21 +15,17 @@ from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
 from assets.datasets import documents, extraction
-from trainer import atomic, digest
+from trainer import atomic, digest, vocabulary
 from trainer.shards import Tokenizer
 
 VERSION = "1"
 """Of the code below: raised when the same texts would give another tokenizer."""
-
-END_OF_DOCUMENT = "<|endofdocument|>"
 
 PIECES = r"'(?:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """Merges stay inside these pieces: GPT-4's pattern, which keeps indentation together and numbers short."""
 
 GPT2_PIECES = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """The pattern of `tokenizers`' ByteLevel (Radford et al. 2019)."""
-ENDS = (END_OF_DOCUMENT, "<|endoftext|>", "<|end_of_text|>", "</s>")
-"""Tokens that end a document, as this and other tokenizers call them."""
 PROBE = "It's 12345 km;\n\tnaïve façade — 数据 λ 🙂\r\n  return  x_1 \u200d\x00"
 
 SAMPLE = """
@@ -66,7 +62,7 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
         vocab_size=vocab_size - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
-    tokenizer.add_special_tokens([END_OF_DOCUMENT])
+    tokenizer.add_special_tokens([vocabulary.END_OF_DOCUMENT])
     return tokenizer.to_str().encode()
 
 
@@ -82,9 +78,8 @@ def write(durable: Path, data: bytes, scratch: Path | None = None) -> Tokenizer:
 def describe(data: bytes) -> Tokenizer:
     """A tokenizer as a snapshot's manifest names it."""
     value = json.loads(data)
-    end = _end_of_document(value)
-    highest = max(*value["model"]["vocab"].values(), *(token["id"] for token in value["added_tokens"]))
-    return Tokenizer(sha256=digest.sha256(data), vocab_size=highest + 1, end_of_document=end["id"])
+    end = vocabulary.end_of_document(value)
+    return Tokenizer(digest.sha256(data), vocab_size=vocabulary.size(value), end_of_document=end["id"])
 
 
 def existing(file: Path) -> bytes:
@@ -162,14 +157,6 @@ def _pattern(value: dict[str, Any]) -> str:
     if [each["type"] for each in steps] == ["ByteLevel"] and steps[0]["use_regex"]:
         return GPT2_PIECES
     raise ValueError(f"its pre-tokenizer is {' then '.join(each['type'] for each in steps)}")
-
-
-def _end_of_document(value: dict[str, Any]) -> dict[str, Any]:
-    for name in ENDS:
-        for token in value["added_tokens"]:
-            if token["content"] == name:
-                return dict(token)
-    raise ValueError(f"it has none of the tokens that end a document: {', '.join(ENDS)}")
 
 
 def _bytes_by_letter() -> dict[str, int]:

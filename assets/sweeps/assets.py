@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets import keys, plots
 from assets.datasets import snapshot as snapshots
+from assets.initial import settled
 from assets.sweeps.controller import Controller, Subject, trial_id, trials_of
 from assets.sweeps.report import Report, markdown, report
 from assets.sweeps.state import Sweep, Trial
@@ -15,6 +16,7 @@ from recipes.schema import Training
 from resources.compute import Compute
 from resources.event_log import materialised
 from resources.tiers import Tiers
+from resources.tracking import Tracking
 from trainer import atomic, digest, ledger
 from trainer.shards import read_manifest
 
@@ -42,8 +44,10 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
             "re-attaches to them. When the sweep is complete, its best parameters are trained at full length."
         ),
     )
-    def sweep(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
-        subject = current_subject(recipe, training, tiers)
+    def sweep(
+        context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
+    ) -> dg.MaterializeResult[None]:
+        subject = current_subject(recipe, training, tiers, tracking)
         store = open_sweep(subject, tiers)
         context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
         shown = _Shown(context, recipe, store)
@@ -57,13 +61,13 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
     return [sweep, trial]
 
 
-def current_subject(recipe: SweepRecipe, training: Training, tiers: Tiers) -> Subject:
-    """What the recipe means now. Raises ValueError when its dataset has no snapshot yet."""
+def current_subject(recipe: SweepRecipe, training: Training, tiers: Tiers, tracking: Tracking) -> Subject:
+    """What the recipe means now. Raises ValueError when its dataset has no snapshot yet, or as `settled` does."""
     snapshot = snapshots.current(tiers.durable_path, training.dataset)
     if snapshot is None:
         raise ValueError(f"sweep {recipe.name}: dataset {training.dataset} has no snapshot yet: materialise it first")
     tokenizer = read_manifest(tiers.durable_path, snapshot).tokenizer.sha256
-    return Subject(recipe, training, snapshot, tokenizer)
+    return Subject(recipe, settled(training, snapshot, tiers, tracking), snapshot, tokenizer)
 
 
 def find_sweep(subject: Subject, tiers: Tiers) -> SweepStore:

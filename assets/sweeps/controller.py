@@ -113,7 +113,8 @@ class Controller:
         recipe = with_parameters(self.subject.training, {**self.subject.recipe.trial, **start.parameters})
         specification = Specification(recipe.name, recipe.numbers(), self.subject.snapshot, self.subject.tokenizer)
         origin = {"sweep": self.store.sweep, "trial": start.trial, **start.parameters}
-        terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, 1, origin)
+        folder = recipe.init.folder if recipe.init else ""
+        terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, 1, origin, init=folder)
         self.trials.propose(specification, terms, id=store.id)
         self.trials.start(store, "sweep", f"attempt {start.attempt + 1}", duties=("tracking",))
         self._advance(store, self._free_nodes(start.trial, sweep))

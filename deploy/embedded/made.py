@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from assets.datasets import steps
 from assets.evaluation import evaluated
+from assets.initial import settled
 from assets.sweeps.assets import find_sweep
 from assets.sweeps.controller import Subject
 from assets.sweeps.state import Sweep
@@ -19,6 +20,7 @@ from resources.compute import trainings
 from resources.home import Home
 from resources.registry import promotions
 from resources.tiers import Tiers
+from resources.tracking import Tracking
 from resources.training_store import DUTIES, TrainingStore
 from sensors.sweep_completions import best_training
 from trainer import ledger
@@ -91,6 +93,7 @@ class Reader:
         if current is None:
             return Chain(sweep.name, recipe.registered_model)
         snapshot = read_manifest(self._home.durable, current)
+        recipe = settled(recipe, current, self._tiers, Tracking(uri=self._home.tracking_uri))
         subject = Subject(sweep, recipe, current, snapshot.tokenizer.sha256)
         found = find_sweep(subject, self._tiers)
         known = Chain(sweep.name, recipe.registered_model, snapshot, found.state())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.datasets import tokenizer
+from trainer import vocabulary
 
 TEXTS = [path.read_text() for path in sorted(Path(tokenizer.__file__).parent.glob("*.py"))]
 
@@ -50,13 +51,13 @@ def test_any_text_comes_back_from_its_tokens(encoding, text):
 def test_the_end_of_document_has_the_last_id(trained, library, encoding):
     described = tokenizer.describe(trained)
     assert (described.vocab_size, described.end_of_document) == (700, 699)
-    assert library.token_to_id(tokenizer.END_OF_DOCUMENT) == encoding.n_vocab - 1 == 699
+    assert library.token_to_id(vocabulary.END_OF_DOCUMENT) == encoding.n_vocab - 1 == 699
 
 
 def test_a_text_that_spells_the_end_of_document_stays_text(encoding):
-    ids = encoding.encode_ordinary(tokenizer.END_OF_DOCUMENT)
+    ids = encoding.encode_ordinary(vocabulary.END_OF_DOCUMENT)
     assert len(ids) > 1
-    assert encoding.decode(ids) == tokenizer.END_OF_DOCUMENT
+    assert encoding.decode(ids) == vocabulary.END_OF_DOCUMENT
 
 
 def test_training_does_not_depend_on_the_order_of_the_texts_or_the_process(trained, tmp_path):

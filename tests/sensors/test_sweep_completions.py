@@ -17,7 +17,7 @@ from tests.sweeps.simulation import continued
 
 
 def opened(platform: Platform) -> SweepStore:
-    subject = current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers)
+    subject = current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers, platform.tracking)
     return open_sweep(subject, platform.tiers)
 
 

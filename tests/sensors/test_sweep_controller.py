@@ -38,7 +38,7 @@ def store(platform: Platform) -> SweepStore:
 
 
 def subject(platform: Platform) -> Subject:
-    return current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers)
+    return current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers, platform.tracking)
 
 
 def controller(platform: Platform, store: SweepStore) -> Controller:

@@ -8,7 +8,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from trainer.checkpoint import state
+from trainer.checkpoint import format, state
 from trainer.checkpoint.state import Progress
 from trainer.config import Model, Optimiser
 from trainer.models.decoder import Decoder
@@ -63,7 +63,7 @@ def test_training_goes_on_from_a_checkpoint_bit_for_bit() -> None:
 
 def test_the_optimisers_state_is_kept_by_parameter_name() -> None:
     model, optimiser = trained()
-    moments = safetensors.torch.load(state.pack(model, optimiser, PROGRESS)[state.OPTIMISER])
+    moments = safetensors.torch.load(state.pack(model, optimiser, PROGRESS)[format.OPTIMISER])
     names = [name for name, _ in model.named_parameters()]
     assert set(moments) == {f"{name}/{key}" for name in names for key in ("step", "exp_avg", "exp_avg_sq")}
     assert float(moments["head.weight/step"]) == 3.0
@@ -71,7 +71,7 @@ def test_the_optimisers_state_is_kept_by_parameter_name() -> None:
 
 def test_rotary_tables_are_computed_and_not_kept() -> None:
     model, optimiser = trained()
-    weights = safetensors.torch.load(state.pack(model, optimiser, PROGRESS)[state.MODEL])
+    weights = safetensors.torch.load(state.pack(model, optimiser, PROGRESS)[format.MODEL])
     assert set(weights) == {name for name, _ in model.named_parameters()}
 
 

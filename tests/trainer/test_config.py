@@ -125,3 +125,31 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"config\.json: cannot be read: No such file"):
         config.load(tmp_path / "config.json")
+
+
+def test_initial_weights_are_read_back_with_their_folder(tmp_path: Path, document: dict[str, Any]) -> None:
+    document["init"] = {"layout": "huggingface", "digest": "a" * 64}
+    document["placement"]["init"] = "/weights"
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(document))
+    loaded = config.load(path)
+    assert loaded.init == config.Init(layout="huggingface", digest="a" * 64) and loaded.placement.init == "/weights"
+    path.write_text(json.dumps(config.dump(loaded)))
+    assert config.load(path) == loaded
+
+
+@pytest.mark.parametrize(
+    ("init", "said"),
+    [
+        ({"layout": "pickle", "digest": "a" * 64}, "init.layout: found 'pickle', expected one of 'checkpoint', "),
+        ({"layout": "checkpoint", "digest": "a"}, "init.digest: expected 64 hex digits"),
+        ({"layout": "checkpoint"}, "init.digest: missing"),
+        ("base", "init: found 'base', expected a section"),
+        ({"layout": "checkpoint", "digest": "a" * 64}, "placement.init: expected the folder of `init`"),
+    ],
+)
+def test_initial_weights_that_are_not_named_in_full_are_refused(
+    tmp_path: Path, document: dict[str, Any], init: Any, said: str
+) -> None:
+    document["init"] = init
+    assert message(tmp_path, document).startswith(f"field {said}")

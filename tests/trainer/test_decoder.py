@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from trainer.config import Model
 from trainer.models.decoder import Attention, Decoder, rotate, rotations
@@ -107,6 +109,15 @@ def test_flops_per_token_are_six_per_matrix_parameter_and_twelve_per_attended_fe
     layer = 32 * 32 + 2 * 32 * 16 + 32 * 32 + 3 * 32 * 48
     head = 32 * VOCAB
     assert decoder(kv_heads=2).flops_per_token(LENGTH) == 6 * (2 * layer + head) + 12 * 2 * 32 * LENGTH
+
+
+@pytest.mark.parametrize("kv_heads", [1, 4])
+def test_flops_per_token_are_what_torch_counts(kv_heads: int) -> None:
+    """Forward and backward of all matrix products, T4; the causal mask saves nothing in this count, as in PaLM's."""
+    model, given = decoder(kv_heads=kv_heads), tokens(3)
+    with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
+        model(given).sum().backward()
+    assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
 
 
 def test_a_fresh_decoder_predicts_every_word_alike() -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from trainer import atomic, digest
 
 FORMAT = "slipway.checkpoint/1"
 MANIFEST = "MANIFEST.json"
+LAYOUT = "safetensors/1"
+"""Of a training's checkpoints: these files."""
+MODEL, OPTIMISER, PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
 
 
 class Damaged(Exception):
@@ -51,10 +54,10 @@ def sweep(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def read(folder: Path, manifest_sha256: str) -> dict[str, bytes]:
-    """The files of a checkpoint, every byte verified before any is returned. Raises Damaged."""
-    manifest = read_manifest(folder, manifest_sha256)
-    return {name: _read_verified(folder / name, entry) for name, entry in manifest["files"].items()}
+def read(folder: Path, manifest_sha256: str, names: Collection[str] | None = None) -> dict[str, bytes]:
+    """The files of a checkpoint (these alone), every byte verified before any is returned. Raises Damaged."""
+    described = read_manifest(folder, manifest_sha256)["files"]
+    return {name: _read_verified(folder / name, described[name]) for name in names or described}
 
 
 def read_manifest(folder: Path, manifest_sha256: str) -> dict[str, Any]:

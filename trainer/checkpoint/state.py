@@ -16,9 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer import atomic
-
-LAYOUT = "safetensors/1"
-MODEL, OPTIMISER, PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
+from trainer.checkpoint.format import MODEL, OPTIMISER, PROGRESS
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""Initial weights of a recipe, settled: which folder they lie in and what must be found there.
+
+Settled before a training is proposed, so that its id covers the weights, and whatever does not fit is said while
+nothing runs yet. An alias is read at that moment; the training keeps what it meant.
+"""
+
+from pathlib import Path
+
+from assets.datasets import tokenizer
+from recipes.initial import Init
+from recipes.schema import Training
+from resources.compute import trainings
+from resources.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from resources.tiers import Tiers
+from resources.tracking import Tracking
+from trainer import huggingface, initial, vocabulary
+from trainer.shards import Tokenizer, read_manifest
+
+
+def settled(recipe: Training, snapshot: str, tiers: Tiers, tracking: Tracking) -> Training:
+    """`recipe` with the folder and the digest of its initial weights; itself when it draws its weights.
+
+    Raises ValueError for weights that are not there, are others than the recipe says, or do not fit the recipe's
+    model or the snapshot's vocabulary, with the numbers that do not fit.
+    """
+    if recipe.init is None:
+        return recipe
+    try:
+        init = _located(recipe.init, tiers, tracking)
+        described = read_manifest(tiers.durable_path, snapshot).tokenizer
+        initial.check(init.layout, Path(init.folder), recipe.model, described)
+        if init.layout == "huggingface":
+            _check_tokenizer(Path(init.folder), described, tiers)
+    except ValueError as error:
+        raise ValueError(f"training {recipe.name}: init: {error}") from error
+    return recipe.model_copy(update={"init": init})
+
+
+def _located(init: Init, tiers: Tiers, tracking: Tracking) -> Init:
+    """`init` as a folder and its digest."""
+    if init.model is not None:
+        folder, recorded = _registered(init, init.model, tiers, tracking)
+    elif init.checkpoint is not None and not init.checkpoint.startswith("/"):
+        folder, recorded = _committed(init.checkpoint, tiers)
+    else:
+        folder, recorded = Path(init.folder), None
+    found = initial.digest_of(init.layout, folder)
+    for expected in (recorded, init.digest):
+        if expected not in (None, found):
+            raise ValueError(f"{folder}: found the digest {found}, expected {expected}")
+    return Init.model_validate({init.layout: str(folder), "digest": found})
+
+
+def _registered(init: Init, model: str, tiers: Tiers, tracking: Tracking) -> tuple[Path, str | None]:
+    """The folder and the manifest of a registered version."""
+    from mlflow.exceptions import MlflowException
+
+    registry = Registry(tracking, tiers.durable_path)
+    alias = init.moving_alias
+    named = f"alias {alias}" if alias else f"version {init.version}"
+    try:
+        found = registry.aliased(model, alias) if alias else registry.version(model, init.version or 0)
+        known = registry.models()
+    except MlflowException as error:
+        raise ValueError(f"model {model}: the registry cannot be asked: {error}") from error
+    if model not in known:
+        raise ValueError(f"found no registered model {model}, expected one of {', '.join(known) or '(there is none)'}")
+    if found is None or not {FOLDER_TAG, MANIFEST_TAG} <= set(found.tags):
+        raise ValueError(f"model {model}: found no {named} that is one of our checkpoints")
+    return tiers.durable_path / found.tags[FOLDER_TAG], found.tags[MANIFEST_TAG]
+
+
+def _committed(checkpoint: str, tiers: Tiers) -> tuple[Path, str | None]:
+    """The folder and the manifest of `<training>/<step>`."""
+    training, step = checkpoint.split("/")
+    commits = {commit.step: commit for commit in trainings(tiers).store(training).commits()}
+    if int(step) not in commits:
+        there = ", ".join(map(str, commits)) or "none"
+        raise ValueError(f"found no checkpoint {checkpoint}, expected one of the steps of {training}: {there}")
+    commit = commits[int(step)]
+    return tiers.durable_path / commit.folder, commit.manifest
+
+
+def _check_tokenizer(folder: Path, described: Tokenizer, tiers: Tiers) -> None:
+    """Raises ValueError when a model comes with a tokenizer that gives other ids than the snapshot's."""
+    path = folder / huggingface.TOKENIZER
+    if not path.exists():
+        return
+    if fault := vocabulary.difference(path.read_bytes(), tokenizer.read(tiers.durable_path, described.sha256)):
+        raise ValueError(f"{path}: another tokenizer than the snapshot's: {fault}")

@@ -1,0 +1,104 @@
+"""The section `init` of a training recipe: one source, and an identity that only it brings."""
+
+from typing import Any
+
+import pytest
+
+from recipes.initial import Init
+from recipes.load import load
+from recipes.schema import Training, with_parameters
+from tests.recipes.conftest import SWEEP, TRAINING, Folder
+from trainer import atomic, digest
+
+BEFORE = "registered_model: slipway-tiny-decoder"
+DIGEST = "a" * 64
+
+
+def start(folder: Folder, init: str) -> int:
+    """Write `init: {...}` into the training recipe; its line."""
+    return folder.edit(TRAINING, BEFORE, f"init: {init}\n{BEFORE}")
+
+
+def training(folder: Folder) -> Training:
+    return load(folder.path, {}).trainings["tiny-decoder"]
+
+
+def init(folder: Folder) -> Init:
+    found = training(folder).init
+    assert found is not None
+    return found
+
+
+def test_without_it_a_training_is_what_it_was_before_there_was_one(folder: Folder):
+    """The hash of the numbers of the sample recipe, as the first version of the format had them."""
+    numbers = training(folder).numbers()
+    assert "init" not in numbers
+    assert digest.sha256(atomic.canonical_json(numbers))[:12] == "63422a9762c0"
+
+
+@pytest.mark.parametrize("written", ["../weights/llama", "./../weights/llama"])
+def test_a_folder_is_relative_to_the_recipe(folder: Folder, written: str):
+    start(folder, f"{{huggingface: {written}}}")
+    assert init(folder).folder == str(folder.path.resolve() / "weights/llama")
+    assert init(folder).layout == "huggingface"
+
+
+def test_a_checkpoint_is_a_folder_or_a_step_of_a_training(folder: Folder):
+    start(folder, "{checkpoint: ../some/where}")
+    assert init(folder).folder == str(folder.path.resolve() / "some/where")
+    folder.edit(TRAINING, "../some/where", "tiny-decoder-0123456789ab/200")
+    assert init(folder).checkpoint == "tiny-decoder-0123456789ab/200"
+
+
+def test_a_registered_model_is_by_default_the_champion(folder: Folder):
+    (folder.path / SWEEP).unlink()
+    start(folder, "{model: base}")
+    assert init(folder).moving_alias == "champion"
+    folder.edit(TRAINING, "{model: base}", "{model: base, version: 3}")
+    assert (init(folder).version, init(folder).moving_alias) == (3, None)
+
+
+def test_what_it_holds_and_not_where_it_lies_is_part_of_the_identity():
+    here, there = (Init.model_validate({"huggingface": place, "digest": DIGEST}) for place in ("/here", "/there"))
+    assert here.identity() == there.identity() == {"layout": "huggingface", "digest": DIGEST}
+
+
+def test_it_stays_when_a_parameter_is_set(folder: Folder):
+    start(folder, f"{{huggingface: ../weights/llama, digest: {DIGEST}}}")
+    changed = with_parameters(training(folder), {"run.steps": 7})
+    assert changed.init == init(folder)
+    assert changed.numbers()["init"] == {"layout": "huggingface", "digest": DIGEST}
+
+
+REFUSED: list[tuple[str, str]] = [
+    ("{}", "init: found {}, expected exactly one of checkpoint, model, huggingface"),
+    (
+        "{model: a, huggingface: /b}",
+        'init: found {"model": "a", "huggingface": "/b"}, expected exactly one of checkpoint, model, huggingface',
+    ),
+    ("{model: a, version: 1, alias: b}", 'init.alias: found "b", expected none beside version'),
+    ("{huggingface: /a, version: 1}", "init.version: found 1, expected only beside model"),
+    ("{model: a, version: 0}", "init.version: found 0, expected 1 or more"),
+    (
+        "{checkpoint: here}",
+        'init.checkpoint: found "here", expected <training>/<step>, or a folder that begins with /, ./ or ../',
+    ),
+    ("{huggingface: /a, digest: abc}", 'init.digest: found "abc", expected 64 hex digits'),
+    ("{weights: /a}", "init.weights: found an unknown field, expected one of checkpoint, model, version, alias"),
+    ("base", 'init: found "base", expected a section'),
+]
+
+
+@pytest.mark.parametrize(("written", "said"), REFUSED)
+def test_what_it_cannot_be_is_said_with_its_line(folder: Folder, written: str, said: Any):
+    line = start(folder, written)
+    problems = folder.problems()
+    assert any(problem.startswith(f"{TRAINING}:{line}: {said}") for problem in problems), problems
+
+
+def test_a_sweep_cannot_start_from_an_alias_that_may_move(folder: Folder):
+    start(folder, "{model: base}")
+    [problem] = folder.problems()
+    assert problem.startswith(f"{SWEEP}:") and "training: found one that starts from alias champion" in problem
+    folder.edit(TRAINING, "{model: base}", "{model: base, version: 3}")
+    assert init(folder).version == 3

@@ -1,0 +1,149 @@
+"""Initial weights in the graph: settled before a training is proposed, part of its id, refused before it runs."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets import keys
+from assets.datasets import snapshot
+from assets.initial import settled
+from assets.training import specification, terms
+from recipes.initial import Init
+from recipes.schema import Training
+from resources.registry import CHAMPION, MANIFEST_TAG, Registry
+from resources.training_store import TrainingStore
+from tests.sensors.platform import EVERY, STEPS, TINY, Platform
+from trainer import export, huggingface
+
+MODEL = "tiny-model"
+
+
+def starting(platform: Platform, **init: Any) -> Training:
+    """The recipe with a section `init`, and with validation, so that the first loss is told."""
+    value = {**platform.recipe.model_dump(mode="json"), "init": init}
+    value["run"]["steps"], value["validation"] = 2, {"every": 2, "sequences": 4}
+    return Training.model_validate(value, strict=False)
+
+
+def settle(platform: Platform, recipe: Training) -> Training:
+    return settled(recipe, current(platform), platform.tiers, platform.tracking)
+
+
+def settled_init(platform: Platform, **init: Any) -> Init:
+    found = settle(platform, starting(platform, **init)).init
+    assert found is not None
+    return found
+
+
+def current(platform: Platform) -> str:
+    found = snapshot.current(platform.home.durable, "texts")
+    assert found is not None
+    return found
+
+
+def exported(platform: Platform, store: TrainingStore) -> Path:
+    """The finished training's last checkpoint in the Hugging Face layout, with the durable tier's tokenizer."""
+    folder = platform.root / "llama"
+    export.export(platform.home.durable / store.commits()[-1].folder, folder)
+    return folder
+
+
+def registered(platform: Platform) -> str:
+    """Have the finished training's best checkpoint registered and promoted; its manifest."""
+    both = [keys.key(TINY, "candidate"), keys.key(TINY, "champion")]
+    assert platform.materialise(both, platform.finished().id).success
+    version = Registry(platform.tracking, platform.home.durable).aliased(MODEL, CHAMPION)
+    assert version is not None
+    return version.tags[MANIFEST_TAG]
+
+
+def test_a_recipe_that_draws_its_weights_stays_as_it_is(platform: Platform):
+    assert settle(platform, platform.recipe) is platform.recipe
+
+
+@pytest.mark.parametrize("layout", ["checkpoint", "huggingface"])
+def test_a_training_that_is_offered_with_given_weights_trains_from_them(platform: Platform, layout: str):
+    first = platform.finished()
+    place = f"{first.id}/{STEPS}" if layout == "checkpoint" else str(exported(platform, first))
+    recipe = settle(platform, starting(platform, **{layout: place}))
+    store = platform.trainings.propose(specification(recipe, current(platform), platform.tiers), terms(recipe))
+    platform.trainings.start(store, "test", "the test wants it")
+    platform.advance(store)
+    loss = [event["loss"] for event in store.events() if event["event"] == "step"]
+    before = [event["loss"] for event in first.events() if event["event"] == "step"]
+    assert [event["digest"] for event in store.events() if event["event"] == "initialised"]
+    assert loss[0] < before[0] - 1
+
+
+def test_the_weights_are_part_of_the_id_and_their_place_is_not(platform: Platform):
+    folder = exported(platform, platform.finished())
+    moved = Path(shutil.copytree(folder, platform.root / "moved"))
+    here, there = (settle(platform, starting(platform, huggingface=str(place))) for place in (folder, moved))
+    drawn = here.model_copy(update={"init": None})
+    ids = [specification(recipe, current(platform), platform.tiers).id for recipe in (here, there, drawn)]
+    assert ids[0] == ids[1] != ids[2]
+    assert [terms(recipe).init for recipe in (here, there, drawn)] == [str(folder), str(moved), ""]
+
+
+def test_a_step_of_a_training_is_the_checkpoint_that_it_committed(platform: Platform):
+    store = platform.finished()
+    commit = next(commit for commit in store.commits() if commit.step == EVERY)
+    found = settled_init(platform, checkpoint=f"{store.id}/{EVERY}")
+    assert (found.digest, found.folder) == (commit.manifest, str(platform.home.durable / commit.folder))
+
+
+@pytest.mark.parametrize("named", [{}, {"version": 1}, {"alias": CHAMPION}])
+def test_a_registered_model_is_the_checkpoint_of_its_version(tracked: Platform, named: dict[str, Any]):
+    manifest = registered(tracked)
+    assert settled_init(tracked, model=MODEL, **named).digest == manifest
+
+
+def test_a_model_that_is_not_registered_is_refused_with_those_that_are(tracked: Platform):
+    registered(tracked)
+    with pytest.raises(ValueError, match=rf"init: found no registered model nope, expected one of {MODEL}"):
+        settled_init(tracked, model="nope")
+    with pytest.raises(ValueError, match=rf"model {MODEL}: found no version 7 that is one of our checkpoints"):
+        settled_init(tracked, model=MODEL, version=7)
+    with pytest.raises(ValueError, match=rf"model {MODEL}: found no alias best that"):
+        settled_init(tracked, model=MODEL, alias="best")
+
+
+def test_a_step_that_was_not_committed_is_refused_with_those_that_were(platform: Platform):
+    store = platform.finished()
+    with pytest.raises(ValueError, match=rf"no checkpoint {store.id}/7, expected one of .*: 50, 100, 150"):
+        settled_init(platform, checkpoint=f"{store.id}/7")
+
+
+def test_weights_that_differ_from_the_recipes_digest_are_refused(platform: Platform):
+    folder = exported(platform, platform.finished())
+    with pytest.raises(ValueError, match=rf"{folder}: found the digest .* expected {'a' * 64}"):
+        settled_init(platform, huggingface=str(folder), digest="a" * 64)
+
+
+def test_a_model_of_another_size_is_refused_with_the_numbers(platform: Platform):
+    recipe = starting(platform, checkpoint=f"{platform.finished().id}/{STEPS}")
+    larger = recipe.model_copy(update={"model": dataclasses.replace(recipe.model, layers=3)})
+    with pytest.raises(ValueError, match=r"training tiny: init: .* do not fit: model.layers: found 2, expected 3"):
+        settle(platform, larger)
+
+
+def test_a_model_with_another_tokenizer_of_the_same_size_is_refused_by_its_first_token(platform: Platform):
+    folder = exported(platform, platform.finished())
+    path = folder / huggingface.TOKENIZER
+    path.write_text(path.read_text().replace("<|endofdocument|>", "</s>"))
+    with pytest.raises(ValueError, match=r"another tokenizer than the snapshot's: token \d+ is '</s>' in one"):
+        settled_init(platform, huggingface=str(folder))
+
+
+def test_weights_that_are_missing_keep_a_recipe_from_being_offered_and_no_other(platform: Platform):
+    with pytest.raises(ValueError, match=r"training tiny: init: /nowhere/llama: found neither model.safetensors"):
+        settle(platform, starting(platform, huggingface="/nowhere/llama"))
+    folder = platform.root / "recipes" / "trainings"
+    (folder / "absent.yaml").write_text((folder / f"{TINY}.yaml").read_text() + "init: {huggingface: /nowhere/llama}\n")
+    again = Platform(platform.root, platform.instance)
+    again.apply("offers")
+    assert again.partitions(keys.training_partitions("absent")) == []
+    assert again.partitions(keys.training_partitions(TINY)) == [platform.finished().id]
