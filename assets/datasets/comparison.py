@@ -20,6 +20,7 @@ from assets.datasets.cleaning import near_duplicates, ngrams
 from assets.datasets.cleaning.decontamination import contaminated
 from assets.datasets.cleaning.normalise import normalise
 from assets.datasets.reading.items import Text
+from assets.datasets.verdicts import Verdicts
 from recipes.cleaning import Cleaning, Decontamination
 from recipes.dataset import Reading
 from trainer import digest
@@ -46,7 +47,7 @@ NEAR = """
         FROM members JOIN clusters USING (first) WHERE row <> coalesce(held_out, stays)
     ) judged WHERE judged.row = live.row
 """
-PLACES = "SELECT segment, place FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
+PLACES = "SELECT segment, place, blake3 FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
 ROWS_AT_ONCE = 1024
 """Places that are asked for at once: a query takes as long as reading so many."""
 CONTAMINATED = "UPDATE live SET removed = 'contaminated' FROM leaks WHERE leaks.row = live.row"
@@ -63,10 +64,13 @@ def remove_near_duplicates(connection: duckdb.DuckDBPyConnection, cleaning: Clea
     connection.unregister("near")
 
 
-def remove_contaminated(connection: duckdb.DuckDBPyConnection, cleaning: Cleaning, segments: list[str]) -> None:
+def remove_contaminated(
+    connection: duckdb.DuckDBPyConnection, cleaning: Cleaning, segments: list[str], memory: Path, shop: Path
+) -> None:
     """Mark in `live` the training documents that share a passage with what models are measured on.
 
-    Raises ValueError for an evaluation set that cannot be read.
+    `memory` is the file in which verdicts are kept, `shop` the dataset's workshop. Raises ValueError for an evaluation
+    set that cannot be read.
     """
     rule = cleaning.decontamination
     if rule is None:
@@ -79,7 +83,10 @@ def remove_contaminated(connection: duckdb.DuckDBPyConnection, cleaning: Cleanin
         "CREATE VIEW held_out AS SELECT row, fingerprints FROM features WHERE split = 'validation' "
         "UNION ALL SELECT row, fingerprints FROM evaluation"
     )
-    leaks = [leak.row for leak in contaminated(connection, "training", "held_out", texts.of, texts.of, rule)]
+    verdicts = Verdicts(memory, texts.hash_of)
+    found = contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts)
+    leaks = [leak.row for leak in found]
+    verdicts.save(shop)
     connection.register("leaks", pa.table({"row": pa.array(leaks, pa.int64())}))
     connection.execute(CONTAMINATED)
 
@@ -130,17 +137,26 @@ class _Texts:
     def of(self, row: int) -> str:
         return self._evaluation[-1 - row] if row < 0 else self._stored(row)
 
+    def hash_of(self, row: int) -> str:
+        """The BLAKE3 of a document's text."""
+        return digest.of_bytes(self.of(row).encode()) if row < 0 else self._place(row)[2]
+
     def _stored(self, row: int) -> str:
-        block, at = divmod(row, ROWS_AT_ONCE)
-        segment, place = self._places(block)[at]
+        segment, place, _ = self._place(row)
         begins = self._begins(segment)
         group = bisect.bisect(begins, place) - 1
         return str(self._group(segment, group)[place - begins[group]].as_py())
 
-    def _places_now(self, block: int) -> list[tuple[str, int]]:
-        """The segment, and the place there, of each row of a block."""
+    def _place(self, row: int) -> tuple[str, int, str]:
+        block, at = divmod(row, ROWS_AT_ONCE)
+        return self._places(block)[at]
+
+    def _places_now(self, block: int) -> list[tuple[str, int, str]]:
+        """The segment, the place there, and the BLAKE3 of each row of a block."""
         first = block * ROWS_AT_ONCE
-        rows: list[tuple[str, int]] = self._connection.execute(PLACES, [first, first + ROWS_AT_ONCE - 1]).fetchall()
+        rows: list[tuple[str, int, str]] = self._connection.execute(
+            PLACES, [first, first + ROWS_AT_ONCE - 1]
+        ).fetchall()
         return rows
 
     def _begins_now(self, segment: str) -> list[int]:

@@ -109,7 +109,8 @@ def write(recipe: Dataset, extracts: Extracts, durable: Path, shop: Path) -> Doc
     with opened(recipe, extracts, durable, shop, OWN) as connection:
         segments = [str(path) for path in extraction.segments(extracts.index, durable)]
         comparison.remove_near_duplicates(connection, recipe.cleaning, segments)
-        comparison.remove_contaminated(connection, recipe.cleaning, segments)
+        memory = durable / "datasets" / recipe.name / "verdicts.json"
+        comparison.remove_contaminated(connection, recipe.cleaning, segments, memory, shop)
         return leave(connection, SCHEMA, durable, shop)
 
 

@@ -9,6 +9,7 @@ document shares always counts if it makes up `share` of the held-out document.
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import duckdb
 import numpy as np
@@ -25,14 +26,23 @@ LOCATED = 64
 TextOf = Callable[[int], str]
 
 
+class Memory(Protocol):
+    """What is known of pairs of documents that were compared before."""
+
+    def recall(self, row: int, held_out: int, evidence: Hashes) -> bool | None:
+        """Whether they share a passage of the evidence; None if it is not known."""
+
+    def note(self, row: int, held_out: int, evidence: Hashes, shared: bool) -> None: ...
+
+
 @dataclass(frozen=True)
 class Leak:
     """A training document and the held-out one that it shares a passage with; both by their row."""
 
     row: int
     held_out: int
-    passage: str
-    """The first 13 words that they share, as the training document writes them."""
+    passage: str | None
+    """The first 13 words that they share, as the training document writes them; None if that is remembered."""
 
 
 def contaminated(
@@ -42,14 +52,15 @@ def contaminated(
     training_text: TextOf,
     held_out_text: TextOf,
     rule: Decontamination,
+    memory: Memory | None = None,
 ) -> Iterator[Leak]:
     """The contaminated training documents, ascending, each once, with the first held-out document that shows it.
 
     `training` and `held_out` name relations of the connection with the columns `row` and `fingerprints`
     (`ngrams.fingerprints`). The texts of candidates are asked for by row, and no document is contaminated by a hash
     alone. Found is every passage whose fingerprint is in at most `rule.common` training documents, which none is that
-    occurs in more, and every passage of a document that has `rule.share` of the held-out one's fingerprints. The
-    connection must not be used for anything else before the iterator ends.
+    occurs in more, and every passage of a document that has `rule.share` of the held-out one's fingerprints. What
+    `memory` knows is not compared again. The connection must not be used for anything else before the iterator ends.
     """
     _prepare(connection, training, held_out, rule)
     training_words = functools.lru_cache(maxsize=1)(lambda row: _Located(training_text(row)))
@@ -60,11 +71,14 @@ def contaminated(
         for each in batch.to_pylist():
             if each["row"] == last:
                 continue
-            evidence = np.array(each["evidence"], np.uint64)
-            shared = _shared(training_words(each["row"]), held_out_words(each["held_out"]), evidence)
-            if shared is not None:
-                last = each["row"]
-                yield Leak(last, each["held_out"], shared)
+            row, held, evidence = each["row"], each["held_out"], np.array(each["evidence"], np.uint64)
+            known = memory.recall(row, held, evidence) if memory else None
+            shared = _shared(training_words(row), held_out_words(held), evidence) if known is None else None
+            if memory and known is None:
+                memory.note(row, held, evidence, shared is not None)
+            if known or shared is not None:
+                last = row
+                yield Leak(row, held, shared)
     connection.execute("drop table _unplaced; drop table _seen; drop table _held")
 
 
