@@ -8,11 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import hypothesis
 import pytest
 
 from trainer import processes
 
 pytest_plugins = ["tests.s3"]
+
+# How long an example takes says how busy the machine is, and nothing of the code.
+hypothesis.settings.register_profile("slipway", deadline=None)
+hypothesis.settings.load_profile("slipway")
 
 PATIENCE_SECONDS = 60.0
 

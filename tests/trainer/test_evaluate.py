@@ -94,6 +94,10 @@ def test_a_checkpoint_that_predicts_no_numbers_gets_a_score_that_says_so(tmp_pat
     assert score.damaged == "its loss on the validation split is nan"
 
 
+def figures(score: scores.Score) -> tuple[float, ...]:
+    return (score.loss, score.perplexity, score.bits_per_byte, score.accuracy, score.tokens)
+
+
 def test_the_command_writes_the_scores_of_all_to_the_requests_output(
     training: Training, finished: Training, measured: list[scores.Score]
 ) -> None:
@@ -104,7 +108,10 @@ def test_the_command_writes_the_scores_of_all_to_the_requests_output(
     assert ended.code == 0, ended.err
     answer = read_json(output)
     assert answer["format"] == scores.FORMAT
-    assert [scores.Score(**score) for score in answer["scores"]] == measured
+    # Another process may add up with another number of threads.
+    found = [scores.Score(**score) for score in answer["scores"]]
+    assert [score.checkpoint for score in found] == [score.checkpoint for score in measured]
+    assert [figures(score) for score in found] == [pytest.approx(figures(score), rel=1e-6) for score in measured]
 
 
 def test_without_a_request_the_usage_is_said(training: Training) -> None:
