@@ -112,11 +112,13 @@ def test_the_attempt_after_a_kill_gives_an_undisturbed_builds_bytes_and_no_other
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("workers", "pairs"), [(True, 32), (False, 50)])
-def test_no_moment_is_a_bad_one_to_be_killed(tmp_path, builds, undisturbed, workers, pairs):
+@pytest.mark.parametrize("workers", [True, False])
+def test_no_moment_is_a_bad_one_to_be_killed(tmp_path, builds, undisturbed, workers):
+    """Twenty-five kills of each kind that met a build at work: some come too late, as builds vary in speed."""
+    seeds = iter(range(1000, 1100))
     caught = 0
-    for seed in range(pairs):
+    while caught < 25:
+        seed = next(seeds)
         folder = tmp_path / str(seed)
         folder.mkdir()
-        caught += kill_twice(Trial(folder, builds), workers, 1000 + seed, undisturbed)
-    assert caught >= 50, "too few kills met a build at work"
+        caught += kill_twice(Trial(folder, builds), workers, seed, undisturbed)
