@@ -169,11 +169,6 @@ def held_out_below(validation: float) -> str:
     return f"{min(ceil(validation * 2**52), 2**52 - 1):013x}"
 
 
-def split_of(blake3: str, validation: float) -> str:
-    """The split of a document by the hash of its cleaned text."""
-    return "validation" if blake3[:13] < held_out_below(validation) else "train"
-
-
 def splits_of(path: Path, hashes: Collection[str]) -> dict[str, str]:
     """The split of those of the given texts that a table keeps, by their hash."""
     wanted = (pc.field("blake3").isin(list(hashes))) & pc.field("removed").is_null()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from assets.datasets import snapshot, steps, tokenizer
+from assets.datasets import documents, snapshot, steps, tokenizer
 from recipes.dataset import Dataset
 from trainer import shards
 
@@ -44,3 +44,8 @@ def content(durable: Path) -> dict[str, bytes]:
 def strays(durable: Path) -> list[Path]:
     """Files that a build left behind half-made."""
     return [path for path in durable.rglob("*") if path.name.endswith(".tmp") or "building" in path.parts[:-1]]
+
+
+def split_of(blake3: str, validation: float) -> str:
+    """The split of a document by the hash of its cleaned text."""
+    return "validation" if blake3[:13] < documents.held_out_below(validation) else "train"

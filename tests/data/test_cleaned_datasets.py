@@ -10,6 +10,7 @@ import pytest
 
 from assets.datasets import documents, steps
 from recipes.dataset import Dataset
+from tests.data import builds
 from tests.data.builds import build, texts_of
 from tests.data.corpora import recipe_for, write_file
 from tests.data.test_assets import materialise, metadata_of
@@ -23,7 +24,7 @@ def words(chosen: random.Random, count: int) -> list[str]:
 
 
 def split_of(text: str) -> str:
-    return documents.split_of(of_bytes(text.encode()), VALIDATION)
+    return builds.split_of(of_bytes(text.encode()), VALIDATION)
 
 
 def text_in(split: str, chosen: random.Random, count: int = 200) -> str:
@@ -176,7 +177,7 @@ def assert_apart(corpus: Path, rows: dict[str, dict[str, Any]]) -> None:
     trained_on, held_out = set(), set()
     for name, row in rows.items():
         beginning = " ".join((corpus / name).read_text().split()[:100])
-        if documents.split_of(row["blake3"], VALIDATION) == "validation":
+        if builds.split_of(row["blake3"], VALIDATION) == "validation":
             held_out.add(beginning)
         elif row["removed"] is None:
             trained_on.add(beginning)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.datasets import documents, steps
+from tests.data import builds
 from tests.data.builds import strays
 from tests.data.corpora import make_corpus, recipe_for, write_file
 
@@ -84,8 +85,8 @@ def test_the_validation_split_never_moves(corpus, durable):
 def test_a_larger_share_only_adds_to_validation(text, share, larger):
     share, larger = sorted((share, larger))
     digest = blake3(text).hexdigest()
-    if documents.split_of(digest, share) == "validation":
-        assert documents.split_of(digest, larger) == "validation" or larger == 1
+    if builds.split_of(digest, share) == "validation":
+        assert builds.split_of(digest, larger) == "validation" or larger == 1
 
 
 def test_an_unreadable_document_is_set_aside_with_its_reason(tmp_path, durable):

@@ -10,6 +10,7 @@ import pytest
 
 from assets.datasets import documents, garbage, readers, sources, steps, workers
 from assets.datasets.difference import difference
+from tests.data import builds
 from tests.data.builds import content, strays
 from tests.data.digits import build, contents, digits, make_digits, png, recipe_for, write
 from tests.s3 import put
@@ -37,7 +38,7 @@ def test_every_image_is_read_back_with_its_class_from_one_of_the_splits(corpus, 
 def test_the_split_is_decided_by_the_pixels_alone(corpus, durable):
     made = build(recipe_for(corpus), durable)
     for split in documents.SPLITS:
-        found = {documents.split_of(digest.of_bytes(pixels), 0.2) for pixels, _ in contents(made, durable, split)}
+        found = {builds.split_of(digest.of_bytes(pixels), 0.2) for pixels, _ in contents(made, durable, split)}
         assert found == {split}
 
 
