@@ -41,6 +41,7 @@ def terms(recipe: Training, origin: Mapping[str, Any] | None = None) -> Terms:
         fruitless_incarnations=recipe.recovery.fruitless_incarnations,
         origin=dict(origin or {}),
         init=recipe.init.folder if recipe.init else "",
+        operation=recipe.operation(),
     )
 
 

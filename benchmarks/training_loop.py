@@ -16,17 +16,18 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from trainer import config, fence, shards
+from trainer import config, fence, operation, sections, shapes, shards
 from trainer.hardware import peak_flops
 from trainer.loop import Trainer
-from trainer.models.decoder import Decoder
+from trainer.models import build
+from trainer.models.model import Data
 from trainer.optim import adamw
 from trainer.world import World
 
 VOCABULARY = 32_768
 WARMUP, STEPS = 5, 25
-SMALL = config.Model(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
-BILLION = config.Model(layers=20, width=2048, heads=16, kv_heads=8, hidden=5632)
+SMALL = shapes.DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
+BILLION = shapes.DecoderShape(layers=20, width=2048, heads=16, kv_heads=8, hidden=5632)
 
 
 def main() -> None:
@@ -36,12 +37,15 @@ def main() -> None:
         settings = _settings(Path(folder), on_gpu)
         ours = _tokens_per_second(settings, _trainer_steps(settings, device))
         bare = _tokens_per_second(settings, _bare_steps(settings, device))
-    model = f"{_parameters(settings) / 1e6:.0f} M parameters, {settings.run.precision}, {device.type}"
-    _print(f"tokens/s, {model}", "tokens/s", ours, {"bare loop": bare}, 0.97 * bare)
+    described = f"{_parameters(settings) / 1e6:.0f} M parameters, {settings.run.precision}, {device.type}"
+    _print(f"tokens/s, {described}", "tokens/s", ours, {"bare loop": bare}, 0.97 * bare)
     peak = peak_flops(device, settings.run.precision)
     if peak:
-        flops = Decoder(settings.model, VOCABULARY, settings.batch.length).flops_per_token(settings.batch.length)
-        _print(f"MFU, {model}", "share of peak", ours * flops / peak, {"bare loop": bare * flops / peak}, 0.5)
+        flops = (
+            build(settings.model, Data(vocabulary=VOCABULARY, length=settings.batch.length)).flops_per_sample
+            / settings.batch.length
+        )
+        _print(f"MFU, {described}", "share of peak", ours * flops / peak, {"bare loop": bare * flops / peak}, 0.5)
 
 
 def _settings(folder: Path, on_gpu: bool) -> config.Config:
@@ -57,13 +61,13 @@ def _settings(folder: Path, on_gpu: bool) -> config.Config:
         training="benchmark",
         snapshot=shards.write_manifest(durable, snapshot),
         model=BILLION if on_gpu else SMALL,
-        batch=config.Batch(sequences=16, length=2048, micro=8)
+        batch=sections.Batch(sequences=16, length=2048, micro=8)
         if on_gpu
-        else config.Batch(sequences=4, length=128, micro=4),
-        optimiser=config.Optimiser(learning_rate=3e-4),
-        run=config.Run(steps=WARMUP + STEPS, precision="bf16" if on_gpu else "fp32"),
-        checkpoint=config.Checkpoint(every=10_000),
-        placement=config.Placement(store=str(folder / "store"), durable=str(durable), nvme=str(folder / "nvme")),
+        else sections.Batch(sequences=4, length=128, micro=4),
+        optimiser=sections.Optimiser(learning_rate=3e-4),
+        run=sections.Run(steps=WARMUP + STEPS, precision="bf16" if on_gpu else "fp32"),
+        checkpoint=sections.Checkpoint(every=10_000),
+        placement=operation.Placement(store=str(folder / "store"), durable=str(durable), nvme=str(folder / "nvme")),
     )
 
 
@@ -79,7 +83,7 @@ def _trainer_steps(settings: config.Config, device: torch.device) -> list[float]
 def _bare_steps(settings: config.Config, device: torch.device) -> list[float]:
     """Seconds of each step of the least that trains: forward, backward, clip, step."""
     torch.manual_seed(0)
-    model = Decoder(settings.model, VOCABULARY, settings.batch.length).to(device)
+    model = build(settings.model, Data(vocabulary=VOCABULARY, length=settings.batch.length)).to(device)
     optimiser = adamw(model, replace(settings.optimiser))
     shape = (settings.batch.micro, settings.batch.length + 1)
     tokens = torch.randint(0, VOCABULARY, shape, device=device)
@@ -112,7 +116,7 @@ def _tokens_per_second(settings: config.Config, seconds: list[float]) -> float:
 
 def _parameters(settings: config.Config) -> int:
     with torch.device("meta"):
-        model = Decoder(settings.model, VOCABULARY, 8)
+        model = build(settings.model, Data(vocabulary=VOCABULARY, length=8))
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from recipes.cleaning import Cleaning
 from recipes.parts import Count, Part, Recipe, Text
-from trainer.config import require
+from trainer.invalid import require
 
 
 class Selection(Part):

@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from recipes.parts import Count, Part, Text
-from trainer.config import require
+from trainer.invalid import require
 
 _FOLDERS = ("/", "./", "../")
 _STEP = re.compile(r"[^/\s.][^/\s]*/\d+")

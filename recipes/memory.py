@@ -16,7 +16,7 @@ def plan(recipes: Recipes, name: str) -> memory.Plan:
     if training is None:
         raise ValueError(f"found {name!r}, expected a training recipe: {', '.join(recipes.trainings)}")
     return memory.Plan(
-        model=training.model,
+        model=memory.decoder(training.model),
         vocabulary=_vocabulary(recipes.datasets[training.dataset].tokenizer),
         length=training.batch.length,
         micro=training.batch.micro,

@@ -5,10 +5,12 @@ or checked twice. Recipes are read by `recipes.load`; here they are plain, froze
 """
 
 import dataclasses
+import json
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from recipes import cron
 from recipes.dataset import Dataset
@@ -16,7 +18,27 @@ from recipes.initial import Init
 from recipes.parts import Count, Part, Recipe, Text
 from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate
-from trainer.config import SECTIONS, Batch, Checkpoint, Model, Optimiser, Run, Validation, require
+from trainer.config import OPERATION, SECTIONS
+from trainer.invalid import require
+from trainer.operation import Layout, Observation, Storage
+from trainer.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
+from trainer.shapes import DecoderShape, EncoderShape, ResNetShape, VisionShape
+
+
+def _kind(section: Any) -> str:
+    """The kind of a model section: a recipe that names none means a decoder."""
+    return (
+        str(section.get("kind", "decoder")) if isinstance(section, dict) else str(getattr(section, "kind", "decoder"))
+    )
+
+
+Model = Annotated[
+    Annotated[DecoderShape, Tag("decoder")]
+    | Annotated[EncoderShape, Tag("encoder")]
+    | Annotated[ResNetShape, Tag("resnet")]
+    | Annotated[VisionShape, Tag("vit")],
+    Discriminator(_kind),
+]
 
 
 class Nodes(Part):
@@ -55,6 +77,10 @@ class Training(Recipe):
     run: Run
     checkpoint: Checkpoint
     validation: Validation = Validation()
+    communication: Communication = Communication()
+    layout: Layout = Layout()
+    storage: Storage = Storage()
+    observation: Observation = Observation()
     init: Init | None = None
     """Where the first weights come from; by default they are drawn."""
     placement: Placement
@@ -81,8 +107,18 @@ class Training(Recipe):
 
         With `init`, what it identifies; it is settled first.
         """
-        numbers = {section: dataclasses.asdict(getattr(self, section)) for section in SECTIONS}
+        numbers = self._sections(SECTIONS)
         return numbers if self.init is None else {**numbers, "init": self.init.identity()}
+
+    def operation(self) -> dict[str, Any]:
+        """The sections that say how the training runs, as JSON has them, under the names of `OPERATION`."""
+        return self._sections(OPERATION)
+
+    def _sections(self, names: Iterable[str]) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(
+            json.dumps({name: dataclasses.asdict(getattr(self, name)) for name in names})
+        )
+        return value
 
 
 class Domain(Part):

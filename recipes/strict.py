@@ -1,7 +1,7 @@
 """Strict validation against a pydantic model: every fault at once, in words that say what is expected.
 
 Strict is meant in JSON's sense: "3" is not a number and 3.0 is not a whole one, while a list may become a
-tuple and a section a dataclass. A dataclass's own `trainer.config.Invalid` keeps its field.
+tuple and a section a dataclass. A dataclass's own `trainer.invalid.Invalid` keeps its field.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from recipes.problems import Fault, Path, shown
-from trainer.config import Invalid
+from trainer.invalid import Invalid
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 
@@ -110,7 +110,7 @@ def _kind_at(kind: Any, loc: Path) -> Any:
     for step in loc:
         members = _members(kind)
         if len(members) > 1:
-            kind = next(each for each in members if step in typing.get_args(each.model_fields["kind"].annotation))
+            kind = next(each for each in members if step in typing.get_args(fields_of(each)["kind"]))
         elif typing.get_origin(members[0]) is dict:
             kind = typing.get_args(members[0])[1]
         elif typing.get_origin(members[0]) is tuple:

@@ -258,6 +258,7 @@ class TrainingControl:
             "training": store.id,
             "snapshot": specification.snapshot,
             **specification.numbers,
+            **store.terms().operation,
             "placement": placement,
         }
 

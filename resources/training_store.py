@@ -63,6 +63,8 @@ class Terms:
     """Whether a node stages all shards before it trains ("before") or while it does ("streaming")."""
     init: str = ""
     """The folder of the initial weights that the specification names, empty when it names none."""
+    operation: Mapping[str, Any] = field(default_factory=dict)
+    """The configuration's sections that may change; see `trainer.config.OPERATION`."""
 
 
 @dataclass(frozen=True)

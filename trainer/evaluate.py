@@ -18,10 +18,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer import atomic, config, data, shards
+from trainer import atomic, data, shards
 from trainer.checkpoint import format, state
 from trainer.models.decoder import Decoder
 from trainer.scores import FORMAT, Score, perplexity
+from trainer.shapes import DecoderShape
 
 ROWS = 16
 """Sequences evaluated at once."""
@@ -45,7 +46,7 @@ def evaluate(request: dict[str, Any]) -> list[Score]:
 def load(files: dict[str, bytes], vocab_size: int) -> Decoder:
     """The model of a checkpoint's files, ready to predict."""
     settings = state.read_progress(files).config
-    model = Decoder(config.Model(**settings["model"]), vocab_size, settings["batch"]["length"])
+    model = Decoder(DecoderShape(**settings["model"]), vocab_size, settings["batch"]["length"])
     state.load_model(files, model)
     return model.eval()
 

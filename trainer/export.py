@@ -13,7 +13,7 @@ from typing import Any
 
 from trainer import atomic, digest, huggingface, vocabulary
 from trainer.checkpoint import format
-from trainer.config import Model
+from trainer.shapes import DecoderShape
 
 LAYOUT = "huggingface.llama/1"
 
@@ -40,7 +40,7 @@ def _files(checkpoint: dict[str, bytes], config: dict[str, Any], tokenizer: byte
     import safetensors.torch
 
     weights = safetensors.torch.load(checkpoint[format.MODEL])
-    model, length = Model(**config["model"]), config["batch"]["length"]
+    model, length = DecoderShape(**config["model"]), config["batch"]["length"]
     vocab_size = weights["embedding.weight"].shape[0]
     end = vocabulary.end_of_document(json.loads(tokenizer)) if tokenizer else None
     settings = huggingface.settings(model, vocab_size, length, end["id"] if end else None)

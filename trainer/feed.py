@@ -3,10 +3,13 @@
 import os
 from pathlib import Path
 
+import numpy as np
+
 from trainer import leases, shards, staging
 from trainer.batches import Batches
 from trainer.config import Config
-from trainer.data import Sequences, Tokens
+from trainer.data import Sequences
+from trainer.models.model import Data, Places, Rows
 from trainer.order import Order, share
 from trainer.origins import origin
 from trainer.streaming import Streaming
@@ -30,13 +33,15 @@ class Feed:
         self._training = Sequences(_nvme(config), self.snapshot, "train", batch.length, bring)
         self.held_out = Sequences(_nvme(config), self.snapshot, "validation", batch.length, bring)
         self.order = Order(self._training.sizes, config.run.seed, config.run.shuffle_shards)
-        mine = share(batch.sequences, world.rank, world.size)
+        self.data = Data(vocabulary=self.snapshot.tokenizer.vocab_size, length=batch.length)
+        mine = self._mine = share(batch.sequences, world.rank, world.size)
         self._batches = Batches(self._training, self.order, batch.sequences, mine, config.run.steps, pinned=on_gpu)
         self._samples_a_step, self._leads_node = batch.sequences, world.local_rank == 0
 
-    def windows(self, step: int) -> Tokens:
-        """This rank's windows of `step`: [share of the batch, length + 1], good until the next call."""
-        return self._batches.windows(step)
+    def rows(self, step: int) -> tuple[Rows, Places]:
+        """This rank's samples of `step` and their places in the training's sequence; good until the next call."""
+        places = step * self._samples_a_step + np.arange(self._mine.start, self._mine.stop)
+        return self._batches.windows(step), places.astype(np.uint64)
 
     def stage_rest(self, step: int) -> None:
         """With a streaming start: begin to stage what is not here yet, in the order of its need from `step` on.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.config import Model
+from trainer.shapes import DecoderShape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,13 +50,13 @@ class Entry:
 class Settings:
     """What config.json says of a model."""
 
-    model: Model
+    model: DecoderShape
     vocab_size: int
     tied: bool
     """Whether one matrix is both the embedding and the head."""
 
 
-def entries(model: Model, vocab_size: int, tied: bool = False) -> list[Entry]:
+def entries(model: DecoderShape, vocab_size: int, tied: bool = False) -> list[Entry]:
     """All tensors of a decoder of this size; where they are tied, the head's is the embedding."""
     width, keys = model.width, model.kv_heads * (model.width // model.heads)
     square, narrow, wide = (width, width), (keys, width), (model.hidden, width)
@@ -74,7 +74,7 @@ def entries(model: Model, vocab_size: int, tied: bool = False) -> list[Entry]:
     ]
 
 
-def settings(model: Model, vocab_size: int, length: int, end_of_document: int | None) -> dict[str, Any]:
+def settings(model: DecoderShape, vocab_size: int, length: int, end_of_document: int | None) -> dict[str, Any]:
     """The value of config.json; `length` is the longest sequence trained on, in tokens."""
     return {
         **_FIXED,
@@ -147,7 +147,7 @@ def shapes_of(path: Path) -> dict[str, tuple[int, ...]]:
         raise ValueError(f"{path}: not safetensors: {error}") from None
 
 
-def export(state: Mapping[str, "Tensor"], model: Model, vocab_size: int) -> bytes:
+def export(state: Mapping[str, "Tensor"], model: DecoderShape, vocab_size: int) -> bytes:
     """The weights file of a decoder's state, in the state's own precision."""
     import safetensors.torch
 
@@ -198,7 +198,7 @@ def _settings(value: dict[str, Any]) -> Settings:
             raise ValueError(f"{name}: found {value[name]!r}, expected {wanted!r}, which is all our decoder has")
     if not math.isclose(value["rms_norm_eps"], NORM_EPSILON):
         raise ValueError(f"rms_norm_eps: found {value['rms_norm_eps']}, expected {NORM_EPSILON}, our decoder's")
-    model = Model(
+    model = DecoderShape(
         layers=value["num_hidden_layers"],
         width=value["hidden_size"],
         heads=value["num_attention_heads"],

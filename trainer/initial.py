@@ -1,7 +1,8 @@
 """Initial weights: a checkpoint, or a model in the Hugging Face layout, named by a digest of what decides numbers.
 
 `check` reads settings and headers alone, so that weights which do not fit are refused before anything runs;
-`load` verifies every byte before it deserialises one. The optimiser starts anew: its state belongs to another course.
+`weights` verifies every byte before it deserialises one. The optimiser
+starts anew: its state belongs to another course.
 """
 
 import functools
@@ -11,15 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer import atomic, digest, huggingface
+from trainer import atomic, config, digest, huggingface
 from trainer.checkpoint import format
-from trainer.config import Init, Model
+from trainer.sections import Init
+from trainer.shapes import Shape
 from trainer.shards import Tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from trainer.models.decoder import Decoder
 
 
 def digest_of(layout: str, folder: Path) -> str:
@@ -39,7 +39,7 @@ def digest_of(layout: str, folder: Path) -> str:
     return _combined({path.name: blake3 for path, blake3 in zip(paths, hashed, strict=True)})
 
 
-def check(layout: str, folder: Path, model: Model, tokenizer: Tokenizer) -> None:
+def check(layout: str, folder: Path, model: Shape, tokenizer: Tokenizer) -> None:
     """Raises ValueError, with all the numbers that do not fit, unless a `model` for this tokenizer can start there."""
     if layout == "checkpoint":
         found, vocab_size, sha256 = _checkpoint(folder)
@@ -49,9 +49,9 @@ def check(layout: str, folder: Path, model: Model, tokenizer: Tokenizer) -> None
         found, vocab_size, sha256 = settings.model, settings.vocab_size, tokenizer.sha256
     there, wanted = asdict(found), asdict(model)
     faults = [
-        f"model.{name}: found {there[name]}, expected {wanted[name]}"
+        f"model.{name}: found {there.get(name)}, expected {wanted.get(name)}"
         for name in there | wanted
-        if there[name] != wanted[name]
+        if there.get(name) != wanted.get(name)
     ]
     if vocab_size != tokenizer.vocab_size:
         faults.append(f"vocabulary: found {vocab_size} tokens, expected {tokenizer.vocab_size}, the snapshot's")
@@ -61,11 +61,11 @@ def check(layout: str, folder: Path, model: Model, tokenizer: Tokenizer) -> None
         raise ValueError(f"{folder}: its weights do not fit: {'; '.join(faults)}")
 
 
-def load(init: Init, folder: Path, decoder: "Decoder", tokenizer: Tokenizer) -> None:
-    """Put the weights in `folder` into `decoder`. Raises ValueError when they are not what `init` says or misfit."""
+def weights(init: Init, folder: Path, model: Shape, tokenizer: Tokenizer) -> "dict[str, Tensor]":
+    """The weights in `folder` by parameter. Raises ValueError when they are not what `init` says or do not fit."""
     files = _verified(init, folder)
-    check(init.layout, folder, decoder.config, tokenizer)
-    decoder.load_state_dict(_state(init.layout, files, folder))
+    check(init.layout, folder, model, tokenizer)
+    return _state(init.layout, files, folder)
 
 
 def _verified(init: Init, folder: Path) -> dict[str, bytes]:
@@ -95,7 +95,7 @@ def _state(layout: str, files: Mapping[str, bytes], folder: Path) -> "dict[str, 
     return huggingface.decode(weights, huggingface.read_settings(folder))
 
 
-def _checkpoint(folder: Path) -> tuple[Model, int, str]:
+def _checkpoint(folder: Path) -> tuple[Shape, int, str]:
     """A checkpoint's model, the size of its vocabulary and its tokenizer's SHA-256, from what is quick to read."""
     manifest = json.loads(_manifest(folder))
     if manifest.get("layout") != format.LAYOUT:
@@ -105,7 +105,7 @@ def _checkpoint(folder: Path) -> tuple[Model, int, str]:
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / format.PROGRESS}: cannot be read: {error}") from None
     vocab_size, _ = huggingface.shapes_of(folder / format.MODEL)["embedding.weight"]
-    return Model(**progress["config"]["model"]), vocab_size, progress["lineage"]["tokenizer"]
+    return config.shape(progress["config"]["model"]), vocab_size, progress["lineage"]["tokenizer"]
 
 
 def _manifest(folder: Path) -> bytes:

@@ -18,21 +18,17 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
 from trainer import config as configuration
 from trainer import fence, initial, order
 from trainer.checkpoint import format, restore, state
 from trainer.config import Config
-from trainer.data import Tokens
+from trainer.engine import Engine
 from trainer.feed import Feed
 from trainer.hardware import peak_flops
 from trainer.heartbeat import Heartbeat
 from trainer.ledger import Ledger
-from trainer.models.decoder import Decoder
-from trainer.optim import adamw, learning_rate
+from trainer.optim import learning_rate
 from trainer.scores import perplexity
 from trainer.world import World
 
@@ -89,12 +85,8 @@ class Trainer:
         self._beat("staging")
         self.feed = Feed(config, world)
         self._beat("building")
-        torch.manual_seed(config.run.seed)
-        vocab_size = self.feed.snapshot.tokenizer.vocab_size
-        self.model = Decoder(config.model, vocab_size, config.batch.length).to(world.device)
-        self.parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
-        self.optimiser = adamw(self.model, config.optimiser)
-        torch.manual_seed(config.run.seed + 1 + world.rank)
+        self.engine = Engine(config, world, self.feed.data)
+        self.model, self.optimiser = self.engine.model, self.engine.optimiser
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__)
 
     def record(self, event: str, **fields: Any) -> None:
@@ -133,7 +125,8 @@ class Trainer:
             return
         begun = time.time()
         folder = Path(self.config.placement.init)
-        initial.load(self.config.init, folder, self.model, self.feed.snapshot.tokenizer)
+        weights = initial.weights(self.config.init, folder, self.config.model, self.feed.snapshot.tokenizer)
+        self.engine.load_weights(weights)
         self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
         if self.config.validation.every:
             self.validate()
@@ -142,21 +135,19 @@ class Trainer:
         """One optimiser step over the global batch; says whether any rank was asked to stop."""
         self._beat("training")
         begun = time.perf_counter()
-        windows = self.feed.windows(self.step)
+        rows, places = self.feed.rows(self.step)
         data_seconds = time.perf_counter() - begun
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        loss = self._accumulate(windows)
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip)
-        total, stopping = self.world.sum(float(loss), float(stop))
+        mine = self.engine.accumulate(rows, places)
+        norm = self.engine.clip()
+        total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
+        targets = self.config.batch.sequences * self.model.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
         _finite(f"the loss of step {self.step + 1}", total)
-        _finite(f"the gradient norm of step {self.step + 1}", float(norm))
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        _finite(f"the gradient norm of step {self.step + 1}", norm)
+        self.engine.update(rate)
         self.step += 1
-        self._report(total, float(norm), rate, time.perf_counter() - begun, data_seconds)
+        self._report(total / targets, correct / targets, norm, rate, time.perf_counter() - begun, data_seconds)
         return stopping > 0
 
     def validate(self) -> None:
@@ -164,19 +155,18 @@ class Trainer:
         self._beat("validating")
         count = min(self.config.validation.sequences, len(self.feed.held_out))
         mine = order.share(count, self.world.rank, self.world.size)
-        loss = torch.zeros((), dtype=torch.float64)
-        self.model.eval()
-        with torch.no_grad():
-            for start in range(mine.start, mine.stop, self.config.batch.micro):
-                numbers = np.arange(start, min(start + self.config.batch.micro, mine.stop), dtype=np.uint64)
-                loss += self._loss(self.model, self.feed.held_out.read(numbers)).double().cpu()
-        self.model.train()
-        mean = self.world.sum(float(loss))[0] / (count * self.config.batch.length)
+        loss = correct = 0.0
+        for start in range(mine.start, mine.stop, self.config.batch.micro):
+            numbers = np.arange(start, min(start + self.config.batch.micro, mine.stop), dtype=np.uint64)
+            sums = self.engine.measure(self.feed.held_out.read(numbers), numbers)
+            loss, correct = loss + sums.loss, correct + sums.correct
+        targets = count * self.model.targets_per_sample
+        mean, accuracy = (total / targets for total in self.world.sum(loss, correct))
         _finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
-        self.metrics["validation_loss"] = mean
-        self.record("validated", step=self.step, loss=mean)
+        self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
+        self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
 
     def commit(self) -> None:
         """Write a checkpoint and commit it. A full disk is an event in the ledger, not the end of the run."""
@@ -214,38 +204,16 @@ class Trainer:
         with _told_if_unwritable("heartbeat"):
             self._heartbeat.beat(phase, self.step)
 
-    def _accumulate(self, windows: Tokens) -> Tensor:
-        """Gradients of the global mean loss; returns this rank's part of that mean.
-
-        DDP averages gradients over the ranks, so that each rank's loss is scaled by the number of ranks: the
-        sum over ranks is then the token-weighted mean whatever the ranks' shares are.
-        """
-        tokens = self.config.batch.sequences * self.config.batch.length
-        total = torch.zeros((), device=self.world.device)
-        starts = range(0, len(windows), self.config.batch.micro)
-        for start in starts:
-            last = start + self.config.batch.micro >= len(windows)
-            with contextlib.nullcontext() if last else _no_sync(self.parallel):
-                loss = self._loss(self.parallel, windows[start : start + self.config.batch.micro]) / tokens
-                torch.autograd.backward(loss * self.world.size)
-            total += loss.detach()
-        return total
-
-    def _loss(self, model: nn.Module, windows: Tokens) -> Tensor:
-        """The sum of the tokens' cross-entropies, in nats."""
-        tokens = torch.from_numpy(windows).to(self.world.device, non_blocking=True).long()
-        bf16 = self.config.run.precision == "bf16"
-        with torch.autocast(self.world.device.type, torch.bfloat16, enabled=bf16):
-            logits = model(tokens[:, :-1])
-        return F.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten(), reduction="sum")
-
-    def _report(self, loss: float, norm: float, rate: float, seconds: float, data_seconds: float) -> None:
+    def _report(
+        self, loss: float, accuracy: float, norm: float, rate: float, seconds: float, data_seconds: float
+    ) -> None:
         batch = self.config.batch
         tokens_per_second = batch.sequences * batch.length / seconds
-        flops = self.model.flops_per_token(batch.length) * tokens_per_second
+        flops = self.model.flops_per_sample * batch.sequences / seconds
         peak = peak_flops(self.world.device, self.config.run.precision)
         figures = {
             "loss": loss,
+            "accuracy": accuracy,
             "perplexity": perplexity(loss),
             "learning_rate": rate,
             "gradient_norm": norm,
@@ -318,8 +286,3 @@ def _told_if_unwritable(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         print(f"trainer: the {what} cannot be written: {error}", file=sys.stderr, flush=True)
-
-
-def _no_sync(model: nn.Module) -> contextlib.AbstractContextManager[None]:
-    """Leave gradients unreduced: only the last backward of a step talks to the other ranks."""
-    return model.no_sync() if isinstance(model, DistributedDataParallel) else contextlib.nullcontext()

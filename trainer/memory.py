@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Literal
 
 from trainer import config, shards
-from trainer.config import Config, Model
+from trainer.config import Config
 from trainer.hardware import CARDS
+from trainer.sections import Precision
+from trainer.shapes import DecoderShape, Shape
 
 GIB = 2**30
 USABLE = 0.9
@@ -29,13 +31,13 @@ RANKS = tuple(2**power for power in range(13))
 class Plan:
     """Everything that decides the memory of one rank."""
 
-    model: Model
+    model: DecoderShape
     vocabulary: int
     length: int
     """Tokens a sequence."""
     micro: int
     """Sequences through the model at once."""
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Precision = "fp32"
     ranks: int = 1
     sharded: bool = False
     """Weights, gradients and optimiser state divided over the ranks (full shard) instead of replicated (DDP)."""
@@ -64,12 +66,12 @@ class Estimate:
         return sum(getattr(self, each.name) for each in fields(self))
 
 
-def parameters(model: Model, vocabulary: int) -> int:
+def parameters(model: DecoderShape, vocabulary: int) -> int:
     """The parameters of `Decoder`: embedding, head, final norm and the blocks."""
     return 2 * vocabulary * model.width + model.width + model.layers * block_parameters(model)
 
 
-def block_parameters(model: Model) -> int:
+def block_parameters(model: DecoderShape) -> int:
     """Query and output, key and value, the three matrices of SwiGLU, and two norms."""
     return 2 * model.width**2 + 2 * model.width * _kv_width(model) + 3 * model.width * model.hidden + 2 * model.width
 
@@ -108,7 +110,7 @@ def fewest_ranks(plan: Plan, capacity: float) -> int | None:
     return next((each.ranks for each in plans if estimate(each).total <= capacity), None)
 
 
-def _kv_width(model: Model) -> int:
+def _kv_width(model: DecoderShape) -> int:
     return model.width // model.heads * model.kv_heads
 
 
@@ -160,10 +162,21 @@ def _copies(plan: Plan) -> int:
 
 def of_config(resolved: Config, vocabulary: int) -> Plan:
     """The plan of one rank that trains on its own."""
-    batch, run = resolved.batch, resolved.run
+    batch = resolved.batch
     return Plan(
-        model=resolved.model, vocabulary=vocabulary, length=batch.length, micro=batch.micro, precision=run.precision
+        model=decoder(resolved.model),
+        vocabulary=vocabulary,
+        length=batch.length,
+        micro=batch.micro,
+        precision=resolved.run.precision,
     )
+
+
+def decoder(shape: Shape) -> DecoderShape:
+    """`shape` itself. Raises ValueError for a model whose activations are not counted here."""
+    if not isinstance(shape, DecoderShape):
+        raise ValueError(f"model.kind: found {shape.kind!r}, expected 'decoder', whose memory can be estimated")
+    return shape
 
 
 def cards(plan: Plan) -> dict[str, dict[str, int | None]]:

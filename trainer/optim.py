@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from trainer.config import Optimiser
+from trainer.sections import Optimiser
 
 
 def adamw(model: nn.Module, config: Optimiser) -> torch.optim.AdamW:

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from recipes.memory import main
-from trainer.config import Model
 from trainer.memory import parameters
+from trainer.shapes import DecoderShape
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 def test_a_recipe_is_estimated_with_the_vocabulary_of_its_dataset(capsys: pytest.CaptureFixture[str]):
     assert main(["tiny-decoder", "--folder", str(RECIPES), "--json"]) == 0
-    model = Model(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
+    model = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
     assert json.loads(capsys.readouterr().out)["parameters"] == parameters(model, 4096)
 
 

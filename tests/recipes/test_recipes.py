@@ -12,7 +12,9 @@ from recipes.dataset import Directory, Stdlib
 from recipes.load import load
 from recipes.schema import Sweep, with_parameters
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
-from trainer.config import SECTIONS, Batch, Model
+from trainer.config import SECTIONS
+from trainer.sections import Batch
+from trainer.shapes import DecoderShape
 
 
 def test_the_recipes_that_come_with_slipway_are_valid():
@@ -24,7 +26,7 @@ def test_the_recipes_that_come_with_slipway_are_valid():
 
 def test_the_sections_of_a_training_are_the_trainers_own(folder: Folder):
     training = load(folder.path, {}).trainings["tiny-decoder"]
-    assert training.model == Model(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
+    assert training.model == DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
     assert training.batch == Batch(sequences=16, length=256, micro=8)
     assert list(training.numbers()) == list(SECTIONS)
     assert json.loads(json.dumps(training.numbers())) == training.numbers()
@@ -33,6 +35,7 @@ def test_the_sections_of_a_training_are_the_trainers_own(folder: Folder):
 def test_the_tiny_decoder_has_about_two_million_parameters():
     recipes = load(environ={})
     model, vocabulary = recipes.trainings["tiny-decoder"].model, recipes.datasets["python-stdlib"].tokenizer.vocab_size
+    assert isinstance(model, DecoderShape)
     attention = 2 * model.width**2 * (1 + model.kv_heads / model.heads)
     block = attention + 3 * model.width * model.hidden
     assert 1e6 < model.layers * block + vocabulary * model.width < 2e6

@@ -17,6 +17,7 @@ from resources.registry import CHAMPION, MANIFEST_TAG, Registry
 from resources.training_store import TrainingStore
 from tests.sensors.platform import EVERY, STEPS, TINY, Platform
 from trainer import export, huggingface
+from trainer.shapes import DecoderShape
 
 MODEL = "tiny-model"
 
@@ -125,6 +126,7 @@ def test_weights_that_differ_from_the_recipes_digest_are_refused(platform: Platf
 
 def test_a_model_of_another_size_is_refused_with_the_numbers(platform: Platform):
     recipe = starting(platform, checkpoint=f"{platform.finished().id}/{STEPS}")
+    assert isinstance(recipe.model, DecoderShape)
     larger = recipe.model_copy(update={"model": dataclasses.replace(recipe.model, layers=3)})
     with pytest.raises(ValueError, match=r"training tiny: init: .* do not fit: model.layers: found 2, expected 3"):
         settle(platform, larger)

@@ -10,9 +10,10 @@ import torch
 
 from trainer.checkpoint import format, state
 from trainer.checkpoint.state import Progress
-from trainer.config import Model, Optimiser
 from trainer.models.decoder import Decoder
 from trainer.optim import adamw
+from trainer.sections import Optimiser
+from trainer.shapes import DecoderShape
 
 PROGRESS = Progress(
     step=5,
@@ -29,7 +30,7 @@ PROGRESS = Progress(
 
 def fresh(seed: int) -> tuple[Decoder, torch.optim.AdamW]:
     torch.manual_seed(seed)
-    model = Decoder(Model(layers=1, width=16, heads=2, kv_heads=1, hidden=32), 64, 8)
+    model = Decoder(DecoderShape(layers=1, width=16, heads=2, kv_heads=1, hidden=32), 64, 8)
     return model, adamw(model, Optimiser(learning_rate=0.01))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainer import config
+from trainer import config, sections
 
 
 def loaded(tmp_path: Path, document: dict[str, Any]) -> config.Config:
@@ -36,7 +36,7 @@ def test_a_configuration_reads_back_as_it_was_written(tmp_path: Path, document: 
 def test_what_is_left_out_has_its_default(tmp_path: Path, document: dict[str, Any]) -> None:
     del document["validation"], document["run"]["seed"]
     read = loaded(tmp_path, document)
-    assert (read.validation, read.run.seed) == (config.Validation(), 0)
+    assert (read.validation, read.run.seed) == (sections.Validation(), 0)
 
 
 def test_a_whole_number_is_a_fine_float(tmp_path: Path, document: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ BAD = [
     ("run", "steps", 0, "expected a number above 0"),
     ("run", "seed", -1, "expected 0 to 2^63 - 1"),
     ("run", "seed", 2**63, "expected 0 to 2^63 - 1"),
-    ("run", "precision", "fp8", "found 'fp8', expected one of 'fp32', 'bf16'"),
+    ("run", "precision", "fp4", "found 'fp4', expected one of 'fp32', 'bf16', 'fp16', 'fp8'"),
     ("checkpoint", "every", 0, "expected a number above 0"),
     ("validation", "every", -1, "expected 0 or more"),
     ("validation", "sequences", 0, "expected a number above 0"),
@@ -133,7 +133,7 @@ def test_initial_weights_are_read_back_with_their_folder(tmp_path: Path, documen
     path = tmp_path / "config.json"
     path.write_text(json.dumps(document))
     loaded = config.load(path)
-    assert loaded.init == config.Init(layout="huggingface", digest="a" * 64) and loaded.placement.init == "/weights"
+    assert loaded.init == sections.Init(layout="huggingface", digest="a" * 64) and loaded.placement.init == "/weights"
     path.write_text(json.dumps(config.dump(loaded)))
     assert config.load(path) == loaded
 

@@ -8,14 +8,14 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainer.config import Model
 from trainer.models.decoder import Attention, Decoder, rotate, rotations
+from trainer.shapes import DecoderShape
 
 VOCAB, LENGTH = 64, 16
 
 
-def sizes(heads: int = 4, kv_heads: int = 2, layers: int = 2) -> Model:
-    return Model(layers=layers, width=32, heads=heads, kv_heads=kv_heads, hidden=48)
+def sizes(heads: int = 4, kv_heads: int = 2, layers: int = 2) -> DecoderShape:
+    return DecoderShape(layers=layers, width=32, heads=heads, kv_heads=kv_heads, hidden=48)
 
 
 def decoder(**changed: int) -> Decoder:

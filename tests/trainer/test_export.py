@@ -13,8 +13,8 @@ from assets.datasets import tokenizer
 from tests.trainer.conftest import CODE, Training, settings
 from trainer import export, huggingface, vocabulary
 from trainer.checkpoint import format, state
-from trainer.config import Model
 from trainer.models.decoder import Decoder
+from trainer.shapes import DecoderShape
 
 TEXTS = ["def f(x):\n    return x + 1\n", "Dass Übung den Meister macht, ist 1 alter Satz.", "naïve — 数据 🙂"] * 20
 
@@ -24,7 +24,7 @@ def checkpoint(durable: Path) -> Path:
     described = tokenizer.write(durable, tokenizer.train(TEXTS, 300))
     sections = settings()
     torch.manual_seed(0)
-    model = Decoder(Model(**sections["model"]), described.vocab_size, sections["batch"]["length"])
+    model = Decoder(DecoderShape(**sections["model"]), described.vocab_size, sections["batch"]["length"])
     optimiser = torch.optim.AdamW(model.parameters())
     lineage = {"tokenizer": described.sha256}
     progress = state.Progress(0, 0, 0, [], {}, {}, config=sections, lineage=lineage, at=0.0)
@@ -58,7 +58,7 @@ def test_the_logits_of_a_trained_checkpoint_are_the_ones_that_transformers_compu
     folder = finished.checkpoint_file(".").resolve()
     export.export(folder, tmp_path / "out")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
-    ours = Decoder(Model(**settings()["model"]), 64, 32).eval()
+    ours = Decoder(DecoderShape(**settings()["model"]), 64, 32).eval()
     state.load_model(format.read(folder, finished.commits()[-1].manifest), ours)
     tokens = torch.randint(0, 64, (4, 32), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
@@ -126,6 +126,6 @@ def test_the_command_says_what_it_wrote_or_why_it_did_not(source: Path, tmp_path
 
 def state_of(folder: Path) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint."""
-    model = Decoder(Model(**settings()["model"]), 300, 32)
+    model = Decoder(DecoderShape(**settings()["model"]), 300, 32)
     state.load_model(format.read(folder, export._manifest(folder)), model)
     return dict(model.state_dict())

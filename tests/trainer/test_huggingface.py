@@ -11,17 +11,17 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from trainer import huggingface
-from trainer.config import Model
 from trainer.models.decoder import Decoder
+from trainer.shapes import DecoderShape
 
 VOCAB, LENGTH = 61, 24
 
 
-def sizes(heads: int = 4, kv_heads: int = 2, rope_base: float = 10_000.0) -> Model:
-    return Model(layers=2, width=32, heads=heads, kv_heads=kv_heads, hidden=48, rope_base=rope_base)
+def sizes(heads: int = 4, kv_heads: int = 2, rope_base: float = 10_000.0) -> DecoderShape:
+    return DecoderShape(layers=2, width=32, heads=heads, kv_heads=kv_heads, hidden=48, rope_base=rope_base)
 
 
-def decoder(model: Model) -> Decoder:
+def decoder(model: DecoderShape) -> Decoder:
     """A decoder with weights large enough to show an error, and norms that differ from one."""
     torch.manual_seed(0)
     decoder = Decoder(model, VOCAB, LENGTH)
@@ -31,7 +31,7 @@ def decoder(model: Model) -> Decoder:
     return decoder.eval()
 
 
-def exported(folder: Path, model: Model) -> Decoder:
+def exported(folder: Path, model: DecoderShape) -> Decoder:
     """A decoder, and in `folder` what is exported of it."""
     ours = decoder(model)
     folder.mkdir()
@@ -114,11 +114,11 @@ def test_the_shapes_are_those_of_a_decoder(kv_heads: int) -> None:
 @pytest.mark.parametrize(
     ("model", "parameters"),
     [
-        (Model(layers=32, width=4096, heads=32, kv_heads=8, hidden=14336, rope_base=500_000.0), 8_030_261_248),
-        (Model(layers=80, width=8192, heads=64, kv_heads=8, hidden=28672, rope_base=500_000.0), 70_553_706_496),
+        (DecoderShape(layers=32, width=4096, heads=32, kv_heads=8, hidden=14336, rope_base=500_000.0), 8_030_261_248),
+        (DecoderShape(layers=80, width=8192, heads=64, kv_heads=8, hidden=28672, rope_base=500_000.0), 70_553_706_496),
     ],
 )
-def test_llama_3_has_as_many_parameters_as_published(model: Model, parameters: int) -> None:
+def test_llama_3_has_as_many_parameters_as_published(model: DecoderShape, parameters: int) -> None:
     """The counts of meta-llama/Meta-Llama-3-8B and -70B, whose vocabulary has 128,256 tokens."""
     assert sum(math.prod(entry.shape) for entry in huggingface.entries(model, 128_256)) == parameters
 

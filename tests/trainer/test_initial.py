@@ -13,12 +13,13 @@ import torch
 from tests.trainer.conftest import EVERY, Training, read_json, settings
 from trainer import atomic, export, huggingface, initial, shards
 from trainer.checkpoint import format
-from trainer.config import Init, Model
 from trainer.models.decoder import Decoder
+from trainer.sections import Init
+from trainer.shapes import DecoderShape
 
 Layout = Literal["checkpoint", "huggingface"]
 
-MODEL = Model(**settings()["model"])
+MODEL = DecoderShape(**settings()["model"])
 TOKENIZER = shards.Tokenizer("0" * 64, 64, 63)
 
 
@@ -108,16 +109,17 @@ def test_a_damaged_checkpoint_is_refused_by_its_file(copy_of_finished: Training)
     named = init("checkpoint", folder)
     flip(folder / format.MODEL)
     with pytest.raises(ValueError, match=r"init: .*model.safetensors: found BLAKE3"):
-        initial.load(named, folder, decoder(), TOKENIZER)
+        initial.weights(named, folder, MODEL, TOKENIZER)
 
 
 @pytest.mark.parametrize("layout", ["checkpoint", "huggingface"])
 def test_what_is_loaded_is_bit_by_bit_what_was_committed(layout: Layout, finished: Training, exported: Path) -> None:
     folder = checkpoint(finished) if layout == "checkpoint" else exported
     loaded = decoder()
-    initial.load(init(layout, folder), folder, loaded, TOKENIZER)
+    loaded.load_state_dict(initial.weights(init(layout, folder), folder, MODEL, TOKENIZER))
     wanted = decoder()
-    initial.load(init("checkpoint", checkpoint(finished)), checkpoint(finished), wanted, TOKENIZER)
+    named = init("checkpoint", checkpoint(finished))
+    wanted.load_state_dict(initial.weights(named, checkpoint(finished), MODEL, TOKENIZER))
     assert all(torch.equal(one, other) for one, other in zip(states(loaded), states(wanted), strict=True))
 
 

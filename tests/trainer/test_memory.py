@@ -20,15 +20,16 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 from tests.trainer.conftest import CODE, VOCAB, make_snapshot
-from trainer.config import Model, Optimiser
 from trainer.memory import GIB, Plan, activation_bytes, estimate, fewest_ranks, largest_micro, main, parameters
 from trainer.models.decoder import Decoder
 from trainer.optim import adamw
+from trainer.sections import Optimiser
+from trainer.shapes import DecoderShape
 
-SMALL = Model(layers=2, width=64, heads=4, kv_heads=2, hidden=160)
-WIDE = Model(layers=3, width=192, heads=6, kv_heads=6, hidden=384)
-DEEP = Model(layers=6, width=96, heads=8, kv_heads=1, hidden=256)
-LLAMA_70B = Model(layers=80, width=8192, heads=64, kv_heads=8, hidden=28672)
+SMALL = DecoderShape(layers=2, width=64, heads=4, kv_heads=2, hidden=160)
+WIDE = DecoderShape(layers=3, width=192, heads=6, kv_heads=6, hidden=384)
+DEEP = DecoderShape(layers=6, width=96, heads=8, kv_heads=1, hidden=256)
+LLAMA_70B = DecoderShape(layers=80, width=8192, heads=64, kv_heads=8, hidden=28672)
 PRECISIONS: tuple[Literal["fp32", "bf16"], ...] = ("fp32", "bf16")
 PLANS = [
     Plan(model=model, vocabulary=512, length=64, micro=micro, precision=precision, device="cpu")
@@ -102,7 +103,7 @@ def peak_bytes(plan: Plan, parallel: Callable[[nn.Module], nn.Module] = lambda m
 
 
 @pytest.mark.parametrize("model", [SMALL, WIDE, DEEP, LLAMA_70B], ids=lambda model: f"{model.layers}x{model.width}")
-def test_the_parameters_are_counted_exactly(model: Model):
+def test_the_parameters_are_counted_exactly(model: DecoderShape):
     with torch.device("meta"):
         real = Decoder(model, 32_000, 64)
     assert parameters(model, 32_000) == sum(parameter.numel() for parameter in real.parameters())
@@ -110,7 +111,7 @@ def test_the_parameters_are_counted_exactly(model: Model):
 
 def test_llama_models_have_their_published_number_of_parameters():
     """Llama 2 70B and Llama 3 8B, as their safetensors on Hugging Face have them."""
-    llama_8b = Model(layers=32, width=4096, heads=32, kv_heads=8, hidden=14336)
+    llama_8b = DecoderShape(layers=32, width=4096, heads=32, kv_heads=8, hidden=14336)
     assert parameters(LLAMA_70B, 32_000) == 68_976_648_192
     assert parameters(llama_8b, 128_256) == 8_030_261_248
 
@@ -196,7 +197,7 @@ def test_the_command_reads_the_vocabulary_from_the_snapshot(tmp_path: Path, docu
     done = command(str(path), "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert said["parameters"] == parameters(Model(layers=2, width=32, heads=4, kv_heads=2, hidden=64), VOCAB)
+    assert said["parameters"] == parameters(DecoderShape(layers=2, width=32, heads=4, kv_heads=2, hidden=64), VOCAB)
     assert said["cards"]["H200"]["fewest_ranks"] == 1
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from trainer.config import Model, Optimiser
 from trainer.models.decoder import Decoder
 from trainer.optim import adamw, learning_rate
+from trainer.sections import Optimiser
+from trainer.shapes import DecoderShape
 
 
 def rates(steps: int, **settings: float) -> list[float]:
@@ -39,7 +40,7 @@ def test_a_run_of_one_step_and_one_that_only_warms_up_have_rates_too() -> None:
 
 
 def test_matrices_decay_and_norms_do_not() -> None:
-    model = Decoder(Model(layers=2, width=32, heads=4, kv_heads=2, hidden=64), 64, 16)
+    model = Decoder(DecoderShape(layers=2, width=32, heads=4, kv_heads=2, hidden=64), 64, 16)
     config = Optimiser(learning_rate=0.1, weight_decay=0.3, beta1=0.8, beta2=0.9)
     decaying, constant = adamw(model, config).param_groups
     assert (decaying["weight_decay"], constant["weight_decay"]) == (0.3, 0.0)

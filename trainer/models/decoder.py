@@ -1,18 +1,21 @@
 """A Llama-style decoder: pre-norm blocks of grouped-query attention with rotary positions and SwiGLU."""
 
 import math
+from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer.config import Model
+from trainer.models.model import Model, Places, Rows
+from trainer.shapes import DecoderShape
 
 
 class Attention(nn.Module):
     """Causal grouped-query attention with rotary positions."""
 
-    def __init__(self, config: Model) -> None:
+    def __init__(self, config: DecoderShape) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads
         self.features = config.width // config.heads
@@ -46,7 +49,7 @@ class Attention(nn.Module):
 class FeedForward(nn.Module):
     """SwiGLU: down(silu(gate(x)) * up(x))."""
 
-    def __init__(self, config: Model) -> None:
+    def __init__(self, config: DecoderShape) -> None:
         super().__init__()
         self.gate = nn.Linear(config.width, config.hidden, bias=False)
         self.up = nn.Linear(config.width, config.hidden, bias=False)
@@ -58,7 +61,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, config: Model) -> None:
+    def __init__(self, config: DecoderShape) -> None:
         super().__init__()
         self.attention_norm = nn.RMSNorm(config.width, eps=1e-5)
         self.attention = Attention(config)
@@ -71,13 +74,15 @@ class Block(nn.Module):
         return out
 
 
-class Decoder(nn.Module):
+class Decoder(Model):
     """Tokens in, logits for the next token out."""
 
-    def __init__(self, config: Model, vocab_size: int, length: int) -> None:
+    reads: ClassVar[Literal["tokens", "pictures"]] = "tokens"
+
+    def __init__(self, config: DecoderShape, vocab_size: int, length: int) -> None:
         """Weights are drawn from torch's generator: seed it first. `length`: the longest sequence, in tokens."""
         super().__init__()
-        self.config = config
+        self.config, self.length = config, length
         self.embedding = nn.Embedding(vocab_size, config.width)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.norm = nn.RMSNorm(config.width, eps=1e-5)
@@ -94,6 +99,28 @@ class Decoder(nn.Module):
             x = block(x, rotation)
         logits: Tensor = self.head(self.norm(x))
         return logits
+
+    def prepare(self, rows: Rows, places: Places, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Each window without its last token, and without its first: [batch, length] both."""
+        assert isinstance(rows, np.ndarray)
+        tokens = torch.from_numpy(rows).to(device, non_blocking=True).long()
+        return tokens[:, :-1], tokens[:, 1:]
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The sum of the tokens' cross-entropies; outputs: [batch, length, vocabulary], targets: [batch, length]."""
+        return F.cross_entropy(outputs.float().flatten(0, 1), targets.flatten(), reduction="sum")
+
+    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.argmax(-1) == targets).sum()
+
+    @property
+    def targets_per_sample(self) -> int:
+        return self.length
+
+    @property
+    def flops_per_sample(self) -> int:
+        """Those of each token of a sequence."""
+        return self.length * self.flops_per_token(self.length)
 
     def flops_per_token(self, length: int) -> int:
         """Forward and backward of one token: 6 N + 12 L H Q T (PaLM, appendix B, arXiv:2204.02311).

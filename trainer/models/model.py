@@ -1,0 +1,69 @@
+"""What the trainer asks of a model. A new model is one file with a class that answers this."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from trainer.data import Tokens
+from trainer.pictures import Labelled
+
+Rows = Tokens | Labelled
+"""Samples as they lie on disk: windows of tokens [n, length + 1], or pictures with their labels."""
+Places = npt.NDArray[np.uint64]
+"""Where samples stand in the training's whole sequence of samples (or in the validation split): [n].
+
+Whatever a model draws for a sample (a mask, a crop) it draws from its place and the seed, so that the number of
+ranks and restarts change nothing.
+"""
+
+
+def part(rows: Rows, start: int, count: int) -> Rows:
+    """`count` samples of `rows` from `start` on."""
+    which = slice(start, start + count)
+    return Labelled(rows.pixels[which], rows.labels[which]) if isinstance(rows, Labelled) else rows[which]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """What a model must know of its data to be built: the one pair or the other."""
+
+    vocabulary: int = 0
+    length: int = 0
+    """Tokens a sequence."""
+    picture: tuple[int, int, int] = (0, 0, 0)
+    """Height, width, channels."""
+    classes: int = 0
+
+
+class Model(nn.Module):
+    """A network with its own task: how samples become inputs and targets, and what it loses on them."""
+
+    reads: ClassVar[Literal["tokens", "pictures"]]
+    blocks: nn.ModuleList
+    """The repeated parts, called one after the other: the unit of sharding, recomputation, compilation, pipelining."""
+
+    @property
+    def targets_per_sample(self) -> int:
+        """How many predictions a sample asks for: the loss is their mean over the global batch."""
+        raise NotImplementedError
+
+    @property
+    def flops_per_sample(self) -> int:
+        """Floating-point operations of forward and backward for one sample."""
+        raise NotImplementedError
+
+    def prepare(self, rows: Rows, places: Places, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Inputs and targets of these samples, on `device`; the first dimension of both is the sample."""
+        raise NotImplementedError
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The sum of the targets' losses, in nats and in fp32."""
+        raise NotImplementedError
+
+    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """How many targets are the likeliest prediction."""
+        raise NotImplementedError
