@@ -27,12 +27,12 @@ def freeze_at(moments: set[tuple[int, int]]) -> None:
         if trainer.world.leads:
             reach(trainer.step, 0)
 
-    def sync_and_reach(descriptor: Any) -> None:
+    def sync_and_reach(descriptor: int) -> None:
         sync(descriptor)
         reach(now[0], now[1] + 1)
 
     loop.Trainer._report = report_and_reach  # type: ignore[method-assign,assignment]
-    os.fsync = sync_and_reach
+    os.fsync = sync_and_reach  # type: ignore[assignment]
 
 
 if __name__ == "__main__":
