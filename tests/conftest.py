@@ -77,6 +77,13 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Marked]:
     started.must_be_gone()
 
 
+def is_asked_to_end(pid: int) -> bool:
+    """Whether a SIGTERM waits for a process, which is stopped."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    pending = next(int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:"))
+    return bool(pending >> (signal.SIGTERM - 1) & 1)
+
+
 def _state(pid: int) -> str:
     """The state of a process as ps shows it; empty when it is gone."""
     try:
