@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.trainer.conftest import read_json
 from tests.trainer.test_fence import claim
 from trainer import fence
 from trainer.checkpoint import format, restore
@@ -49,10 +50,10 @@ def test_damaged_ones_are_passed_over_set_aside_and_not_tried_again(tmp_path: Pa
         damage(tmp_path, value)
     assert newest_good(tmp_path) == (5, [15, 10])
     assert newest_good(tmp_path) == (5, [])
-    reasons = fence.set_aside_reasons(tmp_path)
-    assert list(reasons) == [middle.name, last.name]
-    assert "model: found 13 bytes, expected 13" not in reasons[last.name]
-    assert "checkpoints/15/model: found" in reasons[last.name]
+    aside = tmp_path / "set-aside"
+    assert sorted(path.stem for path in aside.iterdir()) == [middle.name, last.name]
+    reason = read_json(aside / f"{last.name}.json")["reason"]
+    assert "checkpoints/15/model: found" in reason and "model: found 13 bytes, expected 13" not in reason
 
 
 def test_when_all_are_damaged_training_begins_again(tmp_path: Path) -> None:
