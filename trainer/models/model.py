@@ -37,14 +37,43 @@ class Data:
     picture: tuple[int, int, int] = (0, 0, 0)
     """Height, width, channels."""
     classes: int = 0
+    seed: int = 0
+    """What the model draws for a sample it draws from this and from the sample's place."""
 
 
 class Model(nn.Module):
-    """A network with its own task: how samples become inputs and targets, and what it loses on them."""
+    """A network with its own task: how samples become inputs and targets, and what it loses on them.
+
+    Its forward pass is `first`, then `through` the blocks, then `last`, so that a stage of a pipeline runs its part
+    alone: the first stage calls `first`, each `through` with `blocks` cut down to its own, the last one `last`.
+    """
 
     reads: ClassVar[Literal["tokens", "pictures"]]
+    first_uses: ClassVar[tuple[str, ...]]
+    """The submodules and parameters of its own that `first` needs, by name; no other part of the model does."""
+    last_uses: ClassVar[tuple[str, ...]]
+    """Those that `last` needs. What is named in both is shared, and such a model cannot be cut into stages."""
+    recomputes: ClassVar[bool] = True
+    """Whether a block may be run again for the backward pass; not where it keeps running statistics."""
     blocks: nn.ModuleList
     """The repeated parts, called one after the other: the unit of sharding, recomputation, compilation, pipelining."""
+
+    def first(self, inputs: Tensor) -> Tensor:
+        """What the first block takes: the inputs embedded."""
+        raise NotImplementedError
+
+    def through(self, x: Tensor) -> Tensor:
+        """`x` through the blocks that are here."""
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def last(self, x: Tensor) -> Tensor:
+        """The outputs, from what the last block gives."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(self.through(self.first(inputs)))
 
     @property
     def targets_per_sample(self) -> int:
