@@ -77,6 +77,7 @@ class Decoder(Model):
     """Tokens in, logits for the next token out."""
 
     reads = DecoderShape.reads
+    causal = True
     first_uses = ("embedding",)
     last_uses = ("norm", "head")
 
