@@ -48,14 +48,17 @@ class Engine:
         """Gradients of the global mean loss from this rank's samples; communicates once, with the last of them.
 
         DDP averages gradients over the ranks, so that each rank's loss is scaled by the number of ranks: the
-        sum over ranks is then the target-weighted mean whatever the ranks' shares are.
+        sum over ranks is then the target-weighted mean whatever the ranks' shares are. A rank with a smaller share
+        takes as many micro-batches as the others, the last of them empty if need be: those that synchronise inside
+        the model (batch normalisation, a full shard) meet.
         """
         micro = self.config.batch.micro
         targets = self.config.batch.sequences * self.model.targets_per_sample
         loss = torch.zeros((), device=self.world.device)
         correct = torch.zeros((), device=self.world.device, dtype=torch.int64)
-        for start in range(0, len(places), micro):
-            last = start + micro >= len(places)
+        most = -(-self.config.batch.sequences // self.world.size)
+        for start in range(0, most, micro):
+            last = start + micro >= most
             with contextlib.nullcontext() if last else self._unreduced():
                 summed, right = self._forward(part(rows, start, micro), places[start : start + micro])
                 torch.autograd.backward(summed * (self.world.size / targets))

@@ -1,7 +1,6 @@
 """A Llama-style decoder: pre-norm blocks of grouped-query attention with rotary positions and SwiGLU."""
 
 import math
-from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -77,7 +76,10 @@ class Block(nn.Module):
 class Decoder(Model):
     """Tokens in, logits for the next token out."""
 
-    reads: ClassVar[Literal["tokens", "pictures"]] = "tokens"
+    reads = DecoderShape.reads
+    causal = True
+    first_uses = ("embedding",)
+    last_uses = ("norm", "head")
 
     def __init__(self, config: DecoderShape, vocab_size: int, length: int) -> None:
         """Weights are drawn from torch's generator: seed it first. `length`: the longest sequence, in tokens."""
@@ -91,12 +93,19 @@ class Decoder(Model):
         self.register_buffer("rotation", rotation, persistent=False)
         self._draw_weights()
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens: [batch, length] to logits: [batch, length, vocabulary]."""
-        x = self.embedding(tokens)
-        rotation = self.get_buffer("rotation")[: tokens.shape[1]]
+    def first(self, inputs: Tensor) -> Tensor:
+        """Tokens [batch, length] to [batch, length, width]."""
+        x: Tensor = self.embedding(inputs)
+        return x
+
+    def through(self, x: Tensor) -> Tensor:
+        rotation = self.get_buffer("rotation")[: x.shape[1]]
         for block in self.blocks:
             x = block(x, rotation)
+        return x
+
+    def last(self, x: Tensor) -> Tensor:
+        """[batch, length, width] to logits: [batch, length, vocabulary]."""
         logits: Tensor = self.head(self.norm(x))
         return logits
 
