@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer import models
+from trainer import models, optim
 from trainer.config import Config
 from trainer.models.model import Data, Places, Rows, part
-from trainer.optim import adamw
 from trainer.world import World
 
 
@@ -37,7 +36,7 @@ class Engine:
         torch.manual_seed(config.run.seed)
         self.model = models.build(config.model, data).to(world.device)
         self._parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
-        self.optimiser = adamw(self.model, config.optimiser)
+        self.optimiser = optim.build(self.model, config.optimiser)
         torch.manual_seed(config.run.seed + 1 + world.rank)
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:

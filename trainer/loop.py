@@ -28,7 +28,7 @@ from trainer.feed import Feed
 from trainer.hardware import peak_flops
 from trainer.heartbeat import Heartbeat
 from trainer.ledger import Ledger
-from trainer.optim import learning_rate
+from trainer.schedule import learning_rate
 from trainer.scores import perplexity
 from trainer.world import World
 
