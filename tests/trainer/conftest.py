@@ -68,7 +68,7 @@ def settings(**changed: dict[str, Any]) -> Sections:
         "checkpoint": {"every": EVERY},
         "validation": {"every": 10, "sequences": 5},
     }
-    return {name: {**section, **changed.get(name, {})} for name, section in sections.items()}
+    return {name: {**sections.get(name, {}), **changed.get(name, {})} for name in {**sections, **changed}}
 
 
 @pytest.fixture
@@ -219,6 +219,12 @@ def nothing_left(mark: str) -> Iterator[None]:
 def training(tmp_path: Path, mark: str) -> Training:
     """A training that has not been started."""
     return Training(tmp_path, mark)
+
+
+@pytest.fixture
+def another(tmp_path: Path, mark: str) -> Callable[..., Training]:
+    """Makes a second training with the settings given."""
+    return lambda **changed: Training(tmp_path / "another", mark, **changed)
 
 
 @pytest.fixture(scope="session")
