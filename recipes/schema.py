@@ -18,6 +18,7 @@ from recipes.initial import Init
 from recipes.parts import Count, Part, Recipe, Text
 from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate, validate_section
+from trainer import coherence
 from trainer.config import OPERATION, SECTIONS
 from trainer.invalid import require
 from trainer.operation import Layout, Observation, Storage
@@ -96,6 +97,11 @@ class Training(Recipe):
     @classmethod
     def _is_cron(cls, retrain: str | None) -> str | None:
         return None if retrain is None else cron.check(retrain)
+
+    @model_validator(mode="after")
+    def _is_coherent(self) -> Self:
+        coherence.check(self.communication, self.layout, self.checkpoint, self.validation)
+        return self
 
     def numbers(self) -> dict[str, Any]:
         """The sections that decide the training's numbers, as JSON has them, under the names of `SECTIONS`.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from trainer import coherence
 from trainer.invalid import Invalid, require
 from trainer.operation import Layout, Observation, Placement, Storage
 from trainer.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
@@ -44,6 +45,7 @@ class Config:
 
     def __post_init__(self) -> None:
         require(self.init is None or bool(self.placement.init), "placement.init", "expected the folder of `init`")
+        coherence.check(self.communication, self.layout, self.checkpoint, self.validation)
 
 
 SECTIONS: dict[str, Any] = {

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer import models
+from trainer import communication, models, optim
 from trainer.config import Config
+from trainer.local_updates import LocalUpdates
 from trainer.models.model import Data, Places, Rows, part
-from trainer.optim import adamw
+from trainer.powersgd import PowerSGD
 from trainer.world import World
 
 
@@ -36,8 +37,14 @@ class Engine:
         self.config, self.world = config, world
         torch.manual_seed(config.run.seed)
         self.model = models.build(config.model, data).to(world.device)
-        self._parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
-        self.optimiser = adamw(self.model, config.optimiser)
+        self.optimiser = optim.build(self.model, config.optimiser)
+        self._parallel: nn.Module = self.model
+        self._own: PowerSGD | LocalUpdates | None = None
+        if config.communication.local_steps > 1:
+            self._own = LocalUpdates(self.model, self.optimiser, config.communication, world, config.run.steps)
+        elif world.size > 1:
+            self._parallel = ddp = DistributedDataParallel(self.model)
+            self._own = communication.attach(ddp, config.communication, config.run.seed)
         torch.manual_seed(config.run.seed + 1 + world.rank)
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
@@ -67,7 +74,9 @@ class Engine:
 
     def clip(self) -> float:
         """Scale the gradients down to the configuration's norm; returns the norm that they had."""
-        return float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip))
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optimiser.clip))
+        # Apart, ranks have gradients of their own: their mean norm is not finite for all as soon as it is for one.
+        return self.world.sum(norm)[0] / self.world.size if isinstance(self._own, LocalUpdates) else norm
 
     def update(self, rate: float) -> None:
         """One step of the optimiser at this learning rate."""
@@ -75,6 +84,19 @@ class Engine:
             group["lr"] = rate
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
+
+    def meet_if_due(self, step: int) -> bool:
+        """Whether all ranks have the same weights after `step`: always, but between the meetings of local updates."""
+        return self._own.meet_if_due(step) if isinstance(self._own, LocalUpdates) else True
+
+    def own_state(self) -> dict[str, Tensor]:
+        """What exact continuation needs beside weights and optimiser, and only this rank has."""
+        return self._own.state() if self._own else {}
+
+    def load_own_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what `own_state` returned, on this rank or another; called after all else is loaded."""
+        if self._own and state:
+            self._own.load_state(state)
 
     def measure(self, rows: Rows, places: Places) -> Sums:
         """The loss on these samples, without gradients."""

@@ -28,7 +28,7 @@ from trainer.feed import Feed
 from trainer.hardware import peak_flops
 from trainer.heartbeat import Heartbeat
 from trainer.ledger import Ledger
-from trainer.optim import learning_rate
+from trainer.schedule import learning_rate
 from trainer.scores import perplexity
 from trainer.world import World
 
@@ -113,6 +113,7 @@ class Trainer:
         files = found[1] if found else format.read(self.durable / commit.folder, commit.manifest)
         state.load_model(files, self.model)
         state.load_optimiser(files, self.model, self.optimiser)
+        self.engine.load_own_state(state.read_own(files, self.world.rank))
         progress = state.read_progress(files)
         self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
         if self.world.rank < len(progress.random_states):
@@ -133,7 +134,7 @@ class Trainer:
             self.validate()
 
     def train_step(self, stop: bool) -> bool:
-        """One optimiser step over the global batch; says whether any rank was asked to stop."""
+        """One optimiser step over the global batch; says whether to stop, now that any rank was asked to."""
         self._beat("training")
         begun = time.perf_counter()
         rows, places = self.feed.rows(self.step)
@@ -148,8 +149,9 @@ class Trainer:
         _finite(f"the gradient norm of step {self.step + 1}", norm)
         self.engine.update(rate)
         self.step += 1
+        together = self.engine.meet_if_due(self.step)
         self._report(total / targets, correct / targets, norm, rate, time.perf_counter() - begun, data_seconds)
-        return stopping > 0
+        return together and stopping > 0
 
     def validate(self) -> None:
         """The mean loss over the first sequences of the validation split, shared out over the ranks."""
@@ -173,10 +175,11 @@ class Trainer:
         """Write a checkpoint and commit it. A full disk is an event in the ledger, not the end of the run."""
         self._beat("committing")
         random_states = self.world.gather(state.random_state())
+        own = self.world.gather(self.engine.own_state())
         if not self.world.leads:
             return
         begun = time.time()
-        files = state.pack(self.model, self.optimiser, self._progress(random_states))
+        files = state.pack(self.model, self.optimiser, self._progress(random_states)) | state.pack_own(own)
         folder = f"{self._checkpoints}/{self.step:09d}.{self.token}"
         try:
             manifest = format.write(self.durable / folder, format.LAYOUT, files)

@@ -95,6 +95,9 @@ class Communication:
         require(0 <= self.outer_momentum < 1, "outer_momentum", "expected 0 or more, below 1")
         both = self.local_steps > 1 and self.compression != "none"
         require(not both, "compression", "expected none, as gradients do not travel with local_steps above 1")
+        for name, alone in (("outer_learning_rate", 1), ("outer_momentum", 0)):
+            used = self.local_steps > 1 or getattr(self, name) == alone
+            require(used, name, f"expected {alone}, as there is no outer update with local_steps 1")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,7 +70,7 @@ def settings(**changed: dict[str, Any]) -> Sections:
     }
     if "kind" in changed.get("model", {}):
         sections["model"] = {}
-    return {name: {**section, **changed.get(name, {})} for name, section in sections.items()}
+    return {name: {**sections.get(name, {}), **changed.get(name, {})} for name in {**sections, **changed}}
 
 
 @pytest.fixture
@@ -222,6 +222,12 @@ def nothing_left(mark: str) -> Iterator[None]:
 def training(tmp_path: Path, mark: str) -> Training:
     """A training that has not been started."""
     return Training(tmp_path, mark)
+
+
+@pytest.fixture
+def another(tmp_path: Path, mark: str) -> Callable[..., Training]:
+    """Makes a second training with the settings given."""
+    return lambda **changed: Training(tmp_path / "another", mark, **changed)
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from trainer import atomic, digest
 FORMAT = "slipway.checkpoint/1"
 MANIFEST = "MANIFEST.json"
 LAYOUT = "safetensors/1"
-"""Of a training's checkpoints: these files."""
-MODEL, OPTIMISER, PROGRESS = "model.safetensors", "optimiser.safetensors", "progress.json"
+"""Of a training's checkpoints: these files, the last one only where ranks have something of their own."""
+MODEL, OPTIMISER, PROGRESS, OWN = "model.safetensors", "optimiser.safetensors", "progress.json", "ranks.safetensors"
 
 
 class Damaged(Exception):

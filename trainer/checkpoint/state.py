@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainer import atomic
-from trainer.checkpoint.format import MODEL, OPTIMISER, PROGRESS
+from trainer.checkpoint.format import MODEL, OPTIMISER, OWN, PROGRESS
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,26 @@ def pack(model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress)
         OPTIMISER: safetensors.torch.save(moments),
         PROGRESS: atomic.readable_json(asdict(progress)),
     }
+
+
+def pack_own(states: list[dict[str, Tensor]]) -> dict[str, bytes]:
+    """The file of what only one rank has, by rank; none where no rank has such a thing."""
+    tensors = {
+        f"{rank}/{name}": tensor.detach().cpu().contiguous()
+        for rank, state in enumerate(states)
+        for name, tensor in state.items()
+    }
+    return {OWN: safetensors.torch.save(tensors)} if tensors else {}
+
+
+def read_own(files: Mapping[str, bytes], rank: int) -> dict[str, Tensor]:
+    """What `rank` goes on with of a checkpoint; a rank more than there were takes what one of those had."""
+    if OWN not in files:
+        return {}
+    tensors = safetensors.torch.load(files[OWN])
+    ranks = len({name.partition("/")[0] for name in tensors})
+    prefix = f"{rank % ranks}/"
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def load_model(files: Mapping[str, bytes], model: nn.Module) -> None:
