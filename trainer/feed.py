@@ -25,8 +25,6 @@ class Feed:
         Raises ValueError for a configuration that does not fit the data, and what staging raises.
         """
         batch, on_gpu = config.batch, world.device.type == "cuda"
-        if batch.sequences < world.size:
-            raise ValueError(f"batch.sequences: found {batch.sequences}, expected {world.size} (ranks) or more")
         self._lease = leases.hold(_nvme(config), config.snapshot)
         self.snapshot, self._streaming = _placed(config, world)
         bring = self._streaming.bring if self._streaming else None
@@ -34,7 +32,7 @@ class Feed:
         self.held_out = Sequences(_nvme(config), self.snapshot, "validation", batch.length, bring)
         self.order = Order(self._training.sizes, config.run.seed, config.run.shuffle_shards)
         self.data = Data(vocabulary=self.snapshot.tokenizer.vocab_size, length=batch.length)
-        mine = self._mine = share(batch.sequences, world.rank, world.size)
+        mine = self._mine = share(batch.sequences, world.data_rank, world.data_size)
         self._batches = Batches(self._training, self.order, batch.sequences, mine, config.run.steps, pinned=on_gpu)
         self._samples_a_step, self._leads_node = batch.sequences, world.local_rank == 0
 
