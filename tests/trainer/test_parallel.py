@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -62,54 +62,62 @@ CASES = {
 }
 
 
-def rows(*ranks: int) -> list[Any]:
-    """The cases of so many ranks; more than two take longer to start than a fast test may."""
-    slow = [] if 2 in ranks else [pytest.mark.slow]
-    return [pytest.param(name, id=name, marks=slow) for name, case in CASES.items() if case.ranks in ranks]
-
-
-ALL = rows(2) + rows(3, 4)
+FAST = ("DDP", "FSDP", "TP", "PP 1F1B")
+ROWS = [pytest.param(name, id=name, marks=[] if name in FAST else [pytest.mark.slow]) for name in CASES]
 
 
 class Worlds:
-    """What each case saw, by a world of its own size or by one process; each world is started when it is asked for."""
+    """What each case saw; a world of ranks is started when the first of its cases is asked for."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen: dict[int, dict[str, Any]] = {}
+        self._seen: dict[str, dict[str, Any]] = {}
 
-    def by(self, ranks: int, name: str) -> dict[str, Any]:
-        if ranks not in self._seen:
-            self._seen[ranks] = self._run(ranks)
-        seen: dict[str, Any] = self._seen[ranks][name]
+    def of(self, name: str, again: bool = False) -> dict[str, Any]:
+        """In the case's own layout."""
+        alike = [each for each in CASES if CASES[each].ranks == CASES[name].ranks and (each in FAST) == (name in FAST)]
+        cases = {each: CASES[each] for each in alike}
+        return self._among({**cases, **{f"{each} again": case for each, case in cases.items()}}, name, again)
+
+    def alone(self, name: str) -> dict[str, Any]:
+        """By one process."""
+        kinds = {repr((case.run, case.model)): case for each, case in CASES.items() if (each in FAST) == (name in FAST)}
+        own = repr((CASES[name].run, CASES[name].model))
+        named = {kind: f"kind {number}" for number, kind in enumerate(kinds)}
+        return self._among({named[kind]: replace(case, ranks=1, layout={}) for kind, case in kinds.items()}, named[own])
+
+    def _among(self, cases: Mapping[str, Case], name: str, again: bool = False) -> dict[str, Any]:
+        world = repr(cases)
+        if world not in self._seen:
+            self._seen[world] = run(self._folder / str(len(self._seen)), cases)
+        seen: dict[str, Any] = self._seen[world][f"{name} again" if again else name]
         assert "failed" not in seen, seen["failed"]
         return seen
 
-    def _run(self, ranks: int) -> dict[str, Any]:
-        folder = self._folder / str(ranks)
-        folder.mkdir()
-        alone, cases = ranks == 1, {name: case for name, case in CASES.items() if case.ranks == ranks or ranks == 1}
-        paths = {name: str(configuration(folder, name, case, alone)) for name, case in cases.items()}
-        paths |= {} if alone else {f"{name} again": path for name, path in paths.items()}
-        (folder / "named").write_text(json.dumps(paths))
-        agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
-        module = [*([] if alone else agent), "tests.trainer.layout_process", str(folder / "named"), str(folder)]
-        surroundings = {**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        ended = subprocess.run(
-            [sys.executable, "-m", *module], cwd=CODE, env=surroundings, capture_output=True, text=True, timeout=280
-        )
-        assert ended.returncode == 0, ended.stderr
-        return {name: json.loads((folder / f"{name}.json").read_text()) for name in paths}
+
+def run(folder: Path, cases: Mapping[str, Case]) -> dict[str, Any]:
+    """What cases of equally many ranks saw, one after the other in one world."""
+    folder.mkdir()
+    (ranks,) = {case.ranks for case in cases.values()}
+    (folder / "named").write_text(json.dumps({name: configuration(folder, name, case) for name, case in cases.items()}))
+    agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
+    module = [*(agent if ranks > 1 else []), "tests.trainer.layout_process", str(folder / "named"), str(folder)]
+    surroundings = {**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    ended = subprocess.run(
+        [sys.executable, "-m", *module], cwd=CODE, env=surroundings, capture_output=True, text=True, timeout=280
+    )
+    assert ended.returncode == 0, ended.stderr
+    return {name: json.loads((folder / f"{name}.json").read_text()) for name in cases}
 
 
-def configuration(folder: Path, name: str, case: Case, alone: bool) -> Path:
-    """The file of a case, in its layout or in none."""
+def configuration(folder: Path, name: str, case: Case) -> str:
+    """The path of a case's configuration, written there."""
     placement = {"store": str(folder / "store"), "durable": str(folder / "durable"), "nvme": str(folder / "nvme")}
     named = {"format": config.FORMAT, "training": "tiny", "snapshot": "0" * 64, "placement": placement}
     sections = settings(batch=UNEVEN, run=dict(case.run), model=dict(case.model))
     path = folder / f"{name}.config.json"
-    path.write_text(json.dumps({**named, **sections, "layout": {} if alone else case.layout}))
-    return path
+    path.write_text(json.dumps({**named, **sections, "layout": case.layout}))
+    return str(path)
 
 
 @pytest.fixture(scope="session")
@@ -117,10 +125,10 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     return Worlds(tmp_path_factory.mktemp("worlds"))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ROWS)
 def test_losses_and_gradient_norms_are_those_of_one_process(worlds: Worlds, name: str) -> None:
     case = CASES[name]
-    ours, alone = worlds.by(case.ranks, name), worlds.by(1, name)
+    ours, alone = worlds.of(name), worlds.alone(name)
     tolerance = ROUNDING if case.run.get("precision", "fp32") == "fp32" else NARROW
     assert len(ours["losses"]) == STEPS
     assert ours["losses"] == pytest.approx(alone["losses"], abs=tolerance)
@@ -129,26 +137,25 @@ def test_losses_and_gradient_norms_are_those_of_one_process(worlds: Worlds, name
     assert ours["losses"][-1] < ours["losses"][0] - 0.5
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ROWS)
 def test_a_second_run_has_the_same_bits(worlds: Worlds, name: str) -> None:
-    ranks = CASES[name].ranks
-    assert worlds.by(ranks, name) == worlds.by(ranks, f"{name} again")
+    assert worlds.of(name) == worlds.of(name, again=True)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ROWS)
 def test_names_are_those_of_the_whole_model(worlds: Worlds, name: str) -> None:
     case = CASES[name]
-    (whole,) = worlds.by(1, name)["names"]
-    ours = worlds.by(case.ranks, name)["names"]
+    (whole,) = worlds.alone(name)["names"]
+    ours = worlds.of(name)["names"]
     assert sorted(set().union(*ours)) == whole
     held = sum(map(len, ours))
     assert held == len(whole) * case.ranks // case.layout.get("pipeline", 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "share"), [("DDP", 1), ("FSDP", 1 / 2), ("PP GPipe", 1 / 2), ("TP", 0.6)]
+    ("name", "share"), [("DDP", 1), ("FSDP", 1 / 2), ("PP 1F1B", 1 / 2), ("TP", 0.6)]
 )  # fmt: skip
 def test_a_rank_holds_no_more_than_its_part(worlds: Worlds, name: str, share: float) -> None:
     """The embedding, the head and the norms are whole on each rank of a tensor-parallel group."""
-    (whole,) = worlds.by(1, name)["held"]
-    assert max(worlds.by(2, name)["held"]) <= math.ceil(whole * share) + 32
+    (whole,) = worlds.alone(name)["held"]
+    assert max(worlds.of(name)["held"]) <= math.ceil(whole * share) + 32
