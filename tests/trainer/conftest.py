@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -103,7 +103,7 @@ class Training:
         self.folder, self._mark, self._marked = folder, mark, Marked({MARK: mark})
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
-        self.snapshot = make(self.durable)
+        self.snapshot: Any = make(self.durable)
         self.configure(**changed)
 
     def configure(self, **changed: dict[str, Any]) -> None:

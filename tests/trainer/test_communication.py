@@ -169,7 +169,7 @@ def test_a_training_with_powersgd_that_is_killed_ends_bit_for_bit_as_one_that_ne
     compressed = {"communication": {"compression": "powersgd", "powersgd_rank": 2}}
     training.configure(**compressed)
     whole = another(**compressed).completed(ranks=2)
-    training.interrupted(12, ranks=2).completed(ranks=2)
+    training.interrupted("12", ranks=2).completed(ranks=2)
     assert training.events("restored")
     assert training.losses() == whole.losses()
     assert training.tensors() == whole.tensors()
