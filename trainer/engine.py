@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer import models
 from trainer.config import Config
 from trainer.models.model import Data, Places, Rows, part
 from trainer.optim import adamw
+from trainer.timeline import Timeline
 from trainer.world import World
 
 
@@ -32,11 +34,11 @@ class Sums:
 class Engine:
     """One rank's part of the model, and of every step's work."""
 
-    def __init__(self, config: Config, world: World, data: Data) -> None:
-        self.config, self.world = config, world
+    def __init__(self, config: Config, world: World, data: Data, timeline: Timeline) -> None:
+        self.config, self.world, self._timeline = config, world, timeline
         torch.manual_seed(config.run.seed)
         self.model = models.build(config.model, data).to(world.device)
-        self._parallel: nn.Module = DistributedDataParallel(self.model) if world.size > 1 else self.model
+        self._parallel: nn.Module = self._replicated() if world.size > 1 else self.model
         self.optimiser = adamw(self.model, config.optimiser)
         torch.manual_seed(config.run.seed + 1 + world.rank)
 
@@ -57,8 +59,10 @@ class Engine:
         for start in range(0, len(places), micro):
             last = start + micro >= len(places)
             with contextlib.nullcontext() if last else self._unreduced():
-                summed, right = self._forward(part(rows, start, micro), places[start : start + micro])
-                torch.autograd.backward(summed * (self.world.size / targets))
+                with self._timeline.part("forward"):
+                    summed, right = self._forward(part(rows, start, micro), places[start : start + micro])
+                with self._timeline.part("backward"):
+                    torch.autograd.backward(summed * (self.world.size / targets))
             loss, correct = loss + summed.detach(), correct + right
         return Sums(float(loss), int(correct))
 
@@ -89,6 +93,12 @@ class Engine:
         with torch.autocast(self.world.device.type, torch.bfloat16, enabled=bf16):
             outputs = model(inputs)
         return self.model.loss(outputs, targets), self.model.correct(outputs.detach(), targets)
+
+    def _replicated(self) -> DistributedDataParallel:
+        """The model as DDP; the timeline learns when each bucket of gradients goes to be reduced."""
+        replicated = DistributedDataParallel(self.model)
+        replicated.register_comm_hook(None, self._timeline.reducing(allreduce_hook))
+        return replicated
 
     def _unreduced(self) -> contextlib.AbstractContextManager[None]:
         """Leave gradients on this rank: only the last backward of a step talks to the other ranks."""

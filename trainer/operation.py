@@ -78,10 +78,12 @@ class Observation:
     """The first step that PyTorch's profiler records; 0 for none but on a signal (SIGUSR2)."""
     profile_steps: int = 3
     """How many steps a profile covers."""
+    window_steps: int = 50
+    """Steps after which it is said what bounds them."""
 
     def __post_init__(self) -> None:
         require(self.profile_from >= 0, "profile_from", "expected 0 or more")
-        positive(self, "profile_steps")
+        positive(self, "profile_steps", "window_steps")
 
 
 @dataclass(frozen=True, kw_only=True)

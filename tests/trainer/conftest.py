@@ -68,7 +68,8 @@ def settings(**changed: dict[str, Any]) -> Sections:
         "checkpoint": {"every": EVERY},
         "validation": {"every": 10, "sequences": 5},
     }
-    return {name: {**section, **changed.get(name, {})} for name, section in sections.items()}
+    others = changed.keys() - {*sections, "placement"}
+    return {name: {**sections.get(name, {}), **changed.get(name, {})} for name in (*sections, *sorted(others))}
 
 
 @pytest.fixture
