@@ -20,7 +20,7 @@ from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate
 from trainer.config import OPERATION, SECTIONS
 from trainer.invalid import require
-from trainer.operation import Layout, Observation, Storage
+from trainer.operation import Hardware, Layout, Observation, Storage
 from trainer.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.shapes import DecoderShape, EncoderShape, ResNetShape, VisionShape
 
@@ -81,6 +81,7 @@ class Training(Recipe):
     layout: Layout = Layout()
     storage: Storage = Storage()
     observation: Observation = Observation()
+    hardware: Hardware = Hardware()
     init: Init | None = None
     """Where the first weights come from; by default they are drawn."""
     placement: Placement

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainer import affinity, fabric, fence, initial, ledger, order
 from trainer import config as configuration
-from trainer import fence, initial, ledger, order
 from trainer.checkpoint import format, restore, state
 from trainer.config import Config
 from trainer.engine import Engine
@@ -95,7 +95,7 @@ class Trainer:
         self.engine = Engine(config, world, self.feed.data, self.timeline)
         self.model, self.optimiser = self.engine.model, self.engine.optimiser
         self._report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
-        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__)
+        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
 
     def record(self, event: str, **fields: Any) -> None:
         """An event for the ledger; only rank 0 writes. A full disk costs the event, not the run."""
@@ -216,6 +216,11 @@ class Trainer:
     def _beat(self, phase: str) -> None:
         with _told_if_unwritable("heartbeat"):
             self._heartbeat.beat(phase, self.step)
+
+    def _hardware(self) -> dict[str, Any]:
+        """The settings that this rank runs with and where each comes from, and the processors that it may use."""
+        holding = fabric.holding(self.config.hardware, os.environ)
+        return {"settings": holding, "processors": affinity.listed(os.sched_getaffinity(0))}
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names, any rank those after a signal."""

@@ -8,12 +8,18 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
+from trainer import affinity, fabric
+from trainer.operation import Hardware
+
 T = TypeVar("T")
+THIS_MACHINE = Hardware()
+"""Whatever NCCL finds."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +54,29 @@ class World:
 
 
 @contextlib.contextmanager
-def join() -> Iterator[World]:
-    """Meet the other ranks; leave the process group at the end."""
+def join(hardware: Hardware = THIS_MACHINE) -> Iterator[World]:
+    """Meet the other ranks, with the settings of `hardware`; leave the process group at the end."""
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
+    fabric.apply(hardware, os.environ)
+    if fabric.settled(hardware).affinity == "numa":
+        affinity.bind(local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), _pci_address(device))
     if size > 1:
-        dist.init_process_group("nccl" if on_gpu else "gloo")
+        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(seconds=hardware.timeout_seconds))
     try:
         yield World(rank, size, local_rank, device)
     finally:
         if size > 1:
             dist.destroy_process_group()
+
+
+def _pci_address(device: torch.device) -> str:
+    """Of a GPU, as the kernel writes it; empty for a CPU."""
+    if device.type != "cuda":
+        return ""
+    known: Any = torch.cuda.get_device_properties(device)
+    return f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0"
