@@ -35,7 +35,7 @@ class Engine:
     """One rank's part of the model, and of every step's work."""
 
     def __init__(self, config: Config, world: World, data: Data, timeline: Timeline) -> None:
-        self.config, self.world, self._timeline = config, world, timeline
+        self.config, self.world, self.timeline = config, world, timeline
         torch.manual_seed(config.run.seed)
         self.model = models.build(config.model, data).to(world.device)
         self._parallel: nn.Module = self._replicated() if world.size > 1 else self.model
@@ -59,9 +59,9 @@ class Engine:
         for start in range(0, len(places), micro):
             last = start + micro >= len(places)
             with contextlib.nullcontext() if last else self._unreduced():
-                with self._timeline.part("forward"):
+                with self.timeline.part("forward"):
                     summed, right = self._forward(part(rows, start, micro), places[start : start + micro])
-                with self._timeline.part("backward"):
+                with self.timeline.part("backward"):
                     torch.autograd.backward(summed * (self.world.size / targets))
             loss, correct = loss + summed.detach(), correct + right
         return Sums(float(loss), int(correct))
@@ -97,7 +97,7 @@ class Engine:
     def _replicated(self) -> DistributedDataParallel:
         """The model as DDP; the timeline learns when each bucket of gradients goes to be reduced."""
         replicated = DistributedDataParallel(self.model)
-        replicated.register_comm_hook(None, self._timeline.reducing(allreduce_hook))
+        replicated.register_comm_hook(None, self.timeline.reducing(allreduce_hook))
         return replicated
 
     def _unreduced(self) -> contextlib.AbstractContextManager[None]:

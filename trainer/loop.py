@@ -94,7 +94,7 @@ class Trainer:
         self._beat("building")
         self.engine = Engine(config, world, self.feed.data, self.timeline)
         self.model, self.optimiser = self.engine.model, self.engine.optimiser
-        self._report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
+        self.report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
 
     def record(self, event: str, **fields: Any) -> None:
@@ -160,7 +160,7 @@ class Trainer:
             self.engine.update(rate)
         self.step += 1
         seconds = time.perf_counter() - begun
-        self.metrics |= self._report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
+        self.metrics |= self.report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
         return stopping > 0
 
     def validate(self) -> None:
