@@ -21,7 +21,7 @@ from recipes.strict import Refused, fields_of, validate, validate_section
 from trainer import coherence
 from trainer.config import OPERATION, SECTIONS
 from trainer.invalid import require
-from trainer.operation import Layout, Observation, Storage
+from trainer.operation import Hardware, Layout, Observation, Storage
 from trainer.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.shapes import Shape, type_of
 
@@ -77,6 +77,7 @@ class Training(Recipe):
     layout: Layout = Layout()
     storage: Storage = Storage()
     observation: Observation = Observation()
+    hardware: Hardware = Hardware()
     init: Init | None = None
     """Where the first weights come from; by default they are drawn."""
     placement: Placement

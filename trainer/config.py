@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from trainer import coherence
 from trainer.invalid import Invalid, require
-from trainer.operation import Layout, Observation, Placement, Storage
+from trainer.operation import Hardware, Layout, Observation, Placement, Storage
 from trainer.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
 from trainer.shapes import Shape, type_of
 
@@ -41,6 +41,7 @@ class Config:
     layout: Layout = field(default_factory=Layout)
     storage: Storage = field(default_factory=Storage)
     observation: Observation = field(default_factory=Observation)
+    hardware: Hardware = field(default_factory=Hardware)
     init: Init | None = None
 
     def __post_init__(self) -> None:
@@ -61,7 +62,12 @@ SECTIONS: dict[str, Any] = {
 
 `init` decides them too: a recipe says there where the weights are to be found, and not what they are.
 """
-OPERATION: dict[str, Any] = {"layout": Layout, "storage": Storage, "observation": Observation}
+OPERATION: dict[str, Any] = {
+    "layout": Layout,
+    "storage": Storage,
+    "observation": Observation,
+    "hardware": Hardware,
+}
 """The sections that say how a training runs; a recipe has the same, and they may be changed while it goes on."""
 
 

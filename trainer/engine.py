@@ -25,6 +25,7 @@ from trainer.passes import Passes, Sums
 from trainer.pipeline import Stages
 from trainer.powersgd import PowerSGD
 from trainer.precision import LossScale
+from trainer.timeline import Timeline
 from trainer.world import World
 
 Tell = Callable[..., None]
@@ -34,9 +35,11 @@ Tell = Callable[..., None]
 class Engine:
     """One rank's part of the model, and of every step's work."""
 
-    def __init__(self, config: Config, world: World, data: Data, tell: Tell = lambda _, **__: None) -> None:
+    def __init__(
+        self, config: Config, world: World, data: Data, timeline: Timeline, tell: Tell = lambda _, **__: None
+    ) -> None:
         """Draw the model and lay it over the ranks. Raises ValueError for what does not fit the model."""
-        self.config, self.world, self._tell = config, world, tell
+        self.config, self.world, self.timeline, self._tell = config, world, timeline, tell
         torch.manual_seed(config.run.seed)
         self.model = models.build(config.model, data)
         self.targets_per_sample, self.flops_per_sample = self.model.targets_per_sample, self.model.flops_per_sample
@@ -44,9 +47,9 @@ class Engine:
         devices = parallel.meet(world)
         self._passes: Passes | Stages
         if devices is not None and world.mesh.pipeline > 1:
-            self._passes = Stages(self.model, devices, config, data, world.device)
+            self._passes = Stages(self.model, devices, config, data, world.device, timeline)
         else:
-            self._passes = Passes(self.model, devices, config, world.device)
+            self._passes = Passes(self.model, devices, config, world.device, timeline)
         self.optimiser = optim.build(self.model, config.optimiser)
         self._own = self._communicates(config)
         self._scale = LossScale() if config.run.precision == "fp16" else None
@@ -59,7 +62,7 @@ class Engine:
         if config.communication.local_steps > 1:
             return LocalUpdates(self.model, self.optimiser, config.communication, self.world, config.run.steps)
         if isinstance(self._passes.called, DistributedDataParallel):
-            return communication.attach(self._passes.called, config.communication, config.run.seed)
+            return communication.attach(self._passes.called, config.communication, config.run.seed, self.timeline)
         return None
 
     def load_weights(self, given: dict[str, Tensor]) -> None:

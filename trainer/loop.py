@@ -19,17 +19,18 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainer import affinity, contents, fabric, fence, initial, ledger, order
 from trainer import config as configuration
-from trainer import contents, fence, initial, order
 from trainer.checkpoint import format, restore, state
 from trainer.config import Config
 from trainer.engine import Engine
 from trainer.feed import Feed
-from trainer.hardware import peak_flops
 from trainer.heartbeat import Heartbeat
 from trainer.ledger import Ledger
+from trainer.profiling import Profiler
+from trainer.report import Report, work
 from trainer.schedule import learning_rate
-from trainer.scores import perplexity
+from trainer.timeline import Timeline
 from trainer.world import World
 
 
@@ -52,6 +53,8 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     except Diverged as error:
         trainer.record_end("failed", str(error))
         raise
+    finally:
+        trainer.profiler.end(trainer.step)
 
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -> str:
@@ -59,9 +62,11 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
         if trainer.due(config.validation.every):
-            trainer.validate()
+            with trainer.timeline.part("validation"):
+                trainer.validate()
         if asked_to_stop or trainer.due(config.checkpoint.every) or trainer.step == config.run.steps:
-            trainer.commit()
+            with trainer.timeline.part("checkpoint"):
+                trainer.commit()
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
             return "stopped"
@@ -82,12 +87,15 @@ class Trainer:
         self.best: dict[str, float] = {}
         self._heartbeat = Heartbeat(self.store, token, world.rank)
         self._ledger = Ledger(self.store, token, f"rank-{world.rank}") if world.leads else None
+        self.timeline = Timeline(world.device)
+        self.profiler = self._profiler()
         self._beat("staging")
         self.feed = Feed(config, world)
         self._beat("building")
-        self.engine = Engine(config, world, self.feed.data, self.record)
+        self.engine = Engine(config, world, self.feed.data, self.timeline, self.record)
         self.model, self.optimiser = self.engine.model, self.engine.optimiser
-        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__)
+        self.report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
+        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
 
     def record(self, event: str, **fields: Any) -> None:
         """An event for the ledger; only rank 0 writes. A full disk costs the event, not the run."""
@@ -136,21 +144,27 @@ class Trainer:
     def train_step(self, stop: bool) -> bool:
         """One optimiser step over the global batch; says whether to stop, now that any rank was asked to."""
         self._beat("training")
+        self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
-        rows, places = self.feed.rows(self.step)
-        data_seconds = time.perf_counter() - begun
+        with self.timeline.part("data"):
+            rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
         mine = self.engine.accumulate(rows, places)
-        norm = self.engine.clip()
-        total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
+        with self.timeline.part("optimiser"):
+            norm = self.engine.clip()
+        with self.timeline.part("communication"):
+            total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
         _finite(f"the loss of step {self.step + 1}", total)
         _finite(f"the gradient norm of step {self.step + 1}", norm)
-        self.engine.update(rate)
+        with self.timeline.part("optimiser"):
+            self.engine.update(rate)
         self.step += 1
-        together = self.engine.meet_if_due(self.step)
-        self._report(total / targets, correct / targets, norm, rate, time.perf_counter() - begun, data_seconds)
+        with self.timeline.part("communication"):
+            together = self.engine.meet_if_due(self.step)
+        seconds = time.perf_counter() - begun
+        self.metrics |= self.report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
         return together and stopping > 0
 
     def validate(self) -> None:
@@ -205,35 +219,21 @@ class Trainer:
         with _told_if_unwritable("heartbeat"):
             self._heartbeat.beat(phase, self.step)
 
-    def _report(
-        self, loss: float, accuracy: float, norm: float, rate: float, seconds: float, data_seconds: float
-    ) -> None:
-        batch = self.config.batch
-        tokens_per_second = batch.sequences * batch.length / seconds
-        flops = self.engine.flops_per_sample * batch.sequences / seconds
-        peak = peak_flops(self.world.device, self.config.run.precision)
-        figures = {
-            "loss": loss,
-            "accuracy": accuracy,
-            "perplexity": perplexity(loss),
-            "learning_rate": rate,
-            "gradient_norm": norm,
-            "tokens_per_second": tokens_per_second,
-            "flops_per_second": flops,
-            "seconds": seconds,
-            "data_seconds": data_seconds,
-        }
-        if peak:
-            figures["mfu"] = flops / (peak * self.world.size)
-        self.metrics = {**self.metrics, **figures}
-        self.record("step", step=self.step, tokens=self.step * batch.sequences * batch.length, **figures)
-        if self.world.leads:
-            utilisation = f" mfu {figures['mfu']:.1%}" if peak else ""
-            print(
-                f"step {self.step}/{self.config.run.steps} loss {loss:.4f} lr {rate:.2e} "
-                f"{tokens_per_second:,.0f} tokens/s{utilisation}",
-                flush=True,
-            )
+    def _hardware(self) -> dict[str, Any]:
+        """The settings that this rank runs with and where each comes from, and the processors that it may use."""
+        holding = fabric.holding(self.config.hardware, os.environ)
+        return {"settings": holding, "processors": affinity.listed(os.sched_getaffinity(0))}
+
+    def _profiler(self) -> Profiler:
+        """Rank 0 profiles the steps that the recipe names, any rank those after a signal."""
+        name, folder = f"{self.token}.{self.world.rank:05d}", self.store / "profiles"
+        return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, self._record_own)
+
+    def _record_own(self, event: str, **fields: Any) -> None:
+        """An event of this rank alone; ranks other than 0 have such a segment of the ledger only from then on."""
+        with _told_if_unwritable("ledger"):
+            writer = f"profiler-{self.world.rank}"
+            ledger.note(self.store, self.token, writer, event, rank=self.world.rank, **fields)
 
     def _progress(self, random_states: list[dict[str, Any]]) -> state.Progress:
         samples = self.step * self.config.batch.sequences

@@ -13,6 +13,7 @@ from trainer.microbatch import Part
 from trainer.models.model import Model
 from trainer.parallel import data
 from trainer.precision import autocast
+from trainer.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Te
 class Passes:
     """A model laid over the ranks without a pipeline."""
 
-    def __init__(self, model: Model, devices: DeviceMesh | None, config: Config, device: torch.device) -> None:
+    def __init__(
+        self, model: Model, devices: DeviceMesh | None, config: Config, device: torch.device, timeline: Timeline
+    ) -> None:
+        self._timeline = timeline
         self._model, self._device, self._precision = model.to(device), device, config.run.precision
         parallel.divide(model, devices, config)
         self.called = parallel.share(model, model, devices, config)
@@ -58,8 +62,10 @@ class Passes:
         tally = Tally(self._device)
         for index, part in enumerate(parts):
             with data.before_backward(self.called, last=index == len(parts) - 1):
-                loss, correct = self._forward(self.called, part)
-                torch.autograd.backward(loss * weight)
+                with self._timeline.part("forward"):
+                    loss, correct = self._forward(self.called, part)
+                with self._timeline.part("backward"):
+                    torch.autograd.backward(loss * weight)
             tally.add(loss, correct)
         return tally.sums()
 

@@ -20,6 +20,7 @@ from trainer.parallel.data import divided_again
 from trainer.passes import Sums, Tally, score
 from trainer.pictures import Labelled
 from trainer.precision import autocast
+from trainer.timeline import Timeline
 
 
 class Stage(nn.Module):
@@ -41,7 +42,10 @@ class Stage(nn.Module):
 class Stages:
     """This rank's stage, and the schedules that it follows."""
 
-    def __init__(self, model: Model, devices: DeviceMesh, config: Config, data: Data, device: torch.device) -> None:
+    def __init__(
+        self, model: Model, devices: DeviceMesh, config: Config, data: Data, device: torch.device, timeline: Timeline
+    ) -> None:
+        self._timeline = timeline
         self._model, self._config, self._device = model, config, device
         self._group = devices["pipeline"].get_group()
         self._index, self._count = devices["pipeline"].get_local_rank(), devices["pipeline"].size()
@@ -58,7 +62,8 @@ class Stages:
     def train(self, parts: Sequence[Part], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss. Sums are those of the last stage, and zeros elsewhere."""
         inputs, target = self._begin(parts, weight)
-        self._schedule(parts, True).step(*inputs, target=target, return_outputs=False)
+        with self._timeline.part("pipeline"):
+            self._schedule(parts, True).step(*inputs, target=target, return_outputs=False)
         return self._tally.sums()
 
     def measure(self, parts: Sequence[Part]) -> Sums:

@@ -7,31 +7,31 @@ number of syncs after it (``10.2``: two more files are on disk), as a commit is 
 import os
 import signal
 import sys
-from typing import Any
 
-from trainer import loop
 from trainer.__main__ import main
+from trainer.report import Report
 
 
 def freeze_at(moments: set[tuple[int, int]]) -> None:
     """Have this process stop itself at these moments, each a step and the syncs since."""
-    now, report, sync = [0, 0], loop.Trainer._report, os.fsync
+    now, report, sync = [0, 0], Report.step, os.fsync
 
     def reach(step: int, syncs: int) -> None:
         now[:] = step, syncs
         if (step, syncs) in moments:
             os.kill(os.getpid(), signal.SIGSTOP)
 
-    def report_and_reach(trainer: loop.Trainer, *figures: Any) -> None:
-        report(trainer, *figures)
-        if trainer.world.leads:
-            reach(trainer.step, 0)
+    def report_and_reach(told: Report, step: int, *figures: float) -> dict[str, float]:
+        done = report(told, step, *figures)
+        if told.leads:
+            reach(step, 0)
+        return done
 
     def sync_and_reach(descriptor: int) -> None:
         sync(descriptor)
         reach(now[0], now[1] + 1)
 
-    loop.Trainer._report = report_and_reach  # type: ignore[method-assign,assignment]
+    Report.step = report_and_reach  # type: ignore[method-assign,assignment]
     os.fsync = sync_and_reach  # type: ignore[assignment]
 
 

@@ -17,6 +17,7 @@ from trainer.invalid import Invalid
 from trainer.operation import Layout
 from trainer.powersgd import PowerSGD
 from trainer.sections import Checkpoint, Communication, Validation
+from trainer.timeline import Timeline
 from trainer.world import World
 
 Gradients = dict[str, Tensor]
@@ -43,7 +44,7 @@ def wrapped(compression: str, rank: int = 2) -> tuple[DistributedDataParallel, P
     """Over several small buckets, which DDP groups anew after the first step."""
     ddp = DistributedDataParallel(network(), bucket_cap_mb=0.002)
     config = Communication(compression=compression, powersgd_rank=rank)  # type: ignore[arg-type]
-    return ddp, communication.attach(ddp, config, seed=5)
+    return ddp, communication.attach(ddp, config, 5, Timeline(torch.device("cpu")))
 
 
 def averaged(world: World, compression: str) -> tuple[Gradients, Gradients]:
