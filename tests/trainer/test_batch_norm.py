@@ -23,19 +23,19 @@ def samples() -> tuple[Tensor, Tensor]:
 def normalised(norm: nn.Module, inputs: Tensor, gradients: Tensor) -> list[Tensor]:
     """Outputs; gradients of inputs, weight and bias; running mean and variance."""
     with torch.no_grad():
-        norm.weight.copy_(torch.linspace(0.5, 2, CHANNELS))  # type: ignore[operator,union-attr]
+        norm.weight.copy_(torch.linspace(0.5, 2, CHANNELS))  # type: ignore[operator]
     inputs = inputs.clone().requires_grad_()
     outputs = norm(inputs)
     outputs.backward(gradients)
-    found = (outputs.detach(), inputs.grad, norm.weight.grad, norm.bias.grad, norm.running_mean, norm.running_var)  # type: ignore[union-attr]
-    return list(found)  # type: ignore[arg-type]
+    found = (outputs.detach(), inputs.grad, norm.weight.grad, norm.bias.grad, norm.running_mean, norm.running_var)
+    return list(found)
 
 
 def rank(number: int, shares: tuple[int, ...], folder: Path) -> None:
     """One rank's part, in a process of its own; writes what it found."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=number, world_size=len(shares))
-    inputs, gradients = (each.split(shares)[number] for each in samples())
+    inputs, gradients = (torch.split(each, shares)[number] for each in samples())
     torch.save(normalised(BatchNorm(CHANNELS).train(), inputs, gradients), folder / f"{number}.pt")
     dist.destroy_process_group()
 

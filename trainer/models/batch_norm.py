@@ -1,7 +1,7 @@
 """Batch normalisation over all data-parallel ranks, on GPUs and on processors.
 
-On GPUs it is torch's, whose kernels take no tensors of the host; there the same is computed here. Ranks' shares are
-weighted by what they hold, so that uneven shares (and empty ones) give what one rank would compute on all of them.
+On GPUs it is torch's, whose kernels take no tensors of the host; for these the same is computed here. Shares of ranks
+are weighted by what they hold, so that uneven ones (and empty ones) give what one rank would compute on all of them.
 """
 
 from typing import Any
@@ -11,11 +11,19 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 
-class BatchNorm(nn.SyncBatchNorm):
+def batch_norm(features: int) -> nn.Module:
+    """Batch normalisation over all data-parallel ranks, where this process computes."""
+    return nn.SyncBatchNorm(features) if torch.cuda.is_available() else BatchNorm(features)
+
+
+class BatchNorm(nn.BatchNorm2d):
     """Statistics are those of what goes through at once: a micro-batch, of all ranks of `process_group`."""
 
+    process_group: dist.ProcessGroup | None = None
+    """The data-parallel ranks, as nn.SyncBatchNorm has them; None for all."""
+
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training or not dist.is_initialized() or input.device.type != "cpu":
+        if not self.training or not dist.is_initialized():
             out: Tensor = super().forward(input)
             return out
         assert self.running_mean is not None and self.running_var is not None and self.num_batches_tracked is not None

@@ -5,7 +5,7 @@ A block's last normalisation begins at 0, so that the network begins as a shallo
 
 from torch import Tensor, nn
 
-from trainer.models.batch_norm import BatchNorm
+from trainer.models.batch_norm import batch_norm
 from trainer.models.classifier import Classifier
 from trainer.shapes import Data, ResNetShape
 
@@ -21,15 +21,15 @@ class Bottleneck(nn.Module):
         super().__init__()
         out = EXPANSION * width
         self.reduce = _convolution(features, width, 1)
-        self.reduce_norm = BatchNorm(width)
+        self.reduce_norm = batch_norm(width)
         self.spatial = _convolution(width, width, 3, stride)
-        self.spatial_norm = BatchNorm(width)
+        self.spatial_norm = batch_norm(width)
         self.expand = _convolution(width, out, 1)
-        self.expand_norm = BatchNorm(out)
-        nn.init.zeros_(self.expand_norm.weight)
+        self.expand_norm = batch_norm(out)
+        nn.init.zeros_(self.expand_norm.get_parameter("weight"))
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or features != out:
-            self.shortcut = nn.Sequential(_convolution(features, out, 1, stride), BatchNorm(out))
+            self.shortcut = nn.Sequential(_convolution(features, out, 1, stride), batch_norm(out))
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.reduce_norm(self.reduce(x)).relu()
@@ -90,9 +90,9 @@ class ResNet(Classifier):
 
 def _stem(shape: ResNetShape, channels: int) -> nn.Sequential:
     if shape.stem == "small":
-        return nn.Sequential(_convolution(channels, shape.width, 3), BatchNorm(shape.width), nn.ReLU())
+        return nn.Sequential(_convolution(channels, shape.width, 3), batch_norm(shape.width), nn.ReLU())
     convolution = _convolution(channels, shape.width, 7, stride=2)
-    return nn.Sequential(convolution, BatchNorm(shape.width), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
+    return nn.Sequential(convolution, batch_norm(shape.width), nn.ReLU(), nn.MaxPool2d(3, stride=2, padding=1))
 
 
 def _convolution(features: int, out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
