@@ -16,7 +16,7 @@ from typing import Any, Literal
 from trainer.invalid import Invalid, require
 from trainer.operation import Layout, Observation, Placement, Storage
 from trainer.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
-from trainer.shapes import SHAPES, Shape
+from trainer.shapes import Shape, type_of
 
 FORMAT = "slipway.training-config/1"
 
@@ -108,8 +108,11 @@ def _build(kind: Any, value: Any, at: str) -> Any:
 def shape(value: Any, at: str = "model") -> Shape:
     """The shape that a model section describes. Raises Invalid."""
     kind = value.get("kind", "decoder") if isinstance(value, dict) else "decoder"
-    require(kind in SHAPES, f"{at}.kind", f"found {kind!r}, expected one of {', '.join(map(repr, SHAPES))}")
-    built: Shape = _build(SHAPES[kind], value, f"{at}.")
+    try:
+        found = type_of(kind)
+    except Invalid as error:
+        raise Invalid(f"{at}.{error.field}", f"found {kind!r}, {error}") from error
+    built: Shape = _build(found, value, f"{at}.")
     return built
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trainer import atomic, config, digest, huggingface
 from trainer.checkpoint import format
 from trainer.sections import Init
-from trainer.shapes import Shape
+from trainer.shapes import DecoderShape, Shape
 from trainer.shards import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ def digest_of(layout: str, folder: Path) -> str:
     return _combined({path.name: blake3 for path, blake3 in zip(paths, hashed, strict=True)})
 
 
-def check(layout: str, folder: Path, model: Shape, tokenizer: Tokenizer) -> None:
+def check(layout: str, folder: Path, model: Shape, tokenizer: Tokenizer | None) -> None:
     """Raises ValueError, with all the numbers that do not fit, unless a `model` for this tokenizer can start there."""
+    if not isinstance(model, DecoderShape) or tokenizer is None:
+        raise ValueError(f"model.kind: found {model.kind!r}, expected 'decoder', the one that can start from weights")
     if layout == "checkpoint":
         found, vocab_size, sha256 = _checkpoint(folder)
     else:
@@ -61,7 +63,7 @@ def check(layout: str, folder: Path, model: Shape, tokenizer: Tokenizer) -> None
         raise ValueError(f"{folder}: its weights do not fit: {'; '.join(faults)}")
 
 
-def weights(init: Init, folder: Path, model: Shape, tokenizer: Tokenizer) -> "dict[str, Tensor]":
+def weights(init: Init, folder: Path, model: Shape, tokenizer: Tokenizer | None) -> "dict[str, Tensor]":
     """The weights in `folder` by parameter. Raises ValueError when they are not what `init` says or do not fit."""
     files = _verified(init, folder)
     check(init.layout, folder, model, tokenizer)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from trainer import config as configuration
-from trainer import fence, initial, order
+from trainer import contents, fence, initial, order
 from trainer.checkpoint import format, restore, state
 from trainer.config import Config
 from trainer.engine import Engine
@@ -125,7 +125,8 @@ class Trainer:
             return
         begun = time.time()
         folder = Path(self.config.placement.init)
-        weights = initial.weights(self.config.init, folder, self.config.model, self.feed.snapshot.tokenizer)
+        tokenizer = contents.tokenizer(self.feed.snapshot)
+        weights = initial.weights(self.config.init, folder, self.config.model, tokenizer)
         self.engine.load_weights(weights)
         self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
         if self.config.validation.every:
@@ -243,7 +244,7 @@ class Trainer:
             config=configuration.dump(self.config),
             lineage={
                 "snapshot": self.config.snapshot,
-                "tokenizer": self.feed.snapshot.tokenizer.sha256,
+                "tokenizer": contents.tokenizer_digest(self.feed.snapshot),
                 "revision": os.environ.get("SLIPWAY_REVISION", ""),
                 "torch": torch.__version__,
                 "python": platform.python_version(),

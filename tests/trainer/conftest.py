@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from trainer import atomic, fence, journal, ledger, processes, shards
+from trainer import atomic, fence, images, journal, ledger, processes, shards
 from trainer import config as configuration
 
 CODE = Path(__file__).parents[2]
@@ -68,6 +68,8 @@ def settings(**changed: dict[str, Any]) -> Sections:
         "checkpoint": {"every": EVERY},
         "validation": {"every": 10, "sequences": 5},
     }
+    if "kind" in changed.get("model", {}):
+        sections["model"] = {}
     return {name: {**section, **changed.get(name, {})} for name, section in sections.items()}
 
 
@@ -91,11 +93,17 @@ class Ended:
 class Training:
     """One training in a folder of its own, started as real processes."""
 
-    def __init__(self, folder: Path, mark: str, **changed: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mark: str,
+        make: Callable[[Path], shards.Snapshot | images.Snapshot] = make_snapshot,
+        **changed: dict[str, Any],
+    ) -> None:
         self.folder, self._mark = folder, mark
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
-        self.snapshot = make_snapshot(self.durable)
+        self.snapshot = make(self.durable)
         self.configure(**changed)
 
     def configure(self, **changed: dict[str, Any]) -> None:

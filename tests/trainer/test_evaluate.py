@@ -40,7 +40,7 @@ def test_a_score_is_the_loss_computed_directly_on_every_token_with_a_predecessor
     finished: Training, measured: list[scores.Score]
 ) -> None:
     commit = finished.commits()[-1]
-    model = evaluate.load(format.read(finished.durable / commit.folder, commit.manifest), 64)
+    model = evaluate.load(format.read(finished.durable / commit.folder, commit.manifest), finished.snapshot)
     (shard,) = finished.snapshot.splits["validation"].shards
     stream = torch.from_numpy(shards.open_shard(finished.durable, shard, "uint16")[0].astype("int64"))
     losses, right = [], []

@@ -1,7 +1,6 @@
 """A Llama-style decoder: pre-norm blocks of grouped-query attention with rotary positions and SwiGLU."""
 
 import math
-from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -73,7 +72,8 @@ class Block(nn.Module):
 class Decoder(Model):
     """Tokens in, logits for the next token out."""
 
-    reads: ClassVar[Literal["tokens", "pictures"]] = "tokens"
+    reads = DecoderShape.reads
+    causal = True
     first_uses = ("embedding",)
     last_uses = ("norm", "head")
     columns = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
