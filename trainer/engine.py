@@ -145,7 +145,8 @@ class Engine:
         shares = self.world.data_size
         count = micro_batches(sequences, self._micro, shares)
         alike = -(-sequences // shares // count) if self.world.mesh.pipeline > 1 else 1
-        return list(cut(rows, places, count, alike))
+        # Blank samples are lost in every sum but running statistics: there, parts may be empty.
+        return list(cut(rows, places, count, alike if self.model.recomputes else 0))
 
     def _weight(self) -> float:
         """By what a rank's summed losses are multiplied before their gradients are averaged over ranks."""

@@ -7,12 +7,10 @@ same words before anything is started.
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainer.invalid import Invalid, require
+from trainer.invalid import require
 from trainer.operation import Layout
 from trainer.sections import Batch, Run
-from trainer.shapes import DecoderShape, EncoderShape, Shape, VisionShape
-
-Transformer = DecoderShape | EncoderShape | VisionShape
+from trainer.shapes import Shape
 
 
 class Settings(Protocol):
@@ -64,6 +62,8 @@ def check(settings: Settings, ranks: int, ranks_per_node: int) -> Mesh:
     mesh = _mesh(settings.layout, ranks, ranks_per_node)
     _check_tensor(settings, mesh.tensor, ranks_per_node)
     _check_pipeline(settings, mesh)
+    keeps = settings.layout.activations == "keep" or settings.model.recomputes
+    require(keeps, "layout.activations", f"expected keep: a block of a {settings.model.kind} may not be run twice")
     found, least = settings.batch.sequences, mesh.data
     require(found >= least, "batch.sequences", f"found {found}, expected {least} ({_shares(mesh)}) or more")
     return mesh
@@ -100,29 +100,19 @@ def _check_tensor(settings: Settings, tensor: int, ranks_per_node: int) -> None:
         return
     wanted = f"expected a divisor of the {ranks_per_node} ranks of a node (a node is a machine, a rank a GPU)"
     require(ranks_per_node % tensor == 0, "layout.tensor", f"found {tensor}, {wanted}")
-    for name, value in _divided(settings.model).items():
+    require(bool(settings.model.divided), "layout.tensor", f"expected 1: a {settings.model.kind} cannot be divided")
+    for name, value in settings.model.divided.items():
         require(value % tensor == 0, "layout.tensor", f"found {tensor}, expected a divisor of model.{name} ({value})")
     fp8 = settings.run.precision == "fp8"
     require(not fp8, "layout.tensor", f"found {tensor}, expected 1 with fp8, whose scales are of whole matrices")
-
-
-def _divided(shape: Shape) -> dict[str, int]:
-    """What tensor parallelism divides in a model of this shape, by field."""
-    if not isinstance(shape, Transformer):
-        raise Invalid("layout.tensor", f"expected 1: the matrices of a {shape.kind} are not divided")
-    sizes = {"heads": shape.heads, "hidden": shape.hidden}
-    return {**sizes, "kv_heads": shape.kv_heads} if isinstance(shape, DecoderShape) else sizes
 
 
 def _check_pipeline(settings: Settings, mesh: Mesh) -> None:
     if mesh.pipeline == 1:
         return
     shape, batch, stages = settings.model, settings.batch, mesh.pipeline
-    if not isinstance(shape, Transformer):
-        raise Invalid("layout.pipeline", f"expected 1: the blocks of a {shape.kind} are not alike")
-    require(
-        stages <= shape.layers, "layout.pipeline", f"found {stages}, expected model.layers ({shape.layers}) at most"
-    )
+    most = f"found {stages}, expected {shape.stages} at most: the stages that such a {shape.kind} can be cut into"
+    require(stages <= shape.stages, "layout.pipeline", most)
     count = micro_batches(batch.sequences, batch.micro, mesh.data)
     found = f"found {stages}, but a rank's share of a batch is {count} micro-batches"
     share = f"batch.sequences {batch.sequences} / {_shares(mesh)} / batch.micro {batch.micro}"

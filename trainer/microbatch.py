@@ -24,7 +24,7 @@ class Part:
     """The first ones are samples of the share; what follows is blank, and nothing is lost or learnt on it."""
 
 
-def cut(rows: Rows, places: Places, count: int, size: int = 1) -> Iterator[Part]:
+def cut(rows: Rows, places: Places, count: int, size: int) -> Iterator[Part]:
     """`count` parts as equal as can be, each filled up to at least `size` samples with blank ones."""
     for index in range(count):
         which = share(len(places), index, count)

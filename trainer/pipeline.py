@@ -110,13 +110,8 @@ class Stages:
 
 
 def keep(model: Model, index: int, count: int) -> None:
-    """Take everything out of the model but what stage `index` of `count` needs; names stay.
-
-    Raises ValueError for a model whose first and last part share weights.
-    """
-    shared = set(model.first_uses) & set(model.last_uses)
-    if shared:
-        raise ValueError(f"field layout.pipeline: expected 1: both ends of the model use {', '.join(sorted(shared))}")
+    """Take everything out of the model but what stage `index` of `count` needs; names stay."""
+    assert not set(model.first_uses) & set(model.last_uses)
     mine = share(len(model.blocks), index, count)
     for number in set(range(len(model.blocks))) - set(range(mine.start, mine.stop)):
         delattr(model.blocks, str(number))

@@ -10,7 +10,7 @@ from trainer.invalid import Invalid
 from trainer.layout import Mesh, check, micro_batches
 from trainer.operation import Layout
 from trainer.sections import Batch, Run
-from trainer.shapes import DecoderShape, ResNetShape, Shape
+from trainer.shapes import DecoderShape, EncoderShape, ResNetShape, Shape
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def test_every_share_is_cut_into_equally_many_micro_batches() -> None:
         (6, 6, {"pipeline": 4}, "layout.pipeline: found 4 (pipeline) x 1 (tensor), expected a divisor of 6 ranks"),
         (8, 1, {"tensor": 8}, "layout.tensor: found 8, expected a divisor of the 1 ranks of a node"),
         (8, 8, {"tensor": 8}, "layout.tensor: found 8, expected a divisor of model.kv_heads (4)"),
-        (8, 8, {"pipeline": 8}, "layout.pipeline: found 8, expected model.layers (4) at most"),
+        (8, 8, {"pipeline": 8}, "layout.pipeline: found 8, expected 4 at most: the stages that such a decoder"),
         (6, 2, {"shard": "hybrid", "shard_ranks": 4}, "layout.shard_ranks: found 4 ranks a group, expected a divisor"),
         (4, 4, {"shard_ranks": 2}, "layout.shard_ranks: found 2, expected 0: only hybrid has groups of ranks"),
         (65, 1, {}, "batch.sequences: found 64, expected 65 (ranks) or more"),
@@ -83,8 +83,10 @@ def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
 @pytest.mark.parametrize(
     ("layout", "changed", "expected"),
     [
-        (Layout(tensor=2), {"model": ResNetShape(kind="resnet")}, "matrices of a resnet are not divided"),
-        (Layout(pipeline=2), {"model": ResNetShape(kind="resnet")}, "blocks of a resnet are not alike"),
+        (Layout(tensor=2), {"model": ResNetShape()}, "a resnet cannot be divided"),
+        (Layout(pipeline=2), {"model": ResNetShape()}, "found 2, expected 1 at most"),
+        (Layout(pipeline=2), {"model": EncoderShape(layers=4, width=64, heads=4, hidden=64)}, "expected 1 at most"),
+        (Layout(activations="recompute"), {"model": ResNetShape()}, "a block of a resnet may not be run twice"),
         (Layout(tensor=2), {"run": Run(steps=1, precision="fp8")}, "expected 1 with fp8"),
     ],
 )  # fmt: skip
