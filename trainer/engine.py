@@ -35,11 +35,10 @@ Tell = Callable[..., None]
 class Engine:
     """One rank's part of the model, and of every step's work."""
 
-    def __init__(
-        self, config: Config, world: World, data: Data, timeline: Timeline, tell: Tell = lambda _, **__: None
-    ) -> None:
+    def __init__(self, config: Config, world: World, data: Data, tell: Tell = lambda _, **__: None) -> None:
         """Draw the model and lay it over the ranks. Raises ValueError for what does not fit the model."""
-        self.config, self.world, self.timeline, self._tell = config, world, timeline, tell
+        self.config, self.world, self._tell = config, world, tell
+        self.timeline = timeline = Timeline(world.device)
         torch.manual_seed(config.run.seed)
         self.model = models.build(config.model, data)
         self.targets_per_sample, self.flops_per_sample = self.model.targets_per_sample, self.model.flops_per_sample
@@ -116,7 +115,7 @@ class Engine:
         return self._own.meet_if_due(step) if isinstance(self._own, LocalUpdates) else True
 
     def own_state(self) -> dict[str, Tensor]:
-        """What exact continuation needs beside weights and optimiser, and only this rank has."""
+        """What goes on beside weights and optimiser, and only this rank has."""
         return self._own.state() if self._own else {}
 
     def load_own_state(self, state: dict[str, Tensor]) -> None:

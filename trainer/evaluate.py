@@ -17,7 +17,9 @@ import numpy as np
 import torch
 
 from trainer import atomic, config, contents, images, models, shards, snapshots
-from trainer.checkpoint import format, state
+from trainer.checkpoint import contents as checkpoints
+from trainer.checkpoint import format
+from trainer.checkpoint.contents import Contents
 from trainer.data import Sequences
 from trainer.models.model import Model, Places, Rows
 from trainer.pictures import Pictures
@@ -34,27 +36,27 @@ def evaluate(request: dict[str, Any]) -> list[Score]:
     scores = []
     for entry in request["checkpoints"]:
         try:
-            files = format.read(Path(request["durable"]) / entry["folder"], entry["manifest"])
+            found = checkpoints.read(Path(request["durable"]) / entry["folder"], entry["manifest"], "model")
         except format.Damaged as damage:
             scores.append(_without_figures(entry["name"], str(damage)))
             continue
-        scores.append(_measure(entry["name"], files, tier, snapshot, request["split"]))
+        scores.append(_measure(entry["name"], found, tier, snapshot, request["split"]))
     return scores
 
 
-def load(files: dict[str, bytes], snapshot: snapshots.Snapshot) -> Model:
-    """The model of a checkpoint's files, ready to predict."""
-    settings = state.read_progress(files).config
+def load(found: Contents, snapshot: snapshots.Snapshot) -> Model:
+    """The model of a checkpoint, ready to predict."""
+    settings = found.progress().config
     shape, length = config.shape(settings["model"]), settings["batch"]["length"]
     model = models.build(shape, contents.data(snapshot, shape, length, settings["run"]["seed"]))
-    state.load_model(files, model)
+    model.load_state_dict(found.tensors("model"))
     return model.eval()
 
 
-def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: snapshots.Snapshot, split: str) -> Score:
+def _measure(name: str, found: Contents, tier: Path, snapshot: snapshots.Snapshot, split: str) -> Score:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load(files, snapshot).to(device)
-    length = state.read_progress(files).config["batch"]["length"]
+    model = load(found, snapshot).to(device)
+    length = found.progress().config["batch"]["length"]
     loss, right, predicted = 0.0, 0, 0
     with torch.no_grad():
         for rows, places in _batches(tier, snapshot, split, length, whole=model.causal):

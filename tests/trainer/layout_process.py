@@ -19,7 +19,6 @@ from trainer import config, layout, world
 from trainer.engine import Engine
 from trainer.models.model import Data
 from trainer.order import share
-from trainer.timeline import Timeline
 
 VOCABULARY, STEPS, VALIDATED = 64, 20, 5
 
@@ -34,7 +33,7 @@ def run(settings: config.Config, place: world.World) -> dict[str, Any]:
     """Twenty steps, and what can be seen of them on rank 0."""
     told: list[str] = []
     data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
-    engine = Engine(settings, place, data, Timeline(place.device), lambda event, **_: told.append(event))
+    engine = Engine(settings, place, data, lambda event, **_: told.append(event))
     targets = settings.batch.sequences * engine.targets_per_sample
     losses, norms = [], []
     for step in range(STEPS):
