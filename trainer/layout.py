@@ -7,7 +7,7 @@ same words before anything is started.
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainer.invalid import require
+from trainer.invalid import Invalid
 from trainer.operation import Layout
 from trainer.sections import Batch, Run
 from trainer.shapes import Shape
@@ -57,15 +57,23 @@ class Mesh:
         return self.stage(rank) == self.pipeline - 1 and rank % self.tensor == 0
 
 
+class Unfit(Invalid):
+    """A value that does not fit others."""
+
+    def __init__(self, field: str, found: object, expected: str) -> None:
+        super().__init__(field, f"found {found}, expected {expected}")
+        self.found, self.expected = str(found), expected
+
+
 def check(settings: Settings, ranks: int, ranks_per_node: int) -> Mesh:
-    """The mesh of these ranks. Raises Invalid with the numbers that do not fit."""
+    """The mesh of these ranks. Raises Unfit with the numbers that do not fit."""
+    _check_tensor(settings, ranks_per_node)
     mesh = _mesh(settings.layout, ranks, ranks_per_node)
-    _check_tensor(settings, mesh.tensor, ranks_per_node)
     _check_pipeline(settings, mesh)
-    keeps = settings.layout.activations == "keep" or settings.model.recomputes
-    require(keeps, "layout.activations", f"expected keep: a block of a {settings.model.kind} may not be run twice")
-    found, least = settings.batch.sequences, mesh.data
-    require(found >= least, "batch.sequences", f"found {found}, expected {least} ({_shares(mesh)}) or more")
+    _check_activations(settings)
+    if settings.batch.sequences < mesh.data:
+        expected = f"{mesh.data} (a sequence for each {_shares(mesh)}) or more"
+        raise Unfit("batch.sequences", settings.batch.sequences, expected)
     return mesh
 
 
@@ -76,50 +84,58 @@ def micro_batches(sequences: int, micro: int, shares: int) -> int:
 
 
 def _mesh(layout: Layout, ranks: int, ranks_per_node: int) -> Mesh:
-    group = layout.pipeline * layout.tensor
-    field = "layout.pipeline" if layout.pipeline > 1 else "layout.tensor"
-    named = f"{layout.pipeline} (pipeline) x {layout.tensor} (tensor)"
-    require(ranks % group == 0, field, f"found {named}, expected a divisor of {ranks} ranks")
-    data = ranks // group
-    if layout.shard != "hybrid":
-        found = layout.shard_ranks
-        require(found == 0, "layout.shard_ranks", f"found {found}, expected 0: only hybrid has groups of ranks")
-    if layout.shard == "none":
-        return Mesh(layout.pipeline, data, 1, layout.tensor)
-    if layout.shard == "full":
-        return Mesh(layout.pipeline, 1, data, layout.tensor)
+    if ranks % (layout.pipeline * layout.tensor):
+        found = f"{layout.pipeline} (x tensor {layout.tensor})"
+        raise Unfit("layout.pipeline", found, f"a divisor of {ranks} ranks")
+    data = ranks // (layout.pipeline * layout.tensor)
+    if layout.shard != "hybrid" and layout.shard_ranks:
+        raise Unfit("layout.shard_ranks", layout.shard_ranks, "0, as only hybrid has groups of ranks")
     shards = layout.shard_ranks or max(1, min(data, ranks_per_node // layout.tensor))
-    message = f"found {shards} ranks a group, expected a divisor of {data} data-parallel ranks"
-    require(data % shards == 0, "layout.shard_ranks", message)
+    shards = {"none": 1, "full": data, "hybrid": shards}[layout.shard]
+    if data % shards:
+        raise Unfit("layout.shard_ranks", f"{shards} ranks a group", f"a divisor of {data} data-parallel ranks")
     return Mesh(layout.pipeline, data // shards, shards, layout.tensor)
 
 
-def _check_tensor(settings: Settings, tensor: int, ranks_per_node: int) -> None:
+def _check_tensor(settings: Settings, ranks_per_node: int) -> None:
     """Ranks that share matrices talk twice a block: they must be of one node, and divide what they share."""
+    tensor, shape = settings.layout.tensor, settings.model
     if tensor == 1:
         return
-    wanted = f"expected a divisor of the {ranks_per_node} ranks of a node (a node is a machine, a rank a GPU)"
-    require(ranks_per_node % tensor == 0, "layout.tensor", f"found {tensor}, {wanted}")
-    require(bool(settings.model.divided), "layout.tensor", f"expected 1: a {settings.model.kind} cannot be divided")
-    for name, value in settings.model.divided.items():
-        require(value % tensor == 0, "layout.tensor", f"found {tensor}, expected a divisor of model.{name} ({value})")
-    fp8 = settings.run.precision == "fp8"
-    require(not fp8, "layout.tensor", f"found {tensor}, expected 1 with fp8, whose scales are of whole matrices")
+    if ranks_per_node % tensor:
+        expected = f"a divisor of the {ranks_per_node} ranks of a node (a node is a machine, a rank is a GPU)"
+        raise Unfit("layout.tensor", tensor, expected)
+    if not shape.divided:
+        raise Unfit("layout.tensor", tensor, f"1, as a model of kind {shape.kind} cannot be divided")
+    for name, value in shape.divided.items():
+        if value % tensor:
+            raise Unfit("layout.tensor", tensor, f"a divisor of model.{name} ({value})")
+    if settings.run.precision == "fp8":
+        raise Unfit("layout.tensor", tensor, "1 with fp8, whose scales are of whole matrices")
 
 
 def _check_pipeline(settings: Settings, mesh: Mesh) -> None:
     if mesh.pipeline == 1:
         return
     shape, batch, stages = settings.model, settings.batch, mesh.pipeline
-    most = f"found {stages}, expected {shape.stages} at most: the stages that such a {shape.kind} can be cut into"
-    require(stages <= shape.stages, "layout.pipeline", most)
+    if stages > shape.stages:
+        expected = f"{shape.stages} at most, the stages that a model of this kind ({shape.kind}) can be cut into"
+        raise Unfit("layout.pipeline", stages, expected)
     count = micro_batches(batch.sequences, batch.micro, mesh.data)
-    found = f"found {stages}, but a rank's share of a batch is {count} micro-batches"
-    share = f"batch.sequences {batch.sequences} / {_shares(mesh)} / batch.micro {batch.micro}"
-    fits = settings.layout.schedule == "gpipe" or count >= stages
-    require(fits, "layout.pipeline", f"{found} ({share}); expected as many as stages, or schedule gpipe")
+    if settings.layout.schedule == "1f1b" and count < stages:
+        cut = (
+            f"batch.sequences {batch.sequences} over {mesh.data} {_shares(mesh)}s in parts of batch.micro {batch.micro}"
+        )
+        raise Unfit("layout.pipeline", stages, f"{count} at most, the micro-batches of a rank ({cut}), or gpipe")
+
+
+def _check_activations(settings: Settings) -> None:
+    layout, shape = settings.layout, settings.model
+    if layout.activations != "keep" and not shape.recomputes:
+        expected = f"keep, as a block of a model of kind {shape.kind} may not be run twice"
+        raise Unfit("layout.activations", layout.activations, expected)
 
 
 def _shares(mesh: Mesh) -> str:
-    """The data-parallel ranks in words."""
-    return "ranks" if mesh.data == mesh.ranks else "data-parallel ranks"
+    """What has a share of a batch, in words."""
+    return "rank" if mesh.data == mesh.ranks else "data-parallel rank"

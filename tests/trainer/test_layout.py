@@ -57,15 +57,15 @@ def test_every_share_is_cut_into_equally_many_micro_batches() -> None:
 @pytest.mark.parametrize(
     ("ranks", "per_node", "layout", "expected"),
     [
-        (6, 6, {"tensor": 4}, "layout.tensor: found 1 (pipeline) x 4 (tensor), expected a divisor of 6 ranks"),
-        (6, 6, {"pipeline": 4}, "layout.pipeline: found 4 (pipeline) x 1 (tensor), expected a divisor of 6 ranks"),
-        (8, 1, {"tensor": 8}, "layout.tensor: found 8, expected a divisor of the 1 ranks of a node"),
+        (6, 6, {"tensor": 4}, "layout.tensor: found 4, expected a divisor of the 6 ranks of a node"),
+        (8, 1, {"tensor": 8}, "layout.tensor: found 8, expected a divisor of the 1 ranks of a node (a node is a mach"),
         (8, 8, {"tensor": 8}, "layout.tensor: found 8, expected a divisor of model.kv_heads (4)"),
-        (8, 8, {"pipeline": 8}, "layout.pipeline: found 8, expected 4 at most: the stages that such a decoder"),
+        (6, 6, {"pipeline": 4}, "layout.pipeline: found 4 (x tensor 1), expected a divisor of 6 ranks"),
+        (8, 8, {"pipeline": 8}, "layout.pipeline: found 8, expected 4 at most, the stages"),
+        (64, 1, {"pipeline": 2}, "layout.pipeline: found 2, expected 1 at most, the micro-batches of a rank (batch"),
         (6, 2, {"shard": "hybrid", "shard_ranks": 4}, "layout.shard_ranks: found 4 ranks a group, expected a divisor"),
-        (4, 4, {"shard_ranks": 2}, "layout.shard_ranks: found 2, expected 0: only hybrid has groups of ranks"),
-        (65, 1, {}, "batch.sequences: found 64, expected 65 (ranks) or more"),
-        (64, 1, {"pipeline": 2, "schedule": "1f1b"}, "a rank's share of a batch is 1 micro-batches"),
+        (4, 4, {"shard_ranks": 2}, "layout.shard_ranks: found 2, expected 0, as only hybrid has groups of ranks"),
+        (65, 1, {}, "batch.sequences: found 64, expected 65 (a sequence for each rank) or more"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_its_numbers(
@@ -83,10 +83,10 @@ def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
 @pytest.mark.parametrize(
     ("layout", "changed", "expected"),
     [
-        (Layout(tensor=2), {"model": ResNetShape()}, "a resnet cannot be divided"),
-        (Layout(pipeline=2), {"model": ResNetShape()}, "found 2, expected 1 at most"),
+        (Layout(tensor=2), {"model": ResNetShape()}, "1, as a model of kind resnet cannot be divided"),
+        (Layout(pipeline=2), {"model": ResNetShape()}, "found 2, expected 1 at most, the stages"),
         (Layout(pipeline=2), {"model": EncoderShape(layers=4, width=64, heads=4, hidden=64)}, "expected 1 at most"),
-        (Layout(activations="recompute"), {"model": ResNetShape()}, "a block of a resnet may not be run twice"),
+        (Layout(activations="recompute"), {"model": ResNetShape()}, "expected keep"),
         (Layout(tensor=2), {"run": Run(steps=1, precision="fp8")}, "expected 1 with fp8"),
     ],
 )  # fmt: skip

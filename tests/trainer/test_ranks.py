@@ -49,4 +49,4 @@ def test_a_batch_with_fewer_sequences_than_ranks_is_refused_in_words(training: T
     training.configure(batch={"sequences": 1})
     ended = training.run(ranks=2)
     assert ended.code == 1
-    assert "trainer: field batch.sequences: found 1, expected 2 (ranks) or more" in ended.err
+    assert "trainer: field batch.sequences: found 1, expected 2 (a sequence for each rank) or more" in ended.err
