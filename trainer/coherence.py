@@ -15,17 +15,13 @@ def check(communication: Communication, layout: Layout, checkpoint: Checkpoint, 
 def _require_whole_models(communication: Communication, layout: Layout) -> None:
     """Compressed gradients and local updates are for ranks that each hold the whole model."""
     whole = (layout.shard, layout.tensor, layout.pipeline) == ("none", 1, 1)
-    found = f"layout.shard {layout.shard}, layout.tensor {layout.tensor} and layout.pipeline {layout.pipeline}"
-    compression = communication.compression
-    message = f"found {compression}, expected none with {found}: only DDP's gradients (none, 1, 1) are compressed"
-    require(whole or compression == "none", "communication.compression", message)
-    steps = communication.local_steps
-    message = f"found {steps}, expected 1 with {found}: only whole models (none, 1, 1) are trained apart"
-    require(whole or steps == 1, "communication.local_steps", message)
+    found = f"with layout.shard {layout.shard}, layout.tensor {layout.tensor} and layout.pipeline {layout.pipeline}"
+    why = "that is for ranks that each hold the whole model (none, 1, 1)"
+    require(whole or communication.compression == "none", "communication.compression", f"expected none {found}: {why}")
+    require(whole or communication.local_steps == 1, "communication.local_steps", f"expected 1 {found}: {why}")
 
 
 def _require_meetings(communication: Communication, section: str, every: int) -> None:
     """Between two meetings the ranks' weights differ: there is no model to keep or to measure."""
     steps = communication.local_steps
-    message = f"found {every}, expected a multiple of communication.local_steps ({steps})"
-    require(every % steps == 0, f"{section}.every", message)
+    require(every % steps == 0, f"{section}.every", f"expected a multiple of communication.local_steps ({steps})")

@@ -181,12 +181,12 @@ def test_the_last_step_is_a_meeting_whatever_its_number() -> None:
     assert updates.meet_if_due(100)
 
 
-def test_checkpoints_and_validations_between_meetings_are_refused_with_the_numbers() -> None:
+def test_checkpoints_and_validations_between_meetings_are_refused_with_the_number() -> None:
     for section, given in (
         ("checkpoint", (Checkpoint(every=12), Validation(every=16))),
         ("validation", (Checkpoint(every=16), Validation(every=12))),
     ):
-        message = re.escape("found 12, expected a multiple of communication.local_steps (8)")
+        message = re.escape("expected a multiple of communication.local_steps (8)")
         with pytest.raises(Invalid, match=message) as raised:
             coherence.check(Communication(local_steps=8), Layout(), *given)
         assert raised.value.field == f"{section}.every"
@@ -194,7 +194,7 @@ def test_checkpoints_and_validations_between_meetings_are_refused_with_the_numbe
 
 def test_a_configuration_file_that_is_not_coherent_is_refused_by_its_name_and_field(training: Training) -> None:
     training.configure(communication={"local_steps": 4})
-    with pytest.raises(ValueError, match=r"config\.json: field checkpoint\.every: found 5, expected a multiple of"):
+    with pytest.raises(ValueError, match=r"config\.json: field checkpoint\.every: expected a multiple of .*\(4\)"):
         config.load(training.config)
 
 
