@@ -73,7 +73,8 @@ def replay(config: Config, world: World, first: int, steps: int, tolerance: floa
     if not found:
         return Finding(EQUAL, f"bitwise equal: {original}")
     if _fits(found[-1], tolerance):
-        return Finding(WITHIN, f"within {tolerance:g}: {max(found, key=lambda each: each.relative)}; {original}")
+        largest = max(found, key=lambda each: each.relative)
+        return Finding(WITHIN, f"within {tolerance:g}: first {found[0]}; most of all {largest}; {original}")
     return Finding(DIFFERENT, f"different: {found[-1]}; {original}")
 
 

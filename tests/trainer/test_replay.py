@@ -50,6 +50,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_steps_done_again_are_bitwise_equal_and_leave_the_original_as_it_was(finished: Training):
     before = contents(finished.store) | contents(finished.durable)
     ended = replay(finished)
@@ -59,11 +60,12 @@ def test_steps_done_again_are_bitwise_equal_and_leave_the_original_as_it_was(fin
     assert contents(finished.store) | contents(finished.durable) == before
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_later_checkpoint_that_verifies_is_found_in_its_tensor(copy_of_finished: Training):
     alter(copy_of_finished, 15, flip_the_last_bit)
     ended = replay(copy_of_finished)
     assert ended.code == 3
-    assert f"{TENSOR} after step 15 differs by up to" in last_line(ended)
+    assert last_line(ended).startswith(f"replay: within 0.0001: first model/{TENSOR} after step 15 differs by up to")
 
 
 @pytest.mark.slow
@@ -105,9 +107,7 @@ def test_another_number_of_ranks_is_within_the_tolerance(finished_by_two: Traini
         (("--from", 10, "--steps", 0), "--steps: found 0, expected 1 or more"),
     ],
 )
-def test_steps_that_are_not_on_record_cannot_be_replayed(
-    finished: Training, options: tuple[object, ...], message: str
-):
+def test_steps_that_are_not_on_record_cannot_be_replayed(finished: Training, options: tuple[object, ...], message: str):
     ended = replay(finished, *options)
     assert ended.code == 2 and message in ended.err
 
