@@ -97,7 +97,7 @@ def _train(world: World, settings: config.Config, tokens: Tokens) -> Reached:
     held_out = slice(BATCH * steps, None)
 
     def measured() -> float:
-        return engine.measure(tokens[held_out], places[held_out]).loss / (HELD_OUT * LENGTH)
+        return engine.measure(tokens[held_out], places[held_out], HELD_OUT * world.size).loss / (HELD_OUT * LENGTH)
 
     first, sent = measured(), _bytes_sent()
     for step in range(steps):

@@ -45,8 +45,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
-    with contextlib.closing(Saver(config, world, token)) as saver:
-        trainer = Trainer(config, world, token, saver)
+    with contextlib.closing(Trainer(config, world, token)) as trainer:
         stop = _StopRequest()
         trainer.restore()
         trainer.feed.stage_rest(trainer.step)
@@ -56,8 +55,6 @@ def train(config: Config, world: World, token: fence.Token) -> str:
             trainer.finish_commits()
             trainer.record_end("failed", str(error))
             raise
-        finally:
-            trainer.profiler.end(trainer.step)
 
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -> str:
@@ -84,9 +81,9 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
 class Trainer:
     """The pieces of one incarnation on one rank."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token, saver: Saver) -> None:
-        self.config, self.world, self.saver = config, world, saver
-        self.token = token
+    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
+        self.config, self.world, self.token = config, world, token
+        self.saver = Saver(config, world, token)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         self._checkpoints = f"checkpoints/{config.training}"
         self.step = 0
@@ -102,6 +99,11 @@ class Trainer:
         self.profiler = self._profiler()
         self.report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
+
+    def close(self) -> None:
+        """End what runs beside the steps."""
+        self.profiler.end(self.step)
+        self.saver.close()
 
     def record(self, event: str, **fields: Any) -> None:
         """An event for the ledger; only rank 0 writes. A full disk costs the event, not the run."""

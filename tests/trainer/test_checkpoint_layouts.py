@@ -55,6 +55,12 @@ class Laid:
     def load_extra_state(self, state: dict[str, Any]) -> None:
         assert state == {}
 
+    def own_state(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def load_own_state(self, state: dict[str, torch.Tensor]) -> None:
+        assert state == {}
+
 
 def _lay(model: Net, layout: str, world: World) -> None:
     if layout == "stages":
