@@ -238,7 +238,7 @@ class TrainingControl:
         incarnation = claim.token.incarnation
         return Job(
             name=job_name(store.id, incarnation),
-            module="trainer",
+            command=("python", "-m", "trainer"),
             config=self._configuration(store, store.specification()),
             nodes=claim.nodes,
             ranks_per_node=store.terms().ranks_per_node,
