@@ -3,17 +3,19 @@
 from collections.abc import Iterator, Set
 
 from recipes.problems import Fault, dotted, shown
-from recipes.schema import Domain, Sweep, Training, with_parameters
+from recipes.schema import Domain, Sweep, Training, TrainingRecipe, with_parameters
 from recipes.strict import Refused
 
 FIXED = ("run.steps", "validation.every")
 """Parameters that the rungs of a sweep decide, so that no trial may draw them."""
 
 
-def training_faults(training: Training, datasets: Set[str]) -> Iterator[Fault]:
+def training_faults(training: TrainingRecipe, datasets: Set[str]) -> Iterator[Fault]:
     """What is wrong with a training, given the names of all datasets."""
     if training.dataset not in datasets:
         yield _missing("dataset", training.dataset, datasets)
+    if not isinstance(training, Training):
+        return
     ranks = training.placement.nodes.max * training.placement.ranks_per_node
     if training.batch.sequences < ranks:
         yield Fault(
