@@ -29,13 +29,18 @@ ROWS = 16
 
 
 def evaluate(request: dict[str, Any]) -> list[Score]:
-    """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}."""
+    """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
+
+    Raises ValueError for a checkpoint of another layout than our models have.
+    """
     tier = Path(request["tier"])
     snapshot = shards.read_manifest(tier, request["snapshot"])
     scores = []
     for entry in request["checkpoints"]:
         try:
-            files = format.read(Path(request["durable"]) / entry["folder"], entry["manifest"])
+            folder = Path(request["durable"]) / entry["folder"]
+            format.expect_layout(folder, entry["manifest"], format.LAYOUT)
+            files = format.read(folder, entry["manifest"])
         except format.Damaged as damage:
             scores.append(_without_figures(entry["name"], str(damage)))
             continue

@@ -29,7 +29,9 @@ def export(checkpoint: Path, target: Path, manifest: str | None = None, tokenize
 
     if target.exists():
         raise ValueError(f"{target}: is there already, expected a new folder")
-    files = format.read(checkpoint, manifest or _manifest(checkpoint))
+    manifest = manifest or _manifest(checkpoint)
+    format.expect_layout(checkpoint, manifest, format.LAYOUT)
+    files = format.read(checkpoint, manifest)
     progress = state.read_progress(files)
     text = _tokenizer(checkpoint, tokenizer, progress.lineage["tokenizer"])
     return format.write(target, LAYOUT, _files(files, progress.config, text))

@@ -1,7 +1,8 @@
 """One embedded node of a job: a process under which everything dies with it.
 
-``python -m resources.launcher.node (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this
-one), a lone rank or a torchrun agent with ranks below it. SIGTERM is passed to the ranks, SIGHUP (the keeper died) ends everything at once.
+``python -m resources.launcher.node (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this one),
+a lone rank or a torchrun agent with ranks below it. SIGTERM is passed to the ranks, SIGHUP (the keeper died) ends
+everything at once.
 """
 
 import contextlib

@@ -72,6 +72,13 @@ def read_manifest(folder: Path, manifest_sha256: str) -> dict[str, Any]:
     return manifest
 
 
+def expect_layout(folder: Path, manifest_sha256: str, layout: str) -> None:
+    """Raises ValueError for a checkpoint that holds something else than `layout` says, and Damaged."""
+    found = read_manifest(folder, manifest_sha256)["layout"]
+    if found != layout:
+        raise ValueError(f"{folder}: found the layout {found!r}, expected {layout!r}")
+
+
 def _read_verified(path: Path, entry: Mapping[str, Any]) -> bytes:
     data = _read(path)
     if len(data) != entry["bytes"]:
