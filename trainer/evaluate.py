@@ -98,7 +98,11 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m trainer.evaluate REQUEST.json", file=sys.stderr)
         return 2
     request = json.loads(Path(arguments[0]).read_bytes())
-    scores = evaluate(request)
+    try:
+        scores = evaluate(request)
+    except ValueError as error:
+        print(f"evaluate: {error}", file=sys.stderr)
+        return 2
     document = {"format": FORMAT, "scores": [asdict(score) for score in scores]}
     atomic.replace(Path(request["output"]), atomic.readable_json(document))
     return 0

@@ -13,7 +13,6 @@ read it in the training's folder. Exit codes are those of `python -m trainer`.
 """
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -24,7 +23,8 @@ from typing import Any
 
 from trainer import atomic, config, fence, incarnation, leases, shards, snapshots, staging
 from trainer.__main__ import FAILED, SUPERSEDED, UNUSABLE
-from trainer.account import Account, told_if_unwritable
+from trainer.account import Account
+from trainer.agreement import NEVER, Agreement
 from trainer.checkpoint import format, restore
 from trainer.operation import Placement
 from trainer.processes import StopRequest, bind_to_launcher
@@ -33,7 +33,6 @@ from trainer.scores import Diverged, finite
 FORMAT = "slipway.script-config/1"
 LAYOUT = "script/1"
 """Of a script's checkpoints: its own files, and `progress.json`."""
-POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,34 +77,31 @@ class Training:
     """One training on one rank, in one incarnation."""
 
     def __init__(self, settings: Settings) -> None:
-        """Stage the snapshot, claim or find the token, and restore.
+        """Claim or find the token, stage the snapshot, and restore.
 
         Raises ValueError for what cannot be trained, fence.Superseded, and what staging raises.
         """
         self.parameters = Parameters(settings.parameters)
-        self.rank, self.world_size, self.local_rank = (
+        self.rank, self.local_rank, self.world_size = (
             _place("RANK", 0),
-            _place("WORLD_SIZE", 1),
             _place("LOCAL_RANK", 0),
+            _place("WORLD_SIZE", 1),
         )
         self.step = 0
         """The steps done."""
-        self._settings, self._stop = settings, StopRequest()
+        self._settings, self._stop, self._total = settings, StopRequest(), NEVER
+        self._figures: dict[str, float] = {}
+        self._begun = time.perf_counter()
         self._store, self._durable = Path(settings.placement.store), Path(settings.placement.durable)
         self._token = self._find_token()
+        self._agreement = Agreement(self._store, self._token, self.rank, self.world_size)
         self._account = Account(self._store, self._token, self.rank)
-        self._account.beat("staging", 0)
         self.tier = Path(settings.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
         """The node's NVMe, where the snapshot's shards are."""
-        self._lease = leases.hold(self.tier, settings.snapshot)
-        staging.stage(settings.snapshot, settings.placement.durable, self.tier)
-        self.snapshot = snapshots.read(self.tier, settings.snapshot)
+        self.snapshot = self._stage()
         self._account.record("started", world=self.world_size, command=list(settings.script.command))
-        self._figures: dict[str, float] = {}
         self.restored = self._restore()
         """What to go on from; None for a training that begins."""
-        self._total = self._last = sys.maxsize
-        self._begun = time.perf_counter()
 
     def shards(self, split: str) -> list[Path]:
         """The files of a split's shards, staged on this node and verified."""
@@ -139,12 +135,12 @@ class Training:
         self._account.record("step", step=self.step, loss=self._figures["loss"], seconds=seconds, figures=own)
         if self.rank == 0:
             print(f"step {self.step}/{self._total} loss {self._figures['loss']:.4f}", flush=True)
-        self._agree_on_the_last()
+        self._agreement.after_step(self.step, bool(self._stop))
 
     @property
     def stopping(self) -> bool:
         """Whether the step reported last is the last one, because the training was asked to stop."""
-        return self.step >= self._last
+        return self.step >= self._agreement.last
 
     def due(self, every: int) -> bool:
         """Whether a checkpoint is due after the step reported last: each `every` steps, and at the last one."""
@@ -194,6 +190,13 @@ class Training:
         assert given is not None
         return given
 
+    def _stage(self) -> snapshots.Snapshot:
+        """Every rank stages: they share the work, and what is in place already is found in milliseconds."""
+        self._account.beat("staging", 0)
+        self._lease = leases.hold(self.tier, self._settings.snapshot)
+        staging.stage(self._settings.snapshot, self._settings.placement.durable, self.tier)
+        return snapshots.read(self.tier, self._settings.snapshot)
+
     def _restore(self) -> Checkpoint | None:
         self._account.beat("restoring", 0)
         begun = time.time()
@@ -209,47 +212,15 @@ class Training:
     def _newest_good(self) -> tuple[fence.Commit, dict[str, bytes]] | None:
         format.sweep(self._durable / self._checkpoints)
         found = restore.newest_good(self._store, self._durable, self._on_damaged)
-        if self.world_size > 1:
-            self._tell("starts", {"commit": found[0].name if found else None})
+        self._agreement.decide_start(found[0].name if found else None)
         return found
 
     def _found_by_rank_0(self) -> tuple[fence.Commit, dict[str, bytes]] | None:
-        while (told := self._told("starts")) is None:
-            time.sleep(POLL_SECONDS)
-        commits = {commit.name: commit for commit in fence.commits(self._store)}
-        if told["commit"] is None:
+        name = self._agreement.start()
+        if name is None:
             return None
-        commit = commits[told["commit"]]
+        commit = next(commit for commit in fence.commits(self._store) if commit.name == name)
         return commit, format.read(self._durable / commit.folder, commit.manifest)
-
-    def _agree_on_the_last(self) -> None:
-        """Once rank 0 is asked to stop, the step after this one is the last, for all: no rank can be past it.
-
-        That holds where the ranks meet in each step, as they do to sum gradients.
-        """
-        if self._last < sys.maxsize:
-            return
-        if self.rank == 0 and self._stop:
-            if self.world_size == 1:
-                self._last = self.step
-                return
-            with told_if_unwritable("request to stop"):
-                self._tell("stops", {"after": self.step + 1})
-                self._last = self.step + 1
-        elif self.rank > 0 and (told := self._told("stops")) is not None:
-            self._last = told["after"]
-
-    def _tell(self, what: str, value: dict[str, Any]) -> None:
-        """Tell the other ranks. Raises fence.Superseded when another process has done so under this token."""
-        if not atomic.create_only(self._store / what / f"{self._token}.json", atomic.readable_json(value)):
-            raise fence.Superseded(f"{self._token} is used by another process")
-
-    def _told(self, what: str) -> dict[str, Any] | None:
-        try:
-            told: dict[str, Any] = json.loads((self._store / what / f"{self._token}.json").read_bytes())
-        except FileNotFoundError:
-            return None
-        return told
 
     @property
     def _checkpoints(self) -> str:
