@@ -103,6 +103,13 @@ class Training:
         self.restored = self._restore()
         """What to go on from; None for a training that begins."""
 
+    @property
+    def text(self) -> shards.Snapshot:
+        """The snapshot, of texts. Raises ValueError when it is one of images."""
+        if not isinstance(self.snapshot, shards.Snapshot):
+            raise ValueError(f"found a snapshot of images ({self.snapshot.dataset}), expected one of texts")
+        return self.snapshot
+
     def shards(self, split: str) -> list[Path]:
         """The files of a split's shards, staged on this node and verified."""
         return [shards.shard_path(self.tier, shard) for shard in self.snapshot.splits[split].shards]

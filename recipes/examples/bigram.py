@@ -20,14 +20,14 @@ def main() -> None:
     with script.training() as training:
         settings = training.parameters
         torch.manual_seed(settings["seed"])
-        vocabulary = training.snapshot.tokenizer.vocab_size
+        vocabulary = training.text.tokenizer.vocab_size
         model = nn.Sequential(nn.Embedding(vocabulary, settings["width"]), nn.Linear(settings["width"], vocabulary))
         optimiser = torch.optim.AdamW(model.parameters(), settings["learning_rate"])
 
         # Windows of the shards on this node, in an order that depends on the seed and the step alone.
-        text = data.Sequences(training.tier, training.snapshot, "train", settings["length"])
-        held_out = data.Sequences(training.tier, training.snapshot, "validation", settings["length"])
-        samples = order.Order(text.sizes, settings["seed"], block=64)
+        windows = data.Sequences(training.tier, training.text, "train", settings["length"])
+        held_out = data.Sequences(training.tier, training.text, "validation", settings["length"])
+        samples = order.Order(windows.sizes, settings["seed"], block=64)
         first_held_out = np.arange(min(64, len(held_out)), dtype=np.uint64)
 
         if training.restored:
@@ -37,7 +37,7 @@ def main() -> None:
 
         for step in training.steps(settings["steps"]):
             numbers = samples.samples((step - 1) * settings["batch"], settings["batch"])
-            loss = loss_of(model, text.read(numbers))
+            loss = loss_of(model, windows.read(numbers))
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
