@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_a_breach_of_the_contract_is_named(scripted: Scripted, parameters: dict[
 
 
 def without(*names: str):
-    def change(document: dict) -> dict:
+    def change(document: dict[str, Any]) -> dict[str, Any]:
         *sections, last = names
         at = document
         for name in sections:
