@@ -62,8 +62,9 @@ def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     for dataset in recipes.datasets.values():
         assets += [*dataset_assets(dataset), *staging_assets(dataset)]
+    for recipe in recipes.all_trainings.values():
+        assets += [*training_assets(recipe), *checkpoint_assets(recipe)]
     for training in recipes.trainings.values():
-        assets += [*training_assets(training), *checkpoint_assets(training)]
         assets += [*evaluation_assets(training), *model_assets(training)]
     for sweep in recipes.sweeps.values():
         assets += sweep_assets(sweep, recipes.trainings[sweep.training])
@@ -86,7 +87,7 @@ def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg
     return dg.Definitions(
         assets=assets_of(recipes),
         jobs=[*(sweep_job(recipes, name) for name in recipes.sweeps), nvme_retention, garbage_collection],
-        schedules=[*(retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain), retention],
+        schedules=[*(retraining(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain), retention],
         sensors=[
             job_watch,
             checkpoint_arrivals,
@@ -95,7 +96,7 @@ def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg
             metrics_shipping,
             staging(recipes.datasets),
             sweep_completions(recipes.sweeps, recipes.trainings),
-            offers(recipes.trainings),
+            offers(recipes.all_trainings),
         ],
         resources=resources,
         executor=dg.in_process_executor,

@@ -5,6 +5,7 @@
             desired/<n>.json     what should be, by whom and why; the last one holds
             jobs/<incarnation>.json  that the job of an incarnation was submitted
             claims/ commits/ set-aside/ exits/ ledger/ heartbeats/   the trainer's side
+            starts/ stops/       what a script's ranks agree on
             evaluations/         the scores of its checkpoints
             tracking.json        how far its metrics have been delivered
             reported/            what the control plane has already shown
@@ -33,12 +34,19 @@ class Specification:
 
     recipe: str
     numbers: Mapping[str, Any]
-    """The configuration's sections, resolved; see `trainer.config.SECTIONS`."""
+    """The configuration's sections, resolved; see `trainer.config.SECTIONS`, of a script `trainer.script.Settings`."""
     snapshot: str
     """SHA-256 of the dataset snapshot's manifest."""
     tokenizer: str
+    """Its SHA-256; empty for a snapshot of images."""
     cause: str = ""
     """Tells apart trainings of the same numbers: a schedule's tick, a replay, a person's "again"."""
+
+    @property
+    def script(self) -> Mapping[str, Any] | None:
+        """The command and the code of a training whose loop is the user's, None for one of our models."""
+        script: Mapping[str, Any] | None = self.numbers.get("script")
+        return script
 
     @property
     def id(self) -> str:

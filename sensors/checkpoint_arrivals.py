@@ -1,4 +1,4 @@
-"""Checkpoint arrivals: each new commit becomes a checkpoint in the UI, and is evaluated.
+"""Checkpoint arrivals: each new commit becomes a checkpoint in the UI, and is evaluated if it is one of our models.
 
 A commit is shown first and marked as shown when the event log has it, so that no crash loses one. Those that
 wait for evaluation share one run, and that run one process. A commit that counts no longer (superseded, or
@@ -96,6 +96,9 @@ def _withdraw_gone(instance: dg.DagsterInstance, store: TrainingStore, commits: 
 
 
 def _waiting(store: TrainingStore, shown: list[Commit]) -> list[Commit]:
+    """Those that are to be evaluated; only a script knows what its own checkpoints hold."""
+    if store.specification().script:
+        return []
     done = {commit.name for commit, _ in evaluated(store)}
     return [commit for commit in shown if commit.name not in done]
 

@@ -6,13 +6,9 @@ Every number of a step depends on the configuration and the step alone, not on t
 """
 
 import contextlib
-import math
 import os
 import platform
-import signal
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +17,19 @@ import torch
 
 from trainer import affinity, contents, fabric, fence, initial, ledger, order
 from trainer import config as configuration
+from trainer.account import Account, told_if_unwritable
 from trainer.checkpoint import format, parts, random_state, restore
 from trainer.checkpoint.progress import Progress
 from trainer.checkpoint.saver import Saver
 from trainer.config import Config
 from trainer.engine import Engine
 from trainer.feed import Feed
-from trainer.heartbeat import Heartbeat
-from trainer.ledger import Ledger
+from trainer.processes import StopRequest
 from trainer.profiling import Profiler
 from trainer.report import Report, work
 from trainer.schedule import learning_rate
+from trainer.scores import Diverged, finite
 from trainer.world import World
-
-
-class Diverged(Exception):
-    """The loss or the gradients are not finite any more."""
 
 
 def train(config: Config, world: World, token: fence.Token) -> str:
@@ -46,7 +39,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
     with contextlib.closing(Trainer(config, world, token)) as trainer:
-        stop = _StopRequest()
+        stop = StopRequest()
         trainer.restore()
         trainer.feed.stage_rest(trainer.step)
         try:
@@ -57,7 +50,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
             raise
 
 
-def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -> str:
+def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """The steps that are left; returns the outcome."""
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
@@ -89,8 +82,7 @@ class Trainer:
         self.step = 0
         self.metrics: dict[str, float] = {}
         self.best: dict[str, float] = {}
-        self._heartbeat = Heartbeat(self.store, token, world.rank)
-        self._ledger = Ledger(self.store, token, f"rank-{world.rank}") if world.leads else None
+        self._account = Account(self.store, token, world.rank)
         self._beat("staging")
         self.feed = Feed(config, world)
         self._beat("building")
@@ -106,10 +98,8 @@ class Trainer:
         self.saver.close()
 
     def record(self, event: str, **fields: Any) -> None:
-        """An event for the ledger; only rank 0 writes. A full disk costs the event, not the run."""
-        if self._ledger:
-            with _told_if_unwritable("ledger"):
-                self._ledger.write(event, **fields)
+        """An event for the ledger; only rank 0 writes."""
+        self._account.record(event, **fields)
 
     def due(self, every: int) -> bool:
         """Whether something that happens every `every` steps (0: never) happens now."""
@@ -163,8 +153,8 @@ class Trainer:
             total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
-        _finite(f"the loss of step {self.step + 1}", total)
-        _finite(f"the gradient norm of step {self.step + 1}", norm)
+        finite(f"the loss of step {self.step + 1}", total)
+        finite(f"the gradient norm of step {self.step + 1}", norm)
         with self.timeline.part("optimiser"):
             self.engine.update(rate)
         self.step += 1
@@ -185,7 +175,7 @@ class Trainer:
         sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
         targets = count * self.engine.targets_per_sample
         mean, accuracy = (total / targets for total in self.world.sum(sums.loss, sums.correct))
-        _finite(f"the validation loss after step {self.step}", mean)
+        finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
@@ -211,18 +201,14 @@ class Trainer:
 
     def record_end(self, outcome: str, reason: str) -> None:
         """The durable mark of an end that starting again would not change."""
-        self.record("ended", outcome=outcome, step=self.step, reason=reason)
-        if self.world.leads:
-            done = fence.Exit(self.token.incarnation, outcome, reason, self.step, "trainer", time.time())
-            fence.record_exit(self.store, done)
+        self._account.record_end(outcome, reason, self.step)
 
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
             self.record(**event)
 
     def _beat(self, phase: str) -> None:
-        with _told_if_unwritable("heartbeat"):
-            self._heartbeat.beat(phase, self.step)
+        self._account.beat(phase, self.step)
 
     def _hardware(self) -> dict[str, Any]:
         """The settings that this rank runs with and where each comes from, and the processors that it may use."""
@@ -236,7 +222,7 @@ class Trainer:
 
     def _record_own(self, event: str, **fields: Any) -> None:
         """An event of this rank alone; ranks other than 0 have such a segment of the ledger only from then on."""
-        with _told_if_unwritable("ledger"):
+        with told_if_unwritable("ledger"):
             writer = f"profiler-{self.world.rank}"
             ledger.note(self.store, self.token, writer, event, rank=self.world.rank, **fields)
 
@@ -262,32 +248,3 @@ class Trainer:
 
     def _on_damaged(self, commit: fence.Commit, reason: str) -> None:
         self.record("set_aside", commit=commit.name, reason=reason)
-
-
-class _StopRequest:
-    """True once this process was sent SIGTERM."""
-
-    def __init__(self) -> None:
-        self._asked = False
-        signal.signal(signal.SIGTERM, self._ask)
-
-    def __bool__(self) -> bool:
-        return self._asked
-
-    def _ask(self, *_: object) -> None:
-        self._asked = True
-
-
-def _finite(what: str, value: float) -> None:
-    """Raises Diverged unless `value` is a finite number."""
-    if not math.isfinite(value):
-        raise Diverged(f"{what} is {value}")
-
-
-@contextlib.contextmanager
-def _told_if_unwritable(what: str) -> Iterator[None]:
-    """Training goes on while what it says of itself cannot be written; that is said on stderr instead."""
-    try:
-        yield
-    except OSError as error:
-        print(f"trainer: the {what} cannot be written: {error}", file=sys.stderr, flush=True)

@@ -28,8 +28,9 @@ from trainer import fence, ledger
 from trainer.checkpoint import state
 from trainer.config import Config
 from trainer.fence import Commit
-from trainer.loop import Diverged, Trainer
+from trainer.loop import Trainer
 from trainer.operation import Observation
+from trainer.scores import Diverged
 from trainer.world import World, join
 
 EQUAL, DIFFERENT, UNUSABLE, WITHIN = 0, 1, 2, 3
