@@ -25,7 +25,7 @@ def test_what_is_sealed_opens_again_and_its_size_is_known_before(length: int):
 
 def test_how_the_bytes_come_in_makes_no_difference():
     data = random.Random(1).randbytes(2 * SEGMENT + 5)
-    pieces = [data[:3], data[3 : SEGMENT + 9], b"", memoryview(data)[SEGMENT + 9 :]]
+    pieces: list[bytes | memoryview] = [data[:3], data[3 : SEGMENT + 9], b"", memoryview(data)[SEGMENT + 9 :]]
     assert sealing.opened(b"".join(sealing.seal(pieces, KEY)), KEY, "model") == data
 
 
