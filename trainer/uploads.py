@@ -58,7 +58,7 @@ def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], digest: str) -> 
         parameters = {"UploadId": upload, "MultipartUpload": {"Parts": done}, "IfNoneMatch": "*"}
         bucket.call("complete_multipart_upload", key, **parameters)
     except BaseException:
-        with contextlib.suppress(Exception)  # what went wrong first is what is told:
+        with contextlib.suppress(Exception):  # what went wrong first is what is told
             bucket.call("abort_multipart_upload", key, UploadId=upload)
         raise
 

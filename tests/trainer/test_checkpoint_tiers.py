@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.s3 import Server
-from trainer import patience, uploads
+from trainer import digest, patience, uploads
 from trainer.checkpoint import format, replicas, tiers
 from trainer.checkpoint.format import MANIFEST, Damaged
 from trainer.checkpoint.tiers import FolderTier, ObjectTier, Tier, Unavailable, fetch, replicate
