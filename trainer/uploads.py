@@ -54,7 +54,8 @@ def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], digest: str) -> 
         done = []
         for number, part in enumerate(parts, 1):
             sent = bucket.call("upload_part", key, UploadId=upload, PartNumber=number, Body=part, **checked)
-            done.append({"PartNumber": number, **{k: sent[k] for k in ("ETag", "ChecksumCRC32") if k in sent}})
+            checksums = {name: sent[name] for name in ("ETag", "ChecksumCRC32") if name in sent}
+            done.append({"PartNumber": number, **checksums})
         parameters = {"UploadId": upload, "MultipartUpload": {"Parts": done}, "IfNoneMatch": "*"}
         bucket.call("complete_multipart_upload", key, **parameters)
     except BaseException:

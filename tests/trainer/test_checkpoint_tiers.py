@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.s3 import Server
-from trainer import digest, patience, uploads
+from trainer import digest, fence, patience, uploads
 from trainer.checkpoint import format, replicas, tiers
 from trainer.checkpoint.format import MANIFEST, Damaged
 from trainer.checkpoint.tiers import FolderTier, ObjectTier, Tier, Unavailable, fetch, replicate
@@ -65,7 +65,7 @@ def test_a_second_copy_changes_nothing(saved: tuple[Path, str], tier: Tier):
     folder, manifest = saved
     for _ in range(2):
         replicate(folder, tier, NAME, manifest)
-    assert tier.folders("checkpoints/tiny") == [NAME]
+    assert list(tier.folders("checkpoints/tiny")) == [NAME]
 
 
 def test_without_its_manifest_a_copy_is_not_there(saved: tuple[Path, str], tier: Tier, tmp_path: Path):
@@ -73,7 +73,7 @@ def test_without_its_manifest_a_copy_is_not_there(saved: tuple[Path, str], tier:
     for name, entry in format.read_manifest(folder, manifest)["files"].items():
         tier.put(NAME, name, iter([FILES[name]]), entry)
     assert not tier.holds(NAME)
-    assert tier.folders("checkpoints/tiny") == []
+    assert tier.folders("checkpoints/tiny") == {}
     with pytest.raises(Damaged, match=MANIFEST):
         fetch(tier, NAME, manifest, tmp_path / "back")
     tier.finish(NAME, (folder / MANIFEST).read_bytes())
@@ -130,7 +130,7 @@ def test_a_full_tier_is_unavailable_and_what_it_holds_stays_good(saved: tuple[Pa
     replicate(small, tier, "checkpoints/tiny/first", first)
     with pytest.raises(Unavailable, match=r"\.000000005.*model: No space left on device"):
         replicate(folder, tier, NAME, manifest)
-    assert tier.folders("checkpoints/tiny") == ["checkpoints/tiny/first"]
+    assert list(tier.folders("checkpoints/tiny")) == ["checkpoints/tiny/first"]
     assert format.read(small_disk / "checkpoints/tiny/first", first) == {"model": b"small"}
     tier.remove("checkpoints/tiny/first")
 
@@ -212,6 +212,29 @@ def test_a_commit_lies_where_it_was_written_and_where_copies_are_on_record(tmp_p
 
 def test_a_copy_that_was_withdrawn_counts_no_more_and_the_others_do(tmp_path: Path):
     replicas.record(tmp_path, COMMIT, "backup", 7)
-    assert replicas.withdraw(tmp_path, COMMIT, "durable", "damaged")
+    assert replicas.withdraw(tmp_path, COMMIT, "durable", "not one of the last 5")
+    assert not replicas.withdraw(tmp_path, COMMIT, "durable", "not one of the last 5")
     assert replicas.holders(tmp_path, [COMMIT]) == {COMMIT.name: ("backup",)}
-    assert replicas.withdrawn(tmp_path, "durable") == {COMMIT.name: "damaged"}
+    assert replicas.withdrawn(tmp_path, "durable") == {COMMIT.name: False}
+
+
+def test_a_commit_is_set_aside_when_its_last_copy_is_damaged(tmp_path: Path):
+    fence.claim(tmp_path, COMMIT.token, nodes=(), cause="a test", by="test")
+    fence.commit(tmp_path, COMMIT)
+    replicas.record(tmp_path, COMMIT, "backup", 7)
+    assert not replicas.set_aside(tmp_path, COMMIT, "durable", "a flipped bit")
+    assert fence.commits(tmp_path) == [COMMIT]
+    assert replicas.set_aside(tmp_path, COMMIT, "backup", "another one")
+    assert fence.commits(tmp_path) == []
+    assert fence.set_aside_reasons(tmp_path) == {COMMIT.name: "another one"}
+    assert replicas.withdrawn(tmp_path, "backup") == {COMMIT.name: True}
+
+
+def test_a_commit_that_was_pruned_counts_no_more(tmp_path: Path):
+    fence.claim(tmp_path, COMMIT.token, nodes=(), cause="a test", by="test")
+    fence.commit(tmp_path, COMMIT)
+    assert fence.prune(tmp_path, COMMIT, "no tier keeps it")
+    assert fence.commits(tmp_path) == []
+    assert fence.pruned(tmp_path) == [COMMIT.name]
+    fence.claim(tmp_path, Token(2), nodes=(), cause="a test", by="test")
+    assert fence.commits(tmp_path) == []

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from trainer import atomic
+from trainer import atomic, fence
 from trainer.checkpoint.interval import TIERS
 from trainer.fence import Commit
 
@@ -25,15 +25,22 @@ def record(store: Path, commit: Commit, tier: str, size: int) -> bool:
     return _create(store / "replicas" / commit.name / f"{tier}.json", commit, tier, bytes=size)
 
 
-def withdraw(store: Path, commit: Commit, tier: str, why: str) -> bool:
+def withdraw(store: Path, commit: Commit, tier: str, why: str, damaged: bool = False) -> bool:
     """Take one copy out of what counts; its bytes are still there. False when it was out already."""
-    return _create(store / "withdrawn" / commit.name / f"{tier}.json", commit, tier, why=why)
+    path = store / "withdrawn" / commit.name / f"{tier}.json"
+    return _create(path, commit, tier, why=why, damaged=damaged)
 
 
-def withdrawn(store: Path, tier: str) -> dict[str, str]:
-    """Why each copy on a tier was withdrawn, by the commit's name."""
+def set_aside(store: Path, commit: Commit, tier: str, reason: str) -> bool:
+    """Take a damaged copy out of what counts, and the commit with it when no tier holds another; True then."""
+    withdraw(store, commit, tier, reason, damaged=True)
+    return not _holders(store, commit) and fence.set_aside(store, commit, reason)
+
+
+def withdrawn(store: Path, tier: str) -> dict[str, bool]:
+    """The names of the commits whose copy on a tier was withdrawn, and of each whether it was found damaged."""
     records = (json.loads(path.read_bytes()) for path in sorted(store.glob(f"withdrawn/*/{tier}.json")))
-    return {record["commit"]: record["why"] for record in records}
+    return {record["commit"]: record["damaged"] for record in records}
 
 
 def holders(store: Path, commits: Iterable[Commit]) -> dict[str, tuple[str, ...]]:
@@ -50,6 +57,6 @@ def _names(folder: Path) -> set[str]:
     return {path.stem for path in folder.glob("*.json")}
 
 
-def _create(path: Path, commit: Commit, tier: str, **fields: str | int) -> bool:
+def _create(path: Path, commit: Commit, tier: str, **fields: str | int | bool) -> bool:
     value = {"format": FORMAT, "commit": commit.name, "tier": tier, "at": time.time(), **fields}
     return atomic.create_only(path, atomic.readable_json(value))

@@ -48,8 +48,8 @@ class Tier(Protocol):
     def remove(self, folder: str) -> None:
         """Remove what is there of the checkpoint; nothing may be."""
 
-    def folders(self, under: str) -> list[str]:
-        """The visible checkpoints whose names begin with `under` and a slash."""
+    def folders(self, under: str) -> dict[str, float]:
+        """The visible checkpoints whose names begin with `under` and a slash, each with the time of its manifest."""
 
 
 def tier(where: str | Path) -> Tier:
@@ -173,9 +173,9 @@ class FolderTier:
             except OSError as error:
                 raise _unavailable(path, error) from error
 
-    def folders(self, under: str) -> list[str]:
-        found = (self._root / under).glob(f"[!.]*/{MANIFEST}")
-        return sorted(f"{under}/{path.parent.name}" for path in found)
+    def folders(self, under: str) -> dict[str, float]:
+        found = sorted((self._root / under).glob(f"[!.]*/{MANIFEST}"))
+        return {f"{under}/{path.parent.name}": path.stat().st_mtime for path in found}
 
     def _partial(self, folder: str) -> Path:
         path = self._root / folder
@@ -229,12 +229,12 @@ class ObjectTier:
         except (Missing, Unreachable) as error:
             raise Unavailable(str(error)) from error
 
-    def folders(self, under: str) -> list[str]:
+    def folders(self, under: str) -> dict[str, float]:
         try:
-            keys = [found.key for found in Bucket(self._bucket.url(under)).objects()]
+            found = [each for each in Bucket(self._bucket.url(under)).objects() if each.key.endswith(f"/{MANIFEST}")]
         except (Missing, Unreachable) as error:
             raise Unavailable(str(error)) from error
-        return sorted(f"{under}/{key.removesuffix('/' + MANIFEST)}" for key in keys if key.endswith("/" + MANIFEST))
+        return {f"{under}/{each.key.removesuffix(f'/{MANIFEST}')}": each.modified for each in found}
 
 
 def _write_durably(path: Path, chunks: Iterator[bytes]) -> None:
