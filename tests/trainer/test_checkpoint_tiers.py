@@ -10,7 +10,8 @@ import pytest
 from tests.s3 import Server
 from trainer import digest, fence, patience, uploads
 from trainer.checkpoint import format, replicas, tiers
-from trainer.checkpoint.format import MANIFEST, Damaged
+from trainer.checkpoint.files import Damaged
+from trainer.checkpoint.format import MANIFEST
 from trainer.checkpoint.tiers import FolderTier, ObjectTier, Tier, Unavailable, fetch, replicate
 from trainer.fence import Commit, Token
 from trainer.objects import Bucket, Conflict
@@ -70,8 +71,8 @@ def test_a_second_copy_changes_nothing(saved: tuple[Path, str], tier: Tier):
 
 def test_without_its_manifest_a_copy_is_not_there(saved: tuple[Path, str], tier: Tier, tmp_path: Path):
     folder, manifest = saved
-    for name, entry in format.read_manifest(folder, manifest)["files"].items():
-        tier.put(NAME, name, iter([FILES[name]]), entry)
+    for name, expected in format.read_manifest(folder, manifest).files.items():
+        tier.put(NAME, name, iter([FILES[name]]), expected)
     assert not tier.holds(NAME)
     assert tier.folders("checkpoints/tiny") == {}
     with pytest.raises(Damaged, match=MANIFEST):

@@ -5,18 +5,19 @@ manifest comes last: a checkpoint is on a tier whole or not at all, and so is ea
 """
 
 import errno
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from blake3 import blake3
 
 from trainer import atomic, digest, uploads
-from trainer.checkpoint.format import MANIFEST, Damaged
+from trainer.checkpoint.files import Damaged
+from trainer.checkpoint.format import MANIFEST
+from trainer.checkpoint.manifest import File, Manifest, decode
 from trainer.objects import Bucket, Conflict
 from trainer.origins import Missing, Unreachable
 
@@ -30,8 +31,8 @@ class Unavailable(Exception):
 class Tier(Protocol):
     """Holds checkpoints by the names of their folders. All of it raises Unavailable."""
 
-    def put(self, folder: str, name: str, chunks: Iterator[bytes], entry: Mapping[str, Any]) -> None:
-        """One file of a checkpoint that is not visible yet; `entry` is what the manifest says of it.
+    def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: File) -> None:
+        """One file of a checkpoint that is not visible yet; `expected` is what the manifest says of it.
 
         Several processes may put files of one checkpoint. What `chunks` raises leaves no file.
         """
@@ -65,13 +66,13 @@ def replicate(source: Path, target: Tier, folder: str, manifest: str) -> int:
 
     Raises Damaged when the source is not what was committed, and Unavailable; neither leaves a visible copy.
     """
-    described = FolderTier(source.parent)
-    data = b"".join(described.read(source.name, MANIFEST))
-    files = files_of(data, manifest, str(source / MANIFEST))
-    for name, entry in files.items():
-        target.put(folder, name, verified(described.read(source.name, name), entry, str(source / name)), entry)
+    there = FolderTier(source.parent)
+    data = b"".join(there.read(source.name, MANIFEST))
+    described = read_manifest(data, manifest, str(source / MANIFEST))
+    for name, expected in described.files.items():
+        target.put(folder, name, verified(there.read(source.name, name), expected, str(source / name)), expected)
     target.finish(folder, data)
-    return len(data) + sum(entry["bytes"] for entry in files.values())
+    return len(data) + described.bytes
 
 
 def fetch(source: Tier, folder: str, manifest: str, into: Path, names: Collection[str] | None = None) -> None:
@@ -81,7 +82,7 @@ def fetch(source: Tier, folder: str, manifest: str, into: Path, names: Collectio
     """
     where = f"{source}/{folder}"
     data = b"".join(source.read(folder, MANIFEST))
-    files = files_of(data, manifest, f"{where}/{MANIFEST}")
+    files = read_manifest(data, manifest, f"{where}/{MANIFEST}").files
     into.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{into.name}.", dir=into.parent))
     try:
@@ -95,26 +96,25 @@ def fetch(source: Tier, folder: str, manifest: str, into: Path, names: Collectio
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def verified(chunks: Iterator[bytes], entry: Mapping[str, Any], name: str) -> Iterator[bytes]:
+def verified(chunks: Iterator[bytes], expected: File, name: str) -> Iterator[bytes]:
     """The chunks, hashed as they pass. Raises Damaged at their end unless they are what the manifest says."""
     hasher, size = blake3(), 0
     for chunk in chunks:
         hasher.update(chunk)
         size += len(chunk)
         yield chunk
-    if size != entry["bytes"]:
+    if size != expected.bytes:
         raise Damaged(f"{name}: found {size} bytes, expected {entry['bytes']}")
-    if (found := hasher.hexdigest()) != entry["blake3"]:
+    if (found := hasher.hexdigest()) != expected.blake3:
         raise Damaged(f"{name}: found BLAKE3 {found[:16]}..., expected {entry['blake3'][:16]}...")
 
 
-def files_of(manifest: bytes, sha256: str, name: str) -> dict[str, dict[str, Any]]:
-    """The files that a manifest names, with their sizes and hashes. Raises Damaged unless it has this SHA-256."""
-    found = digest.sha256(manifest)
+def read_manifest(data: bytes, sha256: str, name: str) -> Manifest:
+    """The manifest in `data`. Raises Damaged unless it has this SHA-256."""
+    found = digest.sha256(data)
     if found != sha256:
         raise Damaged(f"{name}: found SHA-256 {found[:16]}..., expected {sha256[:16]}...")
-    files: dict[str, dict[str, Any]] = json.loads(manifest)["files"]
-    return files
+    return decode(data)
 
 
 class FolderTier:
@@ -126,7 +126,7 @@ class FolderTier:
     def __str__(self) -> str:
         return str(self._root)
 
-    def put(self, folder: str, name: str, chunks: Iterator[bytes], entry: Mapping[str, Any]) -> None:
+    def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: File) -> None:
         path = self._partial(folder) / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,15 +191,14 @@ class ObjectTier:
     def __str__(self) -> str:
         return str(self._bucket)
 
-    def put(self, folder: str, name: str, chunks: Iterator[bytes], entry: Mapping[str, Any]) -> None:
+    def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: File) -> None:
         try:
-            uploads.create(self._bucket, f"{folder}/{name}", chunks, entry["bytes"], entry["blake3"])
+            uploads.create(self._bucket, f"{folder}/{name}", chunks, expected.bytes, expected.blake3)
         except (Unreachable, Conflict) as error:
             raise Unavailable(str(error)) from error
 
     def finish(self, folder: str, manifest: bytes) -> None:
-        entry = {"bytes": len(manifest), "blake3": digest.of_bytes(manifest)}
-        self.put(folder, MANIFEST, iter([manifest]), entry)
+        self.put(folder, MANIFEST, iter([manifest]), File(len(manifest), digest.of_bytes(manifest)))
 
     def read(self, folder: str, name: str) -> Iterator[bytes]:
         try:
