@@ -22,6 +22,7 @@ from resources.compute import CODE, EmbeddedCompute
 from resources.home import NODES, Home
 from resources.tiers import Tiers
 from resources.tracking import Tracking
+from sensors import checkpoint_retention
 from sensors.checkpoint_arrivals import checkpoint_arrivals
 from sensors.garbage import garbage_collection
 from sensors.job_watch import job_watch
@@ -85,8 +86,17 @@ def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg
     """The definitions of these recipes on these resources."""
     return dg.Definitions(
         assets=assets_of(recipes),
-        jobs=[*(sweep_job(recipes, name) for name in recipes.sweeps), nvme_retention, garbage_collection],
-        schedules=[*(retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain), retention],
+        jobs=[
+            *(sweep_job(recipes, name) for name in recipes.sweeps),
+            nvme_retention,
+            garbage_collection,
+            checkpoint_retention.checkpoint_retention,
+        ],
+        schedules=[
+            *(retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain),
+            retention,
+            checkpoint_retention.schedule,
+        ],
         sensors=[
             job_watch,
             checkpoint_arrivals,

@@ -6,6 +6,7 @@ finds the object there; the digest in its metadata then says whether it is the o
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from trainer.objects import Bucket, Conflict
 from trainer.origins import Missing
@@ -51,11 +52,10 @@ def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], digest: str) -> 
     checked = {"ChecksumAlgorithm": "CRC32"}
     upload = bucket.call("create_multipart_upload", key, Metadata={DIGEST: digest}, **checked)["UploadId"]
     try:
-        done = []
+        done: list[dict[str, Any]] = []
         for number, part in enumerate(parts, 1):
             sent = bucket.call("upload_part", key, UploadId=upload, PartNumber=number, Body=part, **checked)
-            checksums = {name: sent[name] for name in ("ETag", "ChecksumCRC32") if name in sent}
-            done.append({"PartNumber": number, **checksums})
+            done.append({"PartNumber": number, "ETag": sent["ETag"]})
         parameters = {"UploadId": upload, "MultipartUpload": {"Parts": done}, "IfNoneMatch": "*"}
         bucket.call("complete_multipart_upload", key, **parameters)
     except BaseException:

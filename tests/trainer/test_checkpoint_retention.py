@@ -3,13 +3,22 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.checkpoint.retention import kept, losses, surplus
+from trainer.checkpoint.retention import Reasons, kept, losses, plan
 from trainer.fence import Commit, Token
 from trainer.operation import Keep
 
 
 def commit(step: int, incarnation: int = 1, **metrics: float) -> Commit:
     return Commit(step, Token(incarnation), f"checkpoints/{step}", "0" * 64, metrics)
+
+
+def surplus(commits: list[Commit], rule: Keep, losses: dict[str, float], referred: Reasons) -> list[Commit]:
+    """What goes from a tier that holds all of them, the oldest first."""
+    decided = plan(commits, {each.name: {"durable"} for each in commits}, {"durable": rule}, losses, referred)
+    assert sorted(decided.pruned, key=lambda each: each.name) == sorted(
+        (each for _, each in decided.withdrawn), key=lambda each: each.name
+    )
+    return sorted(decided.pruned, key=lambda each: each.step)
 
 
 def steps(commits: list[Commit]) -> list[int]:
@@ -66,3 +75,23 @@ def test_whatever_the_rule_the_newest_and_what_is_referred_to_stay(
     assert not going & wanted
     assert going.isdisjoint(sorted(run)[-last:])
     assert len(run - going) <= last + best + len(run & wanted) + sum(bool(every) and step % every == 0 for step in run)
+
+
+def test_a_commit_is_pruned_when_the_last_tier_gives_it_up():
+    commits = [commit(10), commit(20), commit(30)]
+    holders = {commits[0].name: {"durable", "backup"}, commits[1].name: {"durable"}, commits[2].name: {"durable"}}
+    rules = {"durable": Keep(minutes=0, last=1), "backup": Keep(minutes=0, last=1)}
+    decided = plan(commits, holders, rules, {}, {})
+    assert decided.withdrawn == (("durable", commits[0]), ("durable", commits[1]))
+    assert decided.pruned == (commits[1],)
+
+
+def test_a_tier_that_is_not_asked_about_keeps_what_it_holds():
+    both = commit(10)
+    decided = plan([both], {both.name: {"nvme", "durable"}}, {"nvme": None}, {}, {})
+    assert decided.withdrawn == (("nvme", both),)
+    assert decided.pruned == ()
+
+
+def test_a_commit_that_no_tier_holds_any_more_is_pruned():
+    assert plan([commit(10)], {commit(10).name: ()}, {}, {}, {}).pruned == (commit(10),)

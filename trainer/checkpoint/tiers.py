@@ -104,9 +104,9 @@ def verified(chunks: Iterator[bytes], expected: File, name: str) -> Iterator[byt
         size += len(chunk)
         yield chunk
     if size != expected.bytes:
-        raise Damaged(f"{name}: found {size} bytes, expected {entry['bytes']}")
+        raise Damaged(f"{name}: found {size} bytes, expected {expected.bytes}")
     if (found := hasher.hexdigest()) != expected.blake3:
-        raise Damaged(f"{name}: found BLAKE3 {found[:16]}..., expected {entry['blake3'][:16]}...")
+        raise Damaged(f"{name}: found BLAKE3 {found[:16]}..., expected {expected.blake3[:16]}...")
 
 
 def read_manifest(data: bytes, sha256: str, name: str) -> Manifest:
