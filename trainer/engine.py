@@ -7,6 +7,7 @@ the rounding of a sum in another order.
 
 import contextlib
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +44,14 @@ class Engine:
     def load_weights(self, weights: dict[str, Tensor]) -> None:
         """Start from these instead of drawn ones, by parameter; whole tensors on the host."""
         self.model.load_state_dict(weights)
+
+    def extra_state(self) -> dict[str, Any]:
+        """What else decides the next step, for a checkpoint: nested dictionaries of tensors and JSON values."""
+        return {}
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        """Go on from an earlier `extra_state`."""
+        assert not state
 
     def accumulate(self, rows: Rows, places: Places) -> Sums:
         """Gradients of the global mean loss from this rank's samples; communicates once, with the last of them.

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainer import atomic, data, shards
-from trainer.checkpoint import format, state
+from trainer.checkpoint import contents, format
 from trainer.models.decoder import Decoder
 from trainer.scores import FORMAT, Score, perplexity
 from trainer.shapes import DecoderShape
@@ -35,26 +35,26 @@ def evaluate(request: dict[str, Any]) -> list[Score]:
     scores = []
     for entry in request["checkpoints"]:
         try:
-            files = format.read(Path(request["durable"]) / entry["folder"], entry["manifest"])
+            found = contents.read(Path(request["durable"]) / entry["folder"], entry["manifest"], "model")
         except format.Damaged as damage:
             scores.append(_without_figures(entry["name"], str(damage)))
             continue
-        scores.append(_measure(entry["name"], files, tier, snapshot, request["split"]))
+        scores.append(_measure(entry["name"], found, tier, snapshot, request["split"]))
     return scores
 
 
-def load(files: dict[str, bytes], vocab_size: int) -> Decoder:
-    """The model of a checkpoint's files, ready to predict."""
-    settings = state.read_progress(files).config
+def load(found: contents.Contents, vocab_size: int) -> Decoder:
+    """The model of a checkpoint, ready to predict."""
+    settings = found.progress().config
     model = Decoder(DecoderShape(**settings["model"]), vocab_size, settings["batch"]["length"])
-    state.load_model(files, model)
+    model.load_state_dict(found.tensors("model"))
     return model.eval()
 
 
-def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Snapshot, split: str) -> Score:
+def _measure(name: str, found: contents.Contents, tier: Path, snapshot: shards.Snapshot, split: str) -> Score:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load(files, snapshot.tokenizer.vocab_size).to(device)
-    sequences = data.Sequences(tier, snapshot, split, state.read_progress(files).config["batch"]["length"])
+    model = load(found, snapshot.tokenizer.vocab_size).to(device)
+    sequences = data.Sequences(tier, snapshot, split, found.progress().config["batch"]["length"])
     loss, right, tokens = 0.0, 0, 0
     with torch.no_grad():
         for windows in _batches(sequences):

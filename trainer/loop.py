@@ -21,7 +21,9 @@ import torch
 
 from trainer import config as configuration
 from trainer import fence, initial, order
-from trainer.checkpoint import format, restore, state
+from trainer.checkpoint import format, parts, random_state, restore
+from trainer.checkpoint.progress import Progress
+from trainer.checkpoint.saver import Saver
 from trainer.config import Config
 from trainer.engine import Engine
 from trainer.feed import Feed
@@ -43,15 +45,17 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
-    trainer = Trainer(config, world, token)
-    stop = _StopRequest()
-    trainer.restore()
-    trainer.feed.stage_rest(trainer.step)
-    try:
-        return _step_to_the_end(config, trainer, stop)
-    except Diverged as error:
-        trainer.record_end("failed", str(error))
-        raise
+    with contextlib.closing(Saver(config, world, token)) as saver:
+        trainer = Trainer(config, world, token, saver)
+        stop = _StopRequest()
+        trainer.restore()
+        trainer.feed.stage_rest(trainer.step)
+        try:
+            return _step_to_the_end(config, trainer, stop)
+        except Diverged as error:
+            trainer.finish_commits()
+            trainer.record_end("failed", str(error))
+            raise
 
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -> str:
@@ -60,11 +64,14 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
         asked_to_stop = trainer.train_step(bool(stop))
         if trainer.due(config.validation.every):
             trainer.validate()
-        if asked_to_stop or trainer.due(config.checkpoint.every) or trainer.step == config.run.steps:
-            trainer.commit()
+        last = asked_to_stop or trainer.step == config.run.steps
+        if last or trainer.due(config.checkpoint.every):
+            trainer.commit(last)
         if asked_to_stop and trainer.step < config.run.steps:
+            trainer.finish_commits()
             trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
             return "stopped"
+    trainer.finish_commits()
     trainer.confirm_last_commit()
     trainer.record_end("succeeded", "all steps done")
     return "succeeded"
@@ -73,8 +80,9 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
 class Trainer:
     """The pieces of one incarnation on one rank."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
-        self.config, self.world, self.token = config, world, token
+    def __init__(self, config: Config, world: World, token: fence.Token, saver: Saver) -> None:
+        self.config, self.world, self.saver = config, world, saver
+        self.token = token
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         self._checkpoints = f"checkpoints/{config.training}"
         self.step = 0
@@ -105,18 +113,18 @@ class Trainer:
         begun = time.time()
         if self.world.leads:
             format.sweep(self.durable / self._checkpoints)
-        found = restore.newest_good(self.store, self.durable, self._on_damaged) if self.world.leads else None
-        commit = self.world.from_leader(found[0] if found else None)
-        if commit is None:
+            parts.sweep(self.store)
+        found = restore.newest_good(self.store, self.world, restore.durable(self.durable), self._on_damaged)
+        if found is None:
             self._start_from_given_weights()
             return
-        files = found[1] if found else format.read(self.durable / commit.folder, commit.manifest)
-        state.load_model(files, self.model)
-        state.load_optimiser(files, self.model, self.optimiser)
-        progress = state.read_progress(files)
+        commit, contents = found
+        restore.load(self.engine, contents, self.world)
+        self.saver.continues(commit)
+        progress = contents.progress()
         self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
         if self.world.rank < len(progress.random_states):
-            state.restore_random_state(progress.random_states[self.world.rank])
+            random_state.restore(progress.random_states[self.world.rank])
         self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
 
     def _start_from_given_weights(self) -> None:
@@ -147,6 +155,8 @@ class Trainer:
         _finite(f"the gradient norm of step {self.step + 1}", norm)
         self.engine.update(rate)
         self.step += 1
+        self.saver.prepare(self.engine)
+        self._record_commits()
         self._report(total / targets, correct / targets, norm, rate, time.perf_counter() - begun, data_seconds)
         return stopping > 0
 
@@ -168,24 +178,17 @@ class Trainer:
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
         self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
 
-    def commit(self) -> None:
-        """Write a checkpoint and commit it. A full disk is an event in the ledger, not the end of the run."""
+    def commit(self, last: bool) -> None:
+        """Take a checkpoint, which is written while training goes on. What comes of it is an event in the ledger."""
         self._beat("committing")
-        random_states = self.world.gather(state.random_state())
-        if not self.world.leads:
-            return
-        begun = time.time()
-        files = state.pack(self.model, self.optimiser, self._progress(random_states))
-        folder = f"{self._checkpoints}/{self.step:09d}.{self.token}"
-        try:
-            manifest = format.write(self.durable / folder, format.LAYOUT, files)
-            commit = fence.Commit(self.step, self.token, folder, manifest, self.metrics, time.time())
-            fence.commit(self.store, commit)
-        except OSError as error:
-            self.record("commit_failed", step=self.step, reason=str(error))
-            return
-        size = sum(map(len, files.values()))
-        self.record("committed", step=self.step, commit=commit.name, seconds=time.time() - begun, bytes=size)
+        self.saver.save(self.engine, self._progress(), last)
+
+    def finish_commits(self) -> None:
+        """Wait for the checkpoints that are being written."""
+        while self.saver.busy:
+            self._beat("committing")
+            self._record_commits(seconds=1.0)
+        self._record_commits()
 
     def confirm_last_commit(self) -> None:
         """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
@@ -199,6 +202,10 @@ class Trainer:
         if self.world.leads:
             done = fence.Exit(self.token.incarnation, outcome, reason, self.step, "trainer", time.time())
             fence.record_exit(self.store, done)
+
+    def _record_commits(self, seconds: float = 0.0) -> None:
+        for event in self.saver.events(seconds):
+            self.record(**event)
 
     def _beat(self, phase: str) -> None:
         with _told_if_unwritable("heartbeat"):
@@ -234,13 +241,12 @@ class Trainer:
                 flush=True,
             )
 
-    def _progress(self, random_states: list[dict[str, Any]]) -> state.Progress:
+    def _progress(self) -> Progress:
         samples = self.step * self.config.batch.sequences
-        return state.Progress(
+        return Progress(
             step=self.step,
             samples=samples,
             epoch=samples // len(self.feed.order),
-            random_states=random_states,
             metrics=self.metrics,
             best=self.best,
             config=configuration.dump(self.config),
