@@ -72,11 +72,19 @@ def evaluate(store: TrainingStore, commits: list[fence.Commit], tiers: Tiers) ->
     return [known for commit in commits if (known := score_of(store, commit)) is not None] + damaged
 
 
-def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers) -> list[Score]:
-    """Run the evaluator over commits, in one process. Raises dg.Failure with the end of what it printed."""
+def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers, root: Path | None = None) -> list[Score]:
+    """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
+
+    Raises dg.Failure with the end of what it printed.
+    """
     entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
-    durable = str(tiers.durable_path)
-    document = {"tier": durable, "durable": durable, "snapshot": snapshot, "split": SPLIT, "checkpoints": entries}
+    document = {
+        "tier": str(tiers.durable_path),
+        "durable": str(root or tiers.durable_path),
+        "snapshot": snapshot,
+        "split": SPLIT,
+        "checkpoints": entries,
+    }
     with tempfile.TemporaryDirectory(prefix="evaluation-") as folder:
         request, output = Path(folder, "request.json"), Path(folder, "scores.json")
         request.write_bytes(atomic.readable_json({**document, "output": str(output)}))

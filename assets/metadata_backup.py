@@ -41,7 +41,7 @@ def tier_of(tiers: Tiers) -> Tier:
         dg.AssetCheckSpec(
             CHECK,
             asset=KEY,
-            description="The backup, restored into an empty folder, opens in Dagster and MLflow and holds what was counted.",
+            description="Restored into an empty folder, it opens in Dagster and MLflow and holds what was counted.",
         )
     ],
     description="Dagster's and MLflow's SQLite databases and the recipes, verified, on the backup tier.",

@@ -74,7 +74,9 @@ def newest(recipe: str, tier: str, tiers: Tiers) -> tuple[TrainingStore, Commit,
     return max(evaluated(), key=lambda found: found[1].at, default=None)
 
 
-def _drilled(store: TrainingStore, commit: Commit, recorded: Score, source: Source, tiers: Tiers) -> dg.AssetCheckResult:
+def _drilled(
+    store: TrainingStore, commit: Commit, recorded: Score, source: Source, tiers: Tiers
+) -> dg.AssetCheckResult:
     """Restore one checkpoint and compare."""
     begun = time.time()
     told: dict[str, str | int | float] = {"training": store.id, "step": commit.step, "recorded_loss": recorded.loss}

@@ -18,7 +18,7 @@ from resources.compute import Compute, trainings
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from trainer import journal
-from trainer.checkpoint import forecast, interval, replicas
+from trainer.checkpoint import forecast, interval
 from trainer.checkpoint.forecast import DAY, Demand, Outlook, Sample
 from trainer.checkpoint.interval import BACKUP, DURABLE, NVME
 
@@ -126,7 +126,7 @@ def _size(store: TrainingStore) -> int:
 
 
 def _metadata(name: str, seen: Outlook, demands: list[Demand], samples: list[Sample]) -> dict[str, Any]:
-    used = [(sample.at, sample.used / 1e9) for sample in samples]
+    used = [(int(sample.at - samples[-1].at), sample.used / 1e9) for sample in samples]
     return {
         f"{name}_used_gigabytes": seen.used / 1e9,
         f"{name}_gigabytes": seen.capacity / 1e9,
@@ -135,7 +135,7 @@ def _metadata(name: str, seen: Outlook, demands: list[Demand], samples: list[Sam
         f"{name}_days_until_full": "never" if seen.seconds is None else round(seen.seconds / DAY, 2),
         f"{name}_average_bytes_per_second": sum(demand.bytes_per_second for demand in demands),
         f"{name}_peak_bytes_per_second": sum(demand.burst_bytes_per_second for demand in demands),
-        f"{name}_use": plots.curve({name: used}, "seconds", "GB"),
+        f"{name}_use": plots.curve({name: used}, "seconds before now", "GB"),
     }
 
 

@@ -27,7 +27,6 @@ LAYOUT = "metadata/1"
 FOLDER = "metadata"
 FIGURES = "figures.json"
 SQLITE = "sqlite:///"
-SIDE_FILES = ("-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,10 @@ def back_up(dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, 
             copy_database(database, root / "dagster" / database.relative_to(dagster))
         if tracking.uri.startswith(SQLITE):
             copy_database(Path(tracking.uri.removeprefix(SQLITE)), root / "mlflow.db")
-        shutil.copytree(recipes, root / "recipes", ignore=lambda _, names: [n for n in names if n == "__pycache__"])
+        for recipe in recipes.glob("*/*.yaml"):
+            copy = root / "recipes" / recipe.relative_to(recipes)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(recipe, copy)
         (root / FIGURES).write_bytes(atomic.readable_json(vars(figures)))
         paths = sorted(path for path in root.rglob("*") if path.is_file())
         files = {str(path.relative_to(root)): File(path.stat().st_size, digest.of_file(path)) for path in paths}

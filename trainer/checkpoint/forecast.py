@@ -50,7 +50,9 @@ class Outlook:
     """Until it is full at this rate; None for never. 0 when what is planned has no room now."""
 
 
-def demand(size: int, steps_left: int, step_seconds: float, seconds: float, rule: Keep, referred: int, saving: float) -> Demand:
+def demand(
+    size: int, steps_left: int, step_seconds: float, seconds: float, rule: Keep, referred: int, saving: float
+) -> Demand:
     """The demand of a training whose checkpoint has `size` bytes and is saved every `seconds` to a tier.
 
     `steps_left` of `step_seconds` each bound how many checkpoints there will be; `referred` are kept besides the

@@ -8,7 +8,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +28,14 @@ class Unavailable(Exception):
     """A tier cannot take or give what it is asked for (full, read-only, away); the message says which and why."""
 
 
-class Tier(Protocol):
+class Source(Protocol):
+    """Where files of checkpoints are read, by the names of their folders and their own."""
+
+    def read(self, folder: str, name: str) -> Iterator[bytes]:
+        """A file's bytes, not verified. Raises Damaged when it is missing, and Unavailable."""
+
+
+class Tier(Source, Protocol):
     """Holds checkpoints by the names of their folders. All of it raises Unavailable."""
 
     def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: File) -> None:
@@ -39,9 +46,6 @@ class Tier(Protocol):
 
     def finish(self, folder: str, manifest: bytes) -> None:
         """Make the checkpoint visible, once all of its files were put; done already, nothing changes."""
-
-    def read(self, folder: str, name: str) -> Iterator[bytes]:
-        """A file's bytes, not verified. Raises Damaged when it is missing."""
 
     def holds(self, folder: str) -> bool:
         """Whether the checkpoint is there, visible."""
@@ -75,7 +79,7 @@ def replicate(source: Path, target: Tier, folder: str, manifest: str) -> int:
     return len(data) + described.bytes
 
 
-def fetch(source: Tier, folder: str, manifest: str, into: Path, names: Collection[str] | None = None) -> None:
+def fetch(source: Source, folder: str, manifest: str, into: Path, names: Collection[str] | None = None) -> None:
     """Bring a checkpoint (of its files, these alone) from a tier to the folder `into`, in one visible step.
 
     Raises Damaged when it is not what was committed, Unavailable, and OSError where `into` cannot be written.
@@ -88,6 +92,7 @@ def fetch(source: Tier, folder: str, manifest: str, into: Path, names: Collectio
     try:
         for name in names or files:
             chunks = verified(source.read(folder, name), files[name], f"{where}/{name}")
+            (partial / name).parent.mkdir(parents=True, exist_ok=True)
             _write_durably(partial / name, chunks)
         _write_durably(partial / MANIFEST, iter([data]))
         partial.chmod(0o755)
@@ -180,6 +185,22 @@ class FolderTier:
     def _partial(self, folder: str) -> Path:
         path = self._root / folder
         return path.with_name(f".{path.name}.partial")
+
+
+class Nodes:
+    """The NVMe of some nodes, read as one: each holds the files of its own ranks."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self._folders))
+
+    def read(self, folder: str, name: str) -> Iterator[bytes]:
+        for root in self._folders:
+            if (root / folder / name).exists():
+                return FolderTier(root).read(folder, name)
+        raise Damaged(f"{folder}/{name}: found on none of {self}")
 
 
 class ObjectTier:
