@@ -6,6 +6,7 @@ reader: a backup that was never restored is a hope.
 
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
@@ -48,17 +49,17 @@ def tier_of(tiers: Tiers) -> Tier:
 )
 def backup_of_metadata(
     context: dg.AssetExecutionContext, config: Keep, tiers: Tiers, tracking: Tracking
-) -> dg.MaterializeResult[None]:
+) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     tier, recipes = tier_of(tiers), recipes_folder()
     figures = metadata_backup.count(context.instance, tracking, recipes)
     home = Path(context.instance.root_directory)
     made = metadata_backup.back_up(home, tracking, recipes, figures, tier, time.time())
     removed = metadata_backup.prune(tier, config.last)
-    return dg.MaterializeResult(
+    yield dg.MaterializeResult(
         metadata={"folder": made.folder, "bytes": made.bytes, "removed": len(removed), **vars(figures)},
-        check_results=[_drill(made, tier)],
         data_version=dg.DataVersion(made.manifest),
     )
+    yield _drill(made, tier)
 
 
 def _drill(made: metadata_backup.Backup, tier: Tier) -> dg.AssetCheckResult:

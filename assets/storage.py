@@ -39,7 +39,9 @@ class Horizon(dg.Config):
     ],
     description="Each tier's use, growth and peak, planned from the sizes and intervals of checkpoints.",
 )
-def storage(config: Horizon, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
+def storage(
+    config: Horizon, tiers: Tiers, compute: Compute
+) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     demands = _demands(tiers)
     told: dict[str, Any] = {}
     warnings: list[str] = []
@@ -52,13 +54,13 @@ def storage(config: Horizon, tiers: Tiers, compute: Compute) -> dg.MaterializeRe
         told |= _metadata(name, seen, asked, samples)
         if seen.seconds is not None and seen.seconds < config.days * DAY:
             warnings.append(_warning(name, seen))
-    check = dg.AssetCheckResult(
+    yield dg.MaterializeResult(metadata=told)
+    yield dg.AssetCheckResult(
         check_name=CHECK,
         passed=not warnings,
         severity=dg.AssetCheckSeverity.WARN,
         description="; ".join(warnings) or f"no tier is full within {config.days:g} days",
     )
-    return dg.MaterializeResult(metadata=told, check_results=[check])
 
 
 def remember(path: Path, sample: Sample) -> list[Sample]:
