@@ -90,7 +90,7 @@ def test_a_dry_run_changes_nothing_and_says_what_would_go(platform: Platform, st
     result = retained(platform, dry_run=True)
     assert steps(store) == there(platform, store) == [FIRST, MIDDLE, LAST]
     [output] = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
-    told = output.step_output_data.metadata[store.id].value
+    told: Any = output.step_output_data.metadata[store.id].value
     assert told["withdrawn"] == [f"durable: {commit.name}" for commit in store.commits()[:2]]
 
 
