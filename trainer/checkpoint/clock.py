@@ -35,7 +35,7 @@ class Clock:
         self._blocked, self._saving = blocked, seconds
 
     def wish(self, step: int) -> float:
-        """Rank 0's choice of tiers for the checkpoint of `step`, as a number; 0 on the others, so that it can be summed."""
+        """Rank 0's choice of tiers for the checkpoint of `step` as a number, 0 on the others: to be summed."""
         due = self._due(step, time.time()) if self._world.leads else ()
         return float(sum(1 << TIERS.index(tier) for tier in due))
 
