@@ -15,6 +15,7 @@ from resources.fleet.protocol import Fleet
 from resources.launcher.protocol import Job, Launcher, State, Status
 from resources.training_store import Specification, TrainingStore
 from trainer import config
+from trainer.checkpoint import sealing
 from trainer.fence import Claim
 
 GRACE_SECONDS = 20.0
@@ -97,6 +98,8 @@ class Paths:
     durable: Path
     nvme: str
     """With {node} for the node's name."""
+    backup: str = ""
+    """The object store's URL, a folder, or empty for none."""
 
 
 class TrainingControl:
@@ -235,6 +238,9 @@ class TrainingControl:
             self.launcher.cancel(job_name(store.id, incarnation), GRACE_SECONDS)
 
     def _job(self, store: TrainingStore, claim: Claim) -> Job:
+        """Raises ValueError for a key of its checkpoints that cannot be used."""
+        if key_file := store.storage().key_file:
+            sealing.read_key(Path(key_file))
         incarnation = claim.token.incarnation
         return Job(
             name=job_name(store.id, incarnation),
@@ -250,6 +256,7 @@ class TrainingControl:
             "store": str(store.folder),
             "durable": str(self.paths.durable),
             "nvme": self.paths.nvme,
+            "backup": self.paths.backup,
             "staging": store.terms().staging,
             "init": store.terms().init,
         }

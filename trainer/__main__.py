@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer import config, fence
+from trainer.checkpoint import sealing
 from trainer.processes import die_with_parent
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(resolved: config.Config) -> int:
+    if resolved.storage.key_file:
+        sealing.read_key(Path(resolved.storage.key_file))
     # Imported only now: a rank must be bound to its parent before it spends seconds on importing torch.
     from trainer import loop, world
 

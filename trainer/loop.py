@@ -22,6 +22,8 @@ import torch
 from trainer import config as configuration
 from trainer import fence, initial, order
 from trainer.checkpoint import format, parts, random_state, restore
+from trainer.checkpoint.clock import Clock
+from trainer.checkpoint.places import Places
 from trainer.checkpoint.progress import Progress
 from trainer.checkpoint.saver import Saver
 from trainer.config import Config
@@ -65,8 +67,8 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
         if trainer.due(config.validation.every):
             trainer.validate()
         last = asked_to_stop or trainer.step == config.run.steps
-        if last or trainer.due(config.checkpoint.every):
-            trainer.commit(last)
+        if tiers := trainer.clock.at_the_end() if last else trainer.tiers_due:
+            trainer.commit(tiers, last)
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.finish_commits()
             trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
@@ -82,7 +84,8 @@ class Trainer:
 
     def __init__(self, config: Config, world: World, token: fence.Token, saver: Saver) -> None:
         self.config, self.world, self.saver = config, world, saver
-        self.token = token
+        self.token, self.clock = token, Clock(config, world)
+        self.tiers_due: tuple[str, ...] = ()
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         self._checkpoints = f"checkpoints/{config.training}"
         self.step = 0
@@ -114,7 +117,7 @@ class Trainer:
         if self.world.leads:
             format.sweep(self.durable / self._checkpoints)
             parts.sweep(self.store)
-        found = restore.newest_good(self.store, self.world, restore.durable(self.durable), self._on_damaged)
+        found = restore.newest_good(self.store, self.world, Places(self.config, self.world), self._on_damaged)
         if found is None:
             self._start_from_given_weights()
             return
@@ -148,13 +151,14 @@ class Trainer:
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
         mine = self.engine.accumulate(rows, places)
         norm = self.engine.clip()
-        total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
+        wish = self.clock.wish(self.step + 1)
+        total, correct, stopping, wish = self.world.sum(mine.loss, mine.correct, float(stop), wish)
         targets = self.config.batch.sequences * self.model.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
         _finite(f"the loss of step {self.step + 1}", total)
         _finite(f"the gradient norm of step {self.step + 1}", norm)
         self.engine.update(rate)
-        self.step += 1
+        self.step, self.tiers_due = self.step + 1, self.clock.chosen(wish)
         self.saver.prepare(self.engine)
         self._record_commits()
         self._report(total / targets, correct / targets, norm, rate, time.perf_counter() - begun, data_seconds)
@@ -178,10 +182,10 @@ class Trainer:
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
         self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
 
-    def commit(self, last: bool) -> None:
+    def commit(self, tiers: tuple[str, ...], last: bool) -> None:
         """Take a checkpoint, which is written while training goes on. What comes of it is an event in the ledger."""
         self._beat("committing")
-        self.saver.save(self.engine, self._progress(), last)
+        self.saver.save(self.engine, self._progress(), last, tiers)
 
     def finish_commits(self) -> None:
         """Wait for the checkpoints that are being written."""
@@ -206,6 +210,8 @@ class Trainer:
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
             self.record(**event)
+            if event["event"] == "committed":
+                self.clock.saved(event["blocked_seconds"], event["seconds"])
 
     def _beat(self, phase: str) -> None:
         with _told_if_unwritable("heartbeat"):

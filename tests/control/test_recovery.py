@@ -51,11 +51,11 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_continued_from(lab
     kill_rank(marked)
     lab.advance(store, Action.RECORD)
     *_, good, damaged = store.commits()
-    (lab.durable / damaged.folder / "model.safetensors").write_bytes(b"rust")
+    (lab.durable / damaged.folder / "model-00000.safetensors").write_bytes(b"rust")
     lab.started(store)
     [restored] = until(lambda: happened(store, "restored"), "the next incarnation")
     [aside] = happened(store, "set_aside")
-    assert aside["commit"] == damaged.name and "model.safetensors" in aside["reason"]
+    assert aside["commit"] == damaged.name and "model-00000.safetensors" in aside["reason"]
     assert restored["commit"] == good.name
     assert damaged.name not in [commit.name for commit in store.commits()]
     lab.stopped(store)

@@ -91,7 +91,7 @@ def test_evaluation_measures_all_that_wait_and_then_nothing_is_left_to_do(platfo
 def test_a_damaged_checkpoint_is_set_aside_and_withdrawn_and_the_others_are_evaluated(platform: Platform):
     store = not_evaluated(platform)
     damaged = store.commits()[1]
-    (platform.home.durable / damaged.folder / "model.safetensors").write_bytes(b"rust")
+    (platform.home.durable / damaged.folder / "model-00000.safetensors").write_bytes(b"rust")
     platform.apply("checkpoint_arrivals")
     [request] = platform.apply("checkpoint_arrivals")
     result = platform.launch(request)

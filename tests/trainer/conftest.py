@@ -165,9 +165,10 @@ class Training:
         return self.durable / commit.folder / name
 
     def tensors(self, step: int = STEPS) -> tuple[bytes, bytes]:
-        """The bytes of the weights and of the optimiser's state."""
-        model, optimiser = (self.checkpoint_file(f"{name}.safetensors", step) for name in ("model", "optimiser"))
-        return model.read_bytes(), optimiser.read_bytes()
+        """The bytes of the weights and of the optimiser's state, of all ranks."""
+        folder = self.checkpoint_file(".", step)
+        model, optimiser = (sorted(folder.glob(f"{name}-*.safetensors")) for name in ("model", "optimiser"))
+        return b"".join(path.read_bytes() for path in model), b"".join(path.read_bytes() for path in optimiser)
 
 
 def until(condition: Callable[[], object], what: str) -> None:

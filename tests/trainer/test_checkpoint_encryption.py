@@ -93,3 +93,11 @@ def test_a_key_file_that_is_missing_is_named(tmp_path: Path):
 
 def test_a_key_does_not_show_in_what_python_prints_of_it():
     assert KEY.secret.hex() not in repr(KEY) and str(KEY.secret) not in repr(KEY)
+
+
+@pytest.mark.parametrize("begin", [0, 5, SEGMENT - 3, SEGMENT, 2 * SEGMENT + 1])
+@pytest.mark.parametrize("count", [0, 1, 7, SEGMENT, SEGMENT + 99])
+def test_a_part_of_a_file_is_read_without_the_rest(tmp_path: Path, begin: int, count: int):
+    data = random.Random(6).randbytes(4 * SEGMENT + 200)
+    (tmp_path / "model").write_bytes(sealed(data))
+    assert sealing.read(tmp_path / "model", begin, count, KEY) == data[begin : begin + count]

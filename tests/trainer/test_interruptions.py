@@ -47,12 +47,12 @@ def test_half_a_checkpoint_of_a_killed_writer_is_gone_after_the_restart(restarte
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(copy_of_finished: Training, finished: Training) -> None:
     training, newest = copy_of_finished, finished.commits()[-1]
-    flip_a_bit(training.durable / newest.folder / "model.safetensors")
+    flip_a_bit(training.durable / newest.folder / "model-00000.safetensors")
     training.completed()
     assert [event["step"] for event in training.events("restored")] == [15]
     (told,) = training.events("set_aside")
     assert told["commit"] == newest.name
-    assert "model.safetensors: found BLAKE3" in told["reason"] and "expected" in told["reason"]
+    assert "model-00000.safetensors: found BLAKE3" in told["reason"] and "expected" in told["reason"]
     assert fence.set_aside_reasons(training.store) == {newest.name: told["reason"]}
     assert training.commits()[-1].name == "000000020.000002.0000"
     assert training.tensors() == finished.tensors()

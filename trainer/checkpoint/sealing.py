@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
+from trainer.checkpoint import files
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -75,27 +77,34 @@ def opened(sealed: bytes | memoryview, key: Key | None, name: str) -> bytearray:
 
     `name` is for the messages.
     """
-    from cryptography.exceptions import InvalidTag
-
     view = memoryview(sealed)
     header = bytes(view[:HEADER])
-    _check_key(header, key, name)
-    assert key is not None
-    cipher = _cipher(key, header[len(MAGIC) + ID : -PREFIX], header)
-    plain = bytearray()
+    cipher, plain = _opener(header, key, name), bytearray()
     starts = range(HEADER, len(view), SEGMENT + TAG)
     for number, start in enumerate(starts):
-        nonce = _nonce(header[-PREFIX:], number, start == starts[-1])
-        try:
-            plain += cipher.decrypt(nonce, view[start : start + SEGMENT + TAG], header)
-        except InvalidTag:
-            raise ValueError(f"{name}: segment {number} is not what was sealed with key {key.id}") from None
+        plain += _open_segment(cipher, header, number, start == starts[-1], view[start : start + SEGMENT + TAG], name)
     if not starts:
         raise ValueError(f"{name}: found no segment after the header")
     return plain
 
 
-def is_sealed(data: bytes | memoryview) -> bool:
+def read(path: Path, begin: int, count: int, key: Key | None) -> bytearray:
+    """`count` bytes from `begin` on of what was sealed to a file; only the segments that hold them are read.
+
+    Raises WrongKey, ValueError where the bytes are not what was sealed, and as `files.read`.
+    """
+    header, size = bytes(files.read(path, 0, HEADER)), path.stat().st_size - HEADER
+    cipher, last = _opener(header, key, str(path)), max(0, -(-size // (SEGMENT + TAG)) - 1)
+    first, end, plain = begin // SEGMENT, -(-(begin + count) // SEGMENT), bytearray()
+    for number in range(first, end):
+        start = number * (SEGMENT + TAG)
+        segment = files.read(path, HEADER + start, min(SEGMENT + TAG, size - start))
+        plain += _open_segment(cipher, header, number, number == last, segment, str(path))
+    return plain[begin - first * SEGMENT :][:count]
+
+
+def is_sealed(data: bytes | bytearray | memoryview) -> bool:
+    """Whether a file that begins with `data` is sealed."""
     return bytes(data[: len(MAGIC)]) == MAGIC
 
 
@@ -114,7 +123,8 @@ def _segments(chunks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytearray,
     yield held, True
 
 
-def _check_key(header: bytes, key: Key | None, name: str) -> None:
+def _opener(header: bytes, key: Key | None, name: str) -> "AESGCM":
+    """What opens the segments after this header. Raises WrongKey, and ValueError for no header."""
     if not is_sealed(header) or len(header) < HEADER:
         raise ValueError(f"{name}: found no header of a sealed file")
     found = header[len(MAGIC) : len(MAGIC) + ID].hex()
@@ -122,6 +132,18 @@ def _check_key(header: bytes, key: Key | None, name: str) -> None:
         raise WrongKey(f"{name}: found it sealed with key {found}, expected storage.key_file to name that key's file")
     if found != key.id:
         raise WrongKey(f"{name}: found it sealed with key {found}, and storage.key_file holds key {key.id}")
+    return _cipher(key, header[len(MAGIC) + ID : -PREFIX], header)
+
+
+def _open_segment(
+    cipher: "AESGCM", header: bytes, number: int, last: bool, segment: bytearray | memoryview, name: str
+) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return cipher.decrypt(_nonce(header[-PREFIX:], number, last), segment, header)
+    except InvalidTag:
+        raise ValueError(f"{name}: segment {number} is not what was sealed") from None
 
 
 def _cipher(key: Key, salt: bytes, header: bytes) -> "AESGCM":
