@@ -45,7 +45,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
-    with contextlib.closing(Saver(config, world, token)) as saver:
+    with contextlib.closing(Saver(config.training, config.placement, world, token)) as saver:
         trainer = Trainer(config, world, token, saver)
         stop = _StopRequest()
         trainer.restore()

@@ -16,7 +16,7 @@ from trainer.checkpoint import parts, planning, random_state, state
 from trainer.checkpoint.channel import Channel
 from trainer.checkpoint.planning import Plan
 from trainer.checkpoint.progress import Progress
-from trainer.config import Config
+from trainer.operation import Placement
 from trainer.world import World
 
 Event = dict[str, Any]
@@ -40,11 +40,11 @@ class _Pending:
 class Saver:
     """Saves one incarnation's checkpoints; every rank has one, and all save at the same steps."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
+    def __init__(self, training: str, placement: Placement, world: World, token: fence.Token) -> None:
         """Start the writer: it is ready by the time that the model is built."""
         self._world, self._token = world, token
-        self._store, self._durable = Path(config.placement.store), Path(config.placement.durable)
-        self._training = config.training
+        self._store, self._durable = Path(placement.store), Path(placement.durable)
+        self._training = training
         self._channel = Channel()
         self._plan: Plan | None = None
         self._signature: object = None
