@@ -47,7 +47,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
-    with contextlib.closing(Saver(config, world, token)) as saver:
+    with contextlib.closing(Saver(config.training, config.placement, world, token, config.storage)) as saver:
         trainer = Trainer(config, world, token, saver)
         stop = _StopRequest()
         trainer.restore()
@@ -117,7 +117,7 @@ class Trainer:
         if self.world.leads:
             format.sweep(self.durable / self._checkpoints)
             parts.sweep(self.store)
-        found = restore.newest_good(self.store, self.world, Places(self.config, self.world), self._on_damaged)
+        found = restore.newest_good(self.store, self.world, Places(self.config.placement, self.world), self._on_damaged)
         if found is None:
             self._start_from_given_weights()
             return

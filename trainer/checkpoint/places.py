@@ -11,22 +11,22 @@ from pathlib import Path
 from trainer.checkpoint import format, replicas, tiers
 from trainer.checkpoint.files import Damaged
 from trainer.checkpoint.interval import BACKUP, DURABLE
-from trainer.config import Config
 from trainer.fence import Commit
+from trainer.operation import Placement
 from trainer.world import World
 
 
-def nvme(config: Config) -> Path:
+def nvme(placement: Placement) -> Path:
     """This node's NVMe folder."""
-    return Path(config.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
+    return Path(placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
 
 
 class Places:
     """Where a training's commits are; all ranks ask at once."""
 
-    def __init__(self, config: Config, world: World) -> None:
-        self._config, self._world = config, world
-        self._store, self._durable = Path(config.placement.store), Path(config.placement.durable)
+    def __init__(self, placement: Placement, world: World) -> None:
+        self._placement, self._world = placement, world
+        self._store, self._durable = Path(placement.store), Path(placement.durable)
 
     def __call__(self, commit: Commit) -> Iterator[Path]:
         """The folders of a commit, each looked for when it is asked for. Raises tiers.Unavailable, and Damaged."""
@@ -36,8 +36,8 @@ class Places:
                 yield self._durable / commit.folder
             elif tier == BACKUP:
                 yield self._fetched(commit)
-            elif all(self._world.gather((nvme(self._config) / commit.folder / format.MANIFEST).exists())):
-                yield nvme(self._config) / commit.folder
+            elif all(self._world.gather((nvme(self._placement) / commit.folder / format.MANIFEST).exists())):
+                yield nvme(self._placement) / commit.folder
 
     def _fetched(self, commit: Commit) -> Path:
         """The checkpoint, brought from the backup; `format.sweep` removes it at the next restore."""
@@ -45,7 +45,7 @@ class Places:
         into, fault = folder.with_name(f".{folder.name}.fetched"), None
         if self._world.leads:
             try:
-                tiers.fetch(tiers.tier(self._config.placement.backup), commit.folder, commit.manifest, into)
+                tiers.fetch(tiers.tier(self._placement.backup), commit.folder, commit.manifest, into)
             except (Damaged, tiers.Unavailable, OSError, ValueError) as error:
                 fault = (isinstance(error, Damaged), str(error))
         if fault := self._world.from_leader(fault):

@@ -37,7 +37,8 @@ def newest_good(
             continue
         except format.Damaged as damage:
             reasons.append(str(damage))
-        if world.leads:
+        # Without a reason it lies on nodes that are not here, and nothing is known of it.
+        if world.leads and reasons:
             fence.set_aside(store, commit, "; ".join(reasons))
             on_damaged(commit, "; ".join(reasons))
     return None

@@ -17,7 +17,7 @@ from trainer.checkpoint.channel import Channel
 from trainer.checkpoint.interval import BACKUP, DURABLE, NVME
 from trainer.checkpoint.planning import Plan
 from trainer.checkpoint.progress import Progress
-from trainer.config import Config
+from trainer.operation import Placement, Storage
 from trainer.world import World
 
 Event = dict[str, Any]
@@ -41,12 +41,13 @@ class _Pending:
 class Saver:
     """Saves one incarnation's checkpoints; every rank has one, and all save at the same steps."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
-        """Start the writer: it is ready by the time that the model is built."""
+    def __init__(
+        self, training: str, placement: Placement, world: World, token: fence.Token, storage: Storage | None = None
+    ) -> None:
+        """Start the writer: it is ready by the time that the model is built. Raises ValueError for a bad key file."""
         self._world, self._token = world, token
-        self._store, self._training, self._storage = Path(config.placement.store), config.training, config.storage
-        placed = {NVME: str(places.nvme(config)), DURABLE: config.placement.durable, BACKUP: config.placement.backup}
-        self._roots = placed
+        self._store, self._training, self._storage = Path(placement.store), training, storage or Storage()
+        self._roots = {NVME: str(places.nvme(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
         if self._storage.key_file:
             sealing.read_key(Path(self._storage.key_file))
         self._channel = Channel()
