@@ -16,6 +16,7 @@ from resources.fleet.protocol import Fleet
 from resources.launcher.protocol import Job, Launcher, State, Status
 from resources.training_store import Specification, TrainingStore
 from trainer import config
+from trainer.checkpoint import sealing
 from trainer.fence import Claim
 from trainer.script import FORMAT
 
@@ -99,6 +100,8 @@ class Paths:
     durable: Path
     nvme: str
     """With {node} for the node's name."""
+    backup: str = ""
+    """The object store's URL, a folder, or empty for none."""
 
 
 class TrainingControl:
@@ -237,9 +240,11 @@ class TrainingControl:
             self.launcher.cancel(job_name(store.id, incarnation), GRACE_SECONDS)
 
     def _job(self, store: TrainingStore, claim: Claim) -> Job:
-        """Raises ValueError when the code of a script is gone."""
+        """Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used."""
         incarnation, specification = claim.token.incarnation, store.specification()
         script = specification.script
+        if key_file := store.storage().key_file:
+            sealing.read_key(Path(key_file))
         return Job(
             name=job_name(store.id, incarnation),
             command=tuple(script["command"]) if script else ("python", "-m", "trainer"),
@@ -255,6 +260,7 @@ class TrainingControl:
             "store": str(store.folder),
             "durable": str(self.paths.durable),
             "nvme": self.paths.nvme,
+            "backup": self.paths.backup,
             "staging": store.terms().staging,
             "init": store.terms().init,
         }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer import config, fence, incarnation
+from trainer.checkpoint import sealing
 from trainer.processes import bind_to_launcher
 from trainer.scores import Diverged
 
@@ -42,6 +43,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _train(resolved: config.Config) -> int:
+    if resolved.storage.key_file:
+        sealing.read_key(Path(resolved.storage.key_file))
     # Imported only now: a rank must be bound to its parent before it spends seconds on importing torch.
     from trainer import loop, world
 

@@ -134,6 +134,12 @@ def shape(value: Any, at: str = "model") -> Shape:
     return built
 
 
+def storage(value: Any) -> Storage:
+    """The tiers that a section `storage` describes. Raises Invalid."""
+    built: Storage = _build(Storage, value, "storage.")
+    return built
+
+
 def _convert(kind: Any, value: Any, at: str) -> Any:
     if kind == Shape:
         return shape(value, at)

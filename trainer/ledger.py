@@ -10,6 +10,7 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     validated       step, loss                           restored   step, commit, seconds
     committed       step, commit, seconds, bytes         commit_failed  step, reason
     set_aside       commit, reason                       ended      outcome, step, reason
+    replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
 and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), ended.
 """
 

@@ -19,6 +19,8 @@ from trainer import affinity, contents, fabric, fence, initial, ledger, order
 from trainer import config as configuration
 from trainer.account import Account, told_if_unwritable
 from trainer.checkpoint import format, parts, random_state, restore
+from trainer.checkpoint.clock import Clock
+from trainer.checkpoint.places import Places
 from trainer.checkpoint.progress import Progress
 from trainer.checkpoint.saver import Saver
 from trainer.config import Config
@@ -58,9 +60,9 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> s
             with trainer.timeline.part("validation"):
                 trainer.validate()
         last = asked_to_stop or trainer.step == config.run.steps
-        if last or trainer.due(config.checkpoint.every):
+        if tiers := trainer.clock.at_the_end() if last else trainer.tiers_due:
             with trainer.timeline.part("checkpoint"):
-                trainer.commit(last)
+                trainer.commit(tiers, last)
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.finish_commits()
             trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
@@ -76,7 +78,9 @@ class Trainer:
 
     def __init__(self, config: Config, world: World, token: fence.Token) -> None:
         self.config, self.world, self.token = config, world, token
-        self.saver = Saver(config, world, token)
+        self.saver = Saver(config.training, config.placement, world, token, config.storage)
+        self.clock = Clock(config, world)
+        self.tiers_due: tuple[str, ...] = ()
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         self._checkpoints = f"checkpoints/{config.training}"
         self.step = 0
@@ -112,7 +116,7 @@ class Trainer:
         if self.world.leads:
             format.sweep(self.durable / self._checkpoints)
             parts.sweep(self.store)
-        found = restore.newest_good(self.store, self.world, restore.durable(self.durable), self._on_damaged)
+        found = restore.newest_good(self.store, self.world, Places(self.config.placement, self.world), self._on_damaged)
         if found is None:
             self._start_from_given_weights()
             return
@@ -150,7 +154,8 @@ class Trainer:
         with self.timeline.part("optimiser"):
             norm = self.engine.clip()
         with self.timeline.part("communication"):
-            total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
+            wish = self.clock.wish(self.step + 1)
+            total, correct, stopping, wish = self.world.sum(mine.loss, mine.correct, float(stop), wish)
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
         finite(f"the loss of step {self.step + 1}", total)
@@ -160,6 +165,7 @@ class Trainer:
         self.step += 1
         with self.timeline.part("communication"):
             together = self.engine.meet_if_due(self.step)
+        self.tiers_due = self.clock.chosen(wish) if together else ()
         self.saver.prepare(self.engine)
         self._record_commits()
         seconds = time.perf_counter() - begun
@@ -181,10 +187,10 @@ class Trainer:
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
         self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
 
-    def commit(self, last: bool) -> None:
+    def commit(self, tiers: tuple[str, ...], last: bool) -> None:
         """Take a checkpoint, which is written while training goes on. What comes of it is an event in the ledger."""
         self._beat("committing")
-        self.saver.save(self.engine, self._progress(), last)
+        self.saver.save(self.engine, self._progress(), last, tiers)
 
     def finish_commits(self) -> None:
         """Wait for the checkpoints that are being written."""
@@ -206,6 +212,8 @@ class Trainer:
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
             self.record(**event)
+            if event["event"] == "committed":
+                self.clock.saved(event["blocked_seconds"], event["seconds"])
 
     def _beat(self, phase: str) -> None:
         self._account.beat(phase, self.step)

@@ -4,6 +4,7 @@ import errno
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,11 +109,11 @@ def test_a_second_place_is_read_when_the_first_is_damaged(tmp_path: Path) -> Non
 
 def test_a_read_error_that_passes_sets_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path, 5)
-    failing = {"readv": os.readv, "preadv": os.preadv}
+    failing: dict[str, Any] = {"readv": os.readv, "preadv": os.preadv}
     for name, ask in failing.items():
         failures = [errno.EIO, errno.ESTALE]
 
-        def read(*arguments: object, ask=ask, failures=failures) -> int:
+        def read(*arguments: object, ask: Any = ask, failures: list[int] = failures) -> Any:
             if failures:
                 raise OSError(failures.pop(), "a passing error")
             return ask(*arguments)
