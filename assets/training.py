@@ -104,7 +104,7 @@ def result_metadata(store: TrainingStore) -> dict[str, Any]:
         "wall_seconds": events[-1]["t"] - events[0]["t"],
         "snapshot": store.specification().snapshot,
         "origin": dg.MetadataValue.json(dict(store.terms().origin)),
-        "loss_curve": plots.curve({"training loss": ledger.loss_curve(events)}, "step", "nats per token"),
+        "loss_curve": plots.curve({"training loss": ledger.loss_curve(events)}, "step", "nats per prediction"),
         "dagster/uri": str(store.folder),
     }
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from trainer import atomic, fence, images, journal, ledger, processes, shards
+from trainer import atomic, fence, journal, ledger, processes, shards
 from trainer import config as configuration
 
 CODE = Path(__file__).parents[2]
@@ -97,13 +97,13 @@ class Training:
         self,
         folder: Path,
         mark: str,
-        make: Callable[[Path], shards.Snapshot | images.Snapshot] = make_snapshot,
+        make: Callable[[Path], Any] = make_snapshot,
         **changed: dict[str, Any],
     ) -> None:
         self.folder, self._mark = folder, mark
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
-        self.snapshot = make(self.durable)
+        self.snapshot: shards.Snapshot = make(self.durable)
         self.configure(**changed)
 
     def configure(self, **changed: dict[str, Any]) -> None:

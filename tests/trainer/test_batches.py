@@ -10,7 +10,7 @@ from tests.trainer.conftest import until
 from tests.trainer.counting import snapshot_of
 from trainer import shards
 from trainer.batches import Batches
-from trainer.data import Sequences
+from trainer.data import Sequences, Tokens
 from trainer.order import Order, share
 
 SIZE, STEPS = 7, 30
@@ -21,7 +21,7 @@ def sequences(tmp_path: Path) -> Sequences:
     return Sequences(tmp_path, snapshot_of(tmp_path, 100, 33, 250, 61), "train", 8)
 
 
-def batches(sequences: Sequences, rank: int = 0, ranks: int = 1) -> Batches:
+def batches(sequences: Sequences, rank: int = 0, ranks: int = 1) -> Batches[Tokens]:
     return Batches(sequences, Order(sequences.sizes, 1, 2), SIZE, share(SIZE, rank, ranks), STEPS)
 
 
