@@ -6,7 +6,7 @@ from recipes.dataset import Dataset
 from recipes.problems import Fault, dotted, shown
 from recipes.schema import Domain, Sweep, Training, with_parameters
 from recipes.strict import Refused
-from trainer import contents
+from trainer import contents, layout
 from trainer.invalid import Invalid
 from trainer.shapes import Data
 
@@ -20,11 +20,18 @@ def training_faults(training: Training, datasets: Set[str], dataset: Dataset | N
         yield _missing("dataset", training.dataset, datasets)
     if dataset is not None:
         yield from _content_faults(training, dataset)
-    ranks = training.placement.nodes.max * training.placement.ranks_per_node
-    if training.batch.sequences < ranks:
-        yield Fault(
-            ("batch", "sequences"), str(training.batch.sequences), f"{ranks} (a sequence for each rank) or more"
-        )
+    yield from _layout_faults(training)
+
+
+def _layout_faults(training: Training) -> Iterator[Fault]:
+    """What does not fit the first number of nodes, of those that the training may have, at which something does not."""
+    nodes, each = training.placement.nodes, training.placement.ranks_per_node
+    for count in range(nodes.min, nodes.max + 1):
+        try:
+            layout.check(training, count * each, each)
+        except layout.Unfit as unfit:
+            yield Fault(tuple(unfit.field.split(".")), unfit.found, f"{unfit.expected}, with nodes: {count}")
+            return
 
 
 def _content_faults(training: Training, dataset: Dataset) -> Iterator[Fault]:

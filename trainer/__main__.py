@@ -44,7 +44,7 @@ def _train(resolved: config.Config) -> int:
     # Imported only now: a rank must be bound to its parent before it spends seconds on importing torch.
     from trainer import loop, world
 
-    with world.join() as place:
+    with world.join(resolved) as place:
         token = _claimed_token(Path(resolved.placement.store), place)
         try:
             outcome = loop.train(resolved, place, token)

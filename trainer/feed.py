@@ -28,14 +28,12 @@ class Feed:
         Raises ValueError for a configuration that does not fit the data, and what staging raises.
         """
         batch, on_gpu = config.batch, world.device.type == "cuda"
-        if batch.sequences < world.size:
-            raise ValueError(f"batch.sequences: found {batch.sequences}, expected {world.size} (ranks) or more")
         self._lease = leases.hold(_nvme(config), config.snapshot)
         self.snapshot, self._streaming = _placed(config, world)
         self.data = contents.data(self.snapshot, config.model, batch.length, config.run.seed)
         self._training, self.held_out = (self._split(config, split) for split in ("train", "validation"))
         self.order = Order(self._training.sizes, config.run.seed, config.run.shuffle_shards)
-        mine = self._mine = share(batch.sequences, world.rank, world.size)
+        mine = self._mine = share(batch.sequences, world.data_rank, world.data_size)
         self._batches: Batches[Any] = Batches(
             self._training, self.order, batch.sequences, mine, config.run.steps, pinned=on_gpu
         )

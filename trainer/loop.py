@@ -85,7 +85,7 @@ class Trainer:
         self._beat("staging")
         self.feed = Feed(config, world)
         self._beat("building")
-        self.engine = Engine(config, world, self.feed.data)
+        self.engine = Engine(config, world, self.feed.data, self.record)
         self.model, self.optimiser = self.engine.model, self.engine.optimiser
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__)
 
@@ -142,7 +142,7 @@ class Trainer:
         mine = self.engine.accumulate(rows, places)
         norm = self.engine.clip()
         total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
-        targets = self.config.batch.sequences * self.model.targets_per_sample
+        targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
         _finite(f"the loss of step {self.step + 1}", total)
         _finite(f"the gradient norm of step {self.step + 1}", norm)
@@ -155,14 +155,11 @@ class Trainer:
         """The mean loss over the first sequences of the validation split, shared out over the ranks."""
         self._beat("validating")
         count = min(self.config.validation.sequences, len(self.feed.held_out))
-        mine = order.share(count, self.world.rank, self.world.size)
-        loss = correct = 0.0
-        for start in range(mine.start, mine.stop, self.config.batch.micro):
-            numbers = np.arange(start, min(start + self.config.batch.micro, mine.stop), dtype=np.uint64)
-            sums = self.engine.measure(self.feed.held_out.read(numbers), numbers)
-            loss, correct = loss + sums.loss, correct + sums.correct
-        targets = count * self.model.targets_per_sample
-        mean, accuracy = (total / targets for total in self.world.sum(loss, correct))
+        mine = order.share(count, self.world.data_rank, self.world.data_size)
+        numbers = np.arange(mine.start, mine.stop, dtype=np.uint64)
+        sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
+        targets = count * self.engine.targets_per_sample
+        mean, accuracy = (total / targets for total in self.world.sum(sums.loss, sums.correct))
         _finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
@@ -210,7 +207,7 @@ class Trainer:
     ) -> None:
         batch = self.config.batch
         tokens_per_second = batch.sequences * batch.length / seconds
-        flops = self.model.flops_per_sample * batch.sequences / seconds
+        flops = self.engine.flops_per_sample * batch.sequences / seconds
         peak = peak_flops(self.world.device, self.config.run.precision)
         figures = {
             "loss": loss,

@@ -37,6 +37,18 @@ class Shape:
     kind: str
     """A key of `SHAPES`, or the name of a module that has the model; see `type_of`."""
     reads: ClassVar[Reads]
+    recomputes: ClassVar[bool] = True
+    """Whether a block may be run again for the backward pass; not where it keeps running statistics."""
+
+    @property
+    def divided(self) -> dict[str, int]:
+        """What tensor parallelism divides between ranks, by field; empty for a model that it cannot divide."""
+        return {}
+
+    @property
+    def stages(self) -> int:
+        """Into how many stages of a pipeline such a model can be cut at most."""
+        return 1
 
     def check(self, data: Data) -> None:
         """Raises Invalid, with one of the shape's own fields, for data that such a model cannot take.
@@ -68,6 +80,14 @@ class DecoderShape(Shape):
         require(self.width // self.heads % 2 == 0, "heads", "expected an even number of features a head")
         require(self.heads % self.kv_heads == 0, "kv_heads", f"expected a divisor of heads ({self.heads})")
 
+    @property
+    def divided(self) -> dict[str, int]:
+        return {"heads": self.heads, "kv_heads": self.kv_heads, "hidden": self.hidden}
+
+    @property
+    def stages(self) -> int:
+        return self.layers
+
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderShape(Shape):
@@ -88,6 +108,10 @@ class EncoderShape(Shape):
         require(self.width % self.heads == 0, "heads", f"expected a divisor of width ({self.width})")
         require(0 < self.masked < 1, "masked", "expected a number above 0, below 1")
 
+    @property
+    def divided(self) -> dict[str, int]:
+        return {"heads": self.heads, "hidden": self.hidden}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ResNetShape(Shape):
@@ -95,6 +119,7 @@ class ResNetShape(Shape):
 
     kind: Literal["resnet"] = "resnet"
     reads: ClassVar[Reads] = "pictures"
+    recomputes: ClassVar[bool] = False
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     """Blocks in each stage: (3, 4, 6, 3) is ResNet-50, (3, 8, 36, 3) ResNet-152."""
     width: int = 64
@@ -125,6 +150,14 @@ class VisionShape(Shape):
     def __post_init__(self) -> None:
         positive(self, "layers", "width", "heads", "hidden", "patch")
         require(self.width % self.heads == 0, "heads", f"expected a divisor of width ({self.width})")
+
+    @property
+    def divided(self) -> dict[str, int]:
+        return {"heads": self.heads, "hidden": self.hidden}
+
+    @property
+    def stages(self) -> int:
+        return self.layers
 
     def check(self, data: Data) -> None:
         height, width, _ = data.picture

@@ -1,7 +1,7 @@
 """The world: this process's place among the ranks, and its device.
 
 Under torchrun the place comes from the environment; started by hand a process is a world of one.
-gloo on CPU, NCCL on GPU.
+gloo on CPU, NCCL on GPU. The mesh says which ranks have the same share of a batch, and which the same weights.
 """
 
 import contextlib
@@ -13,6 +13,10 @@ from typing import TypeVar
 import torch
 import torch.distributed as dist
 
+from trainer.invalid import Invalid
+from trainer.layout import Mesh, Settings, check
+
+ALONE = Mesh()
 T = TypeVar("T")
 
 
@@ -22,6 +26,25 @@ class World:
     size: int
     local_rank: int
     device: torch.device
+    mesh: Mesh = ALONE
+
+    def __post_init__(self) -> None:
+        assert self.mesh.ranks == self.size
+
+    @property
+    def data_rank(self) -> int:
+        """Which share of a batch this rank has."""
+        return self.mesh.data_rank(self.rank)
+
+    @property
+    def data_size(self) -> int:
+        """Into how many shares a batch is divided."""
+        return self.mesh.data
+
+    @property
+    def answers(self) -> bool:
+        """Whether this rank's losses count, so that a sum over all ranks has every sample once."""
+        return self.mesh.answers(self.rank)
 
     @property
     def leads(self) -> bool:
@@ -48,10 +71,14 @@ class World:
 
 
 @contextlib.contextmanager
-def join() -> Iterator[World]:
-    """Meet the other ranks; leave the process group at the end."""
+def join(settings: Settings | None = None) -> Iterator[World]:
+    """Meet the other ranks; leave the process group at the end. Without settings every rank is a replica.
+
+    Raises ValueError, before any rank is met, for a layout that does not fit the number of ranks or the model.
+    """
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    mesh = _mesh(settings, size)
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
@@ -59,7 +86,16 @@ def join() -> Iterator[World]:
     if size > 1:
         dist.init_process_group("nccl" if on_gpu else "gloo")
     try:
-        yield World(rank, size, local_rank, device)
+        yield World(rank, size, local_rank, device, mesh)
     finally:
         if size > 1:
             dist.destroy_process_group()
+
+
+def _mesh(settings: Settings | None, size: int) -> Mesh:
+    if settings is None:
+        return Mesh(replicas=size)
+    try:
+        return check(settings, size, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    except Invalid as error:
+        raise ValueError(f"field {error.field}: {error}") from None

@@ -1,12 +1,10 @@
 """Several ranks under torchrun: the same training, whatever their number."""
 
 import pytest
-import torch
 
 from tests.trainer.conftest import STEPS, Training, read_json
-from trainer import config, heartbeat, loop
+from trainer import heartbeat
 from trainer.fence import Token
-from trainer.world import World
 
 
 def close(losses: list[tuple[int, float]], expected: list[tuple[int, float]]) -> None:
@@ -49,6 +47,6 @@ def test_the_number_of_ranks_may_change_at_every_restart(training: Training, fin
 
 def test_a_batch_with_fewer_sequences_than_ranks_is_refused_in_words(training: Training) -> None:
     training.configure(batch={"sequences": 1})
-    second_of_two = World(1, 2, 1, torch.device("cpu"))
-    with pytest.raises(ValueError, match=r"batch\.sequences: found 1, expected 2 \(ranks\) or more"):
-        loop.train(config.load(training.config), second_of_two, Token(1))
+    ended = training.run(ranks=2)
+    assert ended.code == 1
+    assert "trainer: field batch.sequences: found 1, expected 2 (a sequence for each rank) or more" in ended.err

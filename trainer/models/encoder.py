@@ -25,7 +25,7 @@ class Attention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.heads = heads
+        self.features = width // heads
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
@@ -35,13 +35,12 @@ class Attention(nn.Module):
         """x: [batch, length, width]."""
         query, key, value = (self._heads(matrix(x)) for matrix in (self.query, self.key, self.value))
         mixed = F.scaled_dot_product_attention(query, key, value)
-        out: Tensor = self.out(mixed.transpose(1, 2).reshape(x.shape))
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return out
 
     def _heads(self, x: Tensor) -> Tensor:
-        """[batch, length, heads * features] to [batch, heads, length, features]."""
-        batch, length, width = x.shape
-        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)
+        """[batch, length, heads * features] to [batch, heads, length, features]; here are this rank's heads alone."""
+        return x.view(*x.shape[:2], -1, self.features).transpose(1, 2)
 
 
 class FeedForward(nn.Module):
@@ -77,6 +76,8 @@ class Encoder(Model):
     reads = EncoderShape.reads
     first_uses = ("embedding", "positions", "embedding_norm")
     last_uses = ("transform", "transform_norm", "embedding", "bias")
+    columns = ("attention.query", "attention.key", "attention.value", "feed_forward.up")
+    rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, shape: EncoderShape, data: Data) -> None:
         """Weights are drawn from torch's generator: seed it first."""

@@ -41,6 +41,11 @@ class Model(nn.Module):
     """The submodules and parameters of its own that `first` needs, by name; no other part of the model does."""
     last_uses: ClassVar[tuple[str, ...]]
     """Those that `last` needs. What is named in both is shared, and such a model cannot be cut into stages."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Matrices of a block that tensor parallelism divides by columns: the first of a pair, by name in the block. What
+    they are the first of (attention, feed-forward) takes their input as its first argument."""
+    rows: ClassVar[tuple[str, ...]] = ()
+    """Matrices that it divides by rows: the last of a pair."""
     causal: ClassVar[bool] = False
     """Whether each target is predicted from what comes before it alone: the loss is then the cost of coding a text,
     and a sequence may be shorter than the rest."""

@@ -43,7 +43,7 @@ class ResNet(Classifier):
     reads = ResNetShape.reads
     first_uses = ("stem",)
     last_uses = ("head",)
-    recomputes = False
+    recomputes = ResNetShape.recomputes
 
     def __init__(self, shape: ResNetShape, data: Data) -> None:
         """Weights are drawn from torch's generator: seed it first."""

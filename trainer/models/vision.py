@@ -26,6 +26,8 @@ class VisionTransformer(Classifier):
     reads = VisionShape.reads
     first_uses = ("patches", "token", "positions")
     last_uses = ("norm", "head")
+    columns = ("attention.query", "attention.key", "attention.value", "feed_forward.up")
+    rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, shape: VisionShape, data: Data) -> None:
         """Weights are drawn from torch's generator: seed it first."""
