@@ -32,7 +32,8 @@ def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         kinds={"torch"},
         owners=[recipe.owner],
         description=(
-            "Loss, perplexity, accuracy and bits per byte of a checkpoint on every token of the validation split. "
+            "Loss, perplexity, accuracy and, where a text is coded, bits per byte of a checkpoint on the whole "
+            "validation split. "
             "The checkpoint is verified before it is read; a damaged one is set aside with the reason."
         ),
     )
@@ -118,11 +119,11 @@ def _metadata(store: TrainingStore, commit: fence.Commit, score: Score) -> dict[
         "step": dg.MetadataValue.int(commit.step),
         "loss": dg.MetadataValue.float(score.loss),
         "perplexity": dg.MetadataValue.float(score.perplexity),
-        "bits_per_byte": dg.MetadataValue.float(score.bits_per_byte),
+        **({"bits_per_byte": dg.MetadataValue.float(score.bits_per_byte)} if score.bits_per_byte else {}),
         "accuracy": dg.MetadataValue.float(score.accuracy),
-        "tokens": dg.MetadataValue.int(score.tokens),
+        "predicted": dg.MetadataValue.int(score.tokens),
         "manifest": dg.MetadataValue.text(commit.manifest),
-        "loss_curve": plots.curve({"validation loss": curve}, "step", "nats per token"),
+        "loss_curve": plots.curve({"validation loss": curve}, "step", "nats per prediction"),
     }
 
 

@@ -1,16 +1,19 @@
 """Models: the best checkpoint of a training as candidate, and the champion that it becomes when the checks pass.
 
-The gate is two blocking checks on the candidate: it must beat the unigram entropy of the validation split,
-and the champion of the day evaluated anew on the same text, in bits per byte.
+The gate is two blocking checks on the candidate: it must beat the unigram entropy of the validation split (of
+pictures, the entropy of their classes), and the champion of the day evaluated anew on the same text, in bits per
+byte. Where no text is coded (pictures, a model that sees both sides) the loss is compared instead.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets import keys
 from assets.datasets import snapshot as snapshots
+from assets.datasets.images.snapshot import class_entropy
 from assets.evaluation import evaluated, measure
 from recipes.schema import Training
 from resources.compute import Compute, trainings
@@ -18,9 +21,10 @@ from resources.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG,
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from resources.training_store import TrainingStore
+from trainer import images, shards
 from trainer.fence import Commit, Token
 from trainer.scores import Score
-from trainer.shards import Snapshot, read_manifest
+from trainer.snapshots import Snapshot, read
 
 BEATS_UNIGRAMS, BEATS_CHAMPION = "beats_unigram_entropy", "beats_champion"
 
@@ -46,14 +50,14 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
                 asset=candidate_key,
                 blocking=True,
                 partitions_def=partitions,
-                description="The loss on the validation split is below the entropy of its token frequencies.",
+                description="The loss on the validation split is below the entropy of its tokens or classes.",
             ),
             dg.AssetCheckSpec(
                 BEATS_CHAMPION,
                 asset=candidate_key,
                 blocking=True,
                 partitions_def=partitions,
-                description="Fewer bits per byte than the champion, evaluated anew on the same text.",
+                description="Fewer bits per byte (or a lower loss) than the champion, on the same split.",
             ),
         ],
         description=(
@@ -74,8 +78,8 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
             metadata={"version": version.number, "step": commit.step, "bits_per_byte": score.bits_per_byte, **tags},
             data_version=dg.DataVersion(commit.manifest),
         )
-        described = read_manifest(tiers.durable_path, store.specification().snapshot)
-        yield _unigram_check(score, snapshots.unigram_entropy(described, tiers.durable_path), candidate_key)
+        described = read(tiers.durable_path, store.specification().snapshot)
+        yield _unigram_check(score, _entropy(described, tiers.durable_path), candidate_key)
         yield _champion_check(registry, version, score, described, tiers, candidate_key)
 
     @dg.asset(
@@ -137,11 +141,18 @@ def lineage(store: TrainingStore, commit: Commit, score: Score, revision: str) -
 
 
 def _best(store: TrainingStore) -> tuple[Commit, Score]:
-    """The evaluated checkpoint with the fewest bits per byte; of equals, the latest."""
+    """The evaluated checkpoint that ranks first; of equals, the latest."""
     scored = evaluated(store)
     if not scored:
         raise dg.Failure(f"{store.id}: no checkpoint is evaluated yet: materialise its evaluations first")
-    return min(reversed(scored), key=lambda pair: pair[1].bits_per_byte)
+    return min(reversed(scored), key=lambda pair: pair[1].ranking)
+
+
+def _entropy(described: Snapshot, durable: Path) -> float:
+    """What a model reaches that knows how frequent each token or class is, and nothing else; in nats."""
+    if isinstance(described, images.Snapshot):
+        return class_entropy(described, durable)
+    return snapshots.unigram_entropy(described, durable)
 
 
 def _unigram_check(score: Score, entropy: float, asset: dg.AssetKey) -> dg.AssetCheckResult:
@@ -166,14 +177,16 @@ def _champion_check(
         metadata["note"] = f"the champion's checkpoint cannot be read: {rival.damaged}"
         return dg.AssetCheckResult(check_name=BEATS_CHAMPION, asset_key=asset, passed=True, metadata=metadata)
     metadata["champion_bits_per_byte"] = rival.bits_per_byte
-    passed = score.bits_per_byte < rival.bits_per_byte
+    metadata |= {"loss": score.loss, "champion_loss": rival.loss}
+    passed = score.ranking < rival.ranking and bool(score.bits_per_byte) == bool(rival.bits_per_byte)
     return dg.AssetCheckResult(check_name=BEATS_CHAMPION, asset_key=asset, passed=passed, metadata=metadata)
 
 
 def _measure_anew(held: Version, described: Snapshot, tiers: Tiers) -> Score:
-    """The champion on the candidate's validation text, in the champion's own tokens."""
+    """The champion on the candidate's validation split; on its text, in the champion's own tokens."""
     tags = held.tags
-    spoken = read_manifest(tiers.durable_path, tags[SNAPSHOT_TAG])
-    same_text = snapshots.in_tokens_of(described, spoken, tiers.durable_path)
+    spoken = read(tiers.durable_path, tags[SNAPSHOT_TAG])
+    if isinstance(described, shards.Snapshot) and isinstance(spoken, shards.Snapshot):
+        described = snapshots.in_tokens_of(described, spoken, tiers.durable_path)
     commit = Commit(0, Token(0), tags["slipway.checkpoint"], tags[MANIFEST_TAG])
-    return measure(same_text.sha256, [commit], tiers)[0]
+    return measure(described.sha256, [commit], tiers)[0]

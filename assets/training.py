@@ -117,7 +117,7 @@ def result_metadata(store: TrainingStore) -> dict[str, Any]:
         "snapshot": store.specification().snapshot,
         "origin": dg.MetadataValue.json(dict(store.terms().origin)),
         "loss_curve": plots.curve(
-            {"training loss": ledger.loss_curve(events)}, "step", "loss" if script else "nats per token"
+            {"training loss": ledger.loss_curve(events)}, "step", "loss" if script else "nats per prediction"
         ),
         "dagster/uri": str(store.folder),
     }

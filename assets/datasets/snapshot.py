@@ -143,7 +143,7 @@ def in_tokens_of(described: shards.Snapshot, other: shards.Snapshot, durable: Pa
 
 
 def unigram_entropy(snapshot: shards.Snapshot, tier: Path) -> float:
-    """Entropy of the validation split's token frequencies, H = -sum p ln p (Shannon 1948), in nats per token.
+    """Entropy of the validation split's token frequencies, in nats per token.
 
     What a model reaches that knows how frequent each token is and nothing of their order: the bar to beat.
     Raises ValueError when the split is empty.
@@ -154,6 +154,11 @@ def unigram_entropy(snapshot: shards.Snapshot, tier: Path) -> float:
         counts += np.bincount(tokens, minlength=len(counts))
     if not counts.sum():
         raise ValueError(f"snapshot {snapshot.sha256}: its validation split is empty, so it has no entropy")
+    return entropy(counts)
+
+
+def entropy(counts: npt.NDArray[np.int64]) -> float:
+    """H = -sum p ln p (Shannon 1948) of what was counted, in nats."""
     p = counts[counts > 0] / counts.sum()
     return float(-(p * np.log(p)).sum())
 

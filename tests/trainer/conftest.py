@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import PATIENCE_SECONDS, Marked, until
-from trainer import atomic, fence, images, journal, ledger, shards
+from trainer import atomic, fence, journal, ledger, shards
 from trainer import config as configuration
 
 CODE = Path(__file__).parents[2]
@@ -97,13 +97,13 @@ class Training:
         self,
         folder: Path,
         mark: str,
-        make: Callable[[Path], shards.Snapshot | images.Snapshot] = make_snapshot,
+        make: Callable[[Path], Any] = make_snapshot,
         **changed: dict[str, Any],
     ) -> None:
         self.folder, self._mark, self._marked = folder, mark, Marked({MARK: mark})
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
-        self.snapshot: Any = make(self.durable)
+        self.snapshot: shards.Snapshot = make(self.durable)
         self.configure(**changed)
 
     def configure(self, **changed: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets import documents, extraction, packing
 from assets.datasets.extraction import Report
+from assets.datasets.snapshot import entropy
 from recipes.dataset import Images
 from trainer import digest, images, shards
 
@@ -170,3 +171,17 @@ class _Packing:
         found = self.connection.sql(PIXELS, params=values).to_arrow_table()
         data = b"".join(found["pixels"].to_pylist())
         return np.frombuffer(data, np.uint8).reshape(part.num_rows, *self._shape)
+
+
+def class_entropy(snapshot: images.Snapshot, tier: Path) -> float:
+    """Entropy of the validation split's classes, in nats: what a model reaches that never looks at a picture.
+
+    Raises ValueError when the split is empty.
+    """
+    counts = np.zeros(len(snapshot.classes), np.int64)
+    for shard in snapshot.splits["validation"].shards:
+        _, labels = images.open_images(tier, shard, snapshot.shape)
+        counts += np.bincount(labels, minlength=len(counts))
+    if not counts.sum():
+        raise ValueError(f"snapshot {snapshot.sha256}: its validation split is empty, so it has no entropy")
+    return entropy(counts)
