@@ -17,17 +17,20 @@ from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
 from resources.training_store import Specification, Terms, TrainingStore
-from trainer import ledger
+from trainer import contents, ledger, snapshots
 from trainer.journal import Event
-from trainer.shards import read_manifest
 
 POLL_SECONDS = 1.0
 
 
 def specification(recipe: Training, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
-    """What a training recipe (with its parameters applied, and its `init` settled) means on a snapshot."""
-    tokenizer = read_manifest(tiers.durable_path, snapshot).tokenizer.sha256
-    return Specification(recipe.name, recipe.numbers(), snapshot, tokenizer, cause)
+    """What a training recipe (with its parameters applied, and its `init` settled) means on a snapshot.
+
+    Raises ValueError for a model that cannot be trained on what the snapshot holds.
+    """
+    described = snapshots.read(tiers.durable_path, snapshot)
+    contents.data(described, recipe.model, recipe.batch.length)
+    return Specification(recipe.name, recipe.numbers(), snapshot, contents.tokenizer_digest(described), cause)
 
 
 def terms(recipe: Training, origin: Mapping[str, Any] | None = None) -> Terms:

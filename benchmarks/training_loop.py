@@ -34,7 +34,7 @@ def main() -> None:
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
     with tempfile.TemporaryDirectory() as folder:
-        settings = _settings(Path(folder), on_gpu)
+        settings = settings_on(Path(folder), on_gpu)
         ours = _tokens_per_second(settings, _trainer_steps(settings, device))
         bare = _tokens_per_second(settings, _bare_steps(settings, device))
     described = f"{_parameters(settings) / 1e6:.0f} M parameters, {settings.run.precision}, {device.type}"
@@ -48,7 +48,7 @@ def main() -> None:
         _print(f"MFU, {described}", "share of peak", ours * flops / peak, {"bare loop": bare * flops / peak}, 0.5)
 
 
-def _settings(folder: Path, on_gpu: bool) -> config.Config:
+def settings_on(folder: Path, on_gpu: bool) -> config.Config:
     """A training on random tokens, the size that suits the device."""
     durable, draw = folder / "durable", np.random.default_rng(0)
     documents = [draw.integers(0, VOCABULARY - 1, 4096) for _ in range(256)]

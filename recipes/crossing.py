@@ -2,23 +2,48 @@
 
 from collections.abc import Iterator, Set
 
+from recipes.dataset import Dataset
 from recipes.problems import Fault, dotted, shown
 from recipes.schema import Domain, Sweep, Training, with_parameters
 from recipes.strict import Refused
+from trainer import contents, layout
+from trainer.invalid import Invalid
+from trainer.shapes import Data
 
 FIXED = ("run.steps", "validation.every")
 """Parameters that the rungs of a sweep decide, so that no trial may draw them."""
 
 
-def training_faults(training: Training, datasets: Set[str]) -> Iterator[Fault]:
-    """What is wrong with a training, given the names of all datasets."""
+def training_faults(training: Training, datasets: Set[str], dataset: Dataset | None) -> Iterator[Fault]:
+    """What is wrong with a training, given the names of all datasets and its own (None if that is not usable)."""
     if training.dataset not in datasets:
         yield _missing("dataset", training.dataset, datasets)
-    ranks = training.placement.nodes.max * training.placement.ranks_per_node
-    if training.batch.sequences < ranks:
-        yield Fault(
-            ("batch", "sequences"), str(training.batch.sequences), f"{ranks} (a sequence for each rank) or more"
-        )
+    if dataset is not None:
+        yield from _content_faults(training, dataset)
+    yield from _layout_faults(training)
+
+
+def _layout_faults(training: Training) -> Iterator[Fault]:
+    """What does not fit the first number of nodes, of those that the training may have, at which something does not."""
+    nodes, each = training.placement.nodes, training.placement.ranks_per_node
+    for count in range(nodes.min, nodes.max + 1):
+        try:
+            layout.check(training, count * each, each)
+        except layout.Unfit as unfit:
+            yield Fault(tuple(unfit.field.split(".")), unfit.found, f"{unfit.expected}, with nodes: {count}")
+            return
+
+
+def _content_faults(training: Training, dataset: Dataset) -> Iterator[Fault]:
+    """What is wrong with a model for what the dataset holds."""
+    pictures = dataset.images
+    size = (pictures.height, pictures.width, pictures.channels) if pictures else (0, 0, 0)
+    try:
+        contents.check(training.model, Data(length=training.batch.length, picture=size))
+    except Invalid as fault:
+        section, field = fault.field.split(".")
+        found = shown(getattr(getattr(training, section), field))
+        yield Fault((section, field), found, str(fault).removeprefix("expected "))
 
 
 def sweep_faults(sweep: Sweep, trainings: Set[str], training: Training | None) -> Iterator[Fault]:

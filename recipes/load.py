@@ -127,7 +127,9 @@ def _cross(files: list[File], recipes: Recipes, problems: list[Problem]) -> None
     documents = {(file.kind, file.name): file.document for file in files}
     faults: list[tuple[str, str, Fault]] = []
     for name, training in recipes.trainings.items():
-        faults += [("trainings", name, each) for each in crossing.training_faults(training, names["datasets"])]
+        dataset = recipes.datasets.get(training.dataset)
+        found = crossing.training_faults(training, names["datasets"], dataset)
+        faults += [("trainings", name, each) for each in found]
     for name, sweep in recipes.sweeps.items():
         base = recipes.trainings.get(sweep.training)
         faults += [("sweeps", name, each) for each in crossing.sweep_faults(sweep, names["trainings"], base)]

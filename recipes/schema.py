@@ -10,36 +10,31 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, field_validator, model_validator
 
 from recipes import cron
 from recipes.dataset import Dataset
 from recipes.initial import Init
 from recipes.parts import Count, Part, Recipe, Text
 from recipes.problems import Fault
-from recipes.strict import Refused, fields_of, validate
+from recipes.strict import Refused, fields_of, validate, validate_section
 from trainer import coherence
 from trainer.config import OPERATION, SECTIONS
 from trainer.invalid import require
-from trainer.operation import Layout, Observation, Storage
+from trainer.operation import Hardware, Layout, Observation, Storage
 from trainer.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
-from trainer.shapes import DecoderShape, EncoderShape, ResNetShape, VisionShape
+from trainer.shapes import Shape, type_of
 
 
-def _kind(section: Any) -> str:
-    """The kind of a model section: a recipe that names none means a decoder."""
-    return (
-        str(section.get("kind", "decoder")) if isinstance(section, dict) else str(getattr(section, "kind", "decoder"))
-    )
+def _model(section: Any) -> Shape:
+    """A model section as its kind's own shape; one that names no kind is a decoder. Raises Refused and Invalid."""
+    if isinstance(section, Shape):
+        return section
+    kind = section.get("kind", "decoder") if isinstance(section, dict) else "decoder"
+    return validate_section(type_of(kind), section)
 
 
-Model = Annotated[
-    Annotated[DecoderShape, Tag("decoder")]
-    | Annotated[EncoderShape, Tag("encoder")]
-    | Annotated[ResNetShape, Tag("resnet")]
-    | Annotated[VisionShape, Tag("vit")],
-    Discriminator(_kind),
-]
+Model = Annotated[Shape, PlainValidator(_model), PlainSerializer(dataclasses.asdict)]
 
 
 class Nodes(Part):
@@ -82,6 +77,7 @@ class Training(Recipe):
     layout: Layout = Layout()
     storage: Storage = Storage()
     observation: Observation = Observation()
+    hardware: Hardware = Hardware()
     init: Init | None = None
     """Where the first weights come from; by default they are drawn."""
     placement: Placement
@@ -210,7 +206,7 @@ def with_parameters(training: Training, parameters: dict[str, Any]) -> Training:
 
     Raises Refused, a ValueError, with a fault for every parameter that is unknown or not accepted.
     """
-    unknown = [fault for parameter in parameters if (fault := _unknown(parameter))]
+    unknown = [fault for parameter in parameters if (fault := _unknown(training, parameter))]
     if unknown:
         raise Refused(unknown)
     value = training.model_dump(mode="json")
@@ -220,13 +216,13 @@ def with_parameters(training: Training, parameters: dict[str, Any]) -> Training:
     return validate(Training, value)
 
 
-def _unknown(parameter: str) -> Fault | None:
+def _unknown(training: Training, parameter: str) -> Fault | None:
     section, _, field = parameter.partition(".")
     if section not in SECTIONS:
         return Fault(
             (parameter,), "an unknown parameter", f"<section>.<field>, the section one of {', '.join(SECTIONS)}"
         )
-    fields = fields_of(SECTIONS[section])
+    fields = fields_of(type(getattr(training, section)))
     if field in fields:
         return None
     return Fault((parameter,), "an unknown parameter", f"one of {', '.join(f'{section}.{each}' for each in fields)}")

@@ -9,15 +9,17 @@ import json
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pydantic
 from pydantic_core import ErrorDetails
 
+from recipes.parts import Part
 from recipes.problems import Fault, Path, shown
 from trainer.invalid import Invalid
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
+Value = TypeVar("Value")
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -53,14 +55,39 @@ def validate(kind: type[Model], value: Any, context: Mapping[str, Any] | None = 
     try:
         return kind.model_validate_json(json.dumps(value), context=dict(context or {}))
     except pydantic.ValidationError as error:
-        raise Refused([_fault(kind, value, each) for each in error.errors(include_url=False)]) from None
+        raise Refused(_faults(kind, value, error)) from None
+
+
+class _Section(Part, Generic[Value]):
+    section: Value
+
+
+def validate_section(kind: type[Value], value: Any) -> Value:
+    """`value` as an instance of the dataclass `kind`, for a section whose type its content tells. Raises Refused."""
+    try:
+        return validate(_Section[kind], {"section": value}).section  # type: ignore[valid-type]
+    except Refused as refused:
+        raise Refused([Fault(each.path[1:], each.found, each.expected) for each in refused.faults]) from None
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
     """The fields of a model or dataclass that a recipe may write, with their types; its name is its file's."""
     if dataclasses.is_dataclass(kind):
-        return typing.get_type_hints(kind)
+        hints = typing.get_type_hints(kind)
+        return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
     return {name: each.annotation for name, each in kind.model_fields.items() if name != "name"}
+
+
+def _faults(kind: Any, value: Any, error: pydantic.ValidationError) -> list[Fault]:
+    faults = []
+    for each in error.errors(include_url=False):
+        cause = each.get("ctx", {}).get("error")
+        if isinstance(cause, Refused):  # by a section that was validated on its own
+            path = _path(value, each["loc"])
+            faults += [Fault((*path, *fault.path), fault.found, fault.expected) for fault in cause.faults]
+        else:
+            faults.append(_fault(kind, value, each))
+    return faults
 
 
 def _fault(kind: Any, value: Any, error: ErrorDetails) -> Fault:

@@ -19,13 +19,15 @@ pytest_plugins = ["tests.s3"]
 hypothesis.settings.register_profile("slipway", deadline=None)
 hypothesis.settings.load_profile("slipway")
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
+ENDING_SECONDS = 30.0
+"""What processes that are told to end, and keep others waiting, may take on a busy machine."""
 
 Value = TypeVar("Value")
 
 
 def until(condition: Callable[[], Value], what: str) -> Value:
-    """The first true value of `condition`; fail when it stays false for a minute."""
+    """The first true value of `condition`; fail when it stays false for two minutes."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (value := condition()):
         assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s in vain for {what}"
@@ -47,8 +49,22 @@ class Marked:
         wanted = ["-m", module]
         return [pid for pid in self.pids() if _arguments(pid)[1:3] == wanted]
 
+    def frozen(self) -> list[int]:
+        """Those that are stopped."""
+        return [pid for pid in self.pids() if _state(pid) == "T"]
+
     def until_gone(self) -> None:
         until(lambda: not self.pids(), "the test's processes to end")
+
+    def must_be_gone(self) -> None:
+        """Fail when some do not end by themselves; these are ended here."""
+        deadline = time.monotonic() + ENDING_SECONDS
+        while self.pids() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = {pid: " ".join(_arguments(pid)) for pid in self.pids()}
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left, "processes left behind"
 
 
 @pytest.fixture
@@ -58,13 +74,22 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Marked]:
     monkeypatch.setenv(name, value)
     started = Marked({name: value})
     yield started
-    deadline = time.monotonic() + 10
-    while started.pids() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    left = {pid: " ".join(_arguments(pid)) for pid in started.pids()}
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left, "processes left behind"
+    started.must_be_gone()
+
+
+def is_asked_to_end(pid: int) -> bool:
+    """Whether a SIGTERM waits for a process, which is stopped."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    pending = next(int(line.split()[1], 16) for line in lines if line.startswith("ShdPnd:"))
+    return bool(pending >> (signal.SIGTERM - 1) & 1)
+
+
+def _state(pid: int) -> str:
+    """The state of a process as ps shows it; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _arguments(pid: int) -> list[str]:

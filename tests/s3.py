@@ -1,24 +1,30 @@
-"""A real S3 server for tests: SeaweedFS on a loopback port, with credentials, to be stopped and restarted."""
+"""A real S3 server for tests: SeaweedFS on a loopback port, with credentials, to be stopped and restarted.
 
+What has to happen in the middle of an upload happens while a `Relay` in front of the server holds its bytes.
+"""
+
+import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
+import socketserver
 import subprocess
 import sys
 import tempfile
+import threading
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import until
+from tests.conftest import PATIENCE_SECONDS, until
 from trainer.objects import Bucket
 
 PORTS = tuple(f"{part}.{port}" for part in ("master", "volume", "filer", "s3") for port in ("port", "port.grpc"))
@@ -97,6 +103,72 @@ class Server:
         except OSError:
             return False
         return True
+
+
+class Relay(socketserver.ThreadingTCPServer):
+    """A TCP relay in front of a server: passes on `bytes_to_pass` towards it, then holds all more until `release`."""
+
+    daemon_threads = True
+
+    def __init__(self, server: Server, bytes_to_pass: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Relayed)
+        self.server_port, self._left = server.ports["s3.port"], bytes_to_pass
+        self._lock, self._full, self._released = threading.Lock(), threading.Event(), threading.Event()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def until_it_holds(self) -> None:
+        assert self._full.wait(PATIENCE_SECONDS), f"{self._left} bytes fewer than expected came"
+
+    def release(self) -> None:
+        self._released.set()
+
+    def admit(self, count: int) -> None:
+        """Return when `count` bytes may pass."""
+        with self._lock:
+            self._left -= count
+        if self._left < 0:
+            self._full.set()
+            self._released.wait()
+
+
+class _Relayed(socketserver.BaseRequestHandler):
+    """One connection: both directions until either side closes it, however it does."""
+
+    server: Relay
+
+    def handle(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.server.server_port)) as upstream:
+            back = threading.Thread(target=_pass, args=(upstream, self.request, lambda _: None))
+            back.start()
+            _pass(self.request, upstream, self.server.admit)
+            back.join()
+
+
+def _pass(source: socket.socket, target: socket.socket, admit: Callable[[int], None]) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            admit(len(data))
+            target.sendall(data)
+    for end in (source, target):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def relayed(server: Server, bytes_to_pass: int) -> Iterator[Relay]:
+    """A relay at work; at the end it lets go of whatever it holds."""
+    with Relay(server, bytes_to_pass) as relay:
+        serving = threading.Thread(target=relay.serve_forever, args=(0.05,))
+        serving.start()
+        try:
+            yield relay
+        finally:
+            relay.release()
+            relay.shutdown()
+            serving.join()
 
 
 def put(bucket: Bucket, key: str, data: bytes) -> None:

@@ -8,6 +8,7 @@ Exit codes: 0 done, or stopped as asked; 2 a configuration that cannot be traine
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("usage: python -m trainer CONFIG.json", file=sys.stderr)
         return UNUSABLE
+    # It asks for a profile; until there is something to profile it must not end the rank.
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     if "TORCHELASTIC_RUN_ID" in os.environ or "SLIPWAY_NODE" in os.environ:
         die_with_parent()
     try:
@@ -44,7 +47,7 @@ def _train(resolved: config.Config) -> int:
     # Imported only now: a rank must be bound to its parent before it spends seconds on importing torch.
     from trainer import loop, world
 
-    with world.join() as place:
+    with world.join(resolved) as place:
         token = _claimed_token(Path(resolved.placement.store), place)
         try:
             outcome = loop.train(resolved, place, token)

@@ -1,33 +1,45 @@
-"""Batches: one rank's windows of each step, the next step's read while the present one is trained on.
+"""Batches: one rank's samples of each step, the next step's read while the present one is trained on.
 
 So a cold disk, or a shard that is still on its way, costs time only where it takes longer than a step.
 """
 
 import threading
 from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from trainer.data import Sequences, Tokens
 from trainer.order import Order
+from trainer.pictures import Labelled
+
+Rows = TypeVar("Rows")
+"""Tokens, or `Labelled` pictures."""
 
 
-class Batches:
-    """The rows `mine` of each step's `size` windows, in `order`; nothing is read ahead from step `steps` on."""
+class Samples(Protocol[Rows]):
+    """The samples of a split by number: `trainer.data.Sequences` or `trainer.pictures.Pictures`."""
+
+    def empty(self, count: int) -> Rows: ...
+
+    def read(self, numbers: npt.NDArray[np.uint64], out: Rows | None = None) -> Rows: ...
+
+
+class Batches(Generic[Rows]):
+    """The rows `mine` of each step's `size` samples, in `order`; nothing is read ahead from step `steps` on."""
 
     def __init__(
-        self, sequences: Sequences, order: Order, size: int, mine: slice, steps: int, pinned: bool = False
+        self, samples: Samples[Rows], order: Order, size: int, mine: slice, steps: int, pinned: bool = False
     ) -> None:
-        """`pinned` keeps the windows in memory that a GPU can copy from while the processor goes on."""
-        self._sequences, self._order, self._size, self._mine, self._steps = sequences, order, size, mine, steps
-        self._buffers: Tokens = np.empty((2, mine.stop - mine.start, sequences.length + 1), sequences.dtype)
-        if pinned:
-            self._buffers = torch.from_numpy(self._buffers).pin_memory().numpy()
-        self._ahead: tuple[int, Future[Tokens]] | None = None
+        """`pinned` keeps the samples in memory that a GPU can copy from while the processor goes on."""
+        self._samples, self._order, self._size, self._mine, self._steps = samples, order, size, mine, steps
+        buffers = [samples.empty(mine.stop - mine.start) for _ in range(2)]
+        self._buffers = [_pinned(each) for each in buffers] if pinned else buffers
+        self._ahead: tuple[int, Future[Rows]] | None = None
 
-    def windows(self, step: int) -> Tokens:
-        """The windows of `step`: [rows, length + 1], good until the next call.
+    def windows(self, step: int) -> Rows:
+        """The samples of `step`: [rows, length + 1] tokens or as many pictures, good until the next call.
 
         Raises what bringing and opening a shard raise, at the step that needs it.
         """
@@ -38,13 +50,13 @@ class Batches:
             self._ahead = step + 1, self._begin_to_read(step + 1)
         return here
 
-    def _read(self, step: int) -> Tokens:
+    def _read(self, step: int) -> Rows:
         numbers = self._order.samples(step * self._size, self._size)[self._mine]
-        return self._sequences.read(numbers, self._buffers[step % 2])
+        return self._samples.read(numbers, self._buffers[step % 2])
 
-    def _begin_to_read(self, step: int) -> Future[Tokens]:
+    def _begin_to_read(self, step: int) -> Future[Rows]:
         """Read in a thread that dies with the process; an executor's would keep a process that wants to end."""
-        future: Future[Tokens] = Future()
+        future: Future[Rows] = Future()
 
         def read() -> None:
             try:
@@ -54,3 +66,10 @@ class Batches:
 
         threading.Thread(target=read, name="read-ahead", daemon=True).start()
         return future
+
+
+def _pinned(rows: Any) -> Any:
+    """The same room, in memory that the operating system does not move."""
+    if isinstance(rows, Labelled):
+        return Labelled(*map(_pinned, rows))
+    return torch.from_numpy(rows).pin_memory().numpy()

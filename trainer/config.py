@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from trainer import coherence
 from trainer.invalid import Invalid, require
-from trainer.operation import Layout, Observation, Placement, Storage
+from trainer.operation import Hardware, Layout, Observation, Placement, Storage
 from trainer.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
-from trainer.shapes import SHAPES, Shape
+from trainer.shapes import Shape, type_of
 
 FORMAT = "slipway.training-config/1"
 
@@ -41,6 +41,7 @@ class Config:
     layout: Layout = field(default_factory=Layout)
     storage: Storage = field(default_factory=Storage)
     observation: Observation = field(default_factory=Observation)
+    hardware: Hardware = field(default_factory=Hardware)
     init: Init | None = None
 
     def __post_init__(self) -> None:
@@ -61,7 +62,12 @@ SECTIONS: dict[str, Any] = {
 
 `init` decides them too: a recipe says there where the weights are to be found, and not what they are.
 """
-OPERATION: dict[str, Any] = {"layout": Layout, "storage": Storage, "observation": Observation}
+OPERATION: dict[str, Any] = {
+    "layout": Layout,
+    "storage": Storage,
+    "observation": Observation,
+    "hardware": Hardware,
+}
 """The sections that say how a training runs; a recipe has the same, and they may be changed while it goes on."""
 
 
@@ -110,8 +116,11 @@ def _build(kind: Any, value: Any, at: str) -> Any:
 def shape(value: Any, at: str = "model") -> Shape:
     """The shape that a model section describes. Raises Invalid."""
     kind = value.get("kind", "decoder") if isinstance(value, dict) else "decoder"
-    require(kind in SHAPES, f"{at}.kind", f"found {kind!r}, expected one of {', '.join(map(repr, SHAPES))}")
-    built: Shape = _build(SHAPES[kind], value, f"{at}.")
+    try:
+        found = type_of(kind)
+    except Invalid as error:
+        raise Invalid(f"{at}.{error.field}", f"found {kind!r}, {error}") from error
+    built: Shape = _build(found, value, f"{at}.")
     return built
 
 

@@ -67,12 +67,17 @@ class Sequences:
     def __len__(self) -> int:
         return self._count
 
+    def empty(self, count: int) -> Tokens:
+        """Room for `count` windows, to read into."""
+        windows: Tokens = np.empty((count, self.length + 1), self.dtype)
+        return windows
+
     def read(self, numbers: npt.NDArray[np.uint64], out: Tokens | None = None) -> Tokens:
         """The windows of these numbers, into `out` where it is given: [len(numbers), length + 1].
 
         Raises FileNotFoundError or ValueError for a shard whose file is missing or not of the described size.
         """
-        windows: Tokens = np.empty((len(numbers), self.length + 1), self.dtype) if out is None else out
+        windows = self.empty(len(numbers)) if out is None else out
         # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
         for row, (place, number) in enumerate(self._places.of(numbers)):
             start = number * self.length

@@ -15,77 +15,90 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from trainer import atomic, data, shards
-from trainer.checkpoint import format, state
-from trainer.models.decoder import Decoder
+from trainer import atomic, config, contents, images, models, shards, snapshots
+from trainer.checkpoint import contents as checkpoints
+from trainer.checkpoint import format
+from trainer.checkpoint.contents import Contents
+from trainer.data import Sequences
+from trainer.models.model import Model, Places, Rows
+from trainer.pictures import Pictures
 from trainer.scores import FORMAT, Score, perplexity
-from trainer.shapes import DecoderShape
 
 ROWS = 16
-"""Sequences evaluated at once."""
+"""Samples evaluated at once."""
 
 
 def evaluate(request: dict[str, Any]) -> list[Score]:
     """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}."""
     tier = Path(request["tier"])
-    snapshot = shards.read_manifest(tier, request["snapshot"])
+    snapshot = snapshots.read(tier, request["snapshot"])
     scores = []
     for entry in request["checkpoints"]:
         try:
-            files = format.read(Path(request["durable"]) / entry["folder"], entry["manifest"])
+            found = checkpoints.read(Path(request["durable"]) / entry["folder"], entry["manifest"], "model")
         except format.Damaged as damage:
             scores.append(_without_figures(entry["name"], str(damage)))
             continue
-        scores.append(_measure(entry["name"], files, tier, snapshot, request["split"]))
+        scores.append(_measure(entry["name"], found, tier, snapshot, request["split"]))
     return scores
 
 
-def load(files: dict[str, bytes], vocab_size: int) -> Decoder:
-    """The model of a checkpoint's files, ready to predict."""
-    settings = state.read_progress(files).config
-    model = Decoder(DecoderShape(**settings["model"]), vocab_size, settings["batch"]["length"])
-    state.load_model(files, model)
+def load(found: Contents, snapshot: snapshots.Snapshot) -> Model:
+    """The model of a checkpoint, ready to predict."""
+    settings = found.progress().config
+    shape, length = config.shape(settings["model"]), settings["batch"]["length"]
+    model = models.build(shape, contents.data(snapshot, shape, length, settings["run"]["seed"]))
+    model.load_state_dict(found.tensors("model"))
     return model.eval()
 
 
-def _measure(name: str, files: dict[str, bytes], tier: Path, snapshot: shards.Snapshot, split: str) -> Score:
+def _measure(name: str, found: Contents, tier: Path, snapshot: snapshots.Snapshot, split: str) -> Score:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load(files, snapshot.tokenizer.vocab_size).to(device)
-    sequences = data.Sequences(tier, snapshot, split, state.read_progress(files).config["batch"]["length"])
-    loss, right, tokens = 0.0, 0, 0
+    model = load(found, snapshot).to(device)
+    length = found.progress().config["batch"]["length"]
+    loss, right, predicted = 0.0, 0, 0
     with torch.no_grad():
-        for windows in _batches(sequences):
-            batch = torch.from_numpy(windows).to(device).long()
-            summed, correct = _score(model, batch)
-            loss, right, tokens = loss + summed, right + correct, tokens + batch[:, 1:].numel()
-    mean, described = loss / tokens, snapshot.splits[split]
+        for rows, places in _batches(tier, snapshot, split, length, whole=model.causal):
+            inputs, targets = model.prepare(rows, places, device)
+            outputs = model(inputs)
+            loss += float(model.loss(outputs, targets))
+            right += int(model.correct(outputs, targets))
+            predicted += targets.numel() if model.causal else len(places) * model.targets_per_sample
+    mean = loss / predicted
     if not math.isfinite(mean):
         return _without_figures(name, f"its loss on the {split} split is {mean}")
-    bits = mean * described.tokens / math.log(2)
-    return Score(name, mean, perplexity(mean), bits / described.text_bytes, right / tokens, tokens)
+    bits = _bits_per_byte(mean, snapshot, split) if model.causal else 0.0
+    return Score(name, mean, perplexity(mean), bits, right / predicted, predicted)
+
+
+def _bits_per_byte(loss: float, snapshot: snapshots.Snapshot, split: str) -> float:
+    """All tokens' bits, spread over the text."""
+    assert isinstance(snapshot, shards.Snapshot)
+    described = snapshot.splits[split]
+    return loss * described.tokens / math.log(2) / described.text_bytes
 
 
 def _without_figures(name: str, reason: str) -> Score:
     return Score(name, 0, 0, 0, 0, 0, reason)
 
 
-def _batches(sequences: data.Sequences) -> Iterator[data.Tokens]:
-    """Every predicted token of the split once."""
-    numbers = np.arange(len(sequences), dtype=np.uint64)
+def _batches(
+    tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, whole: bool
+) -> Iterator[tuple[Rows, Places]]:
+    """Every sample of the split once, with its place; if `whole`, also the tokens that fill no sequence."""
+    samples: Sequences | Pictures
+    if isinstance(snapshot, images.Snapshot):
+        samples = Pictures(tier, snapshot, split)
+    else:
+        samples = Sequences(tier, snapshot, split, length)
+    numbers = np.arange(len(samples), dtype=np.uint64)
     for start in range(0, len(numbers), ROWS):
-        yield sequences.read(numbers[start : start + ROWS])
-    yield from sequences.tails()
-
-
-def _score(model: Decoder, windows: Tensor) -> tuple[float, int]:
-    """Summed cross-entropy (nats) and right predictions; windows: [batch, length + 1]."""
-    logits = model(windows[:, :-1]).float()
-    targets = windows[:, 1:]
-    loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
-    return float(loss), int((logits.argmax(-1) == targets).sum())
+        chosen = numbers[start : start + ROWS]
+        yield samples.read(chosen), chosen
+    if whole and isinstance(samples, Sequences):
+        for tail in samples.tails():
+            yield tail, np.zeros(1, np.uint64)
 
 
 def main(arguments: list[str]) -> int:

@@ -9,11 +9,14 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainer import atomic, digest, huggingface, vocabulary
 from trainer.checkpoint import format
 from trainer.shapes import DecoderShape
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LAYOUT = "huggingface.llama/1"
 
@@ -25,21 +28,18 @@ def export(checkpoint: Path, target: Path, manifest: str | None = None, tokenize
     the one of the durable tier that the checkpoint lies in; without any, the export has none. Raises ValueError for
     a target that is there and a tokenizer of another training, format.Damaged, and OSError (a full disk, say).
     """
-    from trainer.checkpoint import state
+    from trainer.checkpoint import contents
 
     if target.exists():
         raise ValueError(f"{target}: is there already, expected a new folder")
-    files = format.read(checkpoint, manifest or _manifest(checkpoint))
-    progress = state.read_progress(files)
+    found = contents.read(checkpoint, manifest or _manifest(checkpoint), "model")
+    progress = found.progress()
     text = _tokenizer(checkpoint, tokenizer, progress.lineage["tokenizer"])
-    return format.write(target, LAYOUT, _files(files, progress.config, text))
+    return format.write(target, LAYOUT, _files(found.tensors("model"), progress.config, text))
 
 
-def _files(checkpoint: dict[str, bytes], config: dict[str, Any], tokenizer: bytes | None) -> dict[str, bytes]:
+def _files(weights: "dict[str, Tensor]", config: dict[str, Any], tokenizer: bytes | None) -> dict[str, bytes]:
     """The files of an export, by name."""
-    import safetensors.torch
-
-    weights = safetensors.torch.load(checkpoint[format.MODEL])
     model, length = DecoderShape(**config["model"]), config["batch"]["length"]
     vocab_size = weights["embedding.weight"].shape[0]
     end = vocabulary.end_of_document(json.loads(tokenizer)) if tokenizer else None

@@ -138,12 +138,6 @@ def set_aside(folder: Path, value: Commit, reason: str) -> bool:
     return atomic.create_only(folder / "set-aside" / f"{value.name}.json", atomic.readable_json(record))
 
 
-def set_aside_reasons(folder: Path) -> dict[str, str]:
-    """The damaged commits by name, each with its reason."""
-    records = [json.loads(path.read_bytes()) for path in sorted(folder.glob("set-aside/*.json"))]
-    return {record["commit"]: record["reason"] for record in records}
-
-
 def record_exit(folder: Path, value: Exit) -> bool:
     """Record how an incarnation ended; the first record stands, and False says there was one."""
     return _write(value, _exit_path(folder, value.incarnation))

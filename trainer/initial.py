@@ -7,15 +7,15 @@ starts anew: its state belongs to another course.
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer import atomic, config, digest, huggingface
-from trainer.checkpoint import format
+from trainer.checkpoint import format, manifest
 from trainer.sections import Init
-from trainer.shapes import Shape
+from trainer.shapes import DecoderShape, Shape
 from trainer.shards import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,8 +39,10 @@ def digest_of(layout: str, folder: Path) -> str:
     return _combined({path.name: blake3 for path, blake3 in zip(paths, hashed, strict=True)})
 
 
-def check(layout: str, folder: Path, model: Shape, tokenizer: Tokenizer) -> None:
+def check(layout: str, folder: Path, model: Shape, tokenizer: Tokenizer | None) -> None:
     """Raises ValueError, with all the numbers that do not fit, unless a `model` for this tokenizer can start there."""
+    if not isinstance(model, DecoderShape) or tokenizer is None:
+        raise ValueError(f"model.kind: found {model.kind!r}, expected 'decoder', the one that can start from weights")
     if layout == "checkpoint":
         found, vocab_size, sha256 = _checkpoint(folder)
     else:
@@ -61,20 +63,26 @@ def check(layout: str, folder: Path, model: Shape, tokenizer: Tokenizer) -> None
         raise ValueError(f"{folder}: its weights do not fit: {'; '.join(faults)}")
 
 
-def weights(init: Init, folder: Path, model: Shape, tokenizer: Tokenizer) -> "dict[str, Tensor]":
+def weights(init: Init, folder: Path, model: Shape, tokenizer: Tokenizer | None) -> "dict[str, Tensor]":
     """The weights in `folder` by parameter. Raises ValueError when they are not what `init` says or do not fit."""
-    files = _verified(init, folder)
+    found = _from_checkpoint(init, folder) if init.layout == "checkpoint" else _from_huggingface(init, folder)
     check(init.layout, folder, model, tokenizer)
-    return _state(init.layout, files, folder)
+    return found()
 
 
-def _verified(init: Init, folder: Path) -> dict[str, bytes]:
-    """The contents of the weight files. Raises ValueError unless they are what `init` says."""
-    if init.layout == "checkpoint":
-        try:
-            return format.read(folder, init.digest, (format.MODEL, format.PROGRESS))
-        except format.Damaged as damage:
-            raise ValueError(f"init: {damage}") from None
+def _from_checkpoint(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor]]":
+    """What reads a checkpoint's weights, once they are verified. Raises ValueError unless they are what `init` says."""
+    from trainer.checkpoint import contents
+
+    try:
+        found = contents.read(folder, init.digest, "model")
+    except format.Damaged as damage:
+        raise ValueError(f"init: {damage}") from None
+    return lambda: found.tensors("model")
+
+
+def _from_huggingface(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor]]":
+    """What decodes the weight files, once they are verified. Raises ValueError unless they are what `init` says."""
     try:
         files = {name: (folder / name).read_bytes() for name in huggingface.files(folder)}
     except OSError as error:
@@ -82,29 +90,20 @@ def _verified(init: Init, folder: Path) -> dict[str, bytes]:
     found = _combined({name: digest.of_bytes(data) for name, data in files.items()})
     if found != init.digest:
         raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
-    return files
-
-
-def _state(layout: str, files: Mapping[str, bytes], folder: Path) -> "dict[str, Tensor]":
-    import safetensors.torch
-
-    if layout == "checkpoint":
-        state: dict[str, Tensor] = safetensors.torch.load(files[format.MODEL])
-        return state
-    weights = {name: data for name, data in files.items() if name != huggingface.CONFIG}
-    return huggingface.decode(weights, huggingface.read_settings(folder))
+    files.pop(huggingface.CONFIG)
+    return lambda: huggingface.decode(files, huggingface.read_settings(folder))
 
 
 def _checkpoint(folder: Path) -> tuple[Shape, int, str]:
     """A checkpoint's model, the size of its vocabulary and its tokenizer's SHA-256, from what is quick to read."""
-    manifest = json.loads(_manifest(folder))
-    if manifest.get("layout") != format.LAYOUT:
-        raise ValueError(f"{folder}: found the layout {manifest.get('layout')!r}, expected {format.LAYOUT!r}")
+    found = manifest.decode(_manifest(folder))
+    if found.layout != format.LAYOUT:
+        raise ValueError(f"{folder}: found the layout {found.layout!r}, expected {format.LAYOUT!r}")
     try:
         progress: dict[str, Any] = json.loads((folder / format.PROGRESS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / format.PROGRESS}: cannot be read: {error}") from None
-    vocab_size, _ = huggingface.shapes_of(folder / format.MODEL)["embedding.weight"]
+    vocab_size, _ = found.tensors["model/embedding.weight"].shape
     return config.shape(progress["config"]["model"]), vocab_size, progress["lineage"]["tokenizer"]
 
 

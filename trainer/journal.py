@@ -9,7 +9,6 @@ import errno
 import json
 import os
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,11 +85,6 @@ def read(path: Path, offset: int = 0) -> Reading:
     events = [parse(line) for line in whole.split(b"\n") if line]
     good = [event for event in events if event is not None]
     return Reading(good, len(events) - len(good), offset + len(whole))
-
-
-def read_all(paths: Iterable[Path]) -> list[Event]:
-    """The events of several journals, one after the other."""
-    return [event for path in paths for event in read(path).events]
 
 
 def _has_torn_tail(path: Path) -> bool:

@@ -19,17 +19,19 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainer import affinity, contents, fabric, fence, initial, ledger, order
 from trainer import config as configuration
-from trainer import fence, initial, order
-from trainer.checkpoint import format, restore, state
+from trainer.checkpoint import format, parts, random_state, restore
+from trainer.checkpoint.progress import Progress
+from trainer.checkpoint.saver import Saver
 from trainer.config import Config
 from trainer.engine import Engine
 from trainer.feed import Feed
-from trainer.hardware import peak_flops
 from trainer.heartbeat import Heartbeat
 from trainer.ledger import Ledger
+from trainer.profiling import Profiler
+from trainer.report import Report, work
 from trainer.schedule import learning_rate
-from trainer.scores import perplexity
 from trainer.world import World
 
 
@@ -43,15 +45,19 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
-    trainer = Trainer(config, world, token)
-    stop = _StopRequest()
-    trainer.restore()
-    trainer.feed.stage_rest(trainer.step)
-    try:
-        return _step_to_the_end(config, trainer, stop)
-    except Diverged as error:
-        trainer.record_end("failed", str(error))
-        raise
+    with contextlib.closing(Saver(config, world, token)) as saver:
+        trainer = Trainer(config, world, token, saver)
+        stop = _StopRequest()
+        trainer.restore()
+        trainer.feed.stage_rest(trainer.step)
+        try:
+            return _step_to_the_end(config, trainer, stop)
+        except Diverged as error:
+            trainer.finish_commits()
+            trainer.record_end("failed", str(error))
+            raise
+        finally:
+            trainer.profiler.end(trainer.step)
 
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -> str:
@@ -59,12 +65,17 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
         if trainer.due(config.validation.every):
-            trainer.validate()
-        if asked_to_stop or trainer.due(config.checkpoint.every) or trainer.step == config.run.steps:
-            trainer.commit()
+            with trainer.timeline.part("validation"):
+                trainer.validate()
+        last = asked_to_stop or trainer.step == config.run.steps
+        if last or trainer.due(config.checkpoint.every):
+            with trainer.timeline.part("checkpoint"):
+                trainer.commit(last)
         if asked_to_stop and trainer.step < config.run.steps:
+            trainer.finish_commits()
             trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
             return "stopped"
+    trainer.finish_commits()
     trainer.confirm_last_commit()
     trainer.record_end("succeeded", "all steps done")
     return "succeeded"
@@ -73,8 +84,9 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
 class Trainer:
     """The pieces of one incarnation on one rank."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
-        self.config, self.world, self.token = config, world, token
+    def __init__(self, config: Config, world: World, token: fence.Token, saver: Saver) -> None:
+        self.config, self.world, self.saver = config, world, saver
+        self.token = token
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         self._checkpoints = f"checkpoints/{config.training}"
         self.step = 0
@@ -85,9 +97,11 @@ class Trainer:
         self._beat("staging")
         self.feed = Feed(config, world)
         self._beat("building")
-        self.engine = Engine(config, world, self.feed.data)
-        self.model, self.optimiser = self.engine.model, self.engine.optimiser
-        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__)
+        self.engine = Engine(config, world, self.feed.data, self.record)
+        self.model, self.timeline = self.engine.model, self.engine.timeline
+        self.profiler = self._profiler()
+        self.report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
+        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
 
     def record(self, event: str, **fields: Any) -> None:
         """An event for the ledger; only rank 0 writes. A full disk costs the event, not the run."""
@@ -105,19 +119,18 @@ class Trainer:
         begun = time.time()
         if self.world.leads:
             format.sweep(self.durable / self._checkpoints)
-        found = restore.newest_good(self.store, self.durable, self._on_damaged) if self.world.leads else None
-        commit = self.world.from_leader(found[0] if found else None)
-        if commit is None:
+            parts.sweep(self.store)
+        found = restore.newest_good(self.store, self.world, restore.durable(self.durable), self._on_damaged)
+        if found is None:
             self._start_from_given_weights()
             return
-        files = found[1] if found else format.read(self.durable / commit.folder, commit.manifest)
-        state.load_model(files, self.model)
-        state.load_optimiser(files, self.model, self.optimiser)
-        self.engine.load_own_state(state.read_own(files, self.world.rank))
-        progress = state.read_progress(files)
+        commit, kept = found
+        restore.load(self.engine, kept, self.world)
+        self.saver.continues(commit)
+        progress = kept.progress()
         self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
         if self.world.rank < len(progress.random_states):
-            state.restore_random_state(progress.random_states[self.world.rank])
+            random_state.restore(progress.random_states[self.world.rank])
         self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
 
     def _start_from_given_weights(self) -> None:
@@ -126,7 +139,8 @@ class Trainer:
             return
         begun = time.time()
         folder = Path(self.config.placement.init)
-        weights = initial.weights(self.config.init, folder, self.config.model, self.feed.snapshot.tokenizer)
+        tokenizer = contents.tokenizer(self.feed.snapshot)
+        weights = initial.weights(self.config.init, folder, self.config.model, tokenizer)
         self.engine.load_weights(weights)
         self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
         if self.config.validation.every:
@@ -135,60 +149,57 @@ class Trainer:
     def train_step(self, stop: bool) -> bool:
         """One optimiser step over the global batch; says whether to stop, now that any rank was asked to."""
         self._beat("training")
+        self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
-        rows, places = self.feed.rows(self.step)
-        data_seconds = time.perf_counter() - begun
+        with self.timeline.part("data"):
+            rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
         mine = self.engine.accumulate(rows, places)
-        norm = self.engine.clip()
-        total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
-        targets = self.config.batch.sequences * self.model.targets_per_sample
+        with self.timeline.part("optimiser"):
+            norm = self.engine.clip()
+        with self.timeline.part("communication"):
+            total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
+        targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
         _finite(f"the loss of step {self.step + 1}", total)
         _finite(f"the gradient norm of step {self.step + 1}", norm)
-        self.engine.update(rate)
+        with self.timeline.part("optimiser"):
+            self.engine.update(rate)
         self.step += 1
-        together = self.engine.meet_if_due(self.step)
-        self._report(total / targets, correct / targets, norm, rate, time.perf_counter() - begun, data_seconds)
+        with self.timeline.part("communication"):
+            together = self.engine.meet_if_due(self.step)
+        self.saver.prepare(self.engine)
+        self._record_commits()
+        seconds = time.perf_counter() - begun
+        self.metrics |= self.report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
         return together and stopping > 0
 
     def validate(self) -> None:
         """The mean loss over the first sequences of the validation split, shared out over the ranks."""
         self._beat("validating")
         count = min(self.config.validation.sequences, len(self.feed.held_out))
-        mine = order.share(count, self.world.rank, self.world.size)
-        loss = correct = 0.0
-        for start in range(mine.start, mine.stop, self.config.batch.micro):
-            numbers = np.arange(start, min(start + self.config.batch.micro, mine.stop), dtype=np.uint64)
-            sums = self.engine.measure(self.feed.held_out.read(numbers), numbers)
-            loss, correct = loss + sums.loss, correct + sums.correct
-        targets = count * self.model.targets_per_sample
-        mean, accuracy = (total / targets for total in self.world.sum(loss, correct))
+        mine = order.share(count, self.world.data_rank, self.world.data_size)
+        numbers = np.arange(mine.start, mine.stop, dtype=np.uint64)
+        sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
+        targets = count * self.engine.targets_per_sample
+        mean, accuracy = (total / targets for total in self.world.sum(sums.loss, sums.correct))
         _finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
         self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
 
-    def commit(self) -> None:
-        """Write a checkpoint and commit it. A full disk is an event in the ledger, not the end of the run."""
+    def commit(self, last: bool) -> None:
+        """Take a checkpoint, which is written while training goes on. What comes of it is an event in the ledger."""
         self._beat("committing")
-        random_states = self.world.gather(state.random_state())
-        own = self.world.gather(self.engine.own_state())
-        if not self.world.leads:
-            return
-        begun = time.time()
-        files = state.pack(self.model, self.optimiser, self._progress(random_states)) | state.pack_own(own)
-        folder = f"{self._checkpoints}/{self.step:09d}.{self.token}"
-        try:
-            manifest = format.write(self.durable / folder, format.LAYOUT, files)
-            commit = fence.Commit(self.step, self.token, folder, manifest, self.metrics, time.time())
-            fence.commit(self.store, commit)
-        except OSError as error:
-            self.record("commit_failed", step=self.step, reason=str(error))
-            return
-        size = sum(map(len, files.values()))
-        self.record("committed", step=self.step, commit=commit.name, seconds=time.time() - begun, bytes=size)
+        self.saver.save(self.engine, self._progress(), last)
+
+    def finish_commits(self) -> None:
+        """Wait for the checkpoints that are being written."""
+        while self.saver.busy:
+            self._beat("committing")
+            self._record_commits(seconds=1.0)
+        self._record_commits()
 
     def confirm_last_commit(self) -> None:
         """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
@@ -203,53 +214,42 @@ class Trainer:
             done = fence.Exit(self.token.incarnation, outcome, reason, self.step, "trainer", time.time())
             fence.record_exit(self.store, done)
 
+    def _record_commits(self, seconds: float = 0.0) -> None:
+        for event in self.saver.events(seconds):
+            self.record(**event)
+
     def _beat(self, phase: str) -> None:
         with _told_if_unwritable("heartbeat"):
             self._heartbeat.beat(phase, self.step)
 
-    def _report(
-        self, loss: float, accuracy: float, norm: float, rate: float, seconds: float, data_seconds: float
-    ) -> None:
-        batch = self.config.batch
-        tokens_per_second = batch.sequences * batch.length / seconds
-        flops = self.model.flops_per_sample * batch.sequences / seconds
-        peak = peak_flops(self.world.device, self.config.run.precision)
-        figures = {
-            "loss": loss,
-            "accuracy": accuracy,
-            "perplexity": perplexity(loss),
-            "learning_rate": rate,
-            "gradient_norm": norm,
-            "tokens_per_second": tokens_per_second,
-            "flops_per_second": flops,
-            "seconds": seconds,
-            "data_seconds": data_seconds,
-        }
-        if peak:
-            figures["mfu"] = flops / (peak * self.world.size)
-        self.metrics = {**self.metrics, **figures}
-        self.record("step", step=self.step, tokens=self.step * batch.sequences * batch.length, **figures)
-        if self.world.leads:
-            utilisation = f" mfu {figures['mfu']:.1%}" if peak else ""
-            print(
-                f"step {self.step}/{self.config.run.steps} loss {loss:.4f} lr {rate:.2e} "
-                f"{tokens_per_second:,.0f} tokens/s{utilisation}",
-                flush=True,
-            )
+    def _hardware(self) -> dict[str, Any]:
+        """The settings that this rank runs with and where each comes from, and the processors that it may use."""
+        holding = fabric.holding(self.config.hardware, os.environ)
+        return {"settings": holding, "processors": affinity.listed(os.sched_getaffinity(0))}
 
-    def _progress(self, random_states: list[dict[str, Any]]) -> state.Progress:
+    def _profiler(self) -> Profiler:
+        """Rank 0 profiles the steps that the recipe names, any rank those after a signal."""
+        name, folder = f"{self.token}.{self.world.rank:05d}", self.store / "profiles"
+        return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, self._record_own)
+
+    def _record_own(self, event: str, **fields: Any) -> None:
+        """An event of this rank alone; ranks other than 0 have such a segment of the ledger only from then on."""
+        with _told_if_unwritable("ledger"):
+            writer = f"profiler-{self.world.rank}"
+            ledger.note(self.store, self.token, writer, event, rank=self.world.rank, **fields)
+
+    def _progress(self) -> Progress:
         samples = self.step * self.config.batch.sequences
-        return state.Progress(
+        return Progress(
             step=self.step,
             samples=samples,
             epoch=samples // len(self.feed.order),
-            random_states=random_states,
             metrics=self.metrics,
             best=self.best,
             config=configuration.dump(self.config),
             lineage={
                 "snapshot": self.config.snapshot,
-                "tokenizer": self.feed.snapshot.tokenizer.sha256,
+                "tokenizer": contents.tokenizer_digest(self.feed.snapshot),
                 "revision": os.environ.get("SLIPWAY_REVISION", ""),
                 "torch": torch.__version__,
                 "python": platform.python_version(),

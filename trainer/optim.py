@@ -153,9 +153,11 @@ def _adamw(parameters: Iterable[Tensor], config: Optimiser) -> torch.optim.AdamW
 
 
 def _groups(parameters: Iterable[Tensor], config: Optimiser) -> Groups:
-    """The trained parameters that decay, and those that don't."""
-    trained = [parameter for parameter in parameters if parameter.requires_grad]
-    return [
-        {"params": [p for p in trained if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0},
-    ]
+    """The trained parameters by whether they decay, and by how they lie: fused updates take alike tensors only."""
+    alike: dict[tuple[bool, object], list[Tensor]] = {}
+    for parameter in parameters:
+        if parameter.requires_grad:
+            key = parameter.dim() >= 2, getattr(parameter, "device_mesh", None)
+            alike.setdefault(key, []).append(parameter)
+    decay = config.weight_decay
+    return [{"params": group, "weight_decay": decay if decays else 0.0} for (decays, _), group in alike.items()]

@@ -1,17 +1,26 @@
 """The world: this process's place among the ranks, and its device.
 
 Under torchrun the place comes from the environment; started by hand a process is a world of one.
-gloo on CPU, NCCL on GPU.
+gloo on CPU, NCCL on GPU. The mesh says which ranks have the same share of a batch, and which the same weights.
 """
 
 import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import timedelta
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+
+from trainer import affinity, fabric
+from trainer.config import Config
+from trainer.invalid import Invalid
+from trainer.layout import Mesh, check
+from trainer.operation import Hardware
+
+ALONE = Mesh()
 
 T = TypeVar("T")
 
@@ -22,6 +31,25 @@ class World:
     size: int
     local_rank: int
     device: torch.device
+    mesh: Mesh = ALONE
+
+    def __post_init__(self) -> None:
+        assert self.mesh.ranks == self.size
+
+    @property
+    def data_rank(self) -> int:
+        """Which share of a batch this rank has."""
+        return self.mesh.data_rank(self.rank)
+
+    @property
+    def data_size(self) -> int:
+        """Into how many shares a batch is divided."""
+        return self.mesh.data
+
+    @property
+    def answers(self) -> bool:
+        """Whether this rank's losses count, so that a sum over all ranks has every sample once."""
+        return self.mesh.answers(self.rank)
 
     @property
     def leads(self) -> bool:
@@ -48,18 +76,42 @@ class World:
 
 
 @contextlib.contextmanager
-def join() -> Iterator[World]:
-    """Meet the other ranks; leave the process group at the end."""
+def join(config: Config | None = None) -> Iterator[World]:
+    """Meet the other ranks; leave the process group at the end. Without a configuration every rank is a replica.
+
+    Raises ValueError, before any rank is met, for a layout that does not fit the number of ranks or the model.
+    """
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    mesh, hardware = _mesh(config, size), config.hardware if config else Hardware()
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
         torch.cuda.set_device(device)
+    fabric.apply(hardware, os.environ)
+    if fabric.settled(hardware).affinity == "numa":
+        affinity.bind(local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), _pci_address(device))
     if size > 1:
-        dist.init_process_group("nccl" if on_gpu else "gloo")
+        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(seconds=hardware.timeout_seconds))
     try:
-        yield World(rank, size, local_rank, device)
+        yield World(rank, size, local_rank, device, mesh)
     finally:
         if size > 1:
             dist.destroy_process_group()
+
+
+def _mesh(config: Config | None, size: int) -> Mesh:
+    if config is None:
+        return Mesh(replicas=size)
+    try:
+        return check(config, size, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    except Invalid as error:
+        raise ValueError(f"field {error.field}: {error}") from None
+
+
+def _pci_address(device: torch.device) -> str:
+    """Of a GPU, as the kernel writes it; empty for a CPU."""
+    if device.type != "cuda":
+        return ""
+    known: Any = torch.cuda.get_device_properties(device)
+    return f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0"

@@ -17,8 +17,8 @@ from resources.compute import Compute
 from resources.event_log import materialised
 from resources.tiers import Tiers
 from resources.tracking import Tracking
-from trainer import atomic, digest, ledger
-from trainer.shards import read_manifest
+from trainer import atomic, contents, digest, ledger
+from trainer.snapshots import read
 
 
 def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefinition | dg.AssetSpec]:
@@ -66,7 +66,7 @@ def current_subject(recipe: SweepRecipe, training: Training, tiers: Tiers, track
     snapshot = snapshots.current(tiers.durable_path, training.dataset)
     if snapshot is None:
         raise ValueError(f"sweep {recipe.name}: dataset {training.dataset} has no snapshot yet: materialise it first")
-    tokenizer = read_manifest(tiers.durable_path, snapshot).tokenizer.sha256
+    tokenizer = contents.tokenizer_digest(read(tiers.durable_path, snapshot))
     return Subject(recipe, settled(training, snapshot, tiers, tracking), snapshot, tokenizer)
 
 

@@ -17,8 +17,8 @@ from tests.data.snapshots import make_snapshot
 from trainer import ledger
 from trainer.journal import Event
 
-BRIEF, LONG, ENDLESS = 20, 800, 1_000_000
-"""Steps: over at once; some seconds, in which a test can interfere; until it is stopped."""
+BRIEF, ENDLESS = 20, 1_000_000
+"""Steps: over at once; until it is stopped."""
 BY = "test"
 
 

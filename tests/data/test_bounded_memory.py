@@ -105,7 +105,7 @@ def peak_of_a_build(folder: Path, megabytes: int) -> tuple[float, float]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_corpus_several_times_larger_than_the_bound_is_built_within_it(tmp_path):
     builder, worker = peak_of_a_build(tmp_path, CORPUS_MB)
     assert CODE_MB < worker < CODE_MB + BOUND_MB

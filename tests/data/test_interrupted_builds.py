@@ -111,7 +111,7 @@ def test_the_attempt_after_a_kill_gives_an_undisturbed_builds_bytes_and_no_other
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("workers", [True, False])
 def test_no_moment_is_a_bad_one_to_be_killed(tmp_path, builds, undisturbed, workers):
     """Twenty-five kills of each kind that met a build at work: some come too late, as builds vary in speed."""

@@ -120,7 +120,7 @@ def test_a_store_that_stays_away_is_one_clear_failure_and_what_was_read_is_not_r
     undisturbed = build(remote(bucket), tmp_path / "undisturbed")
     monkeypatch.setattr(extraction, "UNIT_FILES", 2)
     monkeypatch.setattr(patience, "SECONDS", 1.0)
-    monkeypatch.setattr(objects, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(objects, "READ_SECONDS", 2.0)
     with ExitStack() as frozen:
         interruption = Interruption(lambda: frozen.enter_context(s3.frozen()), monkeypatch)
         failure = materialise(remote(bucket), durable).failure_data_for_node("small_corpus__documents")

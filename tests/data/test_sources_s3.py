@@ -35,7 +35,7 @@ def bucket(s3: Server) -> Bucket:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "SECONDS", 0.5)
-    monkeypatch.setattr(objects, "READ_SECONDS", 0.5)
+    monkeypatch.setattr(objects, "READ_SECONDS", 2.0)
 
 
 def names(listing: Listing) -> list[str]:

@@ -3,11 +3,11 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIGKILL, Signals
+from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -15,7 +15,7 @@ from resources.fleet.embedded import NODE_VARIABLE
 from resources.launcher.commands import JOB_VARIABLE
 
 Value = TypeVar("Value")
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 240.0
 SAMPLE_SECONDS = 0.2
 
 
@@ -64,6 +64,16 @@ def send(signal: Signals, pids: Iterable[int]) -> None:
 
 def kill(pids: Iterable[int]) -> None:
     send(SIGKILL, pids)
+
+
+@contextmanager
+def held(processes: Sequence[Process]) -> Iterator[None]:
+    """Stop the processes, so that all of the block happens while they are in the middle of their work."""
+    send(SIGSTOP, [each.pid for each in processes])
+    try:
+        yield
+    finally:
+        send(SIGCONT, [each.pid for each in processes])
 
 
 def command_of(pid: int) -> str:

@@ -1,7 +1,7 @@
 """A platform small enough to be killed often: recipes of some hundred short steps on a corpus of small texts.
 
 Two trainings, one that takes a single node and one that takes both; each drill makes a training of its own from
-one of them, told apart by its cause.
+one of them, told apart by its cause. The deadline of progress is long: drills hold trainers by SIGSTOP.
 """
 
 import random
@@ -31,7 +31,7 @@ optimiser: {learning_rate: 3e-3, warmup_steps: 10}
 run: {steps: 200}
 checkpoint: {every: 25}
 placement: {nodes: {min: 1, max: NODES}, ranks_per_node: 1}
-recovery: {no_progress_seconds: 60, fruitless_incarnations: 3}
+recovery: {no_progress_seconds: 600, fruitless_incarnations: 3}
 registered_model: drill-NAME
 """
 

@@ -20,7 +20,7 @@ from tests.drills.naive.definitions import TRAINER
 from tests.drills.process_table import command_of, kill, wait_until
 from trainer.processes import carrying, parent_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 NAIVE = TRAINER.parent
 
@@ -53,7 +53,7 @@ def test_dagsters_default_leaves_two_trainers_at_work_when_a_run_is_killed(url: 
     worker = parent_of(step)
     assert worker is not None
     kill([worker, step])
-    wait_until(lambda: len(_trainers(own_mark)) > 1, "the retry has started a second one", 180)
+    wait_until(lambda: len(_trainers(own_mark)) > 1, "the retry has started a second one")
     assert first in _trainers(own_mark)
 
 

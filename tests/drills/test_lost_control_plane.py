@@ -5,37 +5,41 @@ from dagster import DagsterRunStatus
 
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance, tags_of, training_key
-from tests.drills.process_table import Watch, wait_until
+from tests.drills.process_table import Watch, held, wait_until
 from tests.drills.told import steps
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+STEPS = 150
 
 
 def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
-    training = instance.propose(small_recipes.ALONE, "lost control plane", steps=300)
+    training = instance.propose(small_recipes.ALONE, "lost control plane", steps=STEPS)
     with Watch(training.id) as watch:
         lost = instance.materialise(training)
         wait_until(training.commits, "a checkpoint is committed")
-        instance.crash()
         (trainer,) = process_table.ranks(training.id)
-        assert instance.run(lost).status is DagsterRunStatus.STARTED
+        with held([trainer]):
+            instance.crash()
+            assert instance.run(lost).status is DagsterRunStatus.STARTED
 
-        instance.start()
-        assert instance.run(lost).status is DagsterRunStatus.FAILURE
-        assert process_table.ranks(training.id) == [trainer]
+            instance.start()
+            assert instance.run(lost).status is DagsterRunStatus.FAILURE
+            assert process_table.ranks(training.id) == [trainer]
         wait_until(lambda: training.id not in instance.open_trainings(), "it has come to its end", 240)
     (shown,) = instance.materialisations(training_key(training), training.id)
-    assert shown.metadata["steps"].value == 300
+    assert shown.metadata["steps"].value == STEPS
     assert watch.trainers == {trainer}
     assert instance.jobs(training) == [f"{training.id}-i1"]
-    assert steps(training) == list(range(1, 301))
+    assert steps(training) == list(range(1, STEPS + 1))
 
 
 def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Instance):
-    training = instance.propose(small_recipes.ALONE, "ended meanwhile", steps=75)
+    training = instance.propose(small_recipes.ALONE, "ended meanwhile", steps=STEPS)
     lost = instance.materialise(training)
     wait_until(training.commits, "a checkpoint is committed")
-    instance.crash()
+    with held(process_table.ranks(training.id)):
+        instance.crash()
     ended = wait_until(training.exit, "the training has ended")
     assert ended.outcome == "succeeded"
     assert not instance.materialisations(training_key(training), training.id)
@@ -44,19 +48,21 @@ def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Ins
     wait_until(lambda: instance.materialisations(training_key(training), training.id), "the result is shown")
     wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
     (shown,) = instance.materialisations(training_key(training), training.id)
-    assert shown.metadata["steps"].value == 75
+    assert shown.metadata["steps"].value == STEPS
     assert [run.run_id for run in instance.runs(tags_of(training))] == [lost]
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
 
 def test_closing_the_instance_leaves_a_training_alone_and_names_the_command_that_stops_it(instance: Instance):
-    training = instance.propose(small_recipes.ALONE, "closed instance", steps=300)
+    training = instance.propose(small_recipes.ALONE, "closed instance", steps=STEPS)
     instance.materialise(training)
     wait_until(training.commits, "a checkpoint is committed")
-    said = instance.close()
-    assert f"{training.id} goes on; to stop it: python -m deploy.embedded stop {training.id}" in said
-    assert not instance.control_plane()
-    assert len(process_table.ranks(training.id)) == 1
+    (trainer,) = process_table.ranks(training.id)
+    with held([trainer]):
+        said = instance.close()
+        assert f"{training.id} goes on; to stop it: python -m deploy.embedded stop {training.id}" in said
+        assert not instance.control_plane()
+        assert process_table.ranks(training.id) == [trainer]
 
     assert f"{training.id} is stopped at step" in instance.command("stop", training.id)
     assert not process_table.of_training(training.id)

@@ -12,7 +12,7 @@ from tests.drills.instance import Instance, training_key
 from tests.drills.process_table import Process, Watch, kill, send, wait_until
 from tests.drills.told import causes, restored_from, steps, steps_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 STEPS = 150
 FINISH_SECONDS = 240.0
@@ -43,7 +43,7 @@ def test_a_killed_node_leaves_the_training_to_the_other_one(instance: Instance):
 
 
 def test_a_rank_that_hangs_is_replaced_after_the_deadline(instance: Instance):
-    with_deadline = instance.propose(small_recipes.ALONE, "hanging rank", no_progress_seconds=15, steps=STEPS)
+    with_deadline = instance.propose(small_recipes.ALONE, "hanging rank", no_progress_seconds=30, steps=STEPS)
     with Watch(with_deadline.id) as watch:
         training, (rank,) = _started(instance, with_deadline)
         send(SIGSTOP, [rank.pid])

@@ -5,14 +5,15 @@ import functools
 import pytest
 from dagster import DagsterRunStatus
 
+from tests.conftest import is_asked_to_end
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance, tags_of, training_key
-from tests.drills.process_table import Watch, kill, wait_until
+from tests.drills.process_table import Watch, held, kill, wait_until
 from tests.drills.told import restored_from, steps, steps_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-STEPS = 400
+STEPS = 150
 
 
 def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(instance: Instance):
@@ -21,10 +22,11 @@ def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(insta
         first = instance.materialise(training)
         wait_until(training.commits, "a checkpoint is committed")
         (trainer,) = process_table.ranks(training.id)
-        kill([instance.worker(first)])
-        next_run = wait_until(lambda: instance.run_after(first, tags_of(training)), "another run is asked for")
-        assert instance.worker(next_run)
-        assert process_table.ranks(training.id) == [trainer]
+        with held([trainer]):
+            kill([instance.worker(first)])
+            next_run = wait_until(lambda: instance.run_after(first, tags_of(training)), "another run is asked for")
+            assert instance.worker(next_run)
+            assert process_table.ranks(training.id) == [trainer]
         wait_until(lambda: instance.succeeded(next_run), "the next run succeeds")
     assert instance.run(first).status is DagsterRunStatus.FAILURE
     assert watch.trainers == {trainer}
@@ -49,7 +51,10 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     training = instance.propose(small_recipes.ALONE, "cancelled run", steps=150)
     cancelled = instance.materialise(training)
     wait_until(training.commits, "a checkpoint is committed")
-    instance.cancel(cancelled)
+    (trainer,) = process_table.ranks(training.id)
+    with held([trainer]):
+        instance.cancel(cancelled)
+        wait_until(lambda: is_asked_to_end(trainer.pid), "it is asked to end")
     ended = wait_until(training.exit, "the training has stopped")
     assert instance.run(cancelled).status is DagsterRunStatus.CANCELED
     desired = training.desired()
@@ -71,7 +76,7 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
 
 
 def test_who_executes_a_run_of_the_job_watch_again_wants_its_training(instance: Instance):
-    training = instance.propose(small_recipes.ALONE, "executed again", steps=100)
+    training = instance.propose(small_recipes.ALONE, "executed again", steps=300)
     shown_by = instance.start_as_a_sensor_does(training)
     instance.worker(shown_by)
     instance.cancel(shown_by)

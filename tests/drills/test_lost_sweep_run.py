@@ -10,9 +10,9 @@ from resources.compute import trainings
 from resources.training_store import TrainingStore
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance
-from tests.drills.process_table import Process, kill, wait_until
+from tests.drills.process_table import Process, held, kill, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SWEEP_SECONDS = 420.0
 
@@ -22,10 +22,12 @@ def test_a_killed_sweep_run_is_replaced_and_no_trial_is_lost_or_started_twice(in
     worker = instance.worker(first)
     (sweep,) = wait_until(lambda: sweeps(instance.home.durable / "sweeps"), "the sweep is opened")
     before = wait_until(lambda: _two_trainers(sweep), "two trials train")
-    kill([worker])
-    second = wait_until(lambda: instance.run_after(first, {keys.SWEEP_TAG: sweep.sweep}), "another run is asked for")
-    wait_until(lambda: instance.worker(second), "it executes")
-    assert set(before) <= set(_trainers(sweep))
+    with held(before):
+        kill([worker])
+        tags = {keys.SWEEP_TAG: sweep.sweep}
+        second = wait_until(lambda: instance.run_after(first, tags), "another run is asked for")
+        wait_until(lambda: instance.worker(second), "it executes")
+        assert set(before) <= set(_trainers(sweep))
 
     closed = wait_until(sweep.closed, "the sweep is complete", SWEEP_SECONDS)
     assert closed.outcome == "complete"

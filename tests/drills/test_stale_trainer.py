@@ -18,7 +18,7 @@ from tests.drills.told import restored_from
 from trainer import config, fence
 from trainer.__main__ import SUPERSEDED
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_trainer_that_slept_while_another_took_over_ends_without_a_commit(

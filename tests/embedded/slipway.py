@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from resources.home import Home
+from tests.conftest import Marked, is_asked_to_end
 from trainer import processes
 
 ROOT = Path(__file__).parents[2]
@@ -19,7 +20,7 @@ DATASET, TRAINING, SWEEP = "datasets/small-texts.yaml", "trainings/small-decoder
 MARK = "SLIPWAY_TEST"
 PATIENCE_SECONDS = 500.0
 """What the demo may take on a machine with other things to do; it takes a tenth of that on a quiet one."""
-ENDING_SECONDS = 60.0
+ENDING_SECONDS = 120.0
 """Between a Ctrl-C and the end: a last checkpoint, and Dagster's own leave-taking."""
 TEXTS = 100
 SENTENCE = "A shard holds tokens and a node reads them while the loss of step {} goes from {} down to {}.\n"
@@ -86,6 +87,9 @@ class Slipway:
         """The live processes that this one's commands have started, directly or not."""
         return processes.carrying({MARK: self.environ[MARK]})
 
+    def ranks(self) -> list[int]:
+        return Marked({MARK: self.environ[MARK]}).running("trainer")
+
     def end_all(self) -> list[int]:
         """Kill what is left, so that a failed test leaves nothing behind; returns what was."""
         left = self.pids()
@@ -94,9 +98,17 @@ class Slipway:
         return left
 
 
-def interrupt(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Ctrl-C: the signal goes to the whole group. Returns the exit code and what was printed."""
+def interrupt(process: subprocess.Popen[str], rank: int | None = None) -> tuple[int, str, str]:
+    """Ctrl-C: the signal goes to the whole group. Returns the exit code and what was printed.
+
+    `rank` is held until it is asked to end, so that its training is not over before.
+    """
+    if rank is not None:
+        os.kill(rank, signal.SIGSTOP)
     os.killpg(process.pid, signal.SIGINT)
+    if rank is not None:
+        until(lambda: is_asked_to_end(rank), process)
+        os.kill(rank, signal.SIGCONT)
     output, errors = process.communicate(timeout=ENDING_SECONDS)
     return process.returncode, output, errors
 

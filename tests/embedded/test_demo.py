@@ -23,9 +23,9 @@ from resources.training_store import Trainings, TrainingStore
 from tests.embedded.slipway import TEXTS, TRAINING, Slipway, interrupt, until
 from trainer import ledger
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 STEPS = 600
-"""Of a training that takes longer than an instance takes to end."""
+"""Of a training that is still at work when a test has seen its thirtieth step."""
 TRIALS = 3
 
 
@@ -78,7 +78,8 @@ def interrupted(slipway: Slipway, again: Ended) -> Ended:
     slipway.edit(TRAINING, "sequences: 4", "sequences: 32")
     process = slipway.start("demo")
     until(lambda: any(steps(store) >= 30 for store in changed(slipway)), process)
-    return ended(slipway, *interrupt(process))
+    [rank] = slipway.ranks()
+    return ended(slipway, *interrupt(process, rank))
 
 
 @pytest.fixture(scope="module")

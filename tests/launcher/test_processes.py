@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.conftest import Marked
+from tests.conftest import Marked, until
 from trainer import processes
 
 
@@ -63,7 +63,7 @@ print(processes.kill_descendants(), processes.descendants(os.getpid()))
 
 def test_processes_are_found_by_the_environment_they_were_started_with(marked: Marked):
     sleeper = subprocess.Popen(["sleep", "600"])
-    assert marked.pids() == [sleeper.pid]
+    assert until(marked.pids, "its environment to be there") == [sleeper.pid]
     assert sleeper.pid in processes.children(os.getpid())
     assert processes.carrying(marked.mark | {"ANOTHER": "one"}) == []
     assert processes.parent_of(sleeper.pid) == os.getpid()

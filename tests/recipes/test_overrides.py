@@ -53,7 +53,7 @@ TRAININGS__TINY_DECODER__RUN__STEPS=[1
     run.steps: found a mistake in the YAML (while parsing a flow sequence, expected ',' or ']', but got
     '<stream end>'), expected YAML
 TRAININGS__TINY_DECODER__RUN__STEP=1
-    run.step: found an unknown field, expected one of steps, seed, precision, shuffle_shards
+    run.step: found an unknown field, expected one of steps, seed, precision, shuffle_shards, freeze
 TRAININGS__TINY_DECODER__MODEL={layers: 1, width: 2, heads: 1, kv_heads: 1, hidden: x}
     model.hidden: found "x", expected a whole number
 TRAININGS__TINY_DECODER__OWNER__X=1
@@ -70,7 +70,8 @@ TRAINING__TINY_DECODER__RUN__STEPS=1
     found the kind TRAINING, expected a variable that begins SLIPWAY_DATASETS__ or SLIPWAY_TRAININGS__ or
     SLIPWAY_SWEEPS__
 SWEEPS__TINY_DECODER__TRIAL__RUN__LENGTH=1
-    trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision, run.shuffle_shards
+    trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision,
+        run.shuffle_shards, run.freeze
 """
 
 

@@ -50,10 +50,12 @@ layers: 4 -> layers: 0
     model.layers: found 0, expected a number above 0
 
 layers: 4 -> layrs: 4\n  layers: 4
-    model.layrs: found an unknown field, expected one of layers, width, heads, kv_heads, hidden, rope_base
+    model.layrs: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden,
+        rope_base
 
 model: # -> model:\n  <<: 3 #
-    +1 model.<<: found an unknown field, expected one of layers, width, heads, kv_heads, hidden, rope_base
+    +1 model.<<: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden,
+        rope_base
 
   layers: 4 ->   # none
     -1 model.layers: found nothing, expected a whole number
@@ -67,8 +69,25 @@ learning_rate: 3e-3 -> learning_rate: 1e999
 learning_rate: 3e-3 -> learning_rate: fast
     optimiser.learning_rate: found "fast", expected a number
 
-precision: fp32 -> precision: fp8
-    run.precision: found "fp8", expected 'fp32' or 'bf16'
+model: # -> model:\n  kind: rnn #
+    +1 model.kind: found "rnn", expected one of decoder, encoder, resnet, vit, or a module's dotted name
+
+model: # -> model:\n  kind: 3 #
+    +1 model.kind: found 3, expected one of decoder, encoder, resnet, vit, or a module's dotted name
+
+model: # -> model:\n  kind: nowhere.rnn #
+    +1 model.kind: found "nowhere.rnn", expected a module with the classes Shape and Network, but importing it fails:
+        ModuleNotFoundError: No module named 'nowhere'
+
+model: # -> model:\n  kind: json.decoder #
+    +1 model.kind: found "json.decoder", expected a module with the classes Shape and Network, but its Shape is no
+        trainer.shapes.Shape that says what it reads
+
+kv_heads: 2 # -> kv_heads: 2\n  kind: encoder #
+    -0 model.kv_heads: found an unknown field, expected one of kind, layers, width, heads, hidden, masked
+
+precision: fp32 -> precision: fp12
+    run.precision: found "fp12", expected 'fp32', 'bf16', 'fp16' or 'fp8'
 
 checkpoint:\n  every: 60 -> checkpoint: 60
     checkpoint: found 60, expected a section
@@ -142,7 +161,8 @@ validation.every: 20 -> validation.every: 0
     trial.validation.every: found 0, expected a number that divides every rung, where trials are compared
 
 run.steps: 80 -> run.length: 80
-    trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision, run.shuffle_shards
+    trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision,
+        run.shuffle_shards, run.freeze
 
 run.steps: 80 -> run.steps: -1
     trial.run.steps: found -1, expected a number above 0
@@ -151,13 +171,13 @@ run.steps: 80 -> run.steps: 80\n  model.width: 130
     -1 trial: found parameters that model.heads (4) does not fit, expected a divisor of width (130) there
 
 optimiser.beta2: -> optimiser.beta3:
-    space.optimiser.beta3: found an unknown parameter, expected one of optimiser.learning_rate,
-        optimiser.warmup_steps, optimiser.final_fraction, optimiser.beta1, optimiser.beta2,
-        optimiser.weight_decay, optimiser.clip
+    space.optimiser.beta3: found an unknown parameter, expected one of optimiser.kind, optimiser.learning_rate,
+        optimiser.schedule, optimiser.warmup_steps, optimiser.final_fraction, optimiser.decay_fraction, optimiser.beta1,
+        optimiser.beta2, optimiser.momentum, optimiser.weight_decay, optimiser.clip
 
 optimiser.beta2: -> beta2:
     space.beta2: found an unknown parameter, expected <section>.<field>, the section one of model, batch,
-        optimiser, run, checkpoint, validation
+        optimiser, run, checkpoint, validation, communication
 
 {choice: [0.9, 0.95, 0.99]} -> {choice: [0.9, 1.5]}
     space.optimiser.beta2.choice.1: found 1.5, expected 0 or more, below 1
@@ -236,7 +256,7 @@ def test_all_problems_of_all_files_are_told_at_once(folder: Folder):
         f'{TRAINING}:{layers}: model.layers: found "four", expected a whole number',
         f"{TRAINING}:{steps - 1}: run.steps: found nothing, expected a whole number",
         f"{TRAINING}:{steps}: run.stepps: found an unknown field, "
-        "expected one of steps, seed, precision, shuffle_shards",
+        "expected one of steps, seed, precision, shuffle_shards, freeze",
     ]
 
 

@@ -152,4 +152,20 @@ def test_recipes_are_read_without_the_control_plane():
 def test_a_batch_has_a_sequence_for_each_rank(folder: Folder):
     folder.edit(TRAINING, "ranks_per_node: 1", "ranks_per_node: 9")
     [problem] = folder.problems()
-    assert "batch.sequences: found 16, expected 18 (a sequence for each rank) or more" in problem
+    assert "batch.sequences: found 16, expected 18 (a sequence for each rank) or more, with nodes: 2" in problem
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        (
+            "tensor: 2",
+            "layout.tensor: found 2, expected a divisor of the 1 ranks of a node (a node is a machine, a rank",
+        ),
+        ("pipeline: 2", "layout.pipeline: found 2 (x tensor 1), expected a divisor of 1 ranks, with nodes: 1"),
+    ],
+)
+def test_a_layout_fits_every_number_of_nodes_that_the_training_may_have(folder: Folder, layout: str, expected: str):
+    folder.edit(TRAINING, "placement:", f"layout: {{{layout}}}\nplacement:")
+    [problem] = folder.problems()
+    assert expected in problem

@@ -91,12 +91,12 @@ def test_evaluation_measures_all_that_wait_and_then_nothing_is_left_to_do(platfo
 def test_a_damaged_checkpoint_is_set_aside_and_withdrawn_and_the_others_are_evaluated(platform: Platform):
     store = not_evaluated(platform)
     damaged = store.commits()[1]
-    (platform.home.durable / damaged.folder / "model.safetensors").write_bytes(b"rust")
+    (platform.home.durable / damaged.folder / "model-00000.safetensors").write_bytes(b"rust")
     platform.apply("checkpoint_arrivals")
     [request] = platform.apply("checkpoint_arrivals")
     result = platform.launch(request)
     assert not result.success
-    assert fence.set_aside_reasons(store.folder).keys() == {damaged.name}
+    assert [path.stem for path in store.folder.glob("set-aside/*.json")] == [damaged.name]
     for _ in range(3):
         assert platform.apply("checkpoint_arrivals") == []
     first, _, last = partitions(store)

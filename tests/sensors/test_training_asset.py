@@ -1,11 +1,15 @@
 """The training asset: materialising it starts the training or adopts it, and waits for its end."""
 
+import os
+import signal
 import threading
+
+import dagster as dg
 
 from assets import keys
 from assets.training import result_metadata
 from resources.training_control import Action
-from tests.conftest import until
+from tests.conftest import Marked, until
 from tests.sensors.platform import BY, Platform
 
 TRAINING = [keys.key("tiny", "training")]
@@ -26,12 +30,17 @@ def test_materialising_a_training_trains_it_and_shows_what_came_of_it(platform: 
     assert desired is not None and desired.by == f"run {result.run_id}"
 
 
-def test_a_training_that_runs_already_is_adopted(platform: Platform):
+def test_a_training_that_runs_already_is_adopted(platform: Platform, marked: Marked):
     store = platform.wanted(run={"steps": 800})
     platform.advance(store, Action.SUBMIT)
     until(store.beats, "the trainer")
+    [rank] = marked.running("trainer")
+    os.kill(rank, signal.SIGSTOP)
     adopting = threading.Thread(target=platform.materialise, args=(TRAINING, store.id))
     adopting.start()
+    of_training = dg.RunsFilter(tags={keys.TRAINING_TAG: store.id})
+    until(lambda: platform.instance.get_runs(of_training), "the run to find it")
+    os.kill(rank, signal.SIGCONT)
     until(store.exit, "the end of the training")
     adopting.join()
     assert len(platform.materialisations("training", store.id)) == 1

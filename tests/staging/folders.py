@@ -93,7 +93,12 @@ def half_a_shard(source: Path) -> Iterator[bytes]:
         source.write_bytes(data)
 
 
-def is_in_mid_copy(nvme: Path) -> bool:
+def copies_in_the_middle(nvme: Path) -> list[Path]:
+    """The partial copies that have come as far as `half_a_shard` lets them."""
     with contextlib.suppress(FileNotFoundError):
-        return any(path.stat().st_size == 1000 for path in partial_copies(nvme))
-    return False
+        return [path for path in partial_copies(nvme) if path.stat().st_size == 1000]
+    return []
+
+
+def is_in_mid_copy(nvme: Path) -> bool:
+    return len(copies_in_the_middle(nvme)) > 0

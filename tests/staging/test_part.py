@@ -63,5 +63,5 @@ def test_a_node_stages_its_part_and_two_parts_are_the_whole(snapshot, durable, n
 
 def test_the_command_stages_the_part_of_a_node(snapshot, durable, nvme):
     process = staging_process(snapshot.sha256, [durable], nvme, "--node", "b", "--nodes", "a,b,c")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate()
     assert json.loads(out)["shards"] == len(Part("b", ("a", "b", "c")).of(snapshot.shards())) < 4

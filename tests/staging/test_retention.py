@@ -118,7 +118,7 @@ def test_a_leased_snapshot_stays_until_its_reader_is_dead_however_it_dies(pair, 
     assert old.sha256 not in retained.removed_snapshots and retained.leased_snapshots == 1
     assert is_staged(old.sha256, nvme)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate()
     assert retain(nvme, gigabytes=0, days=7).removed_snapshots == (old.sha256,)
 
 
@@ -151,7 +151,7 @@ def test_partial_files_go_when_they_are_old_and_nobody_is_at_them(snapshot, dura
         retain(nvme, gigabytes=1, days=7)
         assert partial_copies(nvme) == [partial], "its staging is alive"
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate()
     retain(nvme, gigabytes=1, days=0.5)
     assert partial_copies(nvme) == []
 
@@ -191,10 +191,10 @@ def test_two_stagings_and_a_retention_at_once_do_each_other_no_harm(durable, nvm
     for thread in (remover, *stagers):
         thread.start()
     for thread in stagers:
-        thread.join(60)
+        thread.join()
     until(lambda: removed or failures, "a removal, which may have found all in use until now")
     over.set()
-    remover.join(60)
+    remover.join()
     assert failures == []
 
 

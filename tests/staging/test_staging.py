@@ -1,8 +1,8 @@
 """Staging (S1, S3, S6): what is on the NVMe is whole and verified, and staging again costs nothing."""
 
 import json
+import os
 import re
-import time
 import uuid
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.staging.folders import (
     partial_copies,
     staging_process,
 )
-from trainer import atomic, digest, shards, staging
+from trainer import atomic, digest, shards
 from trainer.nvme import boot
 from trainer.progress import Progress, every
 from trainer.staging import Staged, bring, bring_manifest, is_staged, stage
@@ -171,7 +171,7 @@ def test_a_manifest_whose_names_leave_their_folder_is_refused(snapshot, durable,
 
 def test_the_command_prints_one_json_line(snapshot, durable, nvme):
     process = staging_process(snapshot.sha256, [durable], nvme)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert process.returncode == 0
     assert json.loads(out)["copied_shards"] == 4
     assert re.fullmatch(r"staging: 0\.00 of 0\.00 GB \(100%\), 4 of 4 shards, .* GB/s, 0 s left\n", err)
@@ -179,7 +179,7 @@ def test_the_command_prints_one_json_line(snapshot, durable, nvme):
 
 def test_the_command_says_in_one_line_what_is_wrong(durable, nvme):
     process = staging_process("0" * 64, [durable], nvme)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert (process.returncode, out) == (1, "")
     assert err.startswith("staging: ") and err.count("\n") == 1
 
@@ -204,10 +204,14 @@ def test_with_room_again_a_staging_that_filled_the_disk_is_finished(durable, sma
     assert_whole(snapshot, small_disk)
 
 
-def test_a_second_staging_of_a_thousand_shards_is_quick(durable, nvme):
-    """The benchmark measures it (20 ms); here, that it reads no shard and grows with the shards alone."""
+def test_a_second_staging_of_a_thousand_shards_reads_none_of_them(durable, nvme):
+    """It goes by size, time and inode: a flipped bit behind their back would be found by whoever read. It is timed by
+    `benchmarks/staging.py`."""
     snapshot = make_snapshot(durable, shard_count=999, tokens=50)
     stage(snapshot.sha256, durable, nvme)
-    begun = time.perf_counter()
-    assert staging.stage(snapshot.sha256, durable, nvme).copied_shards == 0
-    assert time.perf_counter() - begun < 1
+    for shard in snapshot.shards():
+        path = shards.shard_path(nvme, shard)
+        before = path.stat()
+        flip_a_bit(path)
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert stage(snapshot.sha256, durable, nvme).copied_shards == 0

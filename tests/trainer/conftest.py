@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from typing import IO, Any
 import numpy as np
 import pytest
 
-from trainer import atomic, fence, journal, ledger, processes, shards
+from tests.conftest import PATIENCE_SECONDS, Marked, until
+from trainer import atomic, fence, images, journal, ledger, shards
 from trainer import config as configuration
 
 CODE = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ VOCAB = 64
 LENGTH = 32
 STEPS = 20
 EVERY = 5
-PATIENCE_SECONDS = 120.0
+MARK = "SLIPWAY_TEST"
 
 Sections = dict[str, dict[str, Any]]
 
@@ -68,6 +68,8 @@ def settings(**changed: dict[str, Any]) -> Sections:
         "checkpoint": {"every": EVERY},
         "validation": {"every": 10, "sequences": 5},
     }
+    if "kind" in changed.get("model", {}):
+        sections["model"] = {}
     return {name: {**sections.get(name, {}), **changed.get(name, {})} for name in {**sections, **changed}}
 
 
@@ -91,11 +93,17 @@ class Ended:
 class Training:
     """One training in a folder of its own, started as real processes."""
 
-    def __init__(self, folder: Path, mark: str, **changed: dict[str, Any]) -> None:
-        self.folder, self._mark = folder, mark
+    def __init__(
+        self,
+        folder: Path,
+        mark: str,
+        make: Callable[[Path], shards.Snapshot | images.Snapshot] = make_snapshot,
+        **changed: dict[str, Any],
+    ) -> None:
+        self.folder, self._mark, self._marked = folder, mark, Marked({MARK: mark})
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
-        self.snapshot = make_snapshot(self.durable)
+        self.snapshot: Any = make(self.durable)
         self.configure(**changed)
 
     def configure(self, **changed: dict[str, Any]) -> None:
@@ -105,11 +113,18 @@ class Training:
         placement = {**folders, **changed.get("placement", {})}
         self.config.write_bytes(atomic.readable_json({**named, **settings(**changed), "placement": placement}))
 
-    def start(self, ranks: int = 1, **environment: str) -> subprocess.Popen[str]:
-        """Start it by hand, as one process or under torchrun."""
+    def start(self, ranks: int = 1, freeze: str = "", **environment: str) -> subprocess.Popen[str]:
+        """Start it by hand, as one process or under torchrun; `freeze` gives the moments of `tests.trainer.frozen`."""
         agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
-        module = [*agent, "trainer"] if ranks > 1 else ["trainer"]
-        return self.spawn(*module, str(self.config), **environment)
+        module = ["tests.trainer.frozen", freeze] if freeze else ["trainer"]
+        return self.spawn(*(agent if ranks > 1 else []), *module, str(self.config), **environment)
+
+    def until_frozen(self) -> None:
+        until(self._marked.frozen, "the training to freeze")
+
+    def thaw(self) -> None:
+        for pid in self._marked.frozen():
+            os.kill(pid, signal.SIGCONT)
 
     def spawn(self, *module: str, **environment: str) -> subprocess.Popen[str]:
         """Start ``python -m module ...`` with pipes, bound to this process and marked as the tests' own."""
@@ -119,7 +134,7 @@ class Training:
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
             "PYTHONUNBUFFERED": "1",
-            "SLIPWAY_TEST": self._mark,
+            MARK: self._mark,
             **environment,
         }
         return subprocess.Popen(
@@ -141,14 +156,13 @@ class Training:
         assert ended.code == 0, ended.err
         return self
 
-    def interrupted(self, step: int, delay: float = 0.0, ranks: int = 1) -> "Training":
-        """Run it until `step` is done and `delay` seconds have passed, then end it and its ranks by SIGKILL."""
-        process = self.start(ranks)
-        said(process, f"step {step}/")
-        time.sleep(delay)
+    def interrupted(self, moment: str, ranks: int = 1) -> "Training":
+        """Run it until it freezes at this moment, then end it and its ranks by SIGKILL."""
+        process = self.start(ranks, freeze=moment)
+        self.until_frozen()
         process.kill()
         wait(process)
-        until(lambda: not processes.carrying({"SLIPWAY_TEST": self._mark}), "the ranks to die with their agent")
+        self._marked.until_gone()
         return self
 
     def commits(self) -> list[fence.Commit]:
@@ -165,17 +179,10 @@ class Training:
         return self.durable / commit.folder / name
 
     def tensors(self, step: int = STEPS) -> tuple[bytes, bytes]:
-        """The bytes of the weights and of the optimiser's state."""
-        model, optimiser = (self.checkpoint_file(f"{name}.safetensors", step) for name in ("model", "optimiser"))
-        return model.read_bytes(), optimiser.read_bytes()
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until `condition` holds; fail when it does not within two minutes."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s in vain for {what}"
-        time.sleep(0.02)
+        """The bytes of the weights and of the optimiser's state, of all ranks."""
+        folder = self.checkpoint_file(".", step)
+        model, optimiser = (sorted(folder.glob(f"{name}-*.safetensors")) for name in ("model", "optimiser"))
+        return b"".join(path.read_bytes() for path in model), b"".join(path.read_bytes() for path in optimiser)
 
 
 def said(process: subprocess.Popen[str], text: str) -> str:
@@ -209,10 +216,7 @@ def mark() -> str:
 def nothing_left(mark: str) -> Iterator[None]:
     """At a test's end, no process of its own may be left. What is left all the same is ended here."""
     yield
-    left = processes.carrying({"SLIPWAY_TEST": mark})
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert not left, "processes left behind"
+    Marked({MARK: mark}).must_be_gone()
 
 
 @pytest.fixture

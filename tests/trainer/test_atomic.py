@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import PATIENCE_SECONDS
 from trainer import atomic
 
 
@@ -39,7 +40,7 @@ def test_of_several_processes_that_create_one_file_exactly_one_wins(tmp_path: Pa
         racers = [context.Process(target=race, args=(number,)) for number in range(4)]
         for racer in racers:
             racer.start()
-        outcomes = [won.get(timeout=30) for _ in racers]
+        outcomes = [won.get(timeout=PATIENCE_SECONDS) for _ in racers]
         for racer in racers:
             racer.join()
         (winner,) = [number for created, number in outcomes if created]

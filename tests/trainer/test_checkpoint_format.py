@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_checkpoint_reads_back_as_it_was_written(folder: Path) -> None:
     manifest = format.write(folder, "layout/1", FILES)
     assert format.read(folder, manifest) == FILES
-    assert format.read_manifest(folder, manifest)["layout"] == "layout/1"
+    assert format.read_manifest(folder, manifest).layout == "layout/1"
 
 
 def test_a_checkpoint_is_named_by_the_sha256_of_its_manifest(folder: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_whole_checkpoint_that_is_not_the_committed_one_is_damage(tmp_path: Pa
 
 
 def test_a_checkpoint_of_another_format_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(format, "FORMAT", "slipway.checkpoint/9")
+    monkeypatch.setattr("trainer.checkpoint.manifest.FORMAT", "slipway.checkpoint/9")
     manifest = format.write(folder, "layout/1", FILES)
     monkeypatch.undo()
     with pytest.raises(Damaged, match=r"found format slipway\.checkpoint/9, expected slipway\.checkpoint/1"):

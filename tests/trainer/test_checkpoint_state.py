@@ -2,85 +2,123 @@
 
 import json
 import random
-from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import safetensors.torch
 import torch
+from torch import Tensor, nn
 
-from trainer.checkpoint import format, state
-from trainer.checkpoint.state import Progress
-from trainer.models.decoder import Decoder
-from trainer.optim import adamw
-from trainer.sections import Optimiser
-from trainer.shapes import DecoderShape
-
-PROGRESS = Progress(
-    step=5,
-    samples=35,
-    epoch=0,
-    random_states=[],
-    metrics={"loss": 2.5},
-    best={"validation_loss": 2.6, "step": 5},
-    config={"run": {"steps": 20}},
-    lineage={"snapshot": "0" * 64, "world": 1},
-    at=12.0,
-)
+from tests.trainer.keeping import ALONE, Keeps, saved
+from trainer import fence
+from trainer.checkpoint import contents, random_state, restore
+from trainer.checkpoint.contents import Contents
 
 
-def fresh(seed: int) -> tuple[Decoder, torch.optim.AdamW]:
-    torch.manual_seed(seed)
-    model = Decoder(DecoderShape(layers=1, width=16, heads=2, kv_heads=1, hidden=32), 64, 8)
-    return model, adamw(model, Optimiser(learning_rate=0.01))
+def newest(folder: Path) -> Contents:
+    commit = fence.commits(folder / "store")[-1]
+    return contents.read(folder / "durable" / commit.folder, commit.manifest)
 
 
-def step(model: Decoder, optimiser: torch.optim.AdamW) -> None:
-    tokens = torch.randint(0, 64, (2, 8))
-    torch.autograd.backward(model(tokens).square().mean())
-    optimiser.step()
-    optimiser.zero_grad()
+def kept(engine: Keeps) -> dict[str, Any]:
+    """Every number that the engine would go on from, by name."""
+    found: dict[str, Any] = dict(engine.model.state_dict())
+    for name, parameter in engine.model.named_parameters():
+        found |= {f"{name}/{key}": value for key, value in engine.optimiser.state.get(parameter, {}).items()}
+    return found | {"scale": engine.extra["scale"], **engine.extra["outer"]}
 
 
-def trained() -> tuple[Decoder, torch.optim.AdamW]:
-    model, optimiser = fresh(seed=0)
-    for _ in range(3):
-        step(model, optimiser)
-    return model, optimiser
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]) if isinstance(value, Tensor) else value == other[name], name
 
 
-def test_training_goes_on_from_a_checkpoint_bit_for_bit() -> None:
-    model, optimiser = trained()
-    files = state.pack(model, optimiser, PROGRESS)
-    random_state = json.loads(json.dumps(state.random_state()))
-    step(model, optimiser)
-
-    resumed, its_optimiser = fresh(seed=1)
-    state.load_model(files, resumed)
-    state.load_optimiser(files, resumed, its_optimiser)
-    state.restore_random_state(random_state)
-    step(resumed, its_optimiser)
-    assert state.pack(resumed, its_optimiser, PROGRESS) == state.pack(model, optimiser, PROGRESS)
-
-
-def test_the_optimisers_state_is_kept_by_parameter_name() -> None:
-    model, optimiser = trained()
-    moments = safetensors.torch.load(state.pack(model, optimiser, PROGRESS)[format.OPTIMISER])
-    names = [name for name, _ in model.named_parameters()]
-    assert set(moments) == {f"{name}/{key}" for name in names for key in ("step", "exp_avg", "exp_avg_sq")}
-    assert float(moments["head.weight/step"]) == 3.0
+def test_training_goes_on_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> None:
+    engine = Keeps()
+    saved(tmp_path, 1, 2, engine=engine)
+    found = newest(tmp_path)
+    resumed = Keeps(seed=9)
+    restore.load(resumed, found, ALONE)
+    assert_same(kept(resumed), kept(engine))
+    random_state.restore(found.progress().random_states[0])
+    resumed.step()
+    random_state.restore(found.progress().random_states[0])
+    engine.step()
+    assert_same(kept(resumed), kept(engine))
 
 
-def test_rotary_tables_are_computed_and_not_kept() -> None:
-    model, optimiser = trained()
-    weights = safetensors.torch.load(state.pack(model, optimiser, PROGRESS)[format.MODEL])
-    assert set(weights) == {name for name, _ in model.named_parameters()}
+OPTIMISERS = {
+    "adam": lambda parameters: torch.optim.Adam(parameters, amsgrad=True),
+    "fused adamw": lambda parameters: torch.optim.AdamW(parameters, fused=True),
+    "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+    "sgd with momentum": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
+    "nadam": torch.optim.NAdam,
+    "adafactor": torch.optim.Adafactor,
+    "rprop": torch.optim.Rprop,
+}
 
 
-def test_progress_reads_back_with_the_random_states_of_all_ranks() -> None:
-    model, optimiser = trained()
-    kept = json.loads(json.dumps(state.random_state()))
-    progress = replace(PROGRESS, random_states=[{"rank": 0, **kept}, {"rank": 1, **kept}])
-    assert state.read_progress(state.pack(model, optimiser, progress)) == progress
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_the_state_of_any_optimiser_is_kept(tmp_path: Path, name: str) -> None:
+    engine, resumed = Keeps(), Keeps(seed=9)
+    for each in (engine, resumed):
+        each.optimiser = OPTIMISERS[name](each.model.parameters())
+    saved(tmp_path, 1, engine=engine)
+    restore.load(resumed, newest(tmp_path), ALONE)
+    assert_same(kept(resumed), kept(engine))
+    for each in (engine, resumed):
+        torch.manual_seed(4)
+        each.step()
+    assert_same(kept(resumed), kept(engine))
+
+
+def test_each_file_is_a_safetensors_file_of_what_its_name_says(tmp_path: Path) -> None:
+    engine = Keeps()
+    (commit,) = saved(tmp_path, 1, engine=engine)
+    folder = tmp_path / "durable" / commit.folder
+    read = {path.name: safetensors.torch.load_file(path) for path in folder.glob("*.safetensors")}
+    frozen = {"2.weight"}
+    assert set(read["model-00000.safetensors"]) == set(engine.model.state_dict()) - frozen
+    assert set(read["frozen-00000.safetensors"]) == frozen
+    trained = [name for name, parameter in engine.model.named_parameters() if parameter.requires_grad]
+    moments = {f"{name}/{key}" for name in trained for key in ("step", "exp_avg", "exp_avg_sq")}
+    assert set(read["optimiser-00000.safetensors"]) == moments | {"outer/momentum"}
+    assert torch.equal(read["model-00000.safetensors"]["0.weight"], engine.model[0].weight)
+
+
+def test_tensors_of_every_element_type_and_of_no_elements_are_kept(tmp_path: Path) -> None:
+    engine, resumed = Keeps(), Keeps()
+    types = [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int8, torch.uint8, torch.bool]
+    for each, fill in ((engine, 1), (resumed, 0)):
+        buffers = nn.Module()
+        for dtype in types:
+            buffers.register_buffer(str(dtype).replace("torch.", "of_"), torch.full((3,), fill, dtype=dtype))
+        buffers.register_buffer("nothing", torch.empty(0, 4))
+        buffers.register_buffer("strided", torch.full((4, 6), fill).t())
+        each.model.add_module("3", nn.Identity())
+        each.model[3].add_module("all", buffers)
+    saved(tmp_path, 1, engine=engine)
+    restore.load(resumed, newest(tmp_path), ALONE)
+    assert_same(dict(resumed.model.state_dict()), dict(engine.model.state_dict()))
+
+
+def test_a_checkpoint_of_another_model_is_refused_with_every_tensor_that_does_not_fit(tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    with pytest.raises(ValueError, match="another model") as refused:
+        restore.load(Keeps(rows=13), newest(tmp_path), ALONE)
+    assert "model/0.weight: found [12, 16], expected [13, 16]" in str(refused.value)
+    assert "model/2.weight: found [8, 12], expected [8, 13]" in str(refused.value)
+
+
+def test_a_checkpoint_of_a_larger_model_is_refused_too(tmp_path: Path) -> None:
+    engine = Keeps()
+    engine.model.add_module("3", nn.Linear(8, 8))
+    saved(tmp_path, 1, engine=engine)
+    with pytest.raises(ValueError, match=r"another model: model/3\.bias; model/3\.weight: not expected"):
+        restore.load(Keeps(), newest(tmp_path), ALONE)
 
 
 def test_every_random_generator_continues_where_it_was() -> None:
@@ -88,8 +126,8 @@ def test_every_random_generator_continues_where_it_was() -> None:
         return random.random(), random.gauss(0, 1), [*np.random.random(3), np.random.normal(), *torch.rand(3).tolist()]
 
     draw()
-    kept = json.loads(json.dumps(state.random_state()))
+    taken = json.loads(json.dumps(random_state.take()))
     following = draw(), draw()
     random.seed(9), np.random.seed(9), torch.manual_seed(9)
-    state.restore_random_state(kept)
+    random_state.restore(taken)
     assert (draw(), draw()) == following

@@ -17,6 +17,7 @@ from trainer.invalid import Invalid
 from trainer.operation import Layout
 from trainer.powersgd import PowerSGD
 from trainer.sections import Checkpoint, Communication, Validation
+from trainer.timeline import Timeline
 from trainer.world import World
 
 Gradients = dict[str, Tensor]
@@ -43,7 +44,7 @@ def wrapped(compression: str, rank: int = 2) -> tuple[DistributedDataParallel, P
     """Over several small buckets, which DDP groups anew after the first step."""
     ddp = DistributedDataParallel(network(), bucket_cap_mb=0.002)
     config = Communication(compression=compression, powersgd_rank=rank)  # type: ignore[arg-type]
-    return ddp, communication.attach(ddp, config, seed=5)
+    return ddp, communication.attach(ddp, config, 5, Timeline(torch.device("cpu")))
 
 
 def averaged(world: World, compression: str) -> tuple[Gradients, Gradients]:
@@ -169,7 +170,7 @@ def test_a_training_with_powersgd_that_is_killed_ends_bit_for_bit_as_one_that_ne
     compressed = {"communication": {"compression": "powersgd", "powersgd_rank": 2}}
     training.configure(**compressed)
     whole = another(**compressed).completed(ranks=2)
-    training.interrupted(12, ranks=2).completed(ranks=2)
+    training.interrupted("12", ranks=2).completed(ranks=2)
     assert training.events("restored")
     assert training.losses() == whole.losses()
     assert training.tensors() == whole.tensors()

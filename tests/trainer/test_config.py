@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trainer import config, sections
+from trainer.shapes import DecoderShape
 
 
 def loaded(tmp_path: Path, document: dict[str, Any]) -> config.Config:
@@ -29,6 +30,7 @@ def message(tmp_path: Path, document: dict[str, Any]) -> str:
 def test_a_configuration_reads_back_as_it_was_written(tmp_path: Path, document: dict[str, Any]) -> None:
     read = loaded(tmp_path, document)
     assert loaded(tmp_path, config.dump(read)) == read
+    assert isinstance(read.model, DecoderShape)
     assert read.model.width == 32
     assert read.validation.every == 10
 

@@ -26,14 +26,15 @@ def one_line(err: str) -> str:
 def test_sigterm_leaves_a_checkpoint_of_the_step_reached_and_exit_code_0(
     training: Training, finished: Training
 ) -> None:
-    process = training.start()
-    said(process, "step 6/")
+    process = training.start(freeze="6")
+    training.until_frozen()
     process.send_signal(signal.SIGTERM)
+    training.thaw()
     ended = wait(process)
     assert ended.code == 0, ended.err
     assert "trainer: stopped" in ended.out
     reached = training.losses()[-1][0]
-    assert reached < STEPS
+    assert 6 < reached < STEPS
     assert training.commits()[-1].step == reached
     (told,) = training.events("ended")
     assert (told["outcome"], told["step"]) == ("stopped", reached)
@@ -43,9 +44,10 @@ def test_sigterm_leaves_a_checkpoint_of_the_step_reached_and_exit_code_0(
 
 
 def test_sigterm_to_one_rank_stops_all_at_the_same_step(training: Training) -> None:
-    process = training.start(ranks=2)
-    said(process, "step 3/")
+    process = training.start(ranks=2, freeze="3")
+    training.until_frozen()
     os.kill(processes.children(process.pid)[-1], signal.SIGTERM)
+    training.thaw()
     ended = wait(process)
     assert ended.code == 0, ended.err
     assert training.commits()[-1].step == training.losses()[-1][0] < STEPS
@@ -168,14 +170,17 @@ def test_a_store_that_is_full_for_a_while_costs_events_and_not_the_training(
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
     try:
-        process = training.start()
-        said(process, "step 2/")
+        process = training.start(freeze="2,9")
+        training.until_frozen()
         filler = training.store / "filler"
         with pytest.raises(OSError, match="No space left"), open(filler, "wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
+        training.thaw()
         said(process, "step 9/")
+        training.until_frozen()
         filler.unlink()
+        training.thaw()
         ended = wait(process)
         assert ended.code == 0, ended.err
         assert training.tensors() == finished.tensors()

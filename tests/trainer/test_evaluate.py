@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from tests.trainer.conftest import LENGTH, Training, read_json, wait
 from trainer import atomic, evaluate, scores, shards
-from trainer.checkpoint import format
+from trainer.checkpoint import contents
 
 
 def request(training: Training) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def test_a_score_is_the_loss_computed_directly_on_every_token_with_a_predecessor
     finished: Training, measured: list[scores.Score]
 ) -> None:
     commit = finished.commits()[-1]
-    model = evaluate.load(format.read(finished.durable / commit.folder, commit.manifest), 64)
+    model = evaluate.load(contents.read(finished.durable / commit.folder, commit.manifest), finished.snapshot)
     (shard,) = finished.snapshot.splits["validation"].shards
     stream = torch.from_numpy(shards.open_shard(finished.durable, shard, "uint16")[0].astype("int64"))
     losses, right = [], []
@@ -74,10 +74,10 @@ def test_a_damaged_checkpoint_gets_a_score_that_says_so_and_the_others_theirs(
 ) -> None:
     asked = request(finished)
     shutil.copytree(finished.durable, tmp_path / "durable")
-    first = tmp_path / "durable" / asked["checkpoints"][0]["folder"] / "model.safetensors"
+    first = tmp_path / "durable" / asked["checkpoints"][0]["folder"] / "model-00000.safetensors"
     first.write_bytes(first.read_bytes()[:-1] + b"\xff")
     found = evaluate.evaluate({**asked, "durable": str(tmp_path / "durable")})
-    assert "model.safetensors: found BLAKE3" in found[0].damaged
+    assert "model-00000.safetensors: found BLAKE3" in found[0].damaged
     assert (found[0].loss, found[0].tokens) == (0, 0)
     assert found[1:] == measured[1:]
 

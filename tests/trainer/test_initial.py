@@ -12,7 +12,6 @@ import torch
 
 from tests.trainer.conftest import EVERY, Training, read_json, settings
 from trainer import atomic, export, huggingface, initial, shards
-from trainer.checkpoint import format
 from trainer.models.decoder import Decoder
 from trainer.sections import Init
 from trainer.shapes import DecoderShape
@@ -82,7 +81,7 @@ def test_ranks_start_from_the_same_weights(exported: Path, finished: Training, t
 
 @pytest.mark.slow
 def test_a_restart_from_its_own_checkpoint_needs_no_initial_weights(llama: Path, training: Training) -> None:
-    start_from(training, "huggingface", llama).interrupted(EVERY + 1)
+    start_from(training, "huggingface", llama).interrupted(f"{EVERY + 1}")
     shutil.rmtree(llama)
     training.completed()
     assert len(training.events("initialised")) == 1
@@ -107,8 +106,8 @@ def test_weights_of_another_size_are_refused_with_all_the_numbers(finished: Trai
 def test_a_damaged_checkpoint_is_refused_by_its_file(copy_of_finished: Training) -> None:
     folder = checkpoint(copy_of_finished)
     named = init("checkpoint", folder)
-    flip(folder / format.MODEL)
-    with pytest.raises(ValueError, match=r"init: .*model.safetensors: found BLAKE3"):
+    flip(folder / "model-00000.safetensors")
+    with pytest.raises(ValueError, match=r"init: .*model-00000.safetensors: found BLAKE3"):
         initial.weights(named, folder, MODEL, TOKENIZER)
 
 

@@ -1,22 +1,21 @@
 """Interruptions: a training that is killed at any moment ends as if it never had been."""
 
-import random
 from pathlib import Path
 
 import pytest
 
-from tests.trainer.conftest import STEPS, Training
-from trainer import fence
+from tests.trainer.conftest import STEPS, Training, read_json
 
 
 def test_a_training_killed_again_and_again_ends_bit_for_bit_as_one_that_never_was(
     training: Training, finished: Training
 ) -> None:
-    chance = random.Random(3)
-    for step in (1, 9, 14):
-        # The first comes before any checkpoint. A step takes milliseconds: kills fall into steps and commits alike.
-        training.interrupted(step, delay=chance.uniform(0, 0.03))
+    """Before any checkpoint, with half a checkpoint's files on disk, and with one that is not committed yet."""
+    for moment, newest in (("1", []), ("10.2", [5]), ("15.6", [5, 10])):
+        training.interrupted(moment)
+        assert [commit.step for commit in training.commits()] == newest
     training.completed()
+    assert [event["step"] for event in training.events("restored")] == [5, 10]
     assert len(training.events("started")) == 4
     assert training.losses() == finished.losses()
     assert training.tensors() == finished.tensors()
@@ -25,7 +24,7 @@ def test_a_training_killed_again_and_again_ends_bit_for_bit_as_one_that_never_wa
 @pytest.fixture(scope="module")
 def restarted(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training:
     """A training that was killed after step 12, with half a checkpoint on disk, and taken to its end."""
-    training = Training(tmp_path_factory.mktemp("restarted"), mark).interrupted(12)
+    training = Training(tmp_path_factory.mktemp("restarted"), mark).interrupted("12")
     half = training.durable / "checkpoints" / "tiny" / ".000000015.000001.0000.ab12"
     half.mkdir()
     (half / "model.safetensors").write_bytes(b"half of the weig")
@@ -47,13 +46,14 @@ def test_half_a_checkpoint_of_a_killed_writer_is_gone_after_the_restart(restarte
 
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(copy_of_finished: Training, finished: Training) -> None:
     training, newest = copy_of_finished, finished.commits()[-1]
-    flip_a_bit(training.durable / newest.folder / "model.safetensors")
+    flip_a_bit(training.durable / newest.folder / "model-00000.safetensors")
     training.completed()
     assert [event["step"] for event in training.events("restored")] == [15]
     (told,) = training.events("set_aside")
     assert told["commit"] == newest.name
-    assert "model.safetensors: found BLAKE3" in told["reason"] and "expected" in told["reason"]
-    assert fence.set_aside_reasons(training.store) == {newest.name: told["reason"]}
+    assert "model-00000.safetensors: found BLAKE3" in told["reason"] and "expected" in told["reason"]
+    [aside] = (training.store / "set-aside").iterdir()
+    assert (aside.stem, read_json(aside)["reason"]) == (newest.name, told["reason"])
     assert training.commits()[-1].name == "000000020.000002.0000"
     assert training.tensors() == finished.tensors()
 

@@ -114,9 +114,3 @@ def test_a_flipped_newline_costs_the_two_lines_it_stood_between(tmp_path: Path) 
     path.write_bytes(LINES[0] + LINES[1][:-1] + b"\x0b" + LINES[2] + LINES[0])
     assert journal.read(path).events == [EVENTS[0], EVENTS[0]]
     assert journal.read(path).damaged == 1
-
-
-def test_several_journals_read_as_one(tmp_path: Path) -> None:
-    for number, event in enumerate(EVENTS):
-        write(tmp_path / f"{number}", event)
-    assert journal.read_all(sorted(tmp_path.iterdir())) == EVENTS

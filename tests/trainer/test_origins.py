@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Marked
+from tests.conftest import PATIENCE_SECONDS, Marked
 from tests.s3 import Server, put, served
 from tests.trainer.peer_process import PeerProcess, peer_process
 from trainer import objects, patience, peer
@@ -188,6 +188,7 @@ def test_wrong_credentials_are_one_clear_error_at_once(bucket, monkeypatch):
 def test_a_store_killed_in_the_middle_and_back_again_gives_every_byte_once(tmp_path, monkeypatch, s3):
     monkeypatch.setattr(objects, "READ_AHEAD", 500_000)
     monkeypatch.setattr(patience, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(patience, "SECONDS", PATIENCE_SECONDS)
     with served(tmp_path) as server:
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         bucket = server.new_bucket()

@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -164,9 +163,7 @@ def test_a_disk_is_written_and_read_within_its_size_and_leaves_nothing(tmp_path:
 
 
 def test_a_disk_that_is_slow_for_its_size_is_measured_on_a_part_of_it(tmp_path: Path):
-    begun = time.monotonic()
     written, _ = disk.throughput(tmp_path, 20 * GIB, 0.2)
-    assert time.monotonic() - begun < 10
     assert int(written.note.split()[0]) < 20 * 1024
 
 

@@ -1,12 +1,10 @@
 """Several ranks under torchrun: the same training, whatever their number."""
 
 import pytest
-import torch
 
 from tests.trainer.conftest import STEPS, Training, read_json
-from trainer import config, heartbeat, loop
+from trainer import heartbeat
 from trainer.fence import Token
-from trainer.world import World
 
 
 def close(losses: list[tuple[int, float]], expected: list[tuple[int, float]]) -> None:
@@ -33,22 +31,22 @@ def test_one_rank_writes_and_all_have_a_heartbeat_and_a_random_state(finished_by
 def test_two_ranks_killed_in_mid_run_end_bit_for_bit_as_two_that_never_were(
     training: Training, finished_by_two: Training
 ) -> None:
-    training.interrupted(12, ranks=2).completed(ranks=2)
-    assert training.events("restored")
+    training.interrupted("12", ranks=2).completed(ranks=2)
+    assert [event["step"] for event in training.events("restored")] == [10]
     assert training.losses() == finished_by_two.losses()
     assert training.tensors() == finished_by_two.tensors()
 
 
 def test_the_number_of_ranks_may_change_at_every_restart(training: Training, finished: Training) -> None:
-    training.interrupted(6, ranks=2).interrupted(12, ranks=1).completed(ranks=2)
+    training.interrupted("6", ranks=2).interrupted("12", ranks=1).completed(ranks=2)
     assert [event["world"] for event in training.events("started")] == [2, 1, 2]
-    assert len(training.events("restored")) == 2
+    assert [event["step"] for event in training.events("restored")] == [5, 10]
     # Each step's samples are in its loss: other samples would move it by far more than rounding does.
     close(training.losses(), finished.losses())
 
 
 def test_a_batch_with_fewer_sequences_than_ranks_is_refused_in_words(training: Training) -> None:
     training.configure(batch={"sequences": 1})
-    second_of_two = World(1, 2, 1, torch.device("cpu"))
-    with pytest.raises(ValueError, match=r"batch\.sequences: found 1, expected 2 \(ranks\) or more"):
-        loop.train(config.load(training.config), second_of_two, Token(1))
+    ended = training.run(ranks=2)
+    assert ended.code == 1
+    assert "trainer: field batch.sequences: found 1, expected 2 (a sequence for each rank) or more" in ended.err

@@ -2,21 +2,21 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.conftest import Marked, until
-from tests.s3 import Server, put
+from tests.conftest import PATIENCE_SECONDS, Marked
+from tests.s3 import Relay, Server, put, relayed
 from trainer import atomic, replica, shards
 from trainer.objects import Bucket
 from trainer.origins import Missing, Unreachable, origin
-from trainer.replica import publish
+from trainer.replica import PART, publish
 
 LARGE_TOKENS = 10_000_000
 """Of the largest shard: 40 MB, which goes up in three parts."""
@@ -134,27 +134,40 @@ def test_two_that_publish_at_once_do_not_harm_each_other(snapshot, durable, buck
     assert names(bucket) == expected(snapshot) and unfinished(bucket) == []
 
 
-def test_a_publishing_killed_in_the_middle_is_finished_by_the_next(snapshot, durable, bucket, marked: Marked):
+@pytest.fixture
+def relay(s3: Server) -> Iterator[Relay]:
+    """Holds an upload in the middle: a part of the large shard is in the store, and the next is not."""
+    with relayed(s3, bytes_to_pass=PART + PART // 2) as relay:
+        yield relay
+
+
+@pytest.fixture
+def upload(snapshot, durable, bucket, relay: Relay, marked: Marked) -> Iterator[subprocess.Popen[str]]:
+    """A publishing in a process of its own, which the relay holds."""
     command = [sys.executable, "-m", "trainer.replica", snapshot.sha256, "--from", str(durable), "--to", str(bucket)]
-    killed = subprocess.Popen(command)
-    until(lambda: unfinished(bucket), "an upload in parts to begin")
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    environment = {**os.environ, "AWS_ENDPOINT_URL": relay.endpoint}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as upload:
+        relay.until_it_holds()
+        assert unfinished(bucket)
+        yield upload
+
+
+def test_a_publishing_killed_in_the_middle_is_finished_by_the_next(snapshot, durable, bucket, upload):
+    upload.kill()
+    upload.wait()
     assert not any(name.startswith("snapshots/") for name in names(bucket))
-    finished = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(finished.stdout)["shards"] == 6
+    finished = publish(snapshot.sha256, durable, str(bucket))
+    assert (finished.shards, finished.uploaded_bytes >= 4 * LARGE_TOKENS) == (6, True)
     assert names(bucket) == expected(snapshot) and unfinished(bucket) == []
 
 
-def test_a_store_stopped_in_the_middle_of_an_upload_costs_time_alone(snapshot, durable, bucket, s3, marked: Marked):
-    command = [sys.executable, "-m", "trainer.replica", snapshot.sha256, "--from", str(durable), "--to", str(bucket)]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE)
-    until(lambda: unfinished(bucket), "an upload in parts to begin")
-    with s3.frozen(), pytest.raises(subprocess.TimeoutExpired):
-        running.wait(timeout=1)
-    assert running.wait(timeout=60) == 0
-    assert running.stdout is not None
-    running.stdout.close()
+def test_a_store_stopped_in_the_middle_of_an_upload_costs_time_alone(snapshot, bucket, s3, relay, upload):
+    with s3.frozen():
+        relay.release()
+        with pytest.raises(subprocess.TimeoutExpired):
+            upload.wait(timeout=1)
+    out, _ = upload.communicate(timeout=PATIENCE_SECONDS)
+    assert upload.returncode == 0 and json.loads(out)["uploaded_shards"] == 6
     assert names(bucket) == expected(snapshot) and unfinished(bucket) == []
 
 

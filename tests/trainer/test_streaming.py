@@ -13,7 +13,7 @@ from tests.trainer.conftest import Training
 from tests.trainer.counting import snapshot_of
 from trainer import digest, shards, staging
 from trainer.batches import Batches
-from trainer.data import Sequences
+from trainer.data import Sequences, Tokens
 from trainer.order import Order
 from trainer.origins import Folder
 from trainer.streaming import Streaming
@@ -43,7 +43,9 @@ def streaming(snapshot: shards.Snapshot, durable: Path, nvme: Path) -> Streaming
     return Streaming(snapshot, [Folder(durable)], nvme)
 
 
-def batches_of(tier: Path, snapshot: shards.Snapshot, streaming: Streaming | None = None) -> tuple[Batches, Order]:
+def batches_of(
+    tier: Path, snapshot: shards.Snapshot, streaming: Streaming | None = None
+) -> tuple[Batches[Tokens], Order]:
     """Batches that shuffle two shards together."""
     sequences = Sequences(tier, snapshot, "train", LENGTH, streaming.bring if streaming else None)
     order = Order(sequences.sizes, 1, 2)
@@ -177,7 +179,7 @@ def test_so_has_one_of_two_ranks_that_goes_on_where_nothing_is_staged_yet(
     training: Training, finished_by_two: Training
 ) -> None:
     training.configure(placement=STREAMS)
-    training.interrupted(8, ranks=2)
+    training.interrupted("8", ranks=2)
     shutil.rmtree(training.nvme)
     training.completed(ranks=2)
     assert training.losses() == finished_by_two.losses()

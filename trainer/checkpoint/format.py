@@ -1,51 +1,72 @@
-"""The checkpoint's folder: named files, and a manifest that holds the hash of every byte.
+"""A folder of named files and a manifest with the hash of every byte: checkpoints, and exports of them.
 
-``<durable>/checkpoints/<training>/<step>.<token>/`` with ``MANIFEST.json``: format, layout, each file's
-size and BLAKE3. The folder appears by one rename with everything in it on disk. Its name on record is the
-manifest's SHA-256, kept in the commit: a checkpoint that verifies is the one that was committed.
+The folder appears by one rename with everything in it on disk. Its name on record is the manifest's SHA-256, kept
+in the commit: a checkpoint that verifies is the one that was committed. See `trainer.checkpoint.manifest`.
 """
 
-import json
 import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from trainer import atomic, digest
+from trainer.checkpoint import files as reading
+from trainer.checkpoint.files import Damaged
+from trainer.checkpoint.manifest import File, Manifest, decode
 
-FORMAT = "slipway.checkpoint/1"
 MANIFEST = "MANIFEST.json"
-LAYOUT = "safetensors/1"
-"""Of a training's checkpoints: these files, the last one only where ranks have something of their own."""
-MODEL, OPTIMISER, PROGRESS, OWN = "model.safetensors", "optimiser.safetensors", "progress.json", "ranks.safetensors"
-
-
-class Damaged(Exception):
-    """A checkpoint is not what was committed; the message says which file, what was found and expected."""
+LAYOUT = "chunks/1"
+"""Of a training's checkpoints."""
+PROGRESS = "progress.json"
+__all__ = [
+    "LAYOUT",
+    "MANIFEST",
+    "PROGRESS",
+    "Damaged",
+    "publish",
+    "read",
+    "read_manifest",
+    "sweep",
+    "write",
+    "write_file",
+]
 
 
 def write(folder: Path, layout: str, files: Mapping[str, bytes]) -> str:
-    """Write a checkpoint to `folder` in one visible step; returns the manifest's SHA-256.
+    """Write small files to the new folder `folder` in one visible step; returns the manifest's SHA-256.
 
-    `layout` says what the files hold ("safetensors/1"). Raises OSError (a full disk, say) and leaves nothing.
+    `layout` says what the files hold ("huggingface.llama/1"). Raises OSError (a full disk, say) and leaves nothing.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        described = {name: {"bytes": len(data), "blake3": digest.of_bytes(data)} for name, data in files.items()}
-        manifest = atomic.canonical_json({"format": FORMAT, "layout": layout, "files": described})
-        for name, data in {**files, MANIFEST: manifest}.items():
-            _write_durably(temporary / name, data)
-        atomic.sync_folder(temporary)
+        described = {name: File(len(data), digest.of_bytes(data)) for name, data in files.items()}
+        for name, data in files.items():
+            write_file(temporary / name, data)
         temporary.chmod(0o755)
-        temporary.rename(folder)
-        atomic.sync_folder(folder.parent)
+        return publish(temporary, folder, Manifest(layout, described))
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    return digest.sha256(manifest)
+
+
+def publish(temporary: Path, folder: Path, manifest: Manifest) -> str:
+    """Make a folder whose files are on disk visible under its name; returns the manifest's SHA-256. Raises OSError."""
+    data = manifest.encode()
+    write_file(temporary / MANIFEST, data)
+    atomic.sync_folder(temporary)
+    temporary.rename(folder)
+    atomic.sync_folder(folder.parent)
+    return digest.sha256(data)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file and have it on disk."""
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sweep(folder: Path) -> None:
@@ -55,42 +76,29 @@ def sweep(folder: Path) -> None:
 
 
 def read(folder: Path, manifest_sha256: str, names: Collection[str] | None = None) -> dict[str, bytes]:
-    """The files of a checkpoint (these alone), every byte verified before any is returned. Raises Damaged."""
-    described = read_manifest(folder, manifest_sha256)["files"]
+    """The files of a folder (these alone), every byte verified before any is returned. Raises Damaged."""
+    described = read_manifest(folder, manifest_sha256).files
     return {name: _read_verified(folder / name, described[name]) for name in names or described}
 
 
-def read_manifest(folder: Path, manifest_sha256: str) -> dict[str, Any]:
+def read_manifest(folder: Path, manifest_sha256: str) -> Manifest:
     """The verified manifest. Raises Damaged."""
-    data = _read(folder / MANIFEST)
+    path = folder / MANIFEST
+    data = bytes(reading.read(path))
     found = digest.sha256(data)
     if found != manifest_sha256:
-        raise Damaged(f"{folder / MANIFEST}: found SHA-256 {found[:16]}..., expected {manifest_sha256[:16]}...")
-    manifest: dict[str, Any] = json.loads(data)
-    if manifest["format"] != FORMAT:
-        raise Damaged(f"{folder / MANIFEST}: found format {manifest['format']}, expected {FORMAT}")
-    return manifest
-
-
-def _read_verified(path: Path, entry: Mapping[str, Any]) -> bytes:
-    data = _read(path)
-    if len(data) != entry["bytes"]:
-        raise Damaged(f"{path}: found {len(data)} bytes, expected {entry['bytes']}")
-    found = digest.of_bytes(data)
-    if found != entry["blake3"]:
-        raise Damaged(f"{path}: found BLAKE3 {found[:16]}..., expected {entry['blake3'][:16]}...")
-    return data
-
-
-def _read(path: Path) -> bytes:
+        raise Damaged(f"{path}: found SHA-256 {found[:16]}..., expected {manifest_sha256[:16]}...")
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Damaged(f"{path}: cannot be read: {error.strerror}") from error
+        return decode(data)
+    except ValueError as error:
+        raise Damaged(f"{path}: {error}") from None
 
 
-def _write_durably(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def _read_verified(path: Path, expected: File) -> bytes:
+    data = bytes(reading.read(path))
+    if len(data) != expected.bytes:
+        raise Damaged(f"{path}: found {len(data)} bytes, expected {expected.bytes}")
+    found = digest.of_bytes(data)
+    if found != expected.blake3:
+        raise Damaged(f"{path}: found BLAKE3 {found[:16]}..., expected {expected.blake3[:16]}...")
+    return data

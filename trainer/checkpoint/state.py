@@ -1,121 +1,155 @@
-"""What a checkpoint holds for exact continuation: weights, optimiser, random states, position, history.
+"""What of a training is in a checkpoint: weights and buffers, the optimiser's state, and what else the engine keeps.
 
-Tensors go into safetensors and the rest into JSON, so that nothing in a checkpoint is ever unpickled.
+Everything has a name that does not depend on the layout: ``model/<name>``, ``optimiser/<parameter>/<key>`` and
+``extra/<key>``. Tensors go into safetensors and the rest into JSON, so that nothing is ever unpickled.
 """
 
-import base64
-import json
-import random
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from trainer import atomic
-from trainer.checkpoint.format import MODEL, OPTIMISER, OWN, PROGRESS
+from trainer.checkpoint.contents import Contents
+
+Nested = dict[str, Any]
+"""Dictionaries of dictionaries, tensors and JSON values."""
+
+
+class Stateful(Protocol):
+    """Whose state is kept: an engine, or whatever stands for one."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def optimiser(self) -> torch.optim.Optimizer: ...
+
+    def extra_state(self) -> Nested:
+        """What else decides the next step; its tensors say which ones to load, and how they are laid out."""
+
+    def load_extra_state(self, state: Nested) -> None:
+        """Go on from an earlier `extra_state`; what its checkpoint had no value for is missing."""
+
+    def own_state(self) -> dict[str, Tensor]:
+        """What else decides the next step and is another on each rank, by name."""
+
+    def load_own_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from an earlier `own_state`, maybe of another rank; after all else is loaded."""
 
 
 @dataclass(frozen=True)
-class Progress:
-    """All that is not a tensor of the model or the optimiser."""
+class State:
+    """What one rank holds of it."""
 
-    step: int
-    """Steps done; the learning rate is a function of it."""
-    samples: int
-    """Samples consumed: the whole of the data position."""
-    epoch: int
-    random_states: list[dict[str, Any]]
-    """One a rank."""
-    metrics: dict[str, float]
-    best: dict[str, float]
-    """The lowest validation loss so far and its step; empty before the first validation."""
-    config: dict[str, Any]
-    lineage: dict[str, Any]
-    at: float
+    tensors: Mapping[str, Tensor]
+    """The live ones, by name; plain tensors are the same on every rank that has them, DTensors are its part."""
+    values: Mapping[str, Any]
+    """What is not a tensor, as JSON."""
+    frozen: frozenset[str]
+    """The names of parameters that do not train."""
 
 
-def pack(model: nn.Module, optimiser: torch.optim.Optimizer, progress: Progress) -> dict[str, bytes]:
-    """The files of a checkpoint. Copies tensors to the host."""
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+def collect(engine: Stateful, rank: int) -> State:
+    """The state as it is now; copies nothing."""
+    tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
+    values: dict[str, Any] = {}
+    for name, parameter in engine.model.named_parameters():
+        kept = engine.optimiser.state.get(parameter, {})
+        _sort(f"optimiser/{name}", kept, tensors, values)
+    _sort("extra", engine.extra_state(), tensors, values)
+    tensors |= {f"ranks/{rank}/{name}": tensor for name, tensor in engine.own_state().items()}
+    frozen = frozenset(f"model/{name}" for name, p in engine.model.named_parameters() if not p.requires_grad)
+    return State(tensors, values, frozen)
+
+
+def load(engine: Stateful, contents: Contents, rank: int) -> None:
+    """Put a checkpoint's state into `engine`, whatever layout either has. Raises ValueError for another model's.
+
+    What was another on each rank goes to the rank of that number; a rank more than there were takes what one of those
+    had.
+    """
+    values = contents.progress().values
+    targets: dict[str, Tensor] = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
     moments = {
-        f"{name}/{key}": torch.as_tensor(value).detach().cpu().contiguous()
-        for name, parameter in model.named_parameters()
-        for key, value in optimiser.state[parameter].items()
+        name: _moments(contents, name, parameter, engine.optimiser)
+        for name, parameter in engine.model.named_parameters()
+        if parameter.requires_grad
     }
-    return {
-        MODEL: safetensors.torch.save(weights),
-        OPTIMISER: safetensors.torch.save(moments),
-        PROGRESS: atomic.readable_json(asdict(progress)),
-    }
+    for name, found in moments.items():
+        targets |= {f"optimiser/{name}/{key}": value for key, value in found.items()}
+    extra: dict[str, Tensor] = {}
+    _sort("extra", engine.extra_state(), extra, {})
+    extra = {name: value for name, value in extra.items() if name in contents.manifest.tensors}
+    own = _own(contents, rank)
+    contents.load(targets | extra | own)
+    for name, parameter in engine.model.named_parameters():
+        found = _nested(
+            f"optimiser/{name}/", {**{f"optimiser/{name}/{k}": v for k, v in moments.get(name, {}).items()}, **values}
+        )
+        if found:
+            engine.optimiser.state[parameter] = found
+    engine.load_extra_state(_nested("extra/", {**extra, **values}))
+    engine.load_own_state({name.split("/", 2)[2]: tensor for name, tensor in own.items()})
 
 
-def pack_own(states: list[dict[str, Tensor]]) -> dict[str, bytes]:
-    """The file of what only one rank has, by rank; none where no rank has such a thing."""
-    tensors = {
-        f"{rank}/{name}": tensor.detach().cpu().contiguous()
-        for rank, state in enumerate(states)
-        for name, tensor in state.items()
-    }
-    return {OWN: safetensors.torch.save(tensors)} if tensors else {}
+def _own(contents: Contents, rank: int) -> dict[str, Tensor]:
+    """Room for what `rank` goes on with of the tensors that are another on each rank."""
+    names = contents.names("ranks/")
+    ranks = len({name.split("/")[1] for name in names})
+    mine = [name for name in names if name.split("/")[1] == str(rank % ranks)]
+    described = {name: contents.described(name) for name in mine}
+    return {name: torch.empty(each.shape, dtype=each.dtype) for name, each in described.items()}
 
 
-def read_own(files: Mapping[str, bytes], rank: int) -> dict[str, Tensor]:
-    """What `rank` goes on with of a checkpoint; a rank more than there were takes what one of those had."""
-    if OWN not in files:
-        return {}
-    tensors = safetensors.torch.load(files[OWN])
-    ranks = len({name.partition("/")[0] for name in tensors})
-    prefix = f"{rank % ranks}/"
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+def _moments(contents: Contents, name: str, parameter: Tensor, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Room for what the checkpoint has of a parameter's optimiser state: laid out as the parameter where it has its
+    shape; else whole, and on the host where the optimiser counts its steps there.
+    """
+    prefix = f"optimiser/{name}/"
+    found: dict[str, Tensor] = {}
+    for key in contents.names(prefix):
+        entry = contents.described(key)
+        if entry.shape == parameter.shape and entry.shape:
+            found[key.removeprefix(prefix)] = torch.empty_like(parameter, dtype=entry.dtype, requires_grad=False)
+        else:
+            device = torch.device("cpu") if _counts_on_host(optimiser, parameter) else parameter.device
+            found[key.removeprefix(prefix)] = torch.empty(entry.shape, dtype=entry.dtype, device=device)
+    return found
 
 
-def load_model(files: Mapping[str, bytes], model: nn.Module) -> None:
-    """Put a checkpoint's weights into `model`."""
-    model.load_state_dict(safetensors.torch.load(files[MODEL]))
+def _counts_on_host(optimiser: torch.optim.Optimizer, parameter: Tensor) -> bool:
+    """PyTorch keeps a parameter's count of steps on the host unless the update is fused or capturable."""
+    group = next(group for group in optimiser.param_groups if any(p is parameter for p in group["params"]))
+    return not (group.get("fused") or group.get("capturable"))
 
 
-def load_optimiser(files: Mapping[str, bytes], model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    """Put a checkpoint's optimiser state into `optimiser`, on the parameters' devices."""
-    moments = safetensors.torch.load(files[OPTIMISER])
-    for name, parameter in model.named_parameters():
-        prefix = f"{name}/"
-        found = {key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)}
-        optimiser.state[parameter] = {key: value.to(parameter.device) for key, value in found.items()}
+def _sort(prefix: str, value: Any, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+    """Put the leaves of a nested value where they belong, by the path to each."""
+    for name, leaf in _leaves(prefix, value):
+        if isinstance(leaf, Tensor):
+            tensors[name] = leaf
+        else:
+            values[name] = leaf
 
 
-def read_progress(files: Mapping[str, bytes]) -> Progress:
-    return Progress(**json.loads(files[PROGRESS]))
+def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _leaves(f"{prefix}/{key}", below)
+    else:
+        yield prefix, value
 
 
-def random_state() -> dict[str, Any]:
-    """This process's random generators: torch, CUDA, numpy and Python."""
-    kind, keys, position, has_gauss, gauss = np.random.get_state(legacy=True)
-    return {
-        "torch": _to_text(torch.get_rng_state()),
-        "cuda": _to_text(torch.cuda.get_rng_state()) if torch.cuda.is_available() else None,
-        "numpy": [kind, np.asarray(keys).tolist(), position, has_gauss, gauss],
-        "python": list(random.getstate()),
-    }
-
-
-def restore_random_state(state: Mapping[str, Any]) -> None:
-    """Continue the random generators where `random_state` left them."""
-    torch.set_rng_state(_from_text(state["torch"]))
-    if state["cuda"] is not None and torch.cuda.is_available():
-        torch.cuda.set_rng_state(_from_text(state["cuda"]))
-    kind, keys, position, has_gauss, gauss = state["numpy"]
-    np.random.set_state((kind, np.array(keys, np.uint32), position, has_gauss, gauss))
-    version, internal, gauss_next = state["python"]
-    random.setstate((version, tuple(internal), gauss_next))
-
-
-def _to_text(tensor: Tensor) -> str:
-    return base64.b64encode(tensor.numpy().tobytes()).decode()
-
-
-def _from_text(text: str) -> Tensor:
-    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)
+def _nested(prefix: str, flat: Mapping[str, Any]) -> Nested:
+    """The nested value whose leaves `flat` names under `prefix`."""
+    out: Nested = {}
+    for name, leaf in flat.items():
+        if name.startswith(prefix):
+            *path, last = name.removeprefix(prefix).split("/")
+            inner = out
+            for key in path:
+                inner = inner.setdefault(key, {})
+            inner[last] = leaf
+    return out

@@ -1,7 +1,6 @@
 """A Llama-style decoder: pre-norm blocks of grouped-query attention with rotary positions and SwiGLU."""
 
 import math
-from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -17,8 +16,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: DecoderShape) -> None:
         super().__init__()
-        self.heads, self.kv_heads = config.heads, config.kv_heads
         self.features = config.width // config.heads
+        self.grouped = config.heads != config.kv_heads
         self.query = nn.Linear(config.width, config.heads * self.features, bias=False)
         self.key = nn.Linear(config.width, config.kv_heads * self.features, bias=False)
         self.value = nn.Linear(config.width, config.kv_heads * self.features, bias=False)
@@ -26,24 +25,20 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
         """x: [batch, length, width]; rotation: [length, features / 2, 2]."""
-        batch, length, width = x.shape
-        query = self._heads(self.query(x), self.heads)
-        key = self._heads(self.key(x), self.kv_heads)
-        value = self._heads(self.value(x), self.kv_heads)
+        query, key, value = (self._heads(each(x)) for each in (self.query, self.key, self.value))
         mixed = F.scaled_dot_product_attention(
             rotate(query, rotation),
             rotate(key, rotation),
             value,
             is_causal=True,
-            enable_gqa=self.heads != self.kv_heads,
+            enable_gqa=self.grouped,
         )
-        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return out
 
-    def _heads(self, x: Tensor, heads: int) -> Tensor:
-        """[batch, length, heads * features] to [batch, heads, length, features]."""
-        batch, length, _ = x.shape
-        return x.view(batch, length, heads, self.features).transpose(1, 2)
+    def _heads(self, x: Tensor) -> Tensor:
+        """[batch, length, heads * features] to [batch, heads, length, features]; here are this rank's heads alone."""
+        return x.view(*x.shape[:2], -1, self.features).transpose(1, 2)
 
 
 class FeedForward(nn.Module):
@@ -77,7 +72,12 @@ class Block(nn.Module):
 class Decoder(Model):
     """Tokens in, logits for the next token out."""
 
-    reads: ClassVar[Literal["tokens", "pictures"]] = "tokens"
+    reads = DecoderShape.reads
+    causal = True
+    first_uses = ("embedding",)
+    last_uses = ("norm", "head")
+    columns = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
+    rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, config: DecoderShape, vocab_size: int, length: int) -> None:
         """Weights are drawn from torch's generator: seed it first. `length`: the longest sequence, in tokens."""
@@ -91,12 +91,19 @@ class Decoder(Model):
         self.register_buffer("rotation", rotation, persistent=False)
         self._draw_weights()
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """tokens: [batch, length] to logits: [batch, length, vocabulary]."""
-        x = self.embedding(tokens)
-        rotation = self.get_buffer("rotation")[: tokens.shape[1]]
+    def first(self, inputs: Tensor) -> Tensor:
+        """Tokens [batch, length] to [batch, length, width]."""
+        x: Tensor = self.embedding(inputs)
+        return x
+
+    def through(self, x: Tensor) -> Tensor:
+        rotation = self.get_buffer("rotation")[: x.shape[1]]
         for block in self.blocks:
             x = block(x, rotation)
+        return x
+
+    def last(self, x: Tensor) -> Tensor:
+        """[batch, length, width] to logits: [batch, length, vocabulary]."""
         logits: Tensor = self.head(self.norm(x))
         return logits
 

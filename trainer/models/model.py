@@ -1,7 +1,6 @@
 """What the trainer asks of a model. A new model is one file with a class that answers this."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +9,9 @@ from torch import Tensor, nn
 
 from trainer.data import Tokens
 from trainer.pictures import Labelled
+from trainer.shapes import Data, Reads
+
+__all__ = ["Data", "Model", "Places", "Reads", "Rows", "part"]
 
 Rows = Tokens | Labelled
 """Samples as they lie on disk: windows of tokens [n, length + 1], or pictures with their labels."""
@@ -27,24 +29,47 @@ def part(rows: Rows, start: int, count: int) -> Rows:
     return Labelled(rows.pixels[which], rows.labels[which]) if isinstance(rows, Labelled) else rows[which]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Data:
-    """What a model must know of its data to be built: the one pair or the other."""
-
-    vocabulary: int = 0
-    length: int = 0
-    """Tokens a sequence."""
-    picture: tuple[int, int, int] = (0, 0, 0)
-    """Height, width, channels."""
-    classes: int = 0
-
-
 class Model(nn.Module):
-    """A network with its own task: how samples become inputs and targets, and what it loses on them."""
+    """A network with its own task: how samples become inputs and targets, and what it loses on them.
 
-    reads: ClassVar[Literal["tokens", "pictures"]]
+    Its forward pass is `first`, then `through` the blocks, then `last`, so that a stage of a pipeline runs its part
+    alone: the first stage calls `first`, each `through` with `blocks` cut down to its own, the last one `last`.
+    """
+
+    reads: ClassVar[Reads]
+    first_uses: ClassVar[tuple[str, ...]]
+    """The submodules and parameters of its own that `first` needs, by name; no other part of the model does."""
+    last_uses: ClassVar[tuple[str, ...]]
+    """Those that `last` needs. What is named in both is shared, and such a model cannot be cut into stages."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Matrices of a block that tensor parallelism divides by columns: the first of a pair, by name in the block. What
+    they are the first of (attention, feed-forward) takes their input as its first argument."""
+    rows: ClassVar[tuple[str, ...]] = ()
+    """Matrices that it divides by rows: the last of a pair."""
+    causal: ClassVar[bool] = False
+    """Whether each target is predicted from what comes before it alone: the loss is then the cost of coding a text,
+    and a sequence may be shorter than the rest."""
+    recomputes: ClassVar[bool] = True
+    """Whether a block may be run again for the backward pass; not where it keeps running statistics."""
     blocks: nn.ModuleList
     """The repeated parts, called one after the other: the unit of sharding, recomputation, compilation, pipelining."""
+
+    def first(self, inputs: Tensor) -> Tensor:
+        """What the first block takes: the inputs embedded."""
+        raise NotImplementedError
+
+    def through(self, x: Tensor) -> Tensor:
+        """`x` through the blocks that are here."""
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def last(self, x: Tensor) -> Tensor:
+        """The outputs, from what the last block gives."""
+        raise NotImplementedError
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.last(self.through(self.first(inputs)))
 
     @property
     def targets_per_sample(self) -> int:

@@ -1,0 +1,133 @@
+"""What it costs to watch a training: steps with all figures, parts and profiling switched on, beside steps without.
+
+One trainer in one process takes both kinds of step in turn, so that the machine's moods meet both. The aim is that
+watching costs less than a hundredth of a step.
+"""
+
+import argparse
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.training_loop import settings_on
+from trainer import config, fence
+from trainer.loop import Trainer
+from trainer.operation import Observation
+from trainer.sections import Batch
+from trainer.timeline import Timeline
+from trainer.world import World
+
+WARMUP = 5
+
+
+class NoTimeline(Timeline):
+    """Times nothing."""
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        yield
+
+
+class NoReport:
+    """Says nothing."""
+
+    def step(self, *_: Any) -> dict[str, float]:
+        return {}
+
+
+class NoProfiler:
+    """Never records."""
+
+    def step_begins(self, step: int) -> None: ...
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=50, help="steps of each kind")
+    pairs = parser.parse_args().pairs
+    on_gpu = torch.cuda.is_available()
+    device = torch.device("cuda", 0) if on_gpu else torch.device("cpu")
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(None):
+        settings = _settings(Path(folder), on_gpu, pairs)
+        trainer = _trainer(settings, device)
+        watched, alone, profiled = _in_turn(trainer, device, pairs)
+        watching = _watching(trainer)
+    described = f"a step, {settings.run.precision}, {device.type}"
+    _print(f"{described}, with all figures", watched, alone, 1.01)
+    _print(f"{described}, while PyTorch's profiler records it", profiled, alone, 2.0)
+    _print(f"{described}, its figures alone", watching, alone, 0.01)
+
+
+def _settings(folder: Path, on_gpu: bool, pairs: int) -> config.Config:
+    """Steps to warm up with, this many pairs, and a few more that are profiled."""
+    settings = settings_on(folder, on_gpu)
+    if not on_gpu:
+        # Short steps: what watching costs does not grow with them.
+        settings = replace(settings, batch=Batch(sequences=1, length=32, micro=1))
+    steps = WARMUP + 2 * pairs + pairs // 5
+    watching = Observation(profile_from=WARMUP + 2 * pairs + 1, profile_steps=pairs)
+    return replace(settings, run=replace(settings.run, steps=steps), observation=watching)
+
+
+def _trainer(settings: config.Config, device: torch.device) -> Trainer:
+    store, token = Path(settings.placement.store), fence.Token(1)
+    fence.claim(store, token, nodes=("local",), cause="benchmark", by="benchmark")
+    return Trainer(settings, World(0, 1, 0, device), token)
+
+
+def _in_turn(trainer: Trainer, device: torch.device, pairs: int) -> tuple[float, float, float]:
+    """Median seconds of steps that are watched, that are not, and that are profiled."""
+    watching = (trainer.timeline, trainer.report, trainer.profiler)
+    blind: Any = (NoTimeline(device), NoReport(), NoProfiler())
+    for _ in range(WARMUP):
+        _seconds(trainer, watching, device)
+    both = [(_seconds(trainer, watching, device), _seconds(trainer, blind, device)) for _ in range(pairs)]
+    watched, alone = (statistics.median(times) for times in zip(*both, strict=True))
+    profiled = [_seconds(trainer, watching, device) for _ in range(pairs // 5)]
+    trainer.profiler.end(trainer.step)
+    return watched, alone, statistics.median(profiled)
+
+
+def _seconds(trainer: Trainer, watching: Any, device: torch.device) -> float:
+    """One step under these watchers; of the processor's time on a CPU."""
+    trainer.timeline, trainer.report, trainer.profiler = watching
+    trainer.engine.timeline = trainer.timeline
+    on_gpu = device.type == "cuda"
+    # On a CPU its time is what a step costs, whatever else the machine does meanwhile.
+    clock = time.perf_counter if on_gpu else time.process_time
+    begun = clock()
+    trainer.train_step(False)
+    if on_gpu:
+        torch.cuda.synchronize()
+    return clock() - begun
+
+
+def _watching(trainer: Trainer) -> float:
+    """Median seconds of all that is done to watch one step, with no step between: free of the noise of the steps."""
+    times = []
+    for _ in range(1000):
+        begun = time.perf_counter()
+        for name in ("data", "forward", "backward", "optimiser", "communication", "optimiser"):
+            with trainer.timeline.part(name):
+                pass
+        trainer.report.step(trainer.step, loss=3.0, accuracy=0.5, norm=1.0, rate=1e-3, seconds=0.1)
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def _print(metric: str, ours: float, alone: float, factor: float) -> None:
+    line = {"benchmark": "observation", "metric": metric, "unit": "ms", "better": "lower"}
+    peers = {"the same step unwatched": alone * 1e3}
+    print(json.dumps({**line, "ours": ours * 1e3, "peers": peers, "aim": alone * factor * 1e3}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""A rank of tests/trainer/test_parallel.py: trains the same model in one layout after the other, and says what it saw.
+
+Called with a file of configurations by name and the folder for the results, under torchrun or alone.
+"""
+
+import dataclasses
+import hashlib
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.distributed.tensor import DTensor
+
+from trainer import config, layout, world
+from trainer.engine import Engine
+from trainer.models.model import Data
+from trainer.order import share
+
+VOCABULARY, STEPS, VALIDATED = 64, 20, 5
+
+
+def sequences(places: Any, length: int) -> Any:
+    """Tokens of which each is likely to follow from the one before, decided by the place of their sequence."""
+    rows = [np.random.default_rng(int(place)).integers(0, 5, length + 1).cumsum() % VOCABULARY for place in places]
+    return np.array(rows, np.uint16).reshape(-1, length + 1)
+
+
+def run(settings: config.Config, place: world.World) -> dict[str, Any]:
+    """Twenty steps, and what can be seen of them on rank 0."""
+    told: list[str] = []
+    data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
+    engine = Engine(settings, place, data, lambda event, **_: told.append(event))
+    targets = settings.batch.sequences * engine.targets_per_sample
+    losses, norms = [], []
+    for step in range(STEPS):
+        mine = share(settings.batch.sequences, place.data_rank, place.data_size)
+        places = (step * settings.batch.sequences + np.arange(mine.start, mine.stop)).astype(np.uint64)
+        sums = engine.accumulate(sequences(places, settings.batch.length), places)
+        losses.append(place.sum(sums.loss)[0] / targets)
+        norms.append(engine.clip())
+        engine.update(settings.optimiser.learning_rate)
+    mine = share(VALIDATED, place.data_rank, place.data_size)
+    places = np.arange(mine.start, mine.stop, dtype=np.uint64)
+    measured = place.sum(engine.measure(sequences(places, settings.batch.length), places, VALIDATED).loss)[0]
+    return {
+        "losses": losses,
+        "norms": norms,
+        "validation": measured / VALIDATED / engine.targets_per_sample,
+        "told": told,
+        "extra": engine.extra_state(),
+        "names": place.gather(sorted(name for name, _ in engine.model.named_parameters())),
+        "held": place.gather(sum(_local(each).numel() for each in engine.model.parameters())),
+        "digests": place.gather(_digest(engine)),
+    }
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    here: torch.Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    return here.detach()
+
+
+def _digest(engine: Engine) -> str:
+    """Of this rank's weights and moments, bit for bit."""
+    digest = hashlib.sha256()
+    for _, parameter in sorted(engine.model.named_parameters()):
+        for tensor in (parameter, *engine.optimiser.state[parameter].values()):
+            digest.update(_local(tensor).contiguous().cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def main(configurations: Path, results: Path) -> None:
+    torch.use_deterministic_algorithms(True)
+    named = json.loads(configurations.read_text())
+    with world.join() as place:
+        for name, path in named.items():
+            settings = config.load(Path(path))
+            mesh = layout.check(settings, place.size, place.size)
+            try:
+                seen = run(settings, dataclasses.replace(place, mesh=mesh))
+            except Exception:
+                # A layout that fails must not take the others' results with it.
+                seen = {"failed": traceback.format_exc()}
+            if place.leads:
+                (results / f"{name}.json").write_text(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,124 @@
+"""Replay: steps done again are bitwise what they were, and where they are not the first difference is named."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from tests.trainer.conftest import Ended, Training, wait
+from trainer import fence
+from trainer.checkpoint import format
+
+TENSOR = "blocks.1.feed_forward.down.weight"
+
+
+def replay(training: Training, *options: object, ranks: int = 1) -> Ended:
+    """Replay the training's steps 11 to 20 where the options do not say otherwise."""
+    chosen = [str(option) for option in (options or ("--from", 10, "--steps", 10))]
+    agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
+    module = [*agent, "trainer.replay"] if ranks > 1 else ["trainer.replay"]
+    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return wait(training.spawn(*module, str(training.config), *chosen, **environment))
+
+
+def alter(training: Training, step: int, change: Callable[[Tensor], object]) -> None:
+    """Change the first value of one tensor of a checkpoint, and commit the result as if it had been so: it verifies."""
+    commit = next(commit for commit in training.commits() if commit.step == step)
+    folder = training.durable / commit.folder
+    files = format.read(folder, commit.manifest)
+    weights = safetensors.torch.load(files["model.safetensors"])
+    change(weights[TENSOR].view(-1)[:1])
+    folder.rename(folder.with_suffix(".before"))
+    manifest = format.write(folder, format.LAYOUT, files | {"model.safetensors": safetensors.torch.save(weights)})
+    (training.store / "commits" / f"{commit.name}.json").unlink()
+    fence.commit(training.store, dataclasses.replace(commit, manifest=manifest))
+
+
+def flip_the_last_bit(value: Tensor) -> None:
+    value.view(torch.int32).bitwise_xor_(1)
+
+
+def last_line(ended: Ended) -> str:
+    return ended.out.splitlines()[-1]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.slow
+def test_steps_done_again_are_bitwise_equal_and_leave_the_original_as_it_was(finished: Training):
+    before = contents(finished.store) | contents(finished.durable)
+    ended = replay(finished)
+    assert ended.code == 0, ended.err
+    assert last_line(ended).startswith("replay: bitwise equal: steps 11 to 20 from checkpoint 000000010.")
+    assert last_line(ended).endswith("against 10 losses and 2 checkpoints of 1 ranks")
+    assert contents(finished.store) | contents(finished.durable) == before
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_in_a_later_checkpoint_that_verifies_is_found_in_its_tensor(copy_of_finished: Training):
+    alter(copy_of_finished, 15, flip_the_last_bit)
+    ended = replay(copy_of_finished)
+    assert ended.code == 3
+    assert last_line(ended).startswith(f"replay: within 0.0001: first model/{TENSOR} after step 15 differs by up to")
+
+
+@pytest.mark.slow
+def test_a_weight_far_from_what_it_was_is_the_first_tensor_that_differs(copy_of_finished: Training):
+    alter(copy_of_finished, 15, lambda value: value.add_(1))
+    ended = replay(copy_of_finished)
+    assert ended.code == 1
+    assert last_line(ended).startswith(f"replay: different: model/{TENSOR} after step 15 differs")
+
+
+@pytest.mark.slow
+def test_another_seed_gives_another_loss_at_the_first_step(copy_of_finished: Training):
+    copy_of_finished.configure(run={"seed": 4})
+    ended = replay(copy_of_finished)
+    assert ended.code == 1
+    assert last_line(ended).startswith("replay: different: the loss of step 11 differs by up to")
+
+
+@pytest.mark.slow
+def test_two_ranks_replay_what_two_ranks_did(finished_by_two: Training):
+    ended = replay(finished_by_two, "--from", 5, "--steps", 5, ranks=2)
+    assert ended.code == 0, ended.err
+    assert "bitwise equal: steps 6 to 10" in ended.out and "5 losses and 1 checkpoints of 2 ranks" in ended.out
+
+
+@pytest.mark.slow
+def test_another_number_of_ranks_is_within_the_tolerance(finished_by_two: Training):
+    ended = replay(finished_by_two, "--from", 5, "--steps", 5, "--tolerance", 1e-2)
+    assert ended.code == 3, ended.out
+    assert last_line(ended).startswith("replay: within 0.01: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--from", 7, "--steps", 2), "--from: no checkpoint of step 7; there are those of [5, 10, 15, 20]"),
+        (("--from", 20, "--steps", 2), "--steps: steps 21 to 22 were never done"),
+        (("--from", 10, "--steps", 0), "--steps: found 0, expected 1 or more"),
+    ],
+)
+def test_steps_that_are_not_on_record_cannot_be_replayed(finished: Training, options: tuple[object, ...], message: str):
+    ended = replay(finished, *options)
+    assert ended.code == 2 and message in ended.err
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_not_replayed_from(copy_of_finished: Training):
+    weights = copy_of_finished.checkpoint_file("model.safetensors", 10)
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    ended = replay(copy_of_finished)
+    assert ended.code == 2
+    assert "checkpoint 000000010.000001.0000 cannot be read: " in ended.err and "BLAKE3" in ended.err
+    assert not fence.set_aside_reasons(copy_of_finished.store)

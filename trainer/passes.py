@@ -1,0 +1,85 @@
+"""Forward and backward passes of a model whose blocks are all here, one micro-batch after the other."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from trainer import parallel
+from trainer.config import Config
+from trainer.microbatch import Part
+from trainer.models.model import Model
+from trainer.parallel import data
+from trainer.precision import autocast
+from trainer.timeline import Timeline
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Over samples of this rank."""
+
+    loss: float
+    """In nats, summed over the targets."""
+    correct: int
+    """Targets that are the likeliest prediction."""
+
+
+class Tally:
+    """Sums that stay on the device until they are asked for, so that nothing waits for it meanwhile."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._loss = torch.zeros((), device=device)
+        self._correct = torch.zeros((), device=device, dtype=torch.int64)
+
+    def add(self, loss: Tensor, correct: Tensor) -> None:
+        self._loss, self._correct = self._loss + loss.detach(), self._correct + correct
+
+    def sums(self) -> Sums:
+        return Sums(float(self._loss), int(self._correct))
+
+
+def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Tensor, Tensor]:
+    """The summed loss, and the number of right predictions, of the first `real` samples."""
+    outputs, targets = outputs[:real], targets[:real]
+    return model.loss(outputs, targets), model.correct(outputs.detach(), targets)
+
+
+class Passes:
+    """A model laid over the ranks without a pipeline."""
+
+    def __init__(
+        self, model: Model, devices: DeviceMesh | None, config: Config, device: torch.device, timeline: Timeline
+    ) -> None:
+        self._timeline = timeline
+        self._model, self._device, self._precision = model.to(device), device, config.run.precision
+        parallel.divide(model, devices, config)
+        self.called = parallel.share(model, model, devices, config)
+
+    def train(self, parts: Sequence[Part], weight: float) -> Sums:
+        """Add the gradients of `weight` times the loss; data-parallel ranks have their mean with the last part."""
+        tally = Tally(self._device)
+        for index, part in enumerate(parts):
+            with data.before_backward(self.called, last=index == len(parts) - 1):
+                with self._timeline.part("forward"):
+                    loss, correct = self._forward(self.called, part)
+                with self._timeline.part("backward"):
+                    torch.autograd.backward(loss * weight)
+            tally.add(loss, correct)
+        return tally.sums()
+
+    def measure(self, parts: Sequence[Part]) -> Sums:
+        """The sums without gradients."""
+        tally = Tally(self._device)
+        with torch.no_grad():
+            for part in parts:
+                tally.add(*self._forward(self._model, part))
+        data.divided_again(self._model)
+        return tally.sums()
+
+    def _forward(self, called: torch.nn.Module, part: Part) -> tuple[Tensor, Tensor]:
+        inputs, targets = self._model.prepare(part.rows, part.places, self._device)
+        with autocast(self._precision, self._device):
+            outputs = called(inputs)
+        return score(self._model, outputs, targets, part.real)
