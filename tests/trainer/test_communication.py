@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.trainer import gang
 from tests.trainer.conftest import Training
-from tests.trainer.gloo_ranks import on_ranks
 from trainer import coherence, communication
 from trainer.invalid import Invalid
 from trainer.operation import Layout
@@ -111,7 +111,7 @@ def checks(world: World) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    return on_ranks(2, checks)
+    return gang.run(2, checks)
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [("none", 1e-6), ("bf16", 2**-7), ("fp16", 2**-10)])
