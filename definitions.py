@@ -13,8 +13,11 @@ from assets import keys
 from assets.checkpoints import checkpoint_assets
 from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
+from assets.metadata_backup import backup_of_metadata
 from assets.models import model_assets
+from assets.restore_drill import restore_checks
 from assets.staging import staging_assets
+from assets.storage import storage
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
 from recipes.load import Recipes, load, recipes_folder
@@ -22,6 +25,7 @@ from resources.compute import CODE, EmbeddedCompute
 from resources.home import NODES, Home
 from resources.tiers import Tiers
 from resources.tracking import Tracking
+from sensors import checkpoint_retention, upkeep
 from sensors.checkpoint_arrivals import checkpoint_arrivals
 from sensors.garbage import garbage_collection
 from sensors.job_watch import job_watch
@@ -40,7 +44,7 @@ if TYPE_CHECKING:
 def embedded_resources(home: Home) -> dict[str, dg.ConfigurableResource]:  # type: ignore[type-arg]
     """The resources of the embedded instance in `home`."""
     return {
-        "tiers": Tiers(durable=str(home.durable), nvme=home.nvme),
+        "tiers": Tiers(durable=str(home.durable), nvme=home.nvme, backup=home.backup),
         "compute": EmbeddedCompute(
             jobs=str(home.jobs), nodes=str(home.nodes), names=list(NODES), revision=code_revision()
         ),
@@ -62,8 +66,9 @@ def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     for dataset in recipes.datasets.values():
         assets += [*dataset_assets(dataset), *staging_assets(dataset)]
+    for recipe in recipes.all_trainings.values():
+        assets += [*training_assets(recipe), *checkpoint_assets(recipe)]
     for training in recipes.trainings.values():
-        assets += [*training_assets(training), *checkpoint_assets(training)]
         assets += [*evaluation_assets(training), *model_assets(training)]
     for sweep in recipes.sweeps.values():
         assets += sweep_assets(sweep, recipes.trainings[sweep.training])
@@ -84,9 +89,21 @@ def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
 def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg.Definitions:  # type: ignore[type-arg]
     """The definitions of these recipes on these resources."""
     return dg.Definitions(
-        assets=assets_of(recipes),
-        jobs=[*(sweep_job(recipes, name) for name in recipes.sweeps), nvme_retention, garbage_collection],
-        schedules=[*(retraining(recipe) for recipe in recipes.trainings.values() if recipe.retrain), retention],
+        assets=[*assets_of(recipes), backup_of_metadata, storage],
+        asset_checks=[check for recipe in recipes.trainings.values() for check in restore_checks(recipe)],
+        jobs=[
+            *(sweep_job(recipes, name) for name in recipes.sweeps),
+            nvme_retention,
+            garbage_collection,
+            checkpoint_retention.checkpoint_retention,
+            *upkeep.jobs(recipes.trainings),
+        ],
+        schedules=[
+            *(retraining(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain),
+            retention,
+            checkpoint_retention.schedule,
+            *upkeep.schedules(),
+        ],
         sensors=[
             job_watch,
             checkpoint_arrivals,
@@ -95,7 +112,7 @@ def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg
             metrics_shipping,
             staging(recipes.datasets),
             sweep_completions(recipes.sweeps, recipes.trainings),
-            offers(recipes.trainings),
+            offers(recipes.all_trainings),
         ],
         resources=resources,
         executor=dg.in_process_executor,

@@ -3,12 +3,12 @@
 import dagster as dg
 
 from assets import keys
-from recipes.schema import Training
+from recipes.schema import Training, TrainingRecipe
 from resources.training_store import TrainingStore
 from trainer.fence import Commit
 
 
-def checkpoint_assets(recipe: Training) -> list[dg.AssetSpec]:
+def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
     """The checkpoints of one lane, a partition for each."""
     return [
         dg.AssetSpec(
@@ -16,14 +16,18 @@ def checkpoint_assets(recipe: Training) -> list[dg.AssetSpec]:
             deps=[keys.key(recipe.name, "training")],
             partitions_def=keys.checkpoint_partitions(recipe.name),
             group_name=keys.lane(recipe.name),
-            kinds={"torch", "safetensors"},
+            kinds={"torch", "safetensors"} if isinstance(recipe, Training) else set(),
             owners=[recipe.owner],
             description=(
-                "A committed checkpoint: weights, optimiser, random states, data position, with the hash of every "
-                "byte. Written by the trainer, reported as soon as its commit is on record."
+                f"A committed checkpoint: {_content(recipe)}, with the hash of every byte. Written by the trainer, "
+                "reported as soon as its commit is on record."
             ),
         )
     ]
+
+
+def _content(recipe: TrainingRecipe) -> str:
+    return "weights, optimiser, random states, data position" if isinstance(recipe, Training) else "the script's files"
 
 
 def checkpoint_materialisation(store: TrainingStore, commit: Commit) -> dg.AssetMaterialization:
@@ -32,8 +36,8 @@ def checkpoint_materialisation(store: TrainingStore, commit: Commit) -> dg.Asset
         keys.key(store.specification().recipe, "checkpoint"),
         partition=keys.checkpoint_partition(store.id, commit.step),
         metadata={
+            **{name: dg.MetadataValue.float(value) for name, value in commit.metrics.items()},
             "step": commit.step,
-            "loss": dg.MetadataValue.float(commit.metrics["loss"]),
             "incarnation": commit.token.incarnation,
             "manifest": commit.manifest,
             "committed_at": dg.MetadataValue.timestamp(commit.at),

@@ -14,6 +14,7 @@ from resources.compute import CODE, trainings
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from trainer import atomic, fence
+from trainer.checkpoint.interval import DURABLE
 from trainer.scores import FORMAT, Score
 
 SPLIT = "validation"
@@ -39,12 +40,12 @@ def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         damaged = []
         for training, steps in _by_training(context.partition_keys).items():
             store = trainings(tiers).store(training)
-            commits = [commit for commit in store.commits() if commit.step in steps]
+            commits = [commit for commit in store.commits(DURABLE) if commit.step in steps]
             scores = {score.checkpoint: score for score in evaluate(store, commits, tiers)}
             for commit in commits:
                 score = scores[commit.name]
                 if score.damaged:
-                    fence.set_aside(store.folder, commit, score.damaged)
+                    store.set_aside(commit, score.damaged)
                     damaged.append(f"step {commit.step}: {score.damaged}")
                     continue
                 context.add_asset_metadata(
@@ -59,7 +60,7 @@ def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
 
 def evaluate(store: TrainingStore, commits: list[fence.Commit], tiers: Tiers) -> list[Score]:
     """Evaluate commits of one training on its own snapshot; what is known already is not done again."""
-    waiting = [commit for commit in commits if _known(store, commit) is None]
+    waiting = [commit for commit in commits if score_of(store, commit) is None]
     if waiting:
         measured = measure(store.specification().snapshot, waiting, tiers)
         for score in measured:
@@ -68,14 +69,22 @@ def evaluate(store: TrainingStore, commits: list[fence.Commit], tiers: Tiers) ->
         damaged = [score for score in measured if score.damaged]
     else:
         damaged = []
-    return [known for commit in commits if (known := _known(store, commit)) is not None] + damaged
+    return [known for commit in commits if (known := score_of(store, commit)) is not None] + damaged
 
 
-def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers) -> list[Score]:
-    """Run the evaluator over commits, in one process. Raises dg.Failure with the end of what it printed."""
+def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers, root: Path | None = None) -> list[Score]:
+    """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
+
+    Raises dg.Failure with the end of what it printed.
+    """
     entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
-    durable = str(tiers.durable_path)
-    document = {"tier": durable, "durable": durable, "snapshot": snapshot, "split": SPLIT, "checkpoints": entries}
+    document = {
+        "tier": str(tiers.durable_path),
+        "durable": str(root or tiers.durable_path),
+        "snapshot": snapshot,
+        "split": SPLIT,
+        "checkpoints": entries,
+    }
     with tempfile.TemporaryDirectory(prefix="evaluation-") as folder:
         request, output = Path(folder, "request.json"), Path(folder, "scores.json")
         request.write_bytes(atomic.readable_json({**document, "output": str(output)}))
@@ -89,11 +98,12 @@ def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers) -> list[Sc
 
 
 def evaluated(store: TrainingStore) -> list[tuple[fence.Commit, Score]]:
-    """The commits that have been evaluated, by step, with their scores."""
-    return [(commit, known) for commit in store.commits() if (known := _known(store, commit)) is not None]
+    """The commits on the durable tier that have been evaluated, by step, with their scores."""
+    return [(commit, known) for commit in store.commits(DURABLE) if (known := score_of(store, commit)) is not None]
 
 
-def _known(store: TrainingStore, commit: fence.Commit) -> Score | None:
+def score_of(store: TrainingStore, commit: fence.Commit) -> Score | None:
+    """What the evaluation of a commit measured, None before it was done."""
     path = _path(store, commit.name)
     return Score(**json.loads(path.read_bytes())) if path.exists() else None
 

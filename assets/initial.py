@@ -5,10 +5,11 @@ nothing runs yet. An alias is read at that moment; the training keeps what it me
 """
 
 from pathlib import Path
+from typing import TypeVar
 
 from assets.datasets import tokenizer
 from recipes.initial import Init
-from recipes.schema import Training
+from recipes.schema import Training, TrainingRecipe
 from resources.compute import trainings
 from resources.registry import FOLDER_TAG, MANIFEST_TAG, Registry
 from resources.tiers import Tiers
@@ -16,14 +17,16 @@ from resources.tracking import Tracking
 from trainer import huggingface, initial, vocabulary
 from trainer.shards import Tokenizer, read_manifest
 
+Recipe = TypeVar("Recipe", bound=TrainingRecipe)
 
-def settled(recipe: Training, snapshot: str, tiers: Tiers, tracking: Tracking) -> Training:
+
+def settled(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: Tracking) -> Recipe:
     """`recipe` with the folder and the digest of its initial weights; itself when it draws its weights.
 
     Raises ValueError for weights that are not there, are others than the recipe says, or do not fit the recipe's
     model or the snapshot's vocabulary, with the numbers that do not fit.
     """
-    if recipe.init is None:
+    if not isinstance(recipe, Training) or recipe.init is None:
         return recipe
     try:
         init = _located(recipe.init, tiers, tracking)

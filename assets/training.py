@@ -6,12 +6,14 @@ dies, the job goes on, the next run adopts it, and the job watch materialises th
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets import keys, plots
-from recipes.schema import Training
+from recipes.schema import Script, Training, TrainingRecipe
+from resources import scripts
 from resources.compute import Compute, trainings
 from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
@@ -23,17 +25,28 @@ from trainer.journal import Event
 POLL_SECONDS = 1.0
 
 
-def specification(recipe: Training, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
+def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
     """What a training recipe (with its parameters applied, and its `init` settled) means on a snapshot.
 
-    Raises ValueError for a model that cannot be trained on what the snapshot holds.
+    The code of a script is kept. Raises ValueError when it cannot be, and for a model that cannot be trained on what
+    the snapshot holds.
     """
     described = snapshots.read(tiers.durable_path, snapshot)
-    contents.data(described, recipe.model, recipe.batch.length)
-    return Specification(recipe.name, recipe.numbers(), snapshot, contents.tokenizer_digest(described), cause)
+    if isinstance(recipe, Training):
+        contents.data(described, recipe.model, recipe.batch.length)
+    tokenizer = contents.tokenizer_digest(described)
+    return Specification(recipe.name, _numbers(recipe, tiers), snapshot, tokenizer, cause)
 
 
-def terms(recipe: Training, origin: Mapping[str, Any] | None = None) -> Terms:
+def _numbers(recipe: TrainingRecipe, tiers: Tiers) -> dict[str, Any]:
+    if isinstance(recipe, Script):
+        code = scripts.keep(Path(recipe.code), tiers.durable_path)
+        return {"script": {"command": list(recipe.command), "code": code}, "parameters": recipe.parameters}
+    assert isinstance(recipe, Training)
+    return recipe.numbers()
+
+
+def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None) -> Terms:
     """Where a training of this recipe may run, and how it recovers."""
     return Terms(
         min_nodes=recipe.placement.nodes.min,
@@ -43,12 +56,12 @@ def terms(recipe: Training, origin: Mapping[str, Any] | None = None) -> Terms:
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         fruitless_incarnations=recipe.recovery.fruitless_incarnations,
         origin=dict(origin or {}),
-        init=recipe.init.folder if recipe.init else "",
-        operation=recipe.operation(),
+        init=recipe.init.folder if isinstance(recipe, Training) and recipe.init else "",
+        operation=recipe.operation() if isinstance(recipe, Training) else {},
     )
 
 
-def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
+def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
     """The training asset of one lane, a partition for each training id."""
 
     @dg.asset(
@@ -56,7 +69,7 @@ def training_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         deps=[keys.key(recipe.dataset, "staged_shards")],
         partitions_def=keys.training_partitions(recipe.name),
         group_name=keys.lane(recipe.name),
-        kinds={"torch"},
+        kinds={"torch"} if isinstance(recipe, Training) else set(),
         owners=[recipe.owner],
         description=(
             f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
@@ -91,22 +104,29 @@ def result_metadata(store: TrainingStore) -> dict[str, Any]:
     """What the UI shows of a finished training."""
     events = store.events()
     steps = [event for event in events if event["event"] == "step"]
-    last = steps[-1]
+    last, script = steps[-1], store.specification().script
     ended = store.exit()
     assert ended is not None
     return {
         "loss": last["loss"],
         "steps": ended.step,
-        "tokens": last["tokens"],
-        "tokens_per_second": sorted(event["tokens_per_second"] for event in steps)[len(steps) // 2],
+        **(last["figures"] if script else _throughput(steps)),
         "incarnations": ended.incarnation,
         "checkpoints": len(store.commits()),
         "wall_seconds": events[-1]["t"] - events[0]["t"],
         "snapshot": store.specification().snapshot,
         "origin": dg.MetadataValue.json(dict(store.terms().origin)),
-        "loss_curve": plots.curve({"training loss": ledger.loss_curve(events)}, "step", "nats per token"),
+        "loss_curve": plots.curve(
+            {"training loss": ledger.loss_curve(events)}, "step", "loss" if script else "nats per token"
+        ),
         "dagster/uri": str(store.folder),
     }
+
+
+def _throughput(steps: list[Event]) -> dict[str, Any]:
+    """Tokens in all, and the median of their rate."""
+    rates = sorted(event["tokens_per_second"] for event in steps)
+    return {"tokens": steps[-1]["tokens"], "tokens_per_second": rates[len(rates) // 2]}
 
 
 def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl) -> None:
@@ -130,9 +150,9 @@ def _show(context: dg.AssetExecutionContext, event: Event) -> None:
     """A line of the ledger in the run's log; of the steps, every tenth."""
     match event["event"]:
         case "step" if event["step"] % 10 == 0:
-            context.log.info(
-                f"step {event['step']}: loss {event['loss']:.4f}, {event['tokens_per_second']:,.0f} tokens/s"
-            )
+            figures = event.get("figures", {name: event[name] for name in ("tokens_per_second",) if name in event})
+            told = "".join(f", {name} {value:,.6g}" for name, value in figures.items())
+            context.log.info(f"step {event['step']}: loss {event['loss']:.4f}{told}")
         case "step" | "segment" | "validated":
             pass
         case name:

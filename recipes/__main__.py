@@ -2,10 +2,13 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
+from recipes.dataset import Dataset
 from recipes.load import load, recipes_folder
 from recipes.problems import InvalidRecipes
+from recipes.schema import Sweep, TrainingRecipe
 
 
 def main() -> int:
@@ -17,8 +20,13 @@ def main() -> int:
     except InvalidRecipes as invalid:
         print(invalid, file=sys.stderr)
         return 1
-    for kind in ("datasets", "trainings", "sweeps"):
-        for name, recipe in getattr(recipes, kind).items():
+    kinds: dict[str, Mapping[str, Dataset | TrainingRecipe | Sweep]] = {
+        "datasets": recipes.datasets,
+        "trainings": recipes.all_trainings,
+        "sweeps": recipes.sweeps,
+    }
+    for kind, known in kinds.items():
+        for name, recipe in known.items():
             print(f"{kind}/{name}: {recipe.description}")
     return 0
 

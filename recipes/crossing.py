@@ -4,7 +4,7 @@ from collections.abc import Iterator, Set
 
 from recipes.dataset import Dataset
 from recipes.problems import Fault, dotted, shown
-from recipes.schema import Domain, Sweep, Training, with_parameters
+from recipes.schema import Domain, Sweep, Training, TrainingRecipe, with_parameters
 from recipes.strict import Refused
 from trainer import contents, layout
 from trainer.invalid import Invalid
@@ -14,10 +14,12 @@ FIXED = ("run.steps", "validation.every")
 """Parameters that the rungs of a sweep decide, so that no trial may draw them."""
 
 
-def training_faults(training: Training, datasets: Set[str], dataset: Dataset | None) -> Iterator[Fault]:
+def training_faults(training: TrainingRecipe, datasets: Set[str], dataset: Dataset | None) -> Iterator[Fault]:
     """What is wrong with a training, given the names of all datasets and its own (None if that is not usable)."""
     if training.dataset not in datasets:
         yield _missing("dataset", training.dataset, datasets)
+    if not isinstance(training, Training):
+        return
     if dataset is not None:
         yield from _content_faults(training, dataset)
     yield from _layout_faults(training)

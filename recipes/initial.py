@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from recipes.parts import Count, Part, Text
+from recipes.parts import Count, Part, Text, absolute
 from trainer.invalid import require
 
 _FOLDERS = ("/", "./", "../")
@@ -36,12 +36,12 @@ class Init(Part):
             return checkpoint
         if not checkpoint.startswith(_FOLDERS):
             raise ValueError("expected <training>/<step>, or a folder that begins with /, ./ or ../")
-        return _absolute(checkpoint, info)
+        return absolute(checkpoint, info)
 
     @field_validator("huggingface")
     @classmethod
     def _from_the_recipe(cls, huggingface: str | None, info: ValidationInfo) -> str | None:
-        return None if huggingface is None else _absolute(huggingface, info)
+        return None if huggingface is None else absolute(huggingface, info)
 
     @field_validator("digest")
     @classmethod
@@ -79,7 +79,3 @@ class Init(Part):
         """What of it decides the training's numbers, as `trainer.config.Init` has it."""
         assert self.digest is not None, "it is settled first"
         return {"layout": self.layout, "digest": self.digest}
-
-
-def _absolute(path: str, info: ValidationInfo) -> str:
-    return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())

@@ -10,7 +10,7 @@ from typing import Any
 from recipes import crossing, overrides, yaml_lines
 from recipes.dataset import Dataset
 from recipes.problems import Fault, InvalidRecipes, Place, Problem, dotted, shown
-from recipes.schema import KINDS, Sweep, Training
+from recipes.schema import KINDS, Script, Sweep, Training, TrainingRecipe, kind_of
 from recipes.strict import Refused, validate
 from recipes.yaml_lines import Document
 
@@ -24,7 +24,14 @@ class Recipes:
 
     datasets: dict[str, Dataset] = field(default_factory=dict)
     trainings: dict[str, Training] = field(default_factory=dict)
+    scripts: dict[str, Script] = field(default_factory=dict)
+    """Trainings too, in the same folder."""
     sweeps: dict[str, Sweep] = field(default_factory=dict)
+
+    @property
+    def all_trainings(self) -> dict[str, TrainingRecipe]:
+        """Those of our models and those of scripts."""
+        return {**self.trainings, **self.scripts}
 
 
 @dataclass(frozen=True)
@@ -114,11 +121,11 @@ def _hint(header: Any, wanted: str) -> str:
 
 def _build(file: File, document: Document, recipes: Recipes, problems: list[Problem]) -> None:
     try:
-        recipe = validate(KINDS[file.kind], document.value, {"folder": file.path.parent})
+        recipe = validate(kind_of(file.kind, document.value), document.value, {"folder": file.path.parent})
     except Refused as refused:
         problems += [_problem(document, fault) for fault in refused.faults]
     else:
-        getattr(recipes, file.kind)[file.name] = recipe
+        getattr(recipes, "scripts" if isinstance(recipe, Script) else file.kind)[file.name] = recipe
 
 
 def _cross(files: list[File], recipes: Recipes, problems: list[Problem]) -> None:
@@ -126,13 +133,14 @@ def _cross(files: list[File], recipes: Recipes, problems: list[Problem]) -> None
     names = {kind: {file.name for file in files if file.kind == kind} for kind in KINDS}
     documents = {(file.kind, file.name): file.document for file in files}
     faults: list[tuple[str, str, Fault]] = []
-    for name, training in recipes.trainings.items():
+    for name, training in recipes.all_trainings.items():
         dataset = recipes.datasets.get(training.dataset)
         found = crossing.training_faults(training, names["datasets"], dataset)
         faults += [("trainings", name, each) for each in found]
     for name, sweep in recipes.sweeps.items():
         base = recipes.trainings.get(sweep.training)
-        faults += [("sweeps", name, each) for each in crossing.sweep_faults(sweep, names["trainings"], base)]
+        known = names["trainings"] - set(recipes.scripts)
+        faults += [("sweeps", name, each) for each in crossing.sweep_faults(sweep, known, base)]
     for kind, name, fault in faults:
         document = documents[kind, name]
         assert document is not None

@@ -62,6 +62,10 @@ def _set(document: Document, path: Path, variable: str, text: str) -> Iterator[P
     if path == ("name",):
         yield Problem(Place(variable), "name", shown(value.value), "none: a recipe is named by its file")
         return
+    known = document.value.get("parameters")
+    if path[0] == "parameters" and isinstance(known, dict) and path[1] not in known:
+        yield Problem(Place(variable), dotted(path), "an unknown parameter", f"one of {', '.join(known)}")
+        return
     try:
         document.set(path, value.value, Place(variable))
     except KeyError as error:

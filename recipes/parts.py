@@ -1,9 +1,10 @@
 """What recipes are made of: strictly typed, frozen sections, and what every recipe has."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
@@ -29,3 +30,8 @@ class Recipe(Part):
         if not re.fullmatch(r"team:\S+|[^@\s]+@[^@\s]+\.[^@\s.]+", owner):
             raise ValueError("expected team:<name> or an email address")
         return owner
+
+
+def absolute(path: str, info: ValidationInfo) -> str:
+    """`path`, which a recipe may write relative to its own file."""
+    return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())

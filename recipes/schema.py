@@ -8,14 +8,15 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PlainSerializer, PlainValidator, field_validator, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from recipes import cron
 from recipes.dataset import Dataset
 from recipes.initial import Init
-from recipes.parts import Count, Part, Recipe, Text
+from recipes.parts import Count, Part, Recipe, Text, absolute
 from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate, validate_section
 from trainer import coherence
@@ -63,10 +64,26 @@ class Recovery(Part):
     """How many incarnations in a row may end without a new checkpoint before the training is given up."""
 
 
-class Training(Recipe):
+class TrainingRecipe(Recipe):
+    """What every training has, whoever wrote the loop."""
+
     FORMAT: ClassVar = "training/1"
 
     dataset: Text
+    placement: Placement
+    recovery: Recovery
+    retrain: str | None = None
+    """When to train anew: a cron string, or null for only when asked."""
+
+    @field_validator("retrain")
+    @classmethod
+    def _is_cron(cls, retrain: str | None) -> str | None:
+        return None if retrain is None else cron.check(retrain)
+
+
+class Training(TrainingRecipe):
+    """A training of one of our models."""
+
     model: Model
     batch: Batch
     optimiser: Optimiser
@@ -80,12 +97,8 @@ class Training(Recipe):
     hardware: Hardware = Hardware()
     init: Init | None = None
     """Where the first weights come from; by default they are drawn."""
-    placement: Placement
-    recovery: Recovery
     registered_model: str
     """The model's name in the registry."""
-    retrain: str | None = None
-    """When to train anew: a cron string, or null for only when asked."""
 
     @field_validator("registered_model")
     @classmethod
@@ -93,11 +106,6 @@ class Training(Recipe):
         if not re.fullmatch(r"[^/:\s]+", name):
             raise ValueError("expected a name without spaces, / or :")
         return name
-
-    @field_validator("retrain")
-    @classmethod
-    def _is_cron(cls, retrain: str | None) -> str | None:
-        return None if retrain is None else cron.check(retrain)
 
     @model_validator(mode="after")
     def _is_coherent(self) -> Self:
@@ -121,6 +129,51 @@ class Training(Recipe):
             json.dumps({name: dataclasses.asdict(getattr(self, name)) for name in names})
         )
         return value
+
+
+class Script(TrainingRecipe):
+    """A training whose loop is the user's own; `docs/scripts.md` is its contract."""
+
+    code: Text
+    """The folder that the command runs in, or its only file; absolute once loaded."""
+    command: Annotated[tuple[Text, ...], Field(min_length=1)]
+    """What each rank runs, with the path of the configuration as one more argument."""
+    parameters: dict[str, Any] = Field({})
+    """What the script finds in its configuration."""
+
+    @field_validator("code")
+    @classmethod
+    def _is_there(cls, code: str, info: ValidationInfo) -> str:
+        path = absolute(code, info)
+        if not Path(path).exists():
+            raise ValueError("expected a folder or a file that is there")
+        return path
+
+    @field_validator("parameters")
+    @classmethod
+    def _are_plain(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        for name, value in parameters.items():
+            require(name.isidentifier() and name == name.lower(), name, "expected a lower-case name")
+            plain = all(not isinstance(item, dict | list) for item in (value if isinstance(value, list) else [value]))
+            require(plain, name, "expected a number, text, true, false, null, or a list of these")
+        return parameters
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Self:
+        require(self.placement.staging == "before", "placement.staging", "expected before")
+        folder = Path(self.code) if Path(self.code).is_dir() else Path(self.code).parent
+        for word in self._files():
+            require((folder / word).is_file(), "command", f"expected a file of the code: {word} is not there")
+        hides = [name for name in ("trainer", "trainer.py") if (folder / name).exists() and Path(self.code).is_dir()]
+        require(not hides, "code", f"expected another name for {''.join(hides)}: it would hide Slipway's package")
+        return self
+
+    def _files(self) -> list[str]:
+        """The words of the command that must be files of the code."""
+        first, *others = self.command
+        if first == "python":
+            return [word for word in others[:1] if not word.startswith("-")]
+        return [first] if "/" in first and not first.startswith("/") else []
 
 
 class Domain(Part):
@@ -199,6 +252,11 @@ KINDS: dict[str, type[Dataset] | type[Training] | type[Sweep]] = {
     "sweeps": Sweep,
 }
 """The kinds of recipes, by the folder they lie in."""
+
+
+def kind_of(folder: str, value: dict[str, Any]) -> type[Dataset] | type[Training] | type[Script] | type[Sweep]:
+    """The kind of recipe that `value` is in `folder`: a training with a command is a script's."""
+    return Script if folder == "trainings" and "command" in value else KINDS[folder]
 
 
 def with_parameters(training: Training, parameters: dict[str, Any]) -> Training:

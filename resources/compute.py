@@ -33,7 +33,7 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
 
     def control(self, tiers: Tiers) -> TrainingControl:
         """The state machine over this launcher and fleet."""
-        paths = Paths(tiers.durable_path, tiers.nvme)
+        paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup)
         return TrainingControl(self.launcher(), self.fleet(), paths, self.revision)
 
 

@@ -19,11 +19,14 @@ NODES = ("node-0", "node-1")
 @dataclass(frozen=True)
 class Home:
     root: Path
+    backup: str = ""
+    """A folder or s3://bucket/prefix for copies of checkpoints and of the metadata; empty for none."""
 
     @staticmethod
     def of(environ: Mapping[str, str] = os.environ) -> "Home":
-        """The folder that SLIPWAY_HOME names, `.slipway` beside the code by default."""
-        return Home(Path(environ.get("SLIPWAY_HOME") or DEFAULT).expanduser().absolute())
+        """The folder that SLIPWAY_HOME names, `.slipway` beside the code by default; SLIPWAY_BACKUP is its backup."""
+        root = Path(environ.get("SLIPWAY_HOME") or DEFAULT).expanduser().absolute()
+        return Home(root, environ.get("SLIPWAY_BACKUP", ""))
 
     @property
     def dagster(self) -> Path:

@@ -6,7 +6,7 @@ in MLflow follows the journal.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,13 +96,15 @@ class Registry:
 
     def snapshots_in_use(self) -> set[str]:
         """The snapshots of all registered versions. Raises MlflowException when the registry cannot be asked."""
-        found: set[str] = set()
+        return {version.tags[SNAPSHOT_TAG] for version in self.versions() if SNAPSHOT_TAG in version.tags}
+
+    def versions(self) -> Iterator[Version]:
+        """All versions of all models. Raises MlflowException when the registry cannot be asked."""
         token: str | None = None
         while token != "":
             page = self._client.search_model_versions(max_results=1000, page_token=token)
-            found |= {version.tags[SNAPSHOT_TAG] for version in page if SNAPSHOT_TAG in version.tags}
+            yield from map(_version, page)
             token = page.token or ""
-        return found
 
     def _create(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
         if not self._client.search_registered_models(f"name = '{model}'"):

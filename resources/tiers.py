@@ -5,6 +5,9 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from trainer.checkpoint import tiers as checkpoints
+from trainer.checkpoint.interval import BACKUP, DURABLE
+from trainer.checkpoint.tiers import Tier
 from trainer.origins import Origin, origin
 
 
@@ -13,6 +16,10 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     durable: str = Field(description="Folder of the durable tier: snapshots, shards, trainings, checkpoints")
     nvme: str = Field(description="A node's own fast disk; {node} stands for the node's name")
+    backup: str = Field(
+        default="",
+        description="Object store of checkpoints (s3://bucket/prefix), or a folder; credentials come from AWS_*",
+    )
     origins: list[str] = Field(
         default=[],
         description=(
@@ -35,6 +42,11 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
     def nvme_path(self, node: str) -> Path:
         """The NVMe folder of one node, as seen from here."""
         return Path(self.nvme.format(node=node))
+
+    def shared(self) -> dict[str, Tier]:
+        """The tiers of checkpoints that all nodes share, by name. Raises ValueError for an unknown scheme."""
+        where = {DURABLE: self.durable, BACKUP: self.backup}
+        return {name: checkpoints.tier(place) for name, place in where.items() if place}
 
     def staging_origins(self, node: str, nodes: list[str]) -> list[Origin]:
         """Where `node`, one of `nodes`, may fetch shards from, in order. Raises ValueError for an unknown scheme."""

@@ -145,6 +145,8 @@ def _metrics(events: list[journal.Event]) -> "Iterator[Metric]":
             for name in STEP_METRICS:
                 if name in event:
                     yield Metric(name, event[name], moment, event["step"])
+            for name, value in event.get("figures", {}).items():
+                yield Metric(name, value, moment, event["step"])
         elif event["event"] == "validated":
             yield Metric("validation_loss", event["loss"], moment, event["step"])
 

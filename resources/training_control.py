@@ -11,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from resources import scripts
 from resources.fleet.protocol import Fleet
 from resources.launcher.protocol import Job, Launcher, State, Status
 from resources.training_store import Specification, TrainingStore
 from trainer import config
+from trainer.checkpoint import sealing
 from trainer.fence import Claim
+from trainer.script import FORMAT
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint."""
@@ -97,6 +100,8 @@ class Paths:
     durable: Path
     nvme: str
     """With {node} for the node's name."""
+    backup: str = ""
+    """The object store's URL, a folder, or empty for none."""
 
 
 class TrainingControl:
@@ -235,11 +240,16 @@ class TrainingControl:
             self.launcher.cancel(job_name(store.id, incarnation), GRACE_SECONDS)
 
     def _job(self, store: TrainingStore, claim: Claim) -> Job:
-        incarnation = claim.token.incarnation
+        """Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used."""
+        incarnation, specification = claim.token.incarnation, store.specification()
+        script = specification.script
+        if key_file := store.storage().key_file:
+            sealing.read_key(Path(key_file))
         return Job(
             name=job_name(store.id, incarnation),
-            module="trainer",
-            config=self._configuration(store, store.specification()),
+            command=tuple(script["command"]) if script else ("python", "-m", "trainer"),
+            folder=str(scripts.folder(script["code"], self.paths.durable)) if script else "",
+            config=self._configuration(store, specification),
             nodes=claim.nodes,
             ranks_per_node=store.terms().ranks_per_node,
             environment={"SLIPWAY_INCARNATION": str(incarnation), "SLIPWAY_REVISION": self._revision},
@@ -250,11 +260,12 @@ class TrainingControl:
             "store": str(store.folder),
             "durable": str(self.paths.durable),
             "nvme": self.paths.nvme,
+            "backup": self.paths.backup,
             "staging": store.terms().staging,
             "init": store.terms().init,
         }
         return {
-            "format": config.FORMAT,
+            "format": FORMAT if specification.script else config.FORMAT,
             "training": store.id,
             "snapshot": specification.snapshot,
             **specification.numbers,

@@ -4,7 +4,9 @@
             terms.json           where it may run and how it recovers; may change
             desired/<n>.json     what should be, by whom and why; the last one holds
             jobs/<incarnation>.json  that the job of an incarnation was submitted
-            claims/ commits/ set-aside/ exits/ ledger/ heartbeats/   the trainer's side
+            claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
+            replicas/ withdrawn/ which tiers hold its checkpoints
+            starts/ stops/       what a script's ranks agree on
             evaluations/         the scores of its checkpoints
             tracking.json        how far its metrics have been delivered
             reported/            what the control plane has already shown
@@ -20,7 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer import atomic, digest, fence, heartbeat, journal, ledger
+from trainer import atomic, config, digest, fence, heartbeat, journal, ledger
+from trainer.checkpoint import replicas
+from trainer.checkpoint.interval import DURABLE
+from trainer.operation import Storage
 
 FORMAT = "slipway.training/1"
 DUTIES = ("run", "checkpoints", "promotion", "tracking")
@@ -33,12 +38,19 @@ class Specification:
 
     recipe: str
     numbers: Mapping[str, Any]
-    """The configuration's sections, resolved; see `trainer.config.SECTIONS`."""
+    """The configuration's sections, resolved; see `trainer.config.SECTIONS`, of a script `trainer.script.Settings`."""
     snapshot: str
     """SHA-256 of the dataset snapshot's manifest."""
     tokenizer: str
+    """Its SHA-256; empty for a snapshot of images."""
     cause: str = ""
     """Tells apart trainings of the same numbers: a schedule's tick, a replay, a person's "again"."""
+
+    @property
+    def script(self) -> Mapping[str, Any] | None:
+        """The command and the code of a training whose loop is the user's, None for one of our models."""
+        script: Mapping[str, Any] | None = self.numbers.get("script")
+        return script
 
     @property
     def id(self) -> str:
@@ -131,9 +143,21 @@ class TrainingStore:
         self.note(by, "claimed", incarnation, nodes=list(nodes), cause=cause)
         return True
 
-    def commits(self) -> list[fence.Commit]:
-        """The valid checkpoints, by step."""
-        return fence.commits(self.folder)
+    def commits(self, *tiers: str) -> list[fence.Commit]:
+        """The valid checkpoints, by step; with `tiers`, those that one of them holds."""
+        commits = fence.commits(self.folder)
+        if not tiers:
+            return commits
+        holders = replicas.holders(self.folder, commits)
+        return [commit for commit in commits if set(tiers) & set(holders[commit.name])]
+
+    def set_aside(self, commit: fence.Commit, reason: str) -> None:
+        """Take the copy on the durable tier out of what counts, and the commit with it when there is no other."""
+        replicas.set_aside(self.folder, commit, DURABLE, reason)
+
+    def storage(self) -> Storage:
+        """When each tier is given a checkpoint, and which it keeps."""
+        return config.storage(self.terms().operation.get("storage", {}))
 
     def exit(self) -> fence.Exit | None:
         """How the newest incarnation ended, None while it has not."""
@@ -255,6 +279,10 @@ class Trainings:
     def _list(self, store: TrainingStore, duties: tuple[str, ...]) -> None:
         for duty in duties:
             atomic.create_only(self.root / ".open" / duty / store.id, b"")
+
+    def owe(self, id: str, duty: str) -> None:
+        """Have a duty towards a training looked after again."""
+        self._list(self.store(id), (duty,))
 
     def opened(self, duty: str) -> list[str]:
         """The trainings with this duty open; all that a sensor has to visit."""

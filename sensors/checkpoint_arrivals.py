@@ -1,8 +1,8 @@
-"""Checkpoint arrivals: each new commit becomes a checkpoint in the UI, and is evaluated.
+"""Checkpoint arrivals: each new commit becomes a checkpoint in the UI, and is evaluated if it is one of our models.
 
 A commit is shown first and marked as shown when the event log has it, so that no crash loses one. Those that
-wait for evaluation share one run, and that run one process. A commit that counts no longer (superseded, or
-found damaged) loses its partition.
+wait for evaluation share one run, and that run one process. A commit that counts no longer (superseded, found
+damaged, or pruned by retention) loses its partition. What lies on the nodes' NVMe alone is not shown.
 """
 
 import dagster as dg
@@ -15,6 +15,7 @@ from resources.event_log import data_version
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from sensors import runs
+from trainer.checkpoint.interval import BACKUP, DURABLE
 from trainer.fence import Commit
 
 DUTY = "checkpoints"
@@ -33,13 +34,13 @@ def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg
     result = _Tick()
     for id in known.opened(DUTY):
         store = known.store(id)
-        commits = store.commits()
+        commits = store.commits(DURABLE, BACKUP)
         shown = _show_new(context.instance, store, commits, result)
-        _withdraw_gone(context.instance, store, commits, result)
+        withdrawing = _withdraw_gone(context.instance, store, commits, result)
         waiting = _waiting(store, shown)
         if waiting and runs.may_request(context.instance, {EVALUATES_TAG: id}):
             result.requests.append(_evaluation_request(context.instance, store, waiting))
-        if _complete(store) and len(shown) == len(commits) and not waiting:
+        if _complete(store) and len(shown) == len(commits) and not waiting and not withdrawing:
             known.close(id, DUTY)
     return dg.SensorResult(
         run_requests=result.requests, asset_events=result.events, dynamic_partitions_requests=result.partitions
@@ -79,8 +80,12 @@ def _show(instance: dg.DagsterInstance, store: TrainingStore, commit: Commit, ti
     return listed and logged
 
 
-def _withdraw_gone(instance: dg.DagsterInstance, store: TrainingStore, commits: list[Commit], tick: _Tick) -> None:
-    """Delete the partitions of shown commits that do not count any more, unless another commit has that step."""
+def _withdraw_gone(instance: dg.DagsterInstance, store: TrainingStore, commits: list[Commit], tick: _Tick) -> bool:
+    """Delete the partitions of shown commits that do not count any more, unless another commit has that step.
+
+    True while Dagster still has one of them.
+    """
+    withdrawing = False
     valid = {commit.name for commit in commits}
     steps = {commit.step for commit in commits}
     partitions = keys.checkpoint_partitions(store.specification().recipe)
@@ -91,13 +96,22 @@ def _withdraw_gone(instance: dg.DagsterInstance, store: TrainingStore, commits: 
         partition = keys.checkpoint_partition(store.id, step)
         if step not in steps and instance.has_dynamic_partition(partitions.name or "", partition):
             tick.partitions.append(partitions.build_delete_request([partition]))
+            withdrawing = True
         else:
             store.mark_reported(f"withdrawn-{name}")
+    return withdrawing
 
 
 def _waiting(store: TrainingStore, shown: list[Commit]) -> list[Commit]:
+    """Shown, not evaluated, and on the durable tier, where the evaluation reads it.
+
+    None of a script: it alone knows what its checkpoints hold.
+    """
+    if store.specification().script:
+        return []
     done = {commit.name for commit, _ in evaluated(store)}
-    return [commit for commit in shown if commit.name not in done]
+    there = {commit.name for commit in store.commits(DURABLE)}
+    return [commit for commit in shown if commit.name in there - done]
 
 
 def _evaluation_request(instance: dg.DagsterInstance, store: TrainingStore, waiting: list[Commit]) -> dg.RunRequest:

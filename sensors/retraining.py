@@ -10,14 +10,14 @@ from assets import keys
 from assets.datasets import snapshot
 from assets.initial import settled
 from assets.training import specification, terms
-from recipes.schema import Training
+from recipes.schema import TrainingRecipe
 from resources.compute import trainings
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from sensors import job_watch
 
 
-def retraining(recipe: Training) -> dg.ScheduleDefinition:
+def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
     """The schedule of one training recipe."""
     assert recipe.retrain is not None
 
@@ -45,7 +45,7 @@ def retraining(recipe: Training) -> dg.ScheduleDefinition:
     return schedule
 
 
-def offers(recipes: dict[str, Training]) -> dg.SensorDefinition:
+def offers(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     """The sensor that gives each training recipe a partition for the current snapshot."""
 
     @dg.sensor(
@@ -62,11 +62,11 @@ def offers(recipes: dict[str, Training]) -> dg.SensorDefinition:
                 continue
             try:
                 offered = settled(recipe, current, tiers, tracking)
+                proposed = specification(offered, current, tiers)
             except ValueError as error:
                 context.log.error(f"{error}; it is not offered")
                 continue
             partitions = keys.training_partitions(recipe.name)
-            proposed = specification(offered, current, tiers)
             if not context.instance.has_dynamic_partition(partitions.name or "", proposed.id):
                 trainings(tiers).propose(proposed, terms(offered))
                 requests.append(partitions.build_add_request([proposed.id]))

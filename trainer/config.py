@@ -11,7 +11,7 @@ import math
 import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from trainer import coherence
 from trainer.invalid import Invalid, require
@@ -20,6 +20,8 @@ from trainer.sections import Batch, Checkpoint, Communication, Init, Optimiser, 
 from trainer.shapes import Shape, type_of
 
 FORMAT = "slipway.training-config/1"
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +75,14 @@ OPERATION: dict[str, Any] = {
 
 def load(path: Path) -> Config:
     """Read a resolved configuration. Raises ValueError naming the file, the field and what is expected."""
+    return read(path, Config, FORMAT)
+
+
+def read(path: Path, kind: type[Kind], version: str) -> Kind:
+    """Read a file whose field `format` is `version` and whose others are those of the dataclass `kind`.
+
+    Raises ValueError naming the file, the field and what is expected.
+    """
     try:
         document = json.loads(path.read_bytes())
     except OSError as error:
@@ -81,11 +91,11 @@ def load(path: Path) -> Config:
         raise ValueError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
-    if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
-        raise ValueError(f"{path}: field format: expected {FORMAT!r}")
+    if not isinstance(document, dict) or document.pop("format", None) != version:
+        raise ValueError(f"{path}: field format: expected {version!r}")
     try:
-        config: Config = _build(Config, document, "")
-        return config
+        built: Kind = _build(kind, document, "")
+        return built
     except Invalid as error:
         raise ValueError(f"{path}: field {error.field}: {error}") from None
 
@@ -124,6 +134,12 @@ def shape(value: Any, at: str = "model") -> Shape:
     return built
 
 
+def storage(value: Any) -> Storage:
+    """The tiers that a section `storage` describes. Raises Invalid."""
+    built: Storage = _build(Storage, value, "storage.")
+    return built
+
+
 def _convert(kind: Any, value: Any, at: str) -> Any:
     if kind == Shape:
         return shape(value, at)
@@ -134,6 +150,9 @@ def _convert(kind: Any, value: Any, at: str) -> Any:
     if typing.get_origin(kind) is tuple:
         require(isinstance(value, list), at, f"found {value!r}, expected a list")
         return tuple(_convert(typing.get_args(kind)[0], item, at) for item in value)
+    if typing.get_origin(kind) is dict:
+        require(isinstance(value, dict), at, f"found {value!r}, expected a section")
+        return value
     if typing.get_origin(kind) is Literal:
         choices = typing.get_args(kind)
         require(value in choices, at, f"found {value!r}, expected one of {', '.join(map(repr, choices))}")

@@ -30,7 +30,10 @@ ROWS = 16
 
 
 def evaluate(request: dict[str, Any]) -> list[Score]:
-    """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}."""
+    """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
+
+    Raises ValueError for a checkpoint of another layout than our models have.
+    """
     tier = Path(request["tier"])
     snapshot = snapshots.read(tier, request["snapshot"])
     scores = []
@@ -106,7 +109,11 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m trainer.evaluate REQUEST.json", file=sys.stderr)
         return 2
     request = json.loads(Path(arguments[0]).read_bytes())
-    scores = evaluate(request)
+    try:
+        scores = evaluate(request)
+    except ValueError as error:
+        print(f"evaluate: {error}", file=sys.stderr)
+        return 2
     document = {"format": FORMAT, "scores": [asdict(score) for score in scores]}
     atomic.replace(Path(request["output"]), atomic.readable_json(document))
     return 0

@@ -12,6 +12,7 @@ Folder layout, under the training's folder:
     claims/<number>.json     the token that may commit, on which nodes, and why it was claimed
     commits/<step>.<token>.json   one committed checkpoint: where its bytes lie and the manifest's SHA-256
     set-aside/<commit>.json  a commit found damaged, with the reason; it no longer counts
+    pruned/<commit>.json     a commit that retention gave up, with the reason; it no longer counts, and its bytes go
     exits/<incarnation>.json how an incarnation ended
 """
 
@@ -72,6 +73,8 @@ class Commit:
     """SHA-256 of the checkpoint's manifest."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     at: float = 0.0
+    tier: str = "durable"
+    """Where its bytes were written first; see `trainer.checkpoint.replicas` for further copies."""
 
     @property
     def name(self) -> str:
@@ -94,6 +97,12 @@ class Exit:
 def newest_claim(folder: Path) -> Claim | None:
     """The claim that holds now, None before the first."""
     return _read_claim(folder, _last_claim(folder))
+
+
+def claims(folder: Path) -> list[Claim]:
+    """All claims, the first one first."""
+    found = (_read_claim(folder, number + 1) for number in range(_last_claim(folder)))
+    return [claim for claim in found if claim is not None]
 
 
 def claim(folder: Path, token: Token, *, nodes: tuple[str, ...], cause: str, by: str) -> bool:
@@ -134,8 +143,23 @@ def check(folder: Path, token: Token) -> None:
 
 def set_aside(folder: Path, value: Commit, reason: str) -> bool:
     """Take a damaged commit out of what counts; its bytes stay where they are. False when it was out already."""
-    record = {"format": FORMAT, "commit": value.name, "reason": reason, "at": time.time()}
-    return atomic.create_only(folder / "set-aside" / f"{value.name}.json", atomic.readable_json(record))
+    return _take_out(folder, "set-aside", value, reason)
+
+
+def set_aside_reasons(folder: Path) -> dict[str, str]:
+    """The damaged commits by name, each with its reason."""
+    records = [json.loads(path.read_bytes()) for path in sorted(folder.glob("set-aside/*.json"))]
+    return {record["commit"]: record["reason"] for record in records}
+
+
+def prune(folder: Path, value: Commit, reason: str) -> bool:
+    """Take a commit out of what counts, before its bytes are removed. False when it was out already."""
+    return _take_out(folder, "pruned", value, reason)
+
+
+def pruned(folder: Path) -> list[str]:
+    """The names of the commits that retention gave up."""
+    return sorted(path.stem for path in folder.glob("pruned/*.json"))
 
 
 def record_exit(folder: Path, value: Exit) -> bool:
@@ -147,6 +171,11 @@ def read_exit(folder: Path, incarnation: int) -> Exit | None:
     """How the incarnation ended, None while it has not."""
     path = _exit_path(folder, incarnation)
     return _read(Exit, path) if path.exists() else None
+
+
+def _take_out(folder: Path, why: str, value: Commit, reason: str) -> bool:
+    record = {"format": FORMAT, "commit": value.name, "reason": reason, "at": time.time()}
+    return atomic.create_only(folder / why / f"{value.name}.json", atomic.readable_json(record))
 
 
 def _exit_path(folder: Path, incarnation: int) -> Path:
@@ -170,8 +199,8 @@ def _valid(folder: Path, holder: Claim | None) -> list[Commit]:
     """The commits that count while `holder` holds, by step."""
     if holder is None:
         return []
-    aside = {path.name for path in folder.glob("set-aside/*.json")}
-    paths = sorted(path for path in folder.glob("commits/*.json") if path.name not in aside)
+    out = {path.name for why in ("set-aside", "pruned") for path in folder.glob(f"{why}/*.json")}
+    paths = sorted(path for path in folder.glob("commits/*.json") if path.name not in out)
     return [_read(Commit, path) for path in paths if _counts(path.stem, holder)]
 
 

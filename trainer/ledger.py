@@ -5,10 +5,12 @@ merges them. Every figure about a training (its loss curve, its lost seconds) is
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment         format, incarnation, generation      started    world, device, torch
-    step            step, loss, learning_rate, gradient_norm, tokens, seconds, data_seconds, ...
+    step            step, loss, learning_rate, gradient_norm, tokens, seconds, data_seconds, ...;
+                    of a script: step, loss, seconds, figures (its own, by name)
     validated       step, loss                           restored   step, commit, seconds
     committed       step, commit, seconds, bytes         commit_failed  step, reason
     set_aside       commit, reason                       ended      outcome, step, reason
+    replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
 and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), ended.
 """
 

@@ -6,13 +6,9 @@ Every number of a step depends on the configuration and the step alone, not on t
 """
 
 import contextlib
-import math
 import os
 import platform
-import signal
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +17,21 @@ import torch
 
 from trainer import affinity, contents, fabric, fence, initial, ledger, order
 from trainer import config as configuration
+from trainer.account import Account, told_if_unwritable
 from trainer.checkpoint import format, parts, random_state, restore
+from trainer.checkpoint.clock import Clock
+from trainer.checkpoint.places import Places
 from trainer.checkpoint.progress import Progress
 from trainer.checkpoint.saver import Saver
 from trainer.config import Config
 from trainer.engine import Engine
 from trainer.feed import Feed
-from trainer.heartbeat import Heartbeat
-from trainer.ledger import Ledger
+from trainer.processes import StopRequest
 from trainer.profiling import Profiler
 from trainer.report import Report, work
 from trainer.schedule import learning_rate
+from trainer.scores import Diverged, finite
 from trainer.world import World
-
-
-class Diverged(Exception):
-    """The loss or the gradients are not finite any more."""
 
 
 def train(config: Config, world: World, token: fence.Token) -> str:
@@ -45,9 +40,8 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
-    with contextlib.closing(Saver(config, world, token)) as saver:
-        trainer = Trainer(config, world, token, saver)
-        stop = _StopRequest()
+    with contextlib.closing(Trainer(config, world, token)) as trainer:
+        stop = StopRequest()
         trainer.restore()
         trainer.feed.stage_rest(trainer.step)
         try:
@@ -56,11 +50,9 @@ def train(config: Config, world: World, token: fence.Token) -> str:
             trainer.finish_commits()
             trainer.record_end("failed", str(error))
             raise
-        finally:
-            trainer.profiler.end(trainer.step)
 
 
-def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -> str:
+def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """The steps that are left; returns the outcome."""
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
@@ -68,9 +60,9 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
             with trainer.timeline.part("validation"):
                 trainer.validate()
         last = asked_to_stop or trainer.step == config.run.steps
-        if last or trainer.due(config.checkpoint.every):
+        if tiers := trainer.clock.at_the_end() if last else trainer.tiers_due:
             with trainer.timeline.part("checkpoint"):
-                trainer.commit(last)
+                trainer.commit(tiers, last)
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.finish_commits()
             trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
@@ -84,16 +76,17 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: "_StopRequest") -
 class Trainer:
     """The pieces of one incarnation on one rank."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token, saver: Saver) -> None:
-        self.config, self.world, self.saver = config, world, saver
-        self.token = token
+    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
+        self.config, self.world, self.token = config, world, token
+        self.saver = Saver(config.training, config.placement, world, token, config.storage)
+        self.clock = Clock(config, world)
+        self.tiers_due: tuple[str, ...] = ()
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         self._checkpoints = f"checkpoints/{config.training}"
         self.step = 0
         self.metrics: dict[str, float] = {}
         self.best: dict[str, float] = {}
-        self._heartbeat = Heartbeat(self.store, token, world.rank)
-        self._ledger = Ledger(self.store, token, f"rank-{world.rank}") if world.leads else None
+        self._account = Account(self.store, token, world.rank)
         self._beat("staging")
         self.feed = Feed(config, world)
         self._beat("building")
@@ -103,11 +96,14 @@ class Trainer:
         self.report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
 
+    def close(self) -> None:
+        """End what runs beside the steps."""
+        self.profiler.end(self.step)
+        self.saver.close()
+
     def record(self, event: str, **fields: Any) -> None:
-        """An event for the ledger; only rank 0 writes. A full disk costs the event, not the run."""
-        if self._ledger:
-            with _told_if_unwritable("ledger"):
-                self._ledger.write(event, **fields)
+        """An event for the ledger; only rank 0 writes."""
+        self._account.record(event, **fields)
 
     def due(self, every: int) -> bool:
         """Whether something that happens every `every` steps (0: never) happens now."""
@@ -120,7 +116,7 @@ class Trainer:
         if self.world.leads:
             format.sweep(self.durable / self._checkpoints)
             parts.sweep(self.store)
-        found = restore.newest_good(self.store, self.world, restore.durable(self.durable), self._on_damaged)
+        found = restore.newest_good(self.store, self.world, Places(self.config.placement, self.world), self._on_damaged)
         if found is None:
             self._start_from_given_weights()
             return
@@ -158,16 +154,18 @@ class Trainer:
         with self.timeline.part("optimiser"):
             norm = self.engine.clip()
         with self.timeline.part("communication"):
-            total, correct, stopping = self.world.sum(mine.loss, mine.correct, float(stop))
+            wish = self.clock.wish(self.step + 1)
+            total, correct, stopping, wish = self.world.sum(mine.loss, mine.correct, float(stop), wish)
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
-        _finite(f"the loss of step {self.step + 1}", total)
-        _finite(f"the gradient norm of step {self.step + 1}", norm)
+        finite(f"the loss of step {self.step + 1}", total)
+        finite(f"the gradient norm of step {self.step + 1}", norm)
         with self.timeline.part("optimiser"):
             self.engine.update(rate)
         self.step += 1
         with self.timeline.part("communication"):
             together = self.engine.meet_if_due(self.step)
+        self.tiers_due = self.clock.chosen(wish) if together else ()
         self.saver.prepare(self.engine)
         self._record_commits()
         seconds = time.perf_counter() - begun
@@ -183,16 +181,16 @@ class Trainer:
         sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
         targets = count * self.engine.targets_per_sample
         mean, accuracy = (total / targets for total in self.world.sum(sums.loss, sums.correct))
-        _finite(f"the validation loss after step {self.step}", mean)
+        finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
         self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
 
-    def commit(self, last: bool) -> None:
+    def commit(self, tiers: tuple[str, ...], last: bool) -> None:
         """Take a checkpoint, which is written while training goes on. What comes of it is an event in the ledger."""
         self._beat("committing")
-        self.saver.save(self.engine, self._progress(), last)
+        self.saver.save(self.engine, self._progress(), last, tiers)
 
     def finish_commits(self) -> None:
         """Wait for the checkpoints that are being written."""
@@ -209,18 +207,16 @@ class Trainer:
 
     def record_end(self, outcome: str, reason: str) -> None:
         """The durable mark of an end that starting again would not change."""
-        self.record("ended", outcome=outcome, step=self.step, reason=reason)
-        if self.world.leads:
-            done = fence.Exit(self.token.incarnation, outcome, reason, self.step, "trainer", time.time())
-            fence.record_exit(self.store, done)
+        self._account.record_end(outcome, reason, self.step)
 
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
             self.record(**event)
+            if event["event"] == "committed":
+                self.clock.saved(event["blocked_seconds"], event["seconds"])
 
     def _beat(self, phase: str) -> None:
-        with _told_if_unwritable("heartbeat"):
-            self._heartbeat.beat(phase, self.step)
+        self._account.beat(phase, self.step)
 
     def _hardware(self) -> dict[str, Any]:
         """The settings that this rank runs with and where each comes from, and the processors that it may use."""
@@ -234,7 +230,7 @@ class Trainer:
 
     def _record_own(self, event: str, **fields: Any) -> None:
         """An event of this rank alone; ranks other than 0 have such a segment of the ledger only from then on."""
-        with _told_if_unwritable("ledger"):
+        with told_if_unwritable("ledger"):
             writer = f"profiler-{self.world.rank}"
             ledger.note(self.store, self.token, writer, event, rank=self.world.rank, **fields)
 
@@ -260,32 +256,3 @@ class Trainer:
 
     def _on_damaged(self, commit: fence.Commit, reason: str) -> None:
         self.record("set_aside", commit=commit.name, reason=reason)
-
-
-class _StopRequest:
-    """True once this process was sent SIGTERM."""
-
-    def __init__(self) -> None:
-        self._asked = False
-        signal.signal(signal.SIGTERM, self._ask)
-
-    def __bool__(self) -> bool:
-        return self._asked
-
-    def _ask(self, *_: object) -> None:
-        self._asked = True
-
-
-def _finite(what: str, value: float) -> None:
-    """Raises Diverged unless `value` is a finite number."""
-    if not math.isfinite(value):
-        raise Diverged(f"{what} is {value}")
-
-
-@contextlib.contextmanager
-def _told_if_unwritable(what: str) -> Iterator[None]:
-    """Training goes on while what it says of itself cannot be written; that is said on stderr instead."""
-    try:
-        yield
-    except OSError as error:
-        print(f"trainer: the {what} cannot be written: {error}", file=sys.stderr, flush=True)

@@ -26,11 +26,12 @@ class Conflict(ValueError):
 
 
 class Object(NamedTuple):
-    """One object: its key below the prefix, its bytes, and the store's mark of its content, without quotes."""
+    """One object: its key below the prefix, its bytes, the store's mark of its content, without quotes, its time."""
 
     key: str
     bytes: int
     etag: str
+    modified: float
 
 
 class Bucket:
@@ -59,7 +60,12 @@ class Bucket:
         while True:
             page = self.call("list_objects_v2", Prefix=self.prefix, **token)
             for found in page.get("Contents", ()):
-                yield Object(found["Key"][len(self.prefix) :], found["Size"], found["ETag"].strip('"'))
+                yield Object(
+                    found["Key"][len(self.prefix) :],
+                    found["Size"],
+                    found["ETag"].strip('"'),
+                    found["LastModified"].timestamp(),
+                )
             if not page.get("IsTruncated"):
                 return
             token = {"ContinuationToken": page["NextContinuationToken"]}

@@ -32,6 +32,12 @@ def die_with_parent(parent: int | None = None, by: signal.Signals = signal.SIGKI
         os.kill(os.getpid(), by)
 
 
+def bind_to_launcher() -> None:
+    """Die with the parent when that is a launcher's process; started by hand, a process is nobody's."""
+    if "TORCHELASTIC_RUN_ID" in os.environ or "SLIPWAY_NODE" in os.environ:
+        die_with_parent()
+
+
 def adopt_orphans() -> None:
     """Become the parent of every process below the caller whose own parent dies (a subreaper)."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -53,6 +59,20 @@ def kill_descendants(seconds: float = 10.0) -> list[int]:
         _reap()
         time.sleep(0.01)
     return []
+
+
+class StopRequest:
+    """True once this process was sent SIGTERM."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
 
 
 def children(pid: int) -> list[int]:

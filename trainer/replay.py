@@ -10,6 +10,7 @@ all but 0; the last line says which.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import shutil
 import sys
@@ -24,10 +25,12 @@ from torch import Tensor
 
 from trainer import config as configuration
 from trainer import fence, ledger
+from trainer.checkpoint import state
 from trainer.config import Config
 from trainer.fence import Commit
-from trainer.loop import Diverged, Trainer
+from trainer.loop import Trainer
 from trainer.operation import Observation
+from trainer.scores import Diverged
 from trainer.world import World, join
 
 EQUAL, DIFFERENT, UNUSABLE, WITHIN = 0, 1, 2, 3
@@ -64,7 +67,8 @@ def replay(config: Config, world: World, first: int, steps: int, tolerance: floa
     original = _Original.read(config, world, first, steps)
     scratch = Path(world.from_leader(tempfile.mkdtemp(prefix="replay-") if world.leads else ""))
     try:
-        found = list(_differences(_trainer(config, world, scratch), original, tolerance))
+        with contextlib.closing(_trainer(config, world, scratch)) as trainer:
+            found = list(_differences(trainer, original, tolerance))
     except Diverged as error:
         return Finding(DIFFERENT, f"different: {error}")
     finally:
@@ -163,11 +167,8 @@ def _go_on_from(trainer: Trainer, commit: Commit) -> None:
 
 
 def _copies(trainer: Trainer) -> dict[str, Tensor]:
-    """This rank's part of every tensor of the model and the optimiser, by name, on the host."""
-    live = {f"model/{name}": value for name, value in trainer.model.state_dict().items()}
-    for name, parameter in trainer.model.named_parameters():
-        for key, value in trainer.optimiser.state[parameter].items():
-            live[f"optimiser/{name}/{key}"] = torch.as_tensor(value)
+    """This rank's part of every tensor that a checkpoint holds, by name, on the host."""
+    live = state.collect(trainer.engine, trainer.world.rank).tensors
     return {name: _local(value).detach().to("cpu", copy=True) for name, value in live.items()}
 
 
@@ -211,7 +212,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"--steps: found {options.steps}, expected 1 or more")
     try:
         config = configuration.load(options.config)
-        with join(config.hardware) as world:
+        with join(config) as world:
             found = replay(config, world, options.first, options.steps, options.tolerance)
     except ValueError as error:
         print(f"replay: {error}", file=sys.stderr)

@@ -36,3 +36,14 @@ class Score:
 def perplexity(loss: float) -> float:
     """exp of the mean cross-entropy; a loss too high for a float's range counts as the highest that is not."""
     return math.exp(min(loss, HIGHEST_LOSS))
+
+
+class Diverged(Exception):
+    """A figure of a training is not a finite number any more."""
+
+
+def finite(what: str, value: float) -> float:
+    """`value`; raises Diverged unless it is a finite number."""
+    if not math.isfinite(value):
+        raise Diverged(f"{what} is {value}")
+    return value

@@ -161,7 +161,7 @@ def _unfit_entry(entry: os.DirEntry[str], root: Path) -> str | None:
 def _objects(recipe: Dataset, bucket: Bucket, left_out: Counter[str]) -> Iterator[SourceFile]:
     """The objects below a prefix. Names that end in a slash stand for folders and are passed over."""
     try:
-        for name, size, etag in bucket.objects():
+        for name, size, etag, _ in bucket.objects():
             if name.endswith("/") or not recipe.selects(name):
                 continue
             if reason := _unfit_name(name) or (None if size else "empty"):

@@ -27,16 +27,22 @@ def rank_command(job: Job, config: Path, rendezvous: int) -> list[str]:
     A lone rank needs no agent, and is spared the seconds in which an agent imports torch.
     """
     if world_size(job) == 1:
-        return [sys.executable, "-m", job.module, str(config)]
+        return [*_resolved(job.command), str(config)]
     return [
-        *(sys.executable, "-m", "torch.distributed.run"),
+        # -P: what lies in the job's folder must not stand in for a module of the agent's.
+        *(sys.executable, "-P", "-m", "torch.distributed.run"),
         *(f"--nnodes={len(job.nodes)}", f"--nproc-per-node={job.ranks_per_node}", "--max-restarts=0"),
         *(f"--rdzv-id={job.name}", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{rendezvous}"),
         # No node hosts the store, so none takes it along when it dies.
         "--rdzv-conf=is_host=0,last_call_timeout=3,keep_alive_interval=1",
         *("--local-addr=127.0.0.1", f"--shutdown-timeout={SIBLING_GRACE_SECONDS}"),
-        *("-m", job.module, str(config)),
+        *("--no-python", *_resolved(job.command), str(config)),
     ]
+
+
+def _resolved(command: tuple[str, ...]) -> tuple[str, ...]:
+    """`command` with the Python of this process for `python`."""
+    return (sys.executable, *command[1:]) if command[0] == "python" else command
 
 
 def keeper_environment(code: Path, inherited: Mapping[str, str]) -> dict[str, str]:

@@ -84,7 +84,7 @@ class JobFolder:
     def order(self) -> Order:
         document = self._read("job.json")
         job = document["job"]
-        named = Job(**{**job, "nodes": tuple(job["nodes"])})
+        named = Job(**{**job, "nodes": tuple(job["nodes"]), "command": tuple(job["command"])})
         return Order(named, Path(document["fleet"]), document["node_cores"])
 
     def begun(self) -> bool:

@@ -1,7 +1,8 @@
 """One embedded node of a job: a process under which everything dies with it.
 
-``python -m resources.launcher.node (rank|agent) COMMAND...`` runs the command, a lone rank or a torchrun agent
-with ranks below it. SIGTERM is passed to the ranks, SIGHUP (the keeper died) ends everything at once.
+``python -m resources.launcher.node (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this one),
+a lone rank or a torchrun agent with ranks below it. SIGTERM is passed to the ranks, SIGHUP (the keeper died) ends
+everything at once.
 """
 
 import contextlib
@@ -15,19 +16,21 @@ from types import FrameType
 from trainer import processes
 
 POLL_SECONDS = 0.2
+NOT_STARTED = 127
+"""The exit code of a command that cannot be started, as shells have it."""
 
 
 class Node:
     """The command and what is asked of it."""
 
-    def __init__(self, command: list[str], is_agent: bool) -> None:
+    def __init__(self, command: list[str], folder: str, is_agent: bool) -> None:
         self._is_agent = is_agent
         self._stopping = False
         self._told: set[int] = set()
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGHUP, _die)
         bind = functools.partial(processes.die_with_parent, parent=os.getpid())
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=bind)
+        self._process = subprocess.Popen(command, cwd=folder or None, stdin=subprocess.DEVNULL, preexec_fn=bind)
 
     def run(self) -> int:
         """Wait for the command; return its exit code, 128 + n when signal n ended it."""
@@ -60,9 +63,13 @@ def _die(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    kind, *command = sys.argv[1:]
+    kind, folder, *command = sys.argv[1:]
     processes.adopt_orphans()
-    code = Node(command, is_agent=kind == "agent").run()
+    try:
+        code = Node(command, folder, is_agent=kind == "agent").run()
+    except OSError as error:
+        print(f"trainer: {' '.join(command)}: cannot be started: {error}", file=sys.stderr)
+        return NOT_STARTED
     processes.kill_descendants()
     return code
 

@@ -45,15 +45,17 @@ class Job:
 
     name: str
     """Letters, digits, '-' and '.'; unique for ever."""
-    module: str
-    """The Python module that each rank runs (``python -m``)."""
+    command: tuple[str, ...]
+    """What each rank runs; `python` as the first word is the Python that the platform runs on."""
     config: Mapping[str, object]
-    """The JSON document that the module gets as its one argument, a file's path."""
+    """The JSON document whose file's path the command gets as one more argument."""
     nodes: tuple[str, ...]
     """The nodes; which rank runs on which is for the launcher to say."""
     ranks_per_node: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to what every rank sees: a training's incarnation, say."""
+    folder: str = ""
+    """Where the command runs; empty for where the launcher's own processes do."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from assets.datasets import snapshot
 from assets.training import specification, terms
 from deploy.embedded.instance import open_storage
 from recipes.load import Recipes, load
-from recipes.schema import with_parameters
+from recipes.schema import TrainingRecipe, with_parameters
 from resources.compute import CODE, trainings
 from resources.fleet.embedded import EmbeddedFleet
 from resources.home import NODES, Home
@@ -197,13 +197,19 @@ class Instance:
     def propose(self, recipe: str, cause: str, no_progress_seconds: float | None = None, **run: Any) -> TrainingStore:
         """A training of its own for the drill named `cause`, known to the graph and not started; `run` sets steps."""
         changed = with_parameters(self.recipes.trainings[recipe], {f"run.{name}": value for name, value in run.items()})
+        return self.propose_recipe(changed, cause, no_progress_seconds)
+
+    def propose_recipe(
+        self, recipe: TrainingRecipe, cause: str, no_progress_seconds: float | None = None
+    ) -> TrainingStore:
+        """The same for a recipe of either kind, as it is."""
         current = snapshot.current(self.home.durable, small_recipes.DATASET)
         assert current is not None
-        agreed = terms(changed)
+        agreed = terms(recipe)
         if no_progress_seconds is not None:
             agreed = replace(agreed, no_progress_seconds=no_progress_seconds)
-        store = trainings(self.tiers).propose(specification(changed, current, self.tiers, cause), agreed)
-        name = keys.training_partitions(recipe).name
+        store = trainings(self.tiers).propose(specification(recipe, current, self.tiers, cause), agreed)
+        name = keys.training_partitions(recipe.name).name
         assert name is not None
         self.storage.add_dynamic_partitions(name, [store.id])
         return store

@@ -1,13 +1,16 @@
 """A platform small enough to be killed often: recipes of some hundred short steps on a corpus of small texts.
 
-Two trainings, one that takes a single node and one that takes both; each drill makes a training of its own from
-one of them, told apart by its cause. The deadline of progress is long: drills hold trainers by SIGSTOP.
+Two trainings, one that takes a single node and one that takes both, and the example of a script; each drill makes a
+training of its own from one of them, told apart by its cause. The deadline of progress is long: drills hold trainers
+by SIGSTOP.
 """
 
 import random
+import shutil
 from pathlib import Path
 
-DATASET, ALONE, PAIR, SWEEP = "texts", "alone", "pair", "search"
+EXAMPLE = Path(__file__).parents[2] / "recipes" / "examples" / "bigram.py"
+DATASET, ALONE, PAIR, SCRIPT, SWEEP = "texts", "alone", "pair", "script", "search"
 TRIALS = 4
 
 _DATASET = """\
@@ -35,6 +38,18 @@ recovery: {no_progress_seconds: 600, fruitless_incarnations: 3}
 registered_model: drill-NAME
 """
 
+_SCRIPT = """\
+slipway: training/1
+description: The example of a script, with steps of some hundredths of a second
+owner: team:drills
+dataset: texts
+code: ../../code
+command: [python, bigram.py]
+parameters: {steps: 600, batch: 32, length: 128, width: 64, learning_rate: 3e-3, seed: 0, checkpoint_every: 100}
+placement: {nodes: {min: 1, max: 1}, ranks_per_node: 1}
+recovery: {no_progress_seconds: 60, fruitless_incarnations: 3}
+"""
+
 _SWEEP = f"""\
 slipway: sweep/1
 description: Four trials of equal length, two at once
@@ -56,6 +71,7 @@ def write(folder: Path, trial_steps: int) -> Path:
     """Write the corpus and the recipes below `folder`; returns the recipes' folder."""
     recipes = folder / "recipes"
     files = {f"datasets/{DATASET}": _DATASET, f"sweeps/{SWEEP}": _SWEEP.replace("STEPS", str(trial_steps))}
+    files[f"trainings/{SCRIPT}"] = _SCRIPT
     for name, nodes in ((ALONE, "1"), (PAIR, "2")):
         files[f"trainings/{name}"] = _TRAINING.replace("NODES", nodes).replace("NAME", name)
     for name, text in files.items():
@@ -63,6 +79,8 @@ def write(folder: Path, trial_steps: int) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     _write_corpus(folder / "corpus")
+    (folder / "code").mkdir()
+    shutil.copy(EXAMPLE, folder / "code")
     return recipes
 
 

@@ -21,7 +21,8 @@ from tests.launcher.conftest import Notes
 
 def job(notes: Notes, program: str, name: str = "job-1", nodes: tuple[str, ...] = ("node-0",), **config: object) -> Job:
     """A job of one of the programs beside this module."""
-    return Job(name, f"tests.launcher.programs.{program}", {"notes": str(notes.path), **config}, nodes)
+    command = ("python", "-m", f"tests.launcher.programs.{program}")
+    return Job(name, command, {"notes": str(notes.path), **config}, nodes)
 
 
 def ended(launcher: Launcher, name: str = "job-1") -> Status:
@@ -183,13 +184,27 @@ class LauncherContract:
     def test_config_and_environment_reach_the_rank(self, launcher: Launcher, notes: Notes, monkeypatch):
         monkeypatch.setenv("SLIPWAY_CONTROL_PLANE", "1")
         wanted = job(notes, "exits", steps=[1, 2.5, "drei"])
-        launcher.submit(Job(wanted.name, wanted.module, wanted.config, wanted.nodes, environment={"INCARNATION": "7"}))
+        launcher.submit(Job(wanted.name, wanted.command, wanted.config, wanted.nodes, environment={"INCARNATION": "7"}))
         ended(launcher)
         [start] = notes.starts()
         assert start["config"] == wanted.config
         facts = {"INCARNATION": "7", "SLIPWAY_NODE": "node-0", "SLIPWAY_JOB": "job-1", "RANK": "0", "WORLD_SIZE": "1"}
         assert facts.items() <= start["environment"].items()
         assert "SLIPWAY_CONTROL_PLANE" not in start["environment"]
+
+    def test_a_command_runs_in_the_folder_of_the_job(self, launcher: Launcher, notes: Notes, tmp_path: Path):
+        program = tmp_path / "program"
+        program.write_text('#!/bin/sh\necho "$(pwd) $(basename "$1")"\n')
+        program.chmod(0o755)
+        launcher.submit(Job("job-1", ("./program",), {}, ("node-0",), folder=str(tmp_path)))
+        assert ended(launcher).state is State.SUCCEEDED
+        assert launcher.logs("job-1") == {"node-0": f"{tmp_path} config.json\n"}
+
+    def test_a_command_that_cannot_be_started_is_named(self, launcher: Launcher, notes: Notes, tmp_path: Path):
+        launcher.submit(Job("job-1", ("./nowhere",), {}, ("node-0",), folder=str(tmp_path)))
+        assert ended(launcher).state is State.FAILED
+        assert "./nowhere" in launcher.logs("job-1")["node-0"]
+        assert "cannot be started: " in launcher.logs("job-1")["node-0"]
 
     @pytest.mark.slow
     def test_the_ranks_of_two_nodes_find_their_places(self, launcher: Launcher, notes: Notes):

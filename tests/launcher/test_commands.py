@@ -1,13 +1,14 @@
 """What nodes run, and what ranks find in their environment."""
 
 import dataclasses
+import sys
 from pathlib import Path
 
 from resources.launcher.commands import keeper_environment, rank_command, rank_environment
 from resources.launcher.folder import Order
 from resources.launcher.protocol import Job
 
-JOB = Job("job-1", "trainer", {}, ("node-0", "node-1"))
+JOB = Job("job-1", ("python", "-m", "trainer"), {}, ("node-0", "node-1"))
 LONE = dataclasses.replace(JOB, nodes=("node-0",))
 CONFIG = Path("/jobs/job-1/config.json")
 
@@ -22,10 +23,17 @@ def test_a_lone_rank_needs_no_agent():
 
 def test_several_ranks_meet_at_a_store_that_no_node_hosts():
     command = rank_command(JOB, CONFIG, 4242)
-    assert command[1:3] == ["-m", "torch.distributed.run"]
+    assert command[1:4] == ["-P", "-m", "torch.distributed.run"]
     assert {"--nnodes=2", "--nproc-per-node=1", "--rdzv-endpoint=127.0.0.1:4242", "--rdzv-id=job-1"} <= set(command)
     assert any("is_host=0" in argument for argument in command)
-    assert command[-3:] == ["-m", "trainer", str(CONFIG)]
+    assert command[-5:] == ["--no-python", sys.executable, "-m", "trainer", str(CONFIG)]
+
+
+def test_a_command_that_is_not_python_is_run_as_it_is():
+    assert rank_command(dataclasses.replace(LONE, command=("./train", "--fast")), CONFIG, 0) == [
+        *("./train", "--fast"),
+        str(CONFIG),
+    ]
 
 
 def test_the_cores_of_a_node_are_shared_by_its_ranks():

@@ -12,11 +12,8 @@ from tests.conftest import until
 from trainer import fence
 from trainer.checkpoint.progress import Progress
 from trainer.checkpoint.saver import Event, Saver
-from trainer.config import Config
 from trainer.fence import Token
 from trainer.operation import Placement
-from trainer.sections import Batch, Checkpoint, Optimiser, Run
-from trainer.shapes import DecoderShape
 from trainer.world import World
 
 ALONE = World(0, 1, 0, torch.device("cpu"))
@@ -60,27 +57,13 @@ def progress(step: int) -> Progress:
     return Progress(step, 7 * step, 0, {"loss": 1 / step}, {}, {"run": {"steps": 20}}, {"world": 1}, at=12.0)
 
 
-def settings(folder: Path) -> Config:
-    """A configuration whose folders are in `folder`."""
-    placement = Placement(store=str(folder / "store"), durable=str(folder / "durable"), nvme=str(folder / "nvme"))
-    return Config(
-        training="tiny",
-        snapshot="0" * 64,
-        model=DecoderShape(layers=1, width=16, heads=2, kv_heads=1, hidden=32),
-        batch=Batch(sequences=2, length=8, micro=2),
-        optimiser=Optimiser(learning_rate=0.1),
-        run=Run(steps=20),
-        checkpoint=Checkpoint(every=5),
-        placement=placement,
-    )
-
-
 @contextlib.contextmanager
 def saving(folder: Path, token: Token = TOKEN, world: World = ALONE) -> Iterator[Saver]:
     """A saver of an incarnation that is claimed here."""
     if world.leads:
         fence.claim(folder / "store", token, nodes=("local",), cause="a test", by="a test")
-    saver = Saver(settings(folder), world, token)
+    placement = Placement(store=str(folder / "store"), durable=str(folder / "durable"), nvme=str(folder / "nvme"))
+    saver = Saver("tiny", placement, world, token)
     try:
         yield saver
     finally:

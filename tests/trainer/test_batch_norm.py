@@ -35,7 +35,7 @@ def rank(number: int, shares: tuple[int, ...], folder: Path) -> None:
     """One rank's part, in a process of its own; writes what it found."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=number, world_size=len(shares))
-    inputs, gradients = (torch.split(each, shares)[number] for each in samples())
+    inputs, gradients = (torch.split(each, list(shares))[number] for each in samples())
     torch.save(normalised(BatchNorm(CHANNELS).train(), inputs, gradients), folder / f"{number}.pt")
     dist.destroy_process_group()
 

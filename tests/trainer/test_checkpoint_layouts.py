@@ -41,7 +41,7 @@ class Laid:
     def __init__(self, layout: str, world: World, seed: int) -> None:
         torch.manual_seed(seed)
         self.model = Net()
-        self.model.norm.running_mean.normal_()
+        self.model.norm.get_buffer("running_mean").normal_()
         _lay(self.model, layout, world)
         self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=0.1)
         for name, parameter in self.model.named_parameters():
@@ -53,6 +53,12 @@ class Laid:
         return {}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
+        assert state == {}
+
+    def own_state(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def load_own_state(self, state: dict[str, torch.Tensor]) -> None:
         assert state == {}
 
 

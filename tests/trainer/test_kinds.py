@@ -8,7 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.trainer.conftest import VOCAB, Sections, Training
+from tests.trainer.conftest import VOCAB, Sections, Training, make_snapshot
 from tests.trainer.digits import HELD_OUT, RESNET, VIT, make_digits, sections
 from tests.trainer.test_evaluate import request
 from trainer import evaluate
@@ -28,7 +28,7 @@ def on_tokens(folder: Path, mark: str, model: dict[str, Any], steps: int) -> Tra
         "run": {"steps": steps},
         "checkpoint": {"every": steps},
     }
-    return Training(folder, mark, **changed, model=model, validation={"every": steps})
+    return Training(folder, mark, make_snapshot, **changed, model=model, validation={"every": steps})
 
 
 def last_score(training: Training) -> Score:

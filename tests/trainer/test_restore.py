@@ -4,10 +4,10 @@ import errno
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.trainer.conftest import read_json
 from tests.trainer.keeping import ALONE, Keeps, saved
 from trainer import fence
 from trainer.checkpoint import files, format, restore
@@ -47,10 +47,9 @@ def test_damaged_ones_are_passed_over_set_aside_and_not_tried_again(tmp_path: Pa
         damage(tmp_path, value)
     assert newest_good(tmp_path) == (5, [15, 10])
     assert newest_good(tmp_path) == (5, [])
-    aside = tmp_path / "store" / "set-aside"
-    assert sorted(path.stem for path in aside.iterdir()) == [middle.name, last.name]
-    reason = read_json(aside / f"{last.name}.json")["reason"]
-    assert "model-00000.safetensors: found 13 bytes, expected" in reason
+    reasons = fence.set_aside_reasons(tmp_path / "store")
+    assert list(reasons) == [middle.name, last.name]
+    assert "model-00000.safetensors: found 13 bytes, expected" in reasons[last.name]
 
 
 def test_when_all_are_damaged_training_begins_again(tmp_path: Path) -> None:
@@ -110,11 +109,11 @@ def test_a_second_place_is_read_when_the_first_is_damaged(tmp_path: Path) -> Non
 
 def test_a_read_error_that_passes_sets_nothing_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path, 5)
-    failing = {"readv": os.readv, "preadv": os.preadv}
+    failing: dict[str, Any] = {"readv": os.readv, "preadv": os.preadv}
     for name, ask in failing.items():
         failures = [errno.EIO, errno.ESTALE]
 
-        def read(*arguments: object, ask=ask, failures=failures) -> int:
+        def read(*arguments: object, ask: Any = ask, failures: list[int] = failures) -> Any:
             if failures:
                 raise OSError(failures.pop(), "a passing error")
             return ask(*arguments)

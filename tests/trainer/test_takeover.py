@@ -3,12 +3,9 @@
 from pathlib import Path
 
 import pytest
-import torch
 
-from trainer import __main__ as command
-from trainer import atomic, fence
+from trainer import atomic, fence, incarnation
 from trainer.fence import Token
-from trainer.world import World
 
 
 def claim(folder: Path, token: Token) -> bool:
@@ -16,9 +13,9 @@ def claim(folder: Path, token: Token) -> bool:
 
 
 def test_a_training_started_by_hand_claims_the_next_incarnation(tmp_path: Path) -> None:
-    assert command._taken_over(tmp_path) == Token(1)
+    assert incarnation.claimed(tmp_path) == Token(1)
     claim(tmp_path, Token(1, 3))
-    assert command._taken_over(tmp_path) == Token(2)
+    assert incarnation.claimed(tmp_path) == Token(2)
     held = fence.newest_claim(tmp_path)
     assert held is not None and (held.token, held.cause) == (Token(2), "started by hand")
 
@@ -35,7 +32,7 @@ def test_of_two_started_by_hand_at_once_the_second_is_superseded(
 
     monkeypatch.setattr(atomic, "create_only", after_another)
     with pytest.raises(fence.Superseded, match="claimed by somebody else"):
-        command._taken_over(tmp_path)
+        incarnation.claimed(tmp_path)
 
 
 def test_the_first_start_of_a_launched_incarnation_uses_the_claim_that_was_made_for_it(
@@ -43,7 +40,8 @@ def test_the_first_start_of_a_launched_incarnation_uses_the_claim_that_was_made_
 ) -> None:
     monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
     claim(tmp_path, Token(4))
-    assert command._restarted(tmp_path, 4) == Token(4)
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "4")
+    assert incarnation.claimed(tmp_path) == Token(4)
     held = fence.newest_claim(tmp_path)
     assert held is not None and held.by == "a test"
 
@@ -53,7 +51,8 @@ def test_ranks_restarted_by_torchrun_claim_a_generation_on_the_same_nodes(
 ) -> None:
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
     claim(tmp_path, Token(4))
-    assert command._restarted(tmp_path, 4) == Token(4, 2)
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "4")
+    assert incarnation.claimed(tmp_path) == Token(4, 2)
     held = fence.newest_claim(tmp_path)
     assert held is not None and (held.token, held.nodes) == (Token(4, 2), ("node-0",))
 
@@ -64,9 +63,9 @@ def test_ranks_of_an_incarnation_that_is_over_do_not_begin(
 ) -> None:
     monkeypatch.setenv("SLIPWAY_INCARNATION", "4")
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", restarts)
-    for incarnation in (4, 5):
-        claim(tmp_path, Token(incarnation))
+    for number in (4, 5):
+        claim(tmp_path, Token(number))
     with pytest.raises(fence.Superseded, match=r"superseded by 000005\.0000"):
-        command._claimed_token(tmp_path, World(0, 1, 0, torch.device("cpu")))
+        incarnation.claimed(tmp_path)
     held = fence.newest_claim(tmp_path)
     assert held is not None and held.token == Token(5)

@@ -4,6 +4,7 @@ Readers without a world (evaluation, export, initial weights) take whole tensors
 DCP's load planner, whatever its world size and layout.
 """
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import ReadItem
 
-from trainer.checkpoint import files, format, progress
+from trainer.checkpoint import files, format, progress, sealing
 from trainer.checkpoint.dtypes import DTYPES
 from trainer.checkpoint.manifest import Chunk, Entry, Manifest
 
@@ -35,6 +36,7 @@ class Contents:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
+        self._sealed: dict[Path, bool] = {}
         self._chunks = {(name, c.offsets): c for name, entry in manifest.tensors.items() for c in entry.chunks}
 
     def verify(self, names: Iterable[str]) -> None:
@@ -95,12 +97,26 @@ class Contents:
         sizes, rows = torch.Size(chunk.sizes), (item.storage_offsets[0], item.lengths[0]) if chunk.sizes else (0, 1)
         row_bytes = sizes[1:].numel() * dtype.itemsize
         path, count = self.folder / chunk.file, rows[1] * row_bytes
-        data = files.read(path, chunk.begin + rows[0] * row_bytes, count)
+        data = self._read(path, chunk.begin + rows[0] * row_bytes, count)
         box = torch.frombuffer(data, dtype=dtype) if count else torch.empty(0, dtype=dtype)
         box = box.view(rows[1], *sizes[1:]) if chunk.sizes else box.view(())
         for axis in range(1, len(sizes)):
             box = box.narrow(axis, item.storage_offsets[axis], item.lengths[axis])
         return box
+
+    def _read(self, path: Path, begin: int, count: int) -> bytearray:
+        """Bytes of a file as it was before it was sealed, if it is."""
+        if path not in self._sealed:
+            self._sealed[path] = sealing.is_sealed(files.read(path, 0, min(len(sealing.MAGIC), path.stat().st_size)))
+        if not self._sealed[path]:
+            return files.read(path, begin, count)
+        return sealing.read(path, begin, count, self._key)
+
+    @functools.cached_property
+    def _key(self) -> sealing.Key | None:
+        """The key that the training's configuration names. Raises ValueError when it cannot be read."""
+        named = self.progress().config.get("storage", {}).get("key_file", "")
+        return sealing.read_key(Path(named)) if named else None
 
     def _check_shapes(self, targets: Mapping[str, Tensor]) -> None:
         there = self.manifest.tensors

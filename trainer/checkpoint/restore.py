@@ -1,14 +1,16 @@
 """Restore: the newest committed checkpoint that verifies; damaged ones are set aside with their reason."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from trainer import fence
 from trainer.checkpoint import contents, format, state
 from trainer.checkpoint.contents import Contents
+from trainer.checkpoint.tiers import Unavailable
 from trainer.world import World
 
-Places = Callable[[fence.Commit], list[Path]]
+Places = Callable[[fence.Commit], Iterable[Path]]
 """The folders in which a commit can be read here, the best first."""
 
 
@@ -18,17 +20,25 @@ def newest_good(
     """The newest valid commit whose every byte verifies in one of its places; None when there is none.
 
     All ranks call at once, and each verifies its share. A commit that is damaged in all its places is taken out of
-    what counts, rank 0's `on_damaged` is told, and the one before is tried. Raises OSError for what says nothing of
-    the files: a tier that is not there, or may not be read.
+    what counts, rank 0's `on_damaged` is told, and the one before is tried; it is tried, too, where a tier that may
+    have a good copy is away, and nothing is set aside then. Raises OSError for what says nothing of the files: a
+    tier that is not there, or may not be read.
     """
     for commit in reversed(world.from_leader(fence.commits(store) if world.leads else [])):
         reasons = []
-        for folder in places(commit):
-            found, reason = _verified(folder, commit.manifest, world)
-            if found:
-                return commit, found
-            reasons.append(reason)
-        if world.leads:
+        try:
+            for folder in places(commit):
+                found, reason = _verified(folder, commit.manifest, world)
+                if found:
+                    return commit, found
+                reasons.append(reason)
+        except Unavailable as error:
+            print(f"trainer: checkpoint {commit.name} is passed over: {error}", file=sys.stderr, flush=True)
+            continue
+        except format.Damaged as damage:
+            reasons.append(str(damage))
+        # Without a reason it lies on nodes that are not here, and nothing is known of it.
+        if world.leads and reasons:
             fence.set_aside(store, commit, "; ".join(reasons))
             on_damaged(commit, "; ".join(reasons))
     return None

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from trainer import fence
-from trainer.checkpoint import parts, planning, random_state, state
+from trainer.checkpoint import parts, places, planning, random_state, sealing, state
 from trainer.checkpoint.channel import Channel
+from trainer.checkpoint.interval import BACKUP, DURABLE, NVME
 from trainer.checkpoint.planning import Plan
 from trainer.checkpoint.progress import Progress
-from trainer.config import Config
+from trainer.operation import Placement, Storage
 from trainer.world import World
 
 Event = dict[str, Any]
@@ -40,11 +41,15 @@ class _Pending:
 class Saver:
     """Saves one incarnation's checkpoints; every rank has one, and all save at the same steps."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
-        """Start the writer: it is ready by the time that the model is built."""
+    def __init__(
+        self, training: str, placement: Placement, world: World, token: fence.Token, storage: Storage | None = None
+    ) -> None:
+        """Start the writer: it is ready by the time that the model is built. Raises ValueError for a bad key file."""
         self._world, self._token = world, token
-        self._store, self._durable = Path(config.placement.store), Path(config.placement.durable)
-        self._training = config.training
+        self._store, self._training, self._storage = Path(placement.store), training, storage or Storage()
+        self._roots = {NVME: str(places.nvme(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
+        if self._storage.key_file:
+            sealing.read_key(Path(self._storage.key_file))
         self._channel = Channel()
         self._plan: Plan | None = None
         self._signature: object = None
@@ -64,9 +69,12 @@ class Saver:
         if self._plan is None:
             self._planned(state.collect(engine, self._world.rank))
 
-    def save(self, engine: state.Stateful, progress: Progress, last: bool = False) -> None:
+    def save(
+        self, engine: state.Stateful, progress: Progress, last: bool = False, tiers: tuple[str, ...] = (DURABLE,)
+    ) -> None:
         """Take a snapshot of `progress.step` and have it written. All ranks call at the same step.
 
+        `tiers`, the fastest first: it is written to the first one, and copied from there by the writer.
         While both buffers are being written it waits `PATIENCE` seconds for one, the `last` save for as long as it
         takes; a save that finds none is given up.
         """
@@ -80,7 +88,7 @@ class Saver:
             return
         self._channel.buffers[buffer].hold(plan, self._world.device)
         self._channel.buffers[buffer].take(snapshot, self._world.device)
-        request = self._request(plan, snapshot, progress, begun)
+        request = self._request(plan, snapshot, progress, begun) | self._places(tiers, last)
         self._pending.append(_Pending(progress.step, buffer, time.time() - begun))
         with contextlib.suppress(BrokenPipeError):  # its death is noticed when it is asked for answers
             self._channel.send(buffer, request)
@@ -128,7 +136,6 @@ class Saver:
             "generation": self._token.generation,
             "rank": self._world.rank,
             "size": self._world.size,
-            "durable": str(self._durable),
             "store": str(self._store),
             "folder": f"checkpoints/{self._training}/{self._name(progress.step)}",
             "previous": self._previous,
@@ -142,6 +149,18 @@ class Saver:
             "begun": begun,
             "progress": asdict(progress) if leads else {},
             "tensors": {name: asdict(entry) for name, entry in plan.tensors.items()},
+        }
+
+    def _places(self, tiers: tuple[str, ...], last: bool) -> dict[str, Any]:
+        """Where a checkpoint goes, first and then."""
+        first, *others = tiers if tiers[0] != BACKUP else (DURABLE, *tiers)
+        return {
+            "tier": first,
+            "root": self._roots[first],
+            "copies": {tier: self._roots[tier] for tier in others},
+            "keep": asdict(self._storage.nvme),
+            "key_file": self._storage.key_file,
+            "last": last,
         }
 
     def _free_buffers(self) -> Iterator[int]:

@@ -5,6 +5,7 @@ ends, and answers each with a line. The bytes lie in the two memfds that it inhe
 is there at once and small; it dies with the trainer, and works when the trainer leaves it something to work with.
 """
 
+import contextlib
 import json
 import mmap
 import os
@@ -12,7 +13,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,19 @@ from typing import Any
 from blake3 import blake3
 
 from trainer import fence
-from trainer.checkpoint import files, format, parts
+from trainer.checkpoint import files, format, local, parts, sealing
+from trainer.checkpoint.interval import NVME
 from trainer.checkpoint.manifest import File, Manifest, decode, entry
+from trainer.checkpoint.replicator import Copy, Replicator
+from trainer.checkpoint.sealing import Key
+from trainer.operation import Keep
 from trainer.processes import die_with_parent
 
 NICE = 10
 """The kernel derives the priority of reads and writes from it too."""
 BLOCK = 8 << 20
+LAST_COPIES_SECONDS = 600.0
+"""How long the copies of the last checkpoint are waited for."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Request:
-    """One rank's part of one checkpoint. `folder` and `previous` are relative to the durable tier."""
+    """One rank's part of one checkpoint. `folder` and `previous` are relative to the tier that it is written to."""
 
     step: int
     incarnation: int
@@ -51,7 +58,17 @@ class Request:
     rank: int
     size: int
     """Ranks."""
-    durable: str
+    tier: str
+    """Where it is written first, the fastest of those that are due."""
+    root: str
+    """That tier's folder."""
+    copies: dict[str, str]
+    """The folders and URLs of the other tiers that are due, by name."""
+    keep: dict[str, Any]
+    """What the NVMe keeps, as `trainer.operation.Keep`."""
+    key_file: str
+    last: bool
+    """Whether nothing comes after it, so that its copies are waited for."""
     store: str
     folder: str
     previous: str
@@ -70,10 +87,16 @@ class Request:
     def name(self) -> str:
         return self.folder.rpartition("/")[2]
 
+    def commit(self, manifest: str) -> fence.Commit:
+        """The commit of this checkpoint, whose manifest has this SHA-256."""
+        token = fence.Token(self.incarnation, self.generation)
+        metrics = self.progress["metrics"]
+        return fence.Commit(self.step, token, self.folder, manifest, metrics, time.time(), self.tier)
+
     @property
     def hidden(self) -> Path:
         """Where it is put together."""
-        target = Path(self.durable) / self.folder
+        target = Path(self.root) / self.folder
         return target.with_name(f".{target.name}.partial")
 
 
@@ -83,6 +106,7 @@ class Writer:
     def __init__(self, buffers: list[int]) -> None:
         self._buffers = buffers
         self._frozen: dict[str, tuple[Path, File]] = {}
+        self._replicator: Replicator | None = None
 
     def serve(self, line: Mapping[str, int]) -> dict[str, Any]:
         """Carry out the request that lies in a buffer; its answer: {step, outcome, reason, ...}."""
@@ -90,7 +114,7 @@ class Writer:
         request = Request(**json.loads(os.pread(descriptor, line["length"], line["begin"])))
         try:
             part = self._part(request, descriptor)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             part = {"error": str(error)}
         answer = {"step": request.step, "outcome": "failed" if "error" in part else "written"}
         try:
@@ -109,21 +133,24 @@ class Writer:
             _sweep_older(request)
         request.hidden.mkdir(parents=True, exist_ok=True)
         described = {}
+        key = sealing.read_key(Path(request.key_file)) if request.key_file else None
         memory = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
         for piece in (Piece(**each) for each in request.pieces):
             data = memory[piece.begin : piece.begin + piece.size]
-            described[piece.name] = asdict(self._write(request, piece, data))
+            described[piece.name] = asdict(self._write(request, piece, data, key))
         return {"files": described, "random_state": request.random_state, "values": request.values}
 
-    def _write(self, request: Request, piece: Piece, data: memoryview) -> File:
-        """Write a file, or refer to the one of the checkpoint before."""
+    def _write(self, request: Request, piece: Piece, data: memoryview, key: Key | None) -> File:
+        """Write a file, or refer to the one of the checkpoint before; what is sealed never is the same twice."""
         path = request.hidden / piece.name
+        if key is not None:
+            return _write_hashed(path, sealing.seal([data], key))
         if not piece.frozen:
-            return _write_hashed(path, data)
+            return _write_hashed(path, _blocks(data))
         file = File(len(data), blake3(data).hexdigest())
         if not self._refer(request, path, file):
-            _write_hashed(path, data)
-        self._frozen[piece.name] = (Path(request.durable) / request.folder / piece.name, file)
+            _write_hashed(path, _blocks(data))
+        self._frozen[piece.name] = (Path(request.root) / request.folder / piece.name, file)
         return file
 
     def _refer(self, request: Request, path: Path, file: File) -> bool:
@@ -140,7 +167,7 @@ class Writer:
 
     def _finish(self, request: Request) -> dict[str, Any]:
         """Commit once every rank has done its part. Raises OSError, and fence.Superseded."""
-        store, target = Path(request.store), Path(request.durable) / request.folder
+        store, target = Path(request.store), Path(request.root) / request.folder
         found = parts.gather(store, request.name, request.size, request.patience)
         faults = [f"rank {rank}: {part['error']}" for rank, part in enumerate(found) if "error" in part]
         try:
@@ -150,13 +177,27 @@ class Writer:
             token = fence.Token(request.incarnation, request.generation)
             fence.check(store, token)
             sha256 = format.publish(request.hidden, target, manifest)
-            commit = fence.Commit(request.step, token, request.folder, sha256, request.progress["metrics"], time.time())
+            commit = request.commit(sha256)
             fence.commit(store, commit)
         finally:
             shutil.rmtree(request.hidden, ignore_errors=True)
             parts.sweep(store, request.name)
         seconds = time.time() - request.begun
+        self._replicate(request, commit)
         return {"outcome": "committed", "commit": commit.name, "bytes": manifest.bytes, "seconds": seconds}
+
+    def _replicate(self, request: Request, commit: fence.Commit) -> None:
+        """Have it copied to the other tiers that are due, and make room on the NVMe."""
+        store, source = Path(request.store), Path(request.root) / request.folder
+        for tier, where in request.copies.items():
+            self._replicator = self._replicator or Replicator()
+            self._replicator.want(Copy(store, commit, source, tier, where))
+        if self._replicator and request.last:
+            self._replicator.finish(LAST_COPIES_SECONDS)
+        if request.tier == NVME:
+            copied = self._replicator.names() if self._replicator else set[str]()
+            with contextlib.suppress(OSError):  # the next one removes what this one left
+                local.retain(store, source.parent, Keep(**request.keep), copied)
 
 
 def _manifest(request: Request, found: list[parts.Part]) -> Manifest:
@@ -173,22 +214,27 @@ def _manifest(request: Request, found: list[parts.Part]) -> Manifest:
     return Manifest(format.LAYOUT, described, tensors)
 
 
-def _write_hashed(path: Path, data: memoryview) -> File:
+def _blocks(data: memoryview) -> Iterator[memoryview]:
+    return (data[begin : begin + BLOCK] for begin in range(0, len(data), BLOCK))
+
+
+def _write_hashed(path: Path, blocks: Iterable[bytes | memoryview]) -> File:
     """Write a file and have it on disk; hashed on the way. Raises OSError."""
-    hasher = blake3()
+    hasher, size = blake3(), 0
     with open(path, "wb", buffering=0) as file:
-        for begin in range(0, len(data), BLOCK):
-            block = data[begin : begin + BLOCK]
+        for block in blocks:
             hasher.update(block)
-            while block:
-                block = block[file.write(block) :]
+            size += len(block)
+            rest = memoryview(block)
+            while rest:
+                rest = rest[file.write(rest) :]
         os.fsync(file.fileno())
-    return File(len(data), hasher.hexdigest())
+    return File(size, hasher.hexdigest())
 
 
 def _earlier(request: Request, name: str) -> tuple[Path, File] | None:
     """The file of this name in the checkpoint that the incarnation began with."""
-    folder = Path(request.durable) / request.previous
+    folder = Path(request.root) / request.previous
     try:
         manifest = decode((folder / format.MANIFEST).read_bytes())
     except (OSError, ValueError):

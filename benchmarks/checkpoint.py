@@ -1,0 +1,293 @@
+"""Checkpoints of two ranks in mid-training, with everything on disk: ours beside torch.save and DCP.
+
+``python -m benchmarks.checkpoint [--megabytes N] [--rounds N]``: how long the training is held up, how long it takes
+until the checkpoint is there, and how much slower steps are meanwhile; then loading by one rank what two have saved,
+verifying, and how many of injected faults a reader finds. The state is a model sharded by FSDP2, and its AdamW.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, async_save
+from torch.distributed.fsdp import fully_shard
+
+from benchmarks import faults
+from trainer import fence
+from trainer.checkpoint import contents, saver, state
+from trainer.checkpoint.progress import Progress
+from trainer.operation import Placement
+from trainer.world import World
+
+RANKS, WIDTH, ROWS = 2, 2048, 16
+QUIET_STEPS = 8
+TOKEN = fence.Token(1)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of one way to save; seconds."""
+
+    first: float
+    """Held up by the first save."""
+    warm: float
+    total: float
+    """From the call to the end of the last byte's way to the disk."""
+    slowdown: float
+    """A step's time while a checkpoint is written, over that without."""
+
+
+class Engine:
+    """A sharded model and its optimiser, both with values."""
+
+    def __init__(self, megabytes: int) -> None:
+        layers = max(1, round(megabytes * 2**20 / (3 * 4 * WIDTH * WIDTH)))
+        self.model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers)])
+        for layer in self.model:
+            fully_shard(layer)
+        fully_shard(self.model)
+        self.optimiser = torch.optim.AdamW(self.model.parameters(), fused=True)
+        self.step()
+
+    def step(self) -> float:
+        """Seconds of one step."""
+        begun = time.perf_counter()
+        torch.autograd.backward(self.model(torch.ones(ROWS, WIDTH)).square().mean())
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        return time.perf_counter() - begun
+
+    def extra_state(self) -> dict[str, Any]:
+        return {}
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        assert not state
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        return dict(state.collect(self).tensors)
+
+
+class Way(Protocol):
+    """One way to save."""
+
+    def save(self, engine: Engine, number: int) -> None: ...
+
+    def done(self) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+class Ours:
+    def __init__(self, folder: Path, world: World) -> None:
+        placement = Placement(store=str(folder / "store"), durable=str(folder), nvme=str(folder))
+        self._saver = saver.Saver("benchmark", placement, world, TOKEN)
+        if world.leads:
+            fence.claim(folder / "store", TOKEN, nodes=("local",), cause="benchmark", by="benchmark")
+        self._leads = world.leads
+
+    def prepare(self, engine: Engine) -> None:
+        self._saver.prepare(engine)
+
+    def save(self, engine: Engine, number: int) -> None:
+        self._saver.save(engine, Progress(number, 0, 0, {}, {}, {}, {}, 0.0))
+
+    def done(self) -> bool:
+        assert all(event["event"] == "committed" for event in self._saver.events())
+        return not self._saver.busy
+
+    def close(self) -> None:
+        self._saver.close()
+
+
+class Torch:
+    """Each rank its own file, whole at the end."""
+
+    def __init__(self, folder: Path, world: World) -> None:
+        self._path = folder / f"rank-{world.rank}.pt"
+
+    def save(self, engine: Engine, number: int) -> None:
+        local = {name: getattr(t, "_local_tensor", t) for name, t in engine.tensors().items()}
+        with open(self._path, "wb") as file:
+            torch.save(local, file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def done(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+class Dcp:
+    def __init__(self, folder: Path, world: World) -> None:
+        self._folder = folder
+
+    def save(self, engine: Engine, number: int) -> None:
+        dcp.save(engine.tensors(), checkpoint_id=self._folder / str(number))
+
+    def done(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
+
+class DcpAsync:
+    """As it comes: a thread, and new memory for each save."""
+
+    def __init__(self, folder: Path, world: World) -> None:
+        self._folder = folder
+        self.options: dict[str, Any] = {}
+        self._group = dist.new_group(backend="gloo")
+        self._answer: Any = None
+
+    def save(self, engine: Engine, number: int) -> None:
+        where = self._folder / str(number)
+        self._answer = async_save(engine.tensors(), checkpoint_id=where, process_group=self._group, **self.options)
+
+    def done(self) -> bool:
+        future = getattr(self._answer, "upload_completion", self._answer)
+        return bool(future.done())
+
+    def close(self) -> None:
+        pass
+
+
+class DcpBest(DcpAsync):
+    """A process of its own, and memory shared with it that is kept."""
+
+    def __init__(self, folder: Path, world: World) -> None:
+        super().__init__(folder, world)
+        self._stager = DefaultStager(StagingOptions(False, True, False, False))
+        self.options = {"async_checkpointer_type": AsyncCheckpointerType.PROCESS, "async_stager": self._stager}
+
+    def close(self) -> None:
+        self._stager.close()
+
+
+WAYS: dict[str, Callable[[Path, World], Way]] = {
+    "ours": Ours,
+    "torch.save": Torch,
+    "dcp.save": Dcp,
+    "dcp.async_save": DcpAsync,
+    "dcp.async_save, process and kept memory": DcpBest,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoint")
+    parser.add_argument("--megabytes", type=int, default=512, help="of the state over all ranks")
+    parser.add_argument("--rounds", type=int, default=4, help="saves of each kind; the first one is told apart")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = {name: _measured(name, Path(folder), options.megabytes, options.rounds) for name in WAYS}
+        size = f"{options.megabytes} MB, {RANKS} ranks"
+        _print(f"first save blocks, {size}", "s", {name: f.first for name, f in found.items()}, found["ours"].warm)
+        _print(f"warm save blocks, {size}", "s", {name: f.warm for name, f in found.items()}, 0.15)
+        blocked = {name: f.warm / found["torch.save"].warm for name, f in found.items()}
+        _print(f"warm save blocks, as a share of torch.save, {size}", "ratio", blocked, 0.1)
+        _print(f"until it is on disk, {size}", "s", {name: f.total for name, f in found.items()}, None)
+        _print(
+            f"step meanwhile, {size}", "ratio to a quiet step", {name: f.slowdown for name, f in found.items()}, None
+        )
+        _print_loads(Path(folder), options.megabytes)
+        shares = faults.shares(Path(folder))
+    _print("injected faults that are found", "share", shares, 1.0, better="higher")
+
+
+def _measured(name: str, folder: Path, megabytes: int, rounds: int) -> Figures:
+    """One way's figures, in processes of its own; of each save the slower rank's."""
+    context, place = multiprocessing.get_context("spawn"), folder / name
+    place.mkdir()
+    with ProcessPoolExecutor(RANKS, context) as pool:
+        ranks = [pool.submit(_rank, name, rank, place, megabytes, rounds) for rank in range(RANKS)]
+        results = [rank.result() for rank in ranks]
+    blocked = [max(times) for times in zip(*(result["blocked"] for result in results), strict=True)]
+    totals = [max(times) for times in zip(*(result["total"] for result in results), strict=True)]
+    slower = [result["slowdown"] for result in results]
+    return Figures(blocked[0], statistics.median(blocked[1:]), statistics.median(totals[1:]), max(slower))
+
+
+def _rank(name: str, rank: int, folder: Path, megabytes: int, rounds: int) -> dict[str, Any]:
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29501"}
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/.ranks", rank=rank, world_size=RANKS)
+    engine = Engine(megabytes)
+    with contextlib.closing(WAYS[name](folder, World(rank, RANKS, rank, torch.device("cpu")))) as way:
+        if isinstance(way, Ours):
+            way.prepare(engine)
+        quiet = [engine.step() for _ in range(QUIET_STEPS)]
+        blocked, totals, meanwhile = [], [], []
+        for number in range(1, rounds + 1):
+            dist.barrier()
+            begun = time.perf_counter()
+            way.save(engine, number)
+            blocked.append(time.perf_counter() - begun)
+            while not _all(way.done()):
+                meanwhile.append(engine.step())
+            totals.append(time.perf_counter() - begun)
+            quiet += [engine.step() for _ in range(2)]
+    slowdown = statistics.mean(meanwhile) / statistics.median(quiet) if meanwhile else 1.0
+    dist.destroy_process_group()
+    return {"blocked": blocked, "total": totals, "slowdown": slowdown}
+
+
+def _all(done: bool) -> bool:
+    """Whether all ranks are done: they stop stepping together."""
+    left = torch.tensor(float(not done))
+    dist.all_reduce(left)
+    return not left
+
+
+def _print_loads(folder: Path, megabytes: int) -> None:
+    """One process loads what two ranks have saved; the files are in the page cache."""
+    commit = fence.commits(folder / "ours" / "store")[-1]
+    place = folder / "ours" / commit.folder
+    begun = time.perf_counter()
+    found = contents.read(place, commit.manifest)
+    verified = time.perf_counter() - begun
+    tensors = {name: torch.empty(found.described(name).shape) for name in found.manifest.tensors}
+    begun = time.perf_counter()
+    found.load(tensors)
+    loaded = time.perf_counter() - begun
+    begun = time.perf_counter()
+    load(
+        {name: torch.empty_like(t) for name, t in tensors.items()},
+        checkpoint_id=folder / "dcp.save" / "2",
+        no_dist=True,
+    )
+    theirs = time.perf_counter() - begun
+    size = f"{megabytes} MB, 2 ranks' by 1"
+    _print(
+        f"load and reshard, verified, {size}", "s", {"ours": verified + loaded, "dcp.load, not verified": theirs}, None
+    )
+    rate = found.manifest.bytes / verified / 1e9
+    _print("verification, one process", "GB/s", {"ours": rate}, None, better="higher")
+
+
+def _print(metric: str, unit: str, values: dict[str, float], aim: float | None, better: str = "lower") -> None:
+    line = {"benchmark": "checkpoint", "metric": metric, "unit": unit, "better": better}
+    peers = {name: value for name, value in values.items() if name != "ours"}
+    print(json.dumps({**line, "ours": values["ours"], "peers": peers, "aim": aim}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Scripts as users write them, for the tests of the contract."""

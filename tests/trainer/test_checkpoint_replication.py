@@ -1,0 +1,208 @@
+"""Checkpoints on several tiers (C3, C4, C6, C7): written once, copied from there, restored from any of them."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import until
+from tests.trainer.conftest import STEPS, Training
+from trainer import fence, ledger
+from trainer.checkpoint import format, local, replicas, sealing
+from trainer.checkpoint.replicator import Copy, Replicator
+from trainer.fence import Commit, Token
+from trainer.operation import Keep
+
+ALWAYS = 1e-6
+"""Minutes: due at every step."""
+SECRET = bytes(range(32)).hex()
+slow = pytest.mark.slow
+
+
+def committed(tmp_path: Path, step: int, root: str = "durable", tier: str = "durable") -> Commit:
+    folder = f"checkpoints/tiny/{step:09d}.{Token(1)}"
+    manifest = format.write(tmp_path / root / folder, "layout/1", {"model": b"weights of %d" % step})
+    value = Commit(step, Token(1), folder, manifest, tier=tier)
+    fence.commit(tmp_path / "store", value)
+    return value
+
+
+def copy_of(tmp_path: Path, commit: Commit) -> Copy:
+    return Copy(tmp_path / "store", commit, tmp_path / "durable" / commit.folder, "backup", str(tmp_path / "backup"))
+
+
+def events(tmp_path: Path, name: str) -> list[dict[str, Any]]:
+    return [event for event in ledger.read(tmp_path / "store") if event["event"] == name]
+
+
+@pytest.fixture
+def claimed(tmp_path: Path) -> Path:
+    fence.claim(tmp_path / "store", Token(1), nodes=(), cause="a test", by="test")
+    return tmp_path
+
+
+def test_a_copy_is_on_record_when_all_of_it_is_there(claimed: Path):
+    commit, replicator = committed(claimed, 5), Replicator()
+    replicator.want(copy_of(claimed, commit))
+    replicator.finish(60)
+    assert replicas.holders(claimed / "store", [commit]) == {commit.name: ("durable", "backup")}
+    assert format.read(claimed / "backup" / commit.folder, commit.manifest) == {"model": b"weights of 5"}
+    [event] = events(claimed, "replicated")
+    assert (event["step"], event["tier"]) == (5, "backup")
+
+
+def test_a_tier_that_can_not_take_it_is_an_event_and_the_next_commit_is_wanted_instead(claimed: Path):
+    first, second, replicator = committed(claimed, 5), committed(claimed, 10), Replicator()
+    (claimed / "backup").write_bytes(b"in the way")
+    replicator.want(copy_of(claimed, first))
+    until(lambda: events(claimed, "replication_failed"), "the event")
+    assert "Not a directory" in events(claimed, "replication_failed")[0]["reason"]
+    (claimed / "backup").unlink()
+    replicator.want(copy_of(claimed, second))
+    replicator.finish(60)
+    assert [event["step"] for event in events(claimed, "replicated")] == [10]
+
+
+def test_a_damaged_source_is_not_copied_and_not_tried_again(claimed: Path):
+    commit, replicator = committed(claimed, 5), Replicator()
+    (claimed / "durable" / commit.folder / "model").write_bytes(b"weights of 6")
+    replicator.want(copy_of(claimed, commit))
+    replicator.finish(60)
+    assert replicator.names() == set()
+    assert replicas.holders(claimed / "store", [commit]) == {commit.name: ("durable",)}
+    assert "model: found BLAKE3" in events(claimed, "replication_failed")[0]["reason"]
+
+
+def on_nvme(tmp_path: Path) -> list[int]:
+    return sorted(int(path.name.split(".")[0]) for path in (tmp_path / "nvme/checkpoints/tiny").iterdir())
+
+
+def test_the_nvme_keeps_its_last_and_what_is_gone_is_pruned_unless_another_tier_has_it(claimed: Path):
+    commits = [committed(claimed, step, "nvme", "nvme") for step in (5, 10, 15, 20)]
+    replicas.record(claimed / "store", commits[0], "durable", 7)
+    rule = Keep(minutes=15, last=2)
+    gone = local.retain(claimed / "store", claimed / "nvme/checkpoints/tiny", rule, copied=[])
+    assert sorted(gone) == [commits[0].name, commits[1].name]
+    assert on_nvme(claimed) == [15, 20]
+    assert [commit.step for commit in fence.commits(claimed / "store")] == [5, 15, 20]
+    assert replicas.holders(claimed / "store", commits[:1]) == {commits[0].name: ("durable",)}
+
+
+def test_what_is_being_copied_or_saved_stays_on_the_nvme(claimed: Path):
+    commits = [committed(claimed, step, "nvme", "nvme") for step in (5, 10)]
+    format.write(claimed / f"nvme/checkpoints/tiny/{15:09d}.{Token(1)}", "layout/1", {"model": b"not committed yet"})
+    format.write(claimed / f"nvme/checkpoints/tiny/{7:09d}.{Token(1)}", "layout/1", {"model": b"never committed"})
+    local.retain(claimed / "store", claimed / "nvme/checkpoints/tiny", Keep(minutes=15, last=1), [commits[0].name])
+    assert on_nvme(claimed) == [5, 10, 15]
+
+
+def stored(**tiers: dict[str, float]) -> dict[str, Any]:
+    """The section `storage`, with the tiers named due at every step and no other by the clock."""
+    rules = {tier: {"minutes": 0, "last": 100} for tier in ("nvme", "durable", "backup")}
+    return {**rules, **{tier: {"minutes": ALWAYS, "last": 100, **rule} for tier, rule in tiers.items()}}
+
+
+def configured(training: Training, storage: dict[str, Any], **placement: str) -> Training:
+    training.configure(storage=storage, placement={"backup": str(training.folder / "backup"), **placement})
+    document = json.loads(training.config.read_bytes())
+    training.config.write_text(json.dumps({**document, "storage": storage}))
+    return training
+
+
+def holders(training: Training) -> dict[int, tuple[str, ...]]:
+    held = replicas.holders(training.store, training.commits())
+    return {commit.step: held[commit.name] for commit in training.commits()}
+
+
+@slow
+def test_a_training_saves_to_each_tier_by_its_own_clock(training: Training):
+    configured(training, stored(nvme={"last": 2}, backup={})).completed()
+    held = holders(training)
+    assert held[STEPS] == ("durable", "backup")
+    assert all("durable" in held[step] for step in (5, 10, 15))
+    assert sum("nvme" in each for each in held.values()) == 2
+    for commit in training.commits():
+        for tier, root in {"durable": training.durable, "backup": training.folder / "backup"}.items():
+            if tier in held[commit.step]:
+                assert format.read(root / commit.folder, commit.manifest)
+
+
+@slow
+def test_it_goes_on_from_the_backup_when_the_durable_copies_are_lost(training: Training):
+    configured(training, stored(backup={})).interrupted(step=12)
+    copied = max(step for step, tiers in holders(training).items() if "backup" in tiers)
+    shutil.rmtree(training.durable / "checkpoints")
+    (training.durable / "checkpoints" / "tiny").mkdir(parents=True)
+    ended = training.run()
+    assert ended.code == 0, ended.err
+    assert [event["step"] for event in training.events("restored")] == [copied]
+
+
+@slow
+def test_it_goes_on_from_the_nvme_when_the_newest_is_there_alone(training: Training):
+    configured(training, stored(nvme={})).interrupted(step=13)
+    newest = training.commits()[-1]
+    assert (newest.tier, (training.nvme / newest.folder).is_dir()) == ("nvme", True)
+    ended = training.run()
+    assert ended.code == 0, ended.err
+    assert [event["step"] for event in training.events("restored")] == [newest.step]
+
+
+@slow
+def test_a_node_that_has_lost_its_nvme_goes_on_from_the_durable_tier(training: Training):
+    configured(training, stored(nvme={})).interrupted(step=13)
+    durable = max(step for step, tiers in holders(training).items() if "durable" in tiers)
+    shutil.rmtree(training.nvme / "checkpoints")
+    ended = training.run()
+    assert ended.code == 0, ended.err
+    assert [event["step"] for event in training.events("restored")] == [durable]
+
+
+@slow
+def test_a_backup_that_can_not_be_written_costs_an_event_and_nothing_else(training: Training):
+    (training.folder / "backup").write_bytes(b"in the way")
+    configured(training, stored())
+    process = training.run()
+    assert process.code == 0, process.err
+    assert training.events("replication_failed")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "key"
+    path.write_text(SECRET)
+    yield path
+
+
+@slow
+def test_an_encrypted_training_goes_on_where_it_was_and_nothing_of_it_lies_open(training: Training, key: Path):
+    configured(training, {**stored(), "key_file": str(key)}).interrupted(step=12)
+    ended = training.run()
+    assert ended.code == 0, ended.err
+    [restored] = training.events("restored")
+    assert restored["step"] >= 5
+    for path in training.durable.glob("checkpoints/*/*/*.safetensors"):
+        assert sealing.is_sealed(path.read_bytes())
+
+
+@slow
+def test_with_another_key_it_does_not_start_and_sets_nothing_aside(training: Training, key: Path):
+    configured(training, {**stored(), "key_file": str(key)}).interrupted(step=12)
+    before = training.commits()
+    key.write_text("ff" * 32)
+    ended = training.run()
+    assert ended.code == 2
+    assert "found it sealed with key" in ended.err and "storage.key_file holds key" in ended.err
+    assert training.commits() == before
+    assert fence.set_aside_reasons(training.store) == {}
+
+
+def test_a_bad_key_file_is_said_before_anything_starts(training: Training, key: Path):
+    key.write_text("not a key")
+    ended = configured(training, {**stored(), "key_file": str(key)}).run()
+    assert ended.code == 2
+    assert f"storage.key_file: {key}: found 9 bytes, expected 64 hex digits" in ended.err
+    assert fence.newest_claim(training.store) is None

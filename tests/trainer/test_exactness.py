@@ -1,0 +1,94 @@
+"""Exactness: killed again and again, in steps and in the middle of saves, a training ends bit for bit as if never."""
+
+import os
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.conftest import Training, said, until, wait
+from trainer import processes
+
+KILLS, EVERY, STEPS = 12, 4, 80
+SETTINGS = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 8}}
+
+
+def writer_of(trainer: int) -> int:
+    """The pid of a trainer's writer process."""
+
+    def runs_writer(pid: int) -> bool:
+        try:
+            return b"trainer.checkpoint.writer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        except FileNotFoundError:
+            return False
+
+    def found() -> list[int]:
+        return [pid for pid in processes.children(trainer) if runs_writer(pid)]
+
+    until(found, "the writer process")
+    return found()[0]
+
+
+def reached(training: Training) -> int:
+    """The step of the newest commit."""
+    return max((commit.step for commit in training.commits()), default=0)
+
+
+def killed_in_mid_save(training: Training, file: str) -> None:
+    """Run it until its next checkpoint is half written, and then end it by SIGKILL.
+
+    The writer is stopped before it begins, and goes on to a file that is a pipe which nobody reads.
+    """
+    step, token = reached(training) + EVERY, f"{len(training.events('started')) + 1:06d}.0000"
+    process = training.start()
+    writer = writer_of(process.pid)
+    os.kill(writer, signal.SIGSTOP)
+    said(process, f"step {step + 1}/")
+    half = training.durable / "checkpoints" / "tiny" / f".{step:09d}.{token}.partial"
+    half.mkdir(parents=True)
+    os.mkfifo(half / file)
+    os.kill(writer, signal.SIGCONT)
+    until(lambda: list(half.glob("model-*.safetensors")), "half of a checkpoint")
+    end(process)
+    assert half.exists() and reached(training) == step - EVERY
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    wait(process)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_training_killed_twelve_times_is_bitwise_the_one_that_never_was(
+    training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
+) -> None:
+    whole = Training(tmp_path_factory.mktemp("whole"), mark, **SETTINGS).completed()
+    training.configure(**SETTINGS)
+    chance = random.Random(11)
+    for number in range(KILLS):
+        if number % 3 == 2:
+            killed_in_mid_save(training, chance.choice(["model-00000.safetensors", "optimiser-00000.safetensors"]))
+        else:
+            training.interrupted(reached(training) + chance.randrange(1, 7), delay=chance.uniform(0, 0.03))
+    training.completed()
+    assert len(training.events("started")) == KILLS + 1
+    assert training.losses() == whole.losses()
+    assert training.tensors(STEPS) == whole.tensors(STEPS)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_another_world_size_in_mid_course_keeps_the_sample_order(
+    training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
+) -> None:
+    """Each step's samples are in its loss: the losses agree to 1e-4, where other samples would move them by 1e-1."""
+    whole = Training(tmp_path_factory.mktemp("whole"), mark).completed()
+    training.interrupted(6, ranks=2).interrupted(12, ranks=1).completed(ranks=3)
+    assert [event["world"] for event in training.events("started")] == [2, 1, 3]
+    steps, losses = zip(*training.losses(), strict=True)
+    wanted_steps, wanted = zip(*whole.losses(), strict=True)
+    assert steps == wanted_steps
+    assert losses == pytest.approx(wanted, abs=1e-4)

@@ -1,0 +1,173 @@
+"""Scripts of one's own: what they leave, and how they go on after any interruption, as our own trainings do (T11)."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.conftest import CODE, STEPS
+from tests.trainer.scripted import Scripted
+from trainer import evaluate, export, fence, heartbeat, initial, processes
+from trainer.fence import Token
+from trainer.shapes import DecoderShape
+
+
+@pytest.fixture
+def scripted(tmp_path: Path, mark: str) -> Scripted:
+    """A script's training that has not been started."""
+    return Scripted(tmp_path, mark)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Scripted:
+    """One that ran to its end without interruption. Read only."""
+    training = Scripted(tmp_path_factory.mktemp("done"), mark)
+    training.completed()
+    return training
+
+
+def test_a_script_leaves_what_a_training_leaves(done: Scripted):
+    assert [step for step, _ in done.losses()] == list(range(1, STEPS + 1))
+    assert [commit.step for commit in done.commits()] == [5, 10, 15, 20]
+    assert [event["commit"] for event in done.events("committed")] == [commit.name for commit in done.commits()]
+    ended = fence.read_exit(done.store, 1)
+    assert ended is not None and (ended.outcome, ended.step) == ("succeeded", STEPS)
+    (beat,) = heartbeat.read(done.store, Token(1))
+    assert (beat.rank, beat.step) == (0, STEPS)
+
+
+def test_figures_and_metrics_are_told_with_the_step_and_with_the_checkpoint(done: Scripted):
+    total = json.loads(done.result())
+    *_, step = done.events("step")
+    assert step["figures"] == {"total": total}
+    assert done.commits()[-1].metrics == {"loss": 1 / total, "total": total, "validation_loss": 1 / total}
+    *_, validated = done.events("validated")
+    assert (validated["step"], validated["loss"]) == (STEPS, 1 / total)
+
+
+def test_a_checkpoint_says_what_made_it(done: Scripted):
+    progress = json.loads(done.checkpoint_file("progress.json").read_bytes())
+    configured = json.loads(done.config.read_bytes())
+    assert {name: progress["config"][name] for name in ("training", "script", "parameters")} == {
+        name: configured[name] for name in ("training", "script", "parameters")
+    }
+    assert (progress["step"], progress["lineage"]["snapshot"]) == (STEPS, done.snapshot.sha256)
+
+
+def test_the_shards_are_staged_on_the_node(scripted: Scripted):
+    ended = scripted.run()
+    named = [Path(name) for name in ended.out.splitlines()[0].split()[1:]]
+    assert len(named) == 3
+    assert all(path.is_file() and path.is_relative_to(scripted.nvme) for path in named)
+
+
+def test_after_a_kill_it_goes_on_from_its_last_commit_with_the_same_numbers(scripted: Scripted, done: Scripted):
+    scripted.killed(8).completed()
+    assert [event["step"] for event in scripted.events("restored")] == [5]
+    assert [event["step"] for event in scripted.events("step")] == [*range(1, 8), *range(6, STEPS + 1)]
+    assert scripted.losses() == done.losses()
+    assert scripted.result() == done.result()
+
+
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_taken(scripted: Scripted, done: Scripted):
+    scripted.killed(13)
+    path = scripted.checkpoint_file("total.json", step=10)
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    scripted.completed()
+    (aside,) = scripted.events("set_aside")
+    assert "total.json: found BLAKE3" in aside["reason"]
+    assert [event["step"] for event in scripted.events("restored")] == [5]
+    assert scripted.result() == done.result()
+
+
+def test_killed_after_its_last_commit_it_has_nothing_left_to_do_but_to_say_so(scripted: Scripted, done: Scripted):
+    scripted.completed()
+    (scripted.store / "exits" / "000001.json").unlink()
+    scripted.completed()
+    assert len(scripted.events("step")) == STEPS
+    ended = fence.read_exit(scripted.store, 2)
+    assert ended is not None and (ended.outcome, ended.step) == ("succeeded", STEPS)
+
+
+def test_a_superseded_script_cannot_commit(scripted: Scripted):
+    process = scripted.held(8)
+    scripted.claim(2)
+    ended = scripted.release(process)
+    assert ended.code == 3
+    assert ended.err == "trainer: 000001.0000 was superseded by 000002.0000\n"
+    assert [commit.step for commit in scripted.commits()] == [5]
+    assert fence.read_exit(scripted.store, 1) is None
+
+
+def test_sigterm_leaves_a_checkpoint_of_the_step_reached_and_the_training_goes_on_from_there(
+    scripted: Scripted, done: Scripted
+):
+    process = scripted.held(8)
+    process.send_signal(signal.SIGTERM)
+    ended = scripted.release(process)
+    assert ended.code == 0, ended.err
+    assert "trainer: stopped" in ended.out
+    assert [commit.step for commit in scripted.commits()] == [5, 8]
+    (told,) = scripted.events("ended")
+    assert (told["outcome"], told["step"]) == ("stopped", 8)
+    assert fence.read_exit(scripted.store, 1) is None
+    scripted.configure()
+    assert scripted.completed().losses() == done.losses()
+
+
+def test_under_a_launcher_it_commits_under_its_incarnation(scripted: Scripted):
+    for incarnation in (1, 2):
+        scripted.claim(incarnation)
+    assert scripted.run(SLIPWAY_INCARNATION="2", SLIPWAY_NODE="node-1").code == 0
+    assert {commit.token for commit in scripted.commits()} == {Token(2)}
+    assert (scripted.folder / "nvme-node-1" / "shards").is_dir()
+
+
+def test_what_only_our_models_can_do_is_refused_with_the_layout(done: Scripted, tmp_path: Path):
+    commit = done.commits()[-1]
+    folder = done.durable / commit.folder
+    entry = {"name": commit.name, "folder": commit.folder, "manifest": commit.manifest}
+    where = {"tier": str(done.durable), "durable": str(done.durable), "snapshot": done.snapshot.sha256}
+    shape = DecoderShape(layers=1, width=8, heads=1, kv_heads=1, hidden=8)
+    for refuse in (
+        lambda: evaluate.evaluate({**where, "split": "validation", "checkpoints": [entry]}),
+        lambda: export.export(folder, tmp_path / "export"),
+        lambda: initial.check("checkpoint", folder, shape, done.snapshot.tokenizer),
+    ):
+        with pytest.raises(ValueError, match="found the layout 'script/1', expected 'safetensors/1'"):
+            refuse()
+
+
+def test_the_module_imports_no_framework():
+    command = [sys.executable, "-c", "import sys, trainer.script; assert 'torch' not in sys.modules"]
+    subprocess.run(command, cwd=CODE, check=True)
+
+
+class Meeting(Scripted):
+    program = "tests.trainer.scripts.meets"
+
+
+@pytest.mark.slow
+def test_ranks_that_are_asked_to_stop_leave_after_the_same_step_and_go_on_together(tmp_path: Path, mark: str):
+    whole, stopped = Meeting(tmp_path / "whole", mark), Meeting(tmp_path / "stopped", mark)
+    whole.claim(1)
+    assert whole.run(ranks=2, SLIPWAY_INCARNATION="1").code == 0
+    stopped.claim(1)
+    process = stopped.held(7, ranks=2, SLIPWAY_INCARNATION="1")
+    for rank in processes.children(process.pid):
+        os.kill(rank, signal.SIGTERM)
+    ended = stopped.release(process)
+    assert ended.code == 0, ended.err
+    assert sorted(line for line in ended.out.splitlines() if "left at" in line) == [
+        "rank 0 left at 8",
+        "rank 1 left at 8",
+    ]
+    assert [commit.step for commit in stopped.commits()] == [5, 8]
+    stopped.configure()
+    stopped.claim(2)
+    assert stopped.run(ranks=2, SLIPWAY_INCARNATION="2").code == 0
+    assert stopped.result() == whole.result()
