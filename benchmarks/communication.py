@@ -38,7 +38,7 @@ MODES = {
     "DiLoCo 8": sections.Communication(local_steps=8, outer_learning_rate=0.7, outer_momentum=0.9),
     "DiLoCo 32": sections.Communication(local_steps=32, outer_learning_rate=0.7, outer_momentum=0.9),
 }
-EXACT, OURS = "DDP, fp32", "DiLoCo 8"
+EXACT, OURS = "DDP, fp32", "DiLoCo 32"
 TCPI_BYTES_SENT = 200
 """Offset of that field in Linux' struct tcp_info."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from trainer.layout import Mesh
 from trainer.world import World
 
 PATIENCE = datetime.timedelta(seconds=120)
@@ -36,7 +37,7 @@ def _rank(rank: int, size: int, folder: str, function: Callable[..., Any], argum
             "gloo", init_method=f"file://{folder}/ranks", rank=rank, world_size=size, timeout=PATIENCE
         )
     try:
-        return function(World(rank, size, rank, torch.device("cpu")), *arguments)
+        return function(World(rank, size, rank, torch.device("cpu"), Mesh(replicas=size)), *arguments)
     finally:
         if size > 1:
             dist.destroy_process_group()

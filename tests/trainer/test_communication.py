@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.trainer import gang
 from tests.trainer.conftest import Training
-from tests.trainer.gloo_ranks import on_ranks
 from trainer import coherence, communication
 from trainer.invalid import Invalid
 from trainer.operation import Layout
@@ -111,7 +111,7 @@ def checks(world: World) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    return on_ranks(2, checks)
+    return gang.run(2, checks)
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [("none", 1e-6), ("bf16", 2**-7), ("fp16", 2**-10)])
@@ -164,13 +164,15 @@ def test_powersgd_continues_bit_for_bit_although_ddp_groups_its_buckets_anew(ran
 
 
 @pytest.mark.slow
-def test_a_training_with_powersgd_that_is_killed_ends_bit_for_bit_as_one_that_never_was(
-    training: Training, another: Callable[..., Training]
+@pytest.mark.parametrize("compression", ["none", "powersgd"])
+def test_a_training_of_three_ranks_that_is_killed_ends_bit_for_bit_as_one_that_never_was(
+    training: Training, another: Callable[..., Training], compression: str
 ) -> None:
-    compressed = {"communication": {"compression": "powersgd", "powersgd_rank": 2}}
-    training.configure(**compressed)
-    whole = another(**compressed).completed(ranks=2)
-    training.interrupted("12", ranks=2).completed(ranks=2)
+    """Of two numbers a sum has but one value; of three, it has one for each order."""
+    settings = {"communication": {"compression": compression, "powersgd_rank": 2}}
+    training.configure(**settings)
+    whole = another(**settings).completed(ranks=3)
+    training.interrupted("12", ranks=3).completed(ranks=3)
     assert training.events("restored")
     assert training.losses() == whole.losses()
     assert training.tensors() == whole.tensors()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.trainer import gang
 from tests.trainer.conftest import STEPS, Training, said, wait
-from tests.trainer.gloo_ranks import on_ranks
 from trainer import coherence, config
 from trainer.invalid import Invalid
 from trainer.local_updates import LocalUpdates
@@ -123,7 +123,7 @@ def checks(world: World) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ranks() -> list[dict[str, Any]]:
-    return on_ranks(2, checks)
+    return gang.run(2, checks)
 
 
 def test_ranks_differ_between_meetings_and_agree_bit_for_bit_after_one(ranks: list[dict[str, Any]]) -> None:

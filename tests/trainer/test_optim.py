@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from tests.trainer.gloo_ranks import on_ranks
+from tests.trainer import gang
 from trainer import optim
 from trainer.models.decoder import Decoder
 from trainer.sections import Optimiser
@@ -191,7 +191,7 @@ def sharded_steps(world: World, kind: str) -> tuple[Weights, list[bool]]:
 
 
 def test_two_ranks_that_each_hold_half_of_every_matrix_take_the_steps_of_one() -> None:
-    for weights, divided in on_ranks(2, sharded_steps, "muon"):
+    for weights, divided in gang.run(2, sharded_steps, "muon"):
         whole = decoder()
         assert_equal(weights, take_steps(whole, optim.build(whole, settings("muon")), 3))
         assert divided and all(divided)
