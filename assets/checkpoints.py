@@ -16,7 +16,7 @@ def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
             deps=[keys.key(recipe.name, "training")],
             partitions_def=keys.checkpoint_partitions(recipe.name),
             group_name=keys.lane(recipe.name),
-            kinds={"torch", "safetensors"} if isinstance(recipe, Training) else set(),
+            kinds={"torch", "safetensors"} if isinstance(recipe, Training) else {"script"},
             owners=[recipe.owner],
             description=(
                 f"A committed checkpoint: {_content(recipe)}, with the hash of every byte. Written by the trainer, "

@@ -69,7 +69,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         deps=[keys.key(recipe.dataset, "staged_shards")],
         partitions_def=keys.training_partitions(recipe.name),
         group_name=keys.lane(recipe.name),
-        kinds={"torch"} if isinstance(recipe, Training) else set(),
+        kinds={"torch" if isinstance(recipe, Training) else "script"},
         owners=[recipe.owner],
         description=(
             f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "

@@ -37,6 +37,8 @@ def keep(code: Path, durable: Path) -> str:
 def folder(name: str, durable: Path) -> Path:
     """The folder of the code of this digest, verified. Raises ValueError when it is gone or changed."""
     place = _place(durable, name)
+    if not place.is_dir():
+        raise ValueError(f"{place}: found nothing, expected the code of the training")
     found = _digest(_files(place))
     if found != name:
         raise ValueError(f"{place}: found code of the digest {found[:16]}..., expected {name[:16]}...")

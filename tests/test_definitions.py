@@ -20,6 +20,7 @@ MODULES = 1500
 """So many modules loading the definitions may import; every run and every sensor pays for them."""
 DATASET_NOUNS = ("documents", "snapshot", "staged_shards", "tokenizer")
 TRAINING_NOUNS = ("candidate", "champion", "checkpoint", "evaluation", "training")
+SCRIPT_NOUNS = ("checkpoint", "training")
 SWEEP_NOUNS = ("sweep", "trial")
 SENSORS = [
     "checkpoint_arrivals",
@@ -37,7 +38,7 @@ SENSORS = [
 def folder(tmp_path: Path) -> Path:
     """A copy of Slipway's own recipes."""
     source = Path(recipes.__file__).parent
-    for kind in ("datasets", "trainings", "sweeps"):
+    for kind in ("datasets", "examples", "trainings", "sweeps"):
         shutil.copytree(source / kind, tmp_path / "recipes" / kind)
     return tmp_path / "recipes"
 
@@ -56,6 +57,7 @@ def lane(name: str, *nouns: str) -> list[str]:
 
 def test_each_recipe_is_a_lane_of_assets(folder: Path):
     assert keys_of(built(folder)) == [
+        *lane("bigram", *SCRIPT_NOUNS),
         *lane("python_stdlib", *DATASET_NOUNS),
         *lane("tiny_decoder", *sorted(TRAINING_NOUNS + SWEEP_NOUNS)),
     ]
