@@ -114,7 +114,7 @@ class Training:
         self.config.write_bytes(atomic.readable_json({**named, **settings(**changed), "placement": placement}))
 
     def start(self, ranks: int = 1, freeze: str = "", **environment: str) -> subprocess.Popen[str]:
-        """Start it by hand, as one process or under torchrun; `freeze` gives the moments of `tests.trainer.frozen`."""
+        """Start it by hand, as one process or under torchrun; `freeze` gives the steps of `tests.trainer.frozen`."""
         agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
         module = ["tests.trainer.frozen", freeze] if freeze else ["trainer"]
         return self.spawn(*(agent if ranks > 1 else []), *module, str(self.config), **environment)
@@ -156,9 +156,9 @@ class Training:
         assert ended.code == 0, ended.err
         return self
 
-    def interrupted(self, moment: str, ranks: int = 1) -> "Training":
-        """Run it until it freezes at this moment, then end it and its ranks by SIGKILL."""
-        process = self.start(ranks, freeze=moment)
+    def interrupted(self, step: int, ranks: int = 1) -> "Training":
+        """Run it until it freezes after this step, then end it and its ranks by SIGKILL."""
+        process = self.start(ranks, freeze=str(step))
         self.until_frozen()
         process.kill()
         wait(process)

@@ -132,7 +132,7 @@ def test_a_training_saves_to_each_tier_by_its_own_clock(training: Training):
 
 @slow
 def test_it_goes_on_from_the_backup_when_the_durable_copies_are_lost(training: Training):
-    configured(training, stored(backup={})).interrupted(step=12)
+    configured(training, stored(backup={})).interrupted(12)
     copied = max(step for step, tiers in holders(training).items() if "backup" in tiers)
     shutil.rmtree(training.durable / "checkpoints")
     (training.durable / "checkpoints" / "tiny").mkdir(parents=True)
@@ -143,7 +143,7 @@ def test_it_goes_on_from_the_backup_when_the_durable_copies_are_lost(training: T
 
 @slow
 def test_it_goes_on_from_the_nvme_when_the_newest_is_there_alone(training: Training):
-    configured(training, stored(nvme={})).interrupted(step=13)
+    configured(training, stored(nvme={})).interrupted(13)
     newest = training.commits()[-1]
     assert (newest.tier, (training.nvme / newest.folder).is_dir()) == ("nvme", True)
     ended = training.run()
@@ -153,7 +153,7 @@ def test_it_goes_on_from_the_nvme_when_the_newest_is_there_alone(training: Train
 
 @slow
 def test_a_node_that_has_lost_its_nvme_goes_on_from_the_durable_tier(training: Training):
-    configured(training, stored(nvme={})).interrupted(step=13)
+    configured(training, stored(nvme={})).interrupted(13)
     durable = max(step for step, tiers in holders(training).items() if "durable" in tiers)
     shutil.rmtree(training.nvme / "checkpoints")
     ended = training.run()
@@ -179,7 +179,7 @@ def key(tmp_path: Path) -> Iterator[Path]:
 
 @slow
 def test_an_encrypted_training_goes_on_where_it_was_and_nothing_of_it_lies_open(training: Training, key: Path):
-    configured(training, {**stored(), "key_file": str(key)}).interrupted(step=12)
+    configured(training, {**stored(), "key_file": str(key)}).interrupted(12)
     ended = training.run()
     assert ended.code == 0, ended.err
     [restored] = training.events("restored")
@@ -190,7 +190,7 @@ def test_an_encrypted_training_goes_on_where_it_was_and_nothing_of_it_lies_open(
 
 @slow
 def test_with_another_key_it_does_not_start_and_sets_nothing_aside(training: Training, key: Path):
-    configured(training, {**stored(), "key_file": str(key)}).interrupted(step=12)
+    configured(training, {**stored(), "key_file": str(key)}).interrupted(12)
     before = training.commits()
     key.write_text("ff" * 32)
     ended = training.run()

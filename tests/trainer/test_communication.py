@@ -172,7 +172,7 @@ def test_a_training_of_three_ranks_that_is_killed_ends_bit_for_bit_as_one_that_n
     settings = {"communication": {"compression": compression, "powersgd_rank": 2}}
     training.configure(**settings)
     whole = another(**settings).completed(ranks=3)
-    training.interrupted("12", ranks=3).completed(ranks=3)
+    training.interrupted(12, ranks=3).completed(ranks=3)
     assert training.events("restored")
     assert training.losses() == whole.losses()
     assert training.tensors() == whole.tensors()

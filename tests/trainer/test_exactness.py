@@ -5,14 +5,16 @@ import random
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.trainer.conftest import Training, said, until, wait
+from tests.conftest import until
+from tests.trainer.conftest import Training, said, wait
 from trainer import processes
 
 KILLS, EVERY, STEPS = 12, 4, 80
-SETTINGS = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 8}}
+SETTINGS: dict[str, Any] = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 8}}
 
 
 def writer_of(trainer: int) -> int:
@@ -72,7 +74,7 @@ def test_a_training_killed_twelve_times_is_bitwise_the_one_that_never_was(
         if number % 3 == 2:
             killed_in_mid_save(training, chance.choice(["model-00000.safetensors", "optimiser-00000.safetensors"]))
         else:
-            training.interrupted(reached(training) + chance.randrange(1, 7), delay=chance.uniform(0, 0.03))
+            training.interrupted(reached(training) + chance.randrange(1, 7))
     training.completed()
     assert len(training.events("started")) == KILLS + 1
     assert training.losses() == whole.losses()

@@ -81,7 +81,7 @@ def test_ranks_start_from_the_same_weights(exported: Path, finished: Training, t
 
 @pytest.mark.slow
 def test_a_restart_from_its_own_checkpoint_needs_no_initial_weights(llama: Path, training: Training) -> None:
-    start_from(training, "huggingface", llama).interrupted(f"{EVERY + 1}")
+    start_from(training, "huggingface", llama).interrupted(EVERY + 1)
     shutil.rmtree(llama)
     training.completed()
     assert len(training.events("initialised")) == 1

@@ -93,7 +93,7 @@ def test_a_residual_network_that_was_killed_ends_as_one_that_was_not_to_the_bit(
     tmp_path: Path, mark: str, short: Training
 ) -> None:
     """C1: weights, running statistics, optimiser and losses."""
-    killed = on_digits(tmp_path, mark, CROPPED, **SHORT).interrupted("6").completed()
+    killed = on_digits(tmp_path, mark, CROPPED, **SHORT).interrupted(6).completed()
     assert [event["step"] for event in killed.events("restored")] == [4]
     assert killed.tensors(12) == short.tensors(12)
     assert killed.losses() == short.losses()

@@ -224,7 +224,7 @@ def test_a_training_of_two_that_is_killed_ends_bit_for_bit_as_one_that_never_was
     training: Training, diloco: Training
 ) -> None:
     training.configure(communication=DILOCO)
-    training.interrupted("12", ranks=2).completed(ranks=2)
+    training.interrupted(12, ranks=2).completed(ranks=2)
     assert training.events("restored")
     assert training.losses() == diloco.losses()
     assert training.tensors() == diloco.tensors()
@@ -233,7 +233,7 @@ def test_a_training_of_two_that_is_killed_ends_bit_for_bit_as_one_that_never_was
 @pytest.mark.slow
 def test_the_number_of_ranks_may_change(training: Training) -> None:
     training.configure(communication=DILOCO)
-    training.interrupted("12", ranks=2).completed(ranks=3)
+    training.interrupted(12, ranks=2).completed(ranks=3)
     assert [event["world"] for event in training.events("started")] == [2, 3]
     losses = [loss for _, loss in training.losses()]
     assert losses[-1] < losses[0] - 0.5

@@ -31,14 +31,14 @@ def test_one_rank_writes_and_all_have_a_heartbeat_and_a_random_state(finished_by
 def test_two_ranks_killed_in_mid_run_end_bit_for_bit_as_two_that_never_were(
     training: Training, finished_by_two: Training
 ) -> None:
-    training.interrupted("12", ranks=2).completed(ranks=2)
+    training.interrupted(12, ranks=2).completed(ranks=2)
     assert [event["step"] for event in training.events("restored")] == [10]
     assert training.losses() == finished_by_two.losses()
     assert training.tensors() == finished_by_two.tensors()
 
 
 def test_the_number_of_ranks_may_change_at_every_restart(training: Training, finished: Training) -> None:
-    training.interrupted("6", ranks=2).interrupted("12", ranks=1).completed(ranks=2)
+    training.interrupted(6, ranks=2).interrupted(12, ranks=1).completed(ranks=2)
     assert [event["world"] for event in training.events("started")] == [2, 1, 2]
     assert [event["step"] for event in training.events("restored")] == [5, 10]
     # Each step's samples are in its loss: other samples would move it by far more than rounding does.

@@ -179,7 +179,7 @@ def test_so_has_one_of_two_ranks_that_goes_on_where_nothing_is_staged_yet(
     training: Training, finished_by_two: Training
 ) -> None:
     training.configure(placement=STREAMS)
-    training.interrupted("8", ranks=2)
+    training.interrupted(8, ranks=2)
     shutil.rmtree(training.nvme)
     training.completed(ranks=2)
     assert training.losses() == finished_by_two.losses()
