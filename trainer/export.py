@@ -40,7 +40,7 @@ def export(checkpoint: Path, target: Path, manifest: str | None = None, tokenize
 
 def _files(weights: "dict[str, Tensor]", config: dict[str, Any], tokenizer: bytes | None) -> dict[str, bytes]:
     """The files of an export, by name."""
-    model, length = DecoderShape(**config["model"]), config["batch"]["length"]
+    model, length = _decoder(config), config["batch"]["length"]
     vocab_size = weights["embedding.weight"].shape[0]
     end = vocabulary.end_of_document(json.loads(tokenizer)) if tokenizer else None
     settings = huggingface.settings(model, vocab_size, length, end["id"] if end else None)
@@ -51,6 +51,13 @@ def _files(weights: "dict[str, Tensor]", config: dict[str, Any], tokenizer: byte
     if tokenizer and end:
         files |= _tokenizer_files(tokenizer, end, length)
     return files
+
+
+def _decoder(config: dict[str, Any]) -> DecoderShape:
+    kind = config["model"].get("kind", "decoder")
+    if kind != "decoder":
+        raise ValueError(f"model.kind: found {kind!r}, expected 'decoder': only for it there is a Llama layout")
+    return DecoderShape(**config["model"])
 
 
 def _tokenizer_files(tokenizer: bytes, end: dict[str, Any], length: int) -> dict[str, bytes]:

@@ -111,27 +111,12 @@ def test_two_ranks_normalise_as_one_does(tmp_path: Path, mark: str, short: Train
         torch.testing.assert_close(there[name], here[name], rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("model", "length", "said"),
-    [
-        ({**VIT, "patch": 3}, 0, "model.patch: found 3, expected a divisor of the pictures' height and width (8 x 8)"),
-        (ENCODER, 32, "model.kind: found 'encoder', expected a model that reads pictures, as the dataset holds: this"),
-        (RESNET, 32, "batch.length: found 32, expected 0, as the dataset holds pictures"),
-    ],
-)
-def test_a_model_that_does_not_fit_the_pictures_is_refused_in_one_line(
-    tmp_path: Path, mark: str, model: dict[str, Any], length: int, said: str
-) -> None:
-    ended = on_digits(tmp_path, mark, model, batch={"length": length}).run()
-    assert ended.code == 2
-    assert ended.err.startswith(f"trainer: {said}")
-    assert ended.err.count("\n") == 1
-
-
-def test_a_model_of_pictures_is_refused_for_tokens(tmp_path: Path, mark: str) -> None:
+@pytest.mark.slow
+def test_a_model_of_pictures_is_refused_for_tokens_in_one_line(tmp_path: Path, mark: str) -> None:
     ended = Training(tmp_path, mark, model=RESNET).run()
     wanted = "trainer: model.kind: found 'resnet', expected a model that reads tokens, as the dataset holds: this one"
     assert (ended.code, ended.err[: len(wanted)]) == (2, wanted)
+    assert ended.err.count("\n") == 1
 
 
 def test_a_module_that_is_not_there_is_said_before_anything_is_read(tmp_path: Path, mark: str) -> None:

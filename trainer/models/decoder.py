@@ -38,7 +38,7 @@ class Attention(nn.Module):
 
     def _heads(self, x: Tensor) -> Tensor:
         """[batch, length, heads * features] to [batch, heads, length, features]; here are this rank's heads alone."""
-        return x.view(*x.shape[:2], -1, self.features).transpose(1, 2)
+        return x.view(*x.shape[:2], x.shape[2] // self.features, self.features).transpose(1, 2)
 
 
 class FeedForward(nn.Module):

@@ -1,0 +1,92 @@
+"""A lane of pictures: the same graph trains, evaluates, judges and promotes a classifier; a decoder is refused."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets import keys
+from assets.datasets import snapshot
+from assets.evaluation import evaluate
+from assets.models import BEATS_CHAMPION, BEATS_UNIGRAMS
+from assets.training import specification
+from recipes.schema import Training
+from resources.training_store import TrainingStore
+from tests.conftest import Marked
+from tests.data import digits
+from tests.sensors.conftest import UNCAPTURED
+from tests.sensors.platform import Platform, write_recipes
+
+MODEL = {"kind": "resnet", "blocks": [1, 1], "width": 8, "stem": "small"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return digits.make_digits(tmp_path_factory.mktemp("digits"))
+
+
+@pytest.fixture
+def platform(
+    tmp_path: Path, corpus: Path, database: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Platform]:
+    """One whose training is a residual network on digits."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    write_recipes(tmp_path / "recipes")
+    recipe = tmp_path / "recipes/trainings/tiny.yaml"
+    changed = {
+        "dataset": "digits",
+        "model": MODEL,
+        "batch": {"sequences": 64, "micro": 64},
+        "optimiser": {"learning_rate": 0.02},
+        "run": {"steps": 40},
+        "checkpoint": {"every": 20},
+    }
+    recipe.write_text(yaml.safe_dump({**yaml.safe_load(recipe.read_text()), **changed}, sort_keys=False))
+    dataset = {"slipway": "dataset/1", "description": "Digits", "owner": "team:data", "split": {"validation": 0.2}}
+    images = {"height": 8, "width": 8, "channels": 1, "shard_megabytes": 0.008}
+    source = {"kind": "directory", "path": str(corpus)}
+    described = {**dataset, "source": source, "images": images}
+    (tmp_path / "recipes/datasets/digits.yaml").write_text(yaml.safe_dump(described, sort_keys=False))
+    (tmp_path / "recipes/sweeps/tiny-search.yaml").unlink()
+    (tmp_path / "dagster").mkdir()
+    with dg.instance_for_test(UNCAPTURED, temp_dir=str(tmp_path / "dagster")) as instance:
+        made = Platform(tmp_path, instance)
+        digits.build(made.recipes.datasets["digits"], made.home.durable)
+        shutil.copyfile(database, made.home.root / "mlflow.db")
+        yield made
+
+
+def trained(platform: Platform) -> TrainingStore:
+    store = platform.wanted()
+    platform.advance(store)
+    evaluate(store, store.commits(), platform.tiers)
+    return store
+
+
+@pytest.mark.slow
+def test_a_classifier_that_beats_chance_becomes_the_champion(platform: Platform) -> None:
+    """T4; its bar is the entropy of the classes, and it is ranked by its loss."""
+    store = trained(platform)
+    assert platform.materialise([keys.key("tiny", "training")], store.id).success
+    result = platform.materialise([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], store.id)
+    assert result.success
+    checks = {each.check_name: each for each in result.get_asset_check_evaluations()}
+    assert {name: check.passed for name, check in checks.items()} == {BEATS_UNIGRAMS: True, BEATS_CHAMPION: True}
+    # Ten classes, all but equally frequent: ln 10 = 2.303.
+    assert checks[BEATS_UNIGRAMS].metadata["unigram_entropy"].value == pytest.approx(2.30, abs=0.02)
+    [shown] = platform.materialisations("champion", store.id)
+    assert shown.metadata["step"].value == 40
+
+
+def test_a_decoder_is_refused_for_a_snapshot_of_pictures_before_anything_starts(platform: Platform) -> None:
+    """Also where the recipe was checked against what the dataset held before."""
+    shape = {"layers": 1, "width": 8, "heads": 1, "kv_heads": 1, "hidden": 8}
+    changed = {"model": shape, "batch": {"sequences": 4, "length": 8, "micro": 4}}
+    decoder = Training.model_validate({**platform.recipe.model_dump(mode="json"), **changed}, strict=False)
+    current = snapshot.current(platform.home.durable, "digits")
+    assert current is not None
+    with pytest.raises(ValueError, match=r"model\.kind: found 'decoder', expected a model that reads pictures"):
+        specification(decoder, current, platform.tiers)
