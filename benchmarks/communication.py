@@ -23,6 +23,7 @@ import torch.distributed as dist
 from trainer import config, order, sections, shapes
 from trainer.data import Tokens
 from trainer.engine import Engine
+from trainer.layout import Mesh
 from trainer.models.model import Data
 from trainer.operation import Placement
 from trainer.schedule import learning_rate
@@ -82,7 +83,7 @@ def _rank(rank: int, store: Path, steps: int) -> dict[str, Reached]:
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS)
     try:
-        world = World(rank, RANKS, rank, torch.device("cpu"))
+        world = World(rank, RANKS, rank, torch.device("cpu"), Mesh(replicas=RANKS))
         tokens = _tokens(BATCH * steps + HELD_OUT)
         return {name: _train(world, _config(communication, steps), tokens) for name, communication in MODES.items()}
     finally:

@@ -1,8 +1,8 @@
 """PowerSGD: gradient matrices travel between DDP's ranks as products of two thin ones.
 
 After Vogels et al., arXiv:1905.13727, algorithms 1 and 2. What the approximation leaves out on a rank is added to
-that rank's next gradient. PyTorch's own hook keeps those errors by bucket, and DDP groups its buckets anew after the
-first step of every process; here they are kept by parameter, so that they can be part of a checkpoint.
+that rank's next gradient. PyTorch's own hook keeps those errors by bucket; here they are kept by parameter, so that a
+checkpoint can hold them whatever the buckets are.
 """
 
 import torch

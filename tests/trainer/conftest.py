@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from tests.conftest import PATIENCE_SECONDS, Marked, until
 from trainer import atomic, fence, journal, ledger, shards
@@ -183,6 +184,11 @@ class Training:
         folder = self.checkpoint_file(".", step)
         model, optimiser = (sorted(folder.glob(f"{name}-*.safetensors")) for name in ("model", "optimiser"))
         return b"".join(path.read_bytes() for path in model), b"".join(path.read_bytes() for path in optimiser)
+
+    def tensors_by_name(self, step: int = STEPS) -> dict[str, bytes]:
+        """All that a checkpoint of undivided tensors holds, whichever rank has written what."""
+        files = self.checkpoint_file(".", step).glob("*.safetensors")
+        return {name: tensor.tobytes() for path in files for name, tensor in load_file(path).items()}
 
 
 def said(process: subprocess.Popen[str], text: str) -> str:

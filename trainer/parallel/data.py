@@ -23,7 +23,10 @@ def share(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) 
     Replicas of matrices that are divided already (tensor parallelism) are FSDP groups of one rank.
     """
     if config.layout.shard == "none" and devices["tensor"].size() == 1:
-        return DistributedDataParallel(called, process_group=devices["replicas"].get_group())
+        group = devices["replicas"].get_group()
+        # Else DDP would group its buckets anew after the first step of every process, and three ranks or more would
+        # sum the gradients of that step in another order than one that was not interrupted.
+        return DistributedDataParallel(called, process_group=group, find_unused_parameters=True)
     whole = config.layout.shard == "full"
     mesh = devices["shards"] if whole else devices["replicas", "shards"]
     # In a pipeline, micro-batches follow one another through a stage too closely to gather its weights for each.
