@@ -43,12 +43,13 @@ def main(arguments: list[str]) -> int:
 def _train(resolved: config.Config) -> int:
     # Imported only now: a rank must be bound to its parent before it spends seconds on importing torch.
     from trainer import loop, world
+    from trainer.exhaustion import OutOfMemory
 
     with world.join(resolved) as place:
         token = _claimed_token(Path(resolved.placement.store), place)
         try:
             outcome = loop.train(resolved, place, token)
-        except loop.Diverged as error:
+        except (loop.Diverged, OutOfMemory) as error:
             print(f"trainer: {error}", file=sys.stderr)
             return FAILED
         if place.leads:
