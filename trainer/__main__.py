@@ -47,12 +47,13 @@ def _train(resolved: config.Config) -> int:
         sealing.read_key(Path(resolved.storage.key_file))
     # Imported only now: a rank must be bound to its parent before it spends seconds on importing torch.
     from trainer import loop, world
+    from trainer.exhaustion import OutOfMemory
 
     with world.join(resolved) as place:
         token = _claimed_token(Path(resolved.placement.store), place)
         try:
             outcome = loop.train(resolved, place, token)
-        except Diverged as error:
+        except (Diverged, OutOfMemory) as error:
             print(f"trainer: {error}", file=sys.stderr)
             return FAILED
         if place.leads:

@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config import Config
 from trainer.models.model import Model
-from trainer.parallel import blocks, data, tensor
+from trainer.parallel import blocks, data, eight_bits, tensor
 from trainer.world import World
 
 AXES = ("pipeline", "replicas", "shards", "tensor")
@@ -24,9 +24,14 @@ def meet(world: World) -> DeviceMesh | None:
 
 
 def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
-    """Divide the model's matrices, and settle what its blocks keep and how they run; all in place."""
+    """Divide the model's matrices, and settle how they multiply and what blocks keep and run; all in place.
+
+    Raises ValueError for a precision that the device does not have.
+    """
     if devices is not None and devices["tensor"].size() > 1:
         tensor.divide(model, devices["tensor"])
+    if config.run.precision == "fp8":
+        eight_bits.multiply(model, next(model.parameters()).device)
     blocks.settle(model, config.layout)
 
 
