@@ -22,10 +22,9 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, async_save
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, async_save, save
 from torch.distributed.fsdp import fully_shard
 
 from benchmarks import faults
@@ -140,7 +139,7 @@ class Dcp:
         self._folder = folder
 
     def save(self, engine: Engine, number: int) -> None:
-        dcp.save(engine.tensors(), checkpoint_id=self._folder / str(number))
+        save(engine.tensors(), checkpoint_id=self._folder / str(number))
 
     def done(self) -> bool:
         return True
