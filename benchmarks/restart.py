@@ -87,7 +87,7 @@ def _recoveries(arguments: Sequence[str], marks: Callable[[float], Marks], kills
     """The median seconds of each part over the kills of one job."""
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={RANKS}"]
     restarts = [f"--max-restarts={kills}", "--monitor-interval=0.1"]
-    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}
+    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
     job = subprocess.Popen(
         [sys.executable, "-m", *agent, *restarts, *arguments],
         env={**os.environ, **environment},
