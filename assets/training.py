@@ -17,7 +17,7 @@ from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
 from resources.training_store import Specification, Terms, TrainingStore
-from trainer import ledger
+from trainer import figures, ledger
 from trainer.journal import Event
 from trainer.shards import read_manifest
 
@@ -95,7 +95,8 @@ def result_metadata(store: TrainingStore) -> dict[str, Any]:
         "loss": last["loss"],
         "steps": ended.step,
         "tokens": last["tokens"],
-        "tokens_per_second": sorted(event["tokens_per_second"] for event in steps)[len(steps) // 2],
+        "throughput": figures.throughput(sorted(steps, key=lambda event: event.get("seconds", 0.0))[len(steps) // 2]),
+        "bound": next((event["advice"] for event in reversed(events) if event["event"] == "bound"), ""),
         "incarnations": ended.incarnation,
         "checkpoints": len(store.commits()),
         "wall_seconds": events[-1]["t"] - events[0]["t"],
@@ -127,9 +128,7 @@ def _show(context: dg.AssetExecutionContext, event: Event) -> None:
     """A line of the ledger in the run's log; of the steps, every tenth."""
     match event["event"]:
         case "step" if event["step"] % 10 == 0:
-            context.log.info(
-                f"step {event['step']}: loss {event['loss']:.4f}, {event['tokens_per_second']:,.0f} tokens/s"
-            )
+            context.log.info(f"step {event['step']}: loss {event['loss']:.4f}, {figures.throughput(event)}")
         case "step" | "segment" | "validated":
             pass
         case name:

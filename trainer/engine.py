@@ -96,7 +96,8 @@ class Engine:
 
     def _replicated(self) -> DistributedDataParallel:
         """The model as DDP; the timeline learns when each bucket of gradients goes to be reduced."""
-        replicated = DistributedDataParallel(self.model)
+        # Buffers are constants here: sent around at every forward pass they would only make ranks wait for each other.
+        replicated = DistributedDataParallel(self.model, broadcast_buffers=False)
         replicated.register_comm_hook(None, self.timeline.reducing(allreduce_hook))
         return replicated
 

@@ -51,6 +51,13 @@ def of_step(work: Work, loss: float, accuracy: float, seconds: float) -> dict[st
     return figures
 
 
+def throughput(figures: Mapping[str, float]) -> str:
+    """Of a step, for people: tokens/s, or samples/s where there are no tokens; empty where nobody measured it."""
+    if "tokens_per_second" in figures:
+        return f"{figures['tokens_per_second']:,.0f} tokens/s"
+    return f"{figures['samples_per_second']:,.1f} samples/s" if "samples_per_second" in figures else ""
+
+
 @dataclass(frozen=True)
 class Window:
     """What consecutive steps of one rank took."""

@@ -87,7 +87,6 @@ class _Sums:
 
 def console_line(step: int, steps: int, done: dict[str, float]) -> str:
     """Step, loss, learning rate, throughput, and MFU where the device's peak is known."""
-    rate = f"{done['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in done else ""
-    throughput = rate or f"{done['samples_per_second']:,.1f} samples/s"
     utilisation = f" mfu {done['mfu']:.1%}" if "mfu" in done else ""
-    return f"step {step}/{steps} loss {done['loss']:.4f} lr {done['learning_rate']:.2e} {throughput}{utilisation}"
+    learnt = f"loss {done['loss']:.4f} lr {done['learning_rate']:.2e}"
+    return f"step {step}/{steps} {learnt} {figures.throughput(done)}{utilisation}"
