@@ -139,9 +139,11 @@ def _advice(bound: Bound, share: float) -> str:
     return f"{share:.0%} of the time go into {ADVICE[bound]}."
 
 
+NOT_COMPUTING = ("data", "communication", "checkpoint", "validation")
+
+
 def _computing(window: Window) -> Verdict:
-    parts = ("forward", "backward", "optimiser")
-    share = sum(window.parts.get(name, 0.0) for name in parts) / window.seconds
+    share = sum(spent for name, spent in window.parts.items() if name not in NOT_COMPUTING) / window.seconds
     if window.mfu is not None and window.mfu < GOOD_MFU:
         reached = f"The device computes all the time and reaches {window.mfu:.0%} of its peak"
         return Verdict("compute", share, f"{reached}: try bf16, layout.compile and a larger batch.micro.")

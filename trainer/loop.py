@@ -94,7 +94,8 @@ class Trainer:
         self._beat("building")
         self.engine = Engine(config, world, self.feed.data, self.timeline)
         self.model, self.optimiser = self.engine.model, self.engine.optimiser
-        self.report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
+        steady = work(config, world, self.model.flops_per_sample)
+        self.report = Report(config, world, steady, self.timeline, self.record)
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
 
     def record(self, event: str, **fields: Any) -> None:

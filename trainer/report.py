@@ -9,16 +9,15 @@ from trainer import figures
 from trainer.config import Config
 from trainer.figures import Window, Work
 from trainer.hardware import peak_flops
-from trainer.models.model import Model
 from trainer.timeline import Timeline
 from trainer.usage import Usage
 from trainer.world import World
 
 
-def work(config: Config, world: World, model: Model) -> Work:
+def work(config: Config, world: World, flops_per_sample: int) -> Work:
     """What every step of this training has to do."""
     batch, peak = config.batch, peak_flops(world.device, config.run.precision)
-    flops = model.flops_per_sample * batch.sequences
+    flops = flops_per_sample * batch.sequences
     return Work(batch.sequences, batch.sequences * batch.length, flops, peak * world.size if peak else None)
 
 
