@@ -19,7 +19,7 @@ from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
 from resources.training_control import Action, TrainingControl
 from resources.training_store import Specification, Terms, TrainingStore
-from trainer import contents, ledger, snapshots
+from trainer import contents, figures, ledger, snapshots
 from trainer.journal import Event
 
 POLL_SECONDS = 1.0
@@ -110,7 +110,8 @@ def result_metadata(store: TrainingStore) -> dict[str, Any]:
     return {
         "loss": last["loss"],
         "steps": ended.step,
-        **(last["figures"] if script else _throughput(steps)),
+        **(last["figures"] if script else _figures(steps)),
+        "bound": next((event["advice"] for event in reversed(events) if event["event"] == "bound"), ""),
         "incarnations": ended.incarnation,
         "checkpoints": len(store.commits()),
         "wall_seconds": events[-1]["t"] - events[0]["t"],
@@ -123,10 +124,10 @@ def result_metadata(store: TrainingStore) -> dict[str, Any]:
     }
 
 
-def _throughput(steps: list[Event]) -> dict[str, Any]:
-    """Tokens in all, and the median of their rate."""
-    rates = sorted(event["tokens_per_second"] for event in steps)
-    return {"tokens": steps[-1]["tokens"], "tokens_per_second": rates[len(rates) // 2]}
+def _figures(steps: list[Event]) -> dict[str, Any]:
+    """Tokens in all, and the throughput of the median step."""
+    median = sorted(steps, key=lambda event: event["seconds"])[len(steps) // 2]
+    return {"tokens": steps[-1]["tokens"], "throughput": figures.throughput(median)}
 
 
 def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl) -> None:
@@ -150,8 +151,8 @@ def _show(context: dg.AssetExecutionContext, event: Event) -> None:
     """A line of the ledger in the run's log; of the steps, every tenth."""
     match event["event"]:
         case "step" if event["step"] % 10 == 0:
-            figures = event.get("figures", {name: event[name] for name in ("tokens_per_second",) if name in event})
-            told = "".join(f", {name} {value:,.6g}" for name, value in figures.items())
+            told = "".join(f", {name} {value:,.6g}" for name, value in event.get("figures", {}).items())
+            told = told or f", {figures.throughput(event)}"
             context.log.info(f"step {event['step']}: loss {event['loss']:.4f}{told}")
         case "step" | "segment" | "validated":
             pass

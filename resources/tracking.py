@@ -26,15 +26,27 @@ BATCH = 1000
 """Metrics in one request: MLflow's limit, and 60 times cheaper a metric than one by one."""
 STEP_METRICS = (
     "loss",
+    "accuracy",
     "perplexity",
     "learning_rate",
     "gradient_norm",
+    "samples_per_second",
     "tokens_per_second",
     "flops_per_second",
     "mfu",
     "seconds",
     "data_seconds",
+    "forward_seconds",
+    "backward_seconds",
+    "optimiser_seconds",
+    "communication_seconds",
+    "checkpoint_seconds",
+    "cpu_cores",
+    "host_memory",
+    "gpu_use",
+    "gpu_memory",
 )
+VALIDATION_METRICS = {"loss": "validation_loss", "accuracy": "validation_accuracy"}
 ENDED = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
@@ -148,7 +160,8 @@ def _metrics(events: list[journal.Event]) -> "Iterator[Metric]":
             for name, value in event.get("figures", {}).items():
                 yield Metric(name, value, moment, event["step"])
         elif event["event"] == "validated":
-            yield Metric("validation_loss", event["loss"], moment, event["step"])
+            for name, metric in VALIDATION_METRICS.items():
+                yield Metric(metric, event[name], moment, event["step"])
 
 
 def _batches(metrics: "list[Metric]") -> "Iterator[list[Metric]]":

@@ -51,6 +51,13 @@ def of_step(work: Work, loss: float, accuracy: float, seconds: float) -> dict[st
     return figures
 
 
+def throughput(figures: Mapping[str, float]) -> str:
+    """Of a step, for people: tokens/s, or samples/s where there are no tokens; empty where nobody measured it."""
+    if "tokens_per_second" in figures:
+        return f"{figures['tokens_per_second']:,.0f} tokens/s"
+    return f"{figures['samples_per_second']:,.1f} samples/s" if "samples_per_second" in figures else ""
+
+
 @dataclass(frozen=True)
 class Window:
     """What consecutive steps of one rank took."""
@@ -132,9 +139,11 @@ def _advice(bound: Bound, share: float) -> str:
     return f"{share:.0%} of the time go into {ADVICE[bound]}."
 
 
+NOT_COMPUTING = ("data", "communication", "checkpoint", "validation")
+
+
 def _computing(window: Window) -> Verdict:
-    parts = ("forward", "backward", "optimiser")
-    share = sum(window.parts.get(name, 0.0) for name in parts) / window.seconds
+    share = sum(spent for name, spent in window.parts.items() if name not in NOT_COMPUTING) / window.seconds
     if window.mfu is not None and window.mfu < GOOD_MFU:
         reached = f"The device computes all the time and reaches {window.mfu:.0%} of its peak"
         return Verdict("compute", share, f"{reached}: try bf16, layout.compile and a larger batch.micro.")

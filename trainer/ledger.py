@@ -4,9 +4,13 @@ Append-only segments, one for each writer and token, so that no two processes ev
 merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
-    segment         format, incarnation, generation      started    world, device, torch
-    step            step, loss, learning_rate, gradient_norm, tokens, seconds, data_seconds, ...;
+    segment         format, incarnation, generation      started    world, device, torch, settings, processors
+    step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,
+                    samples_per_second, tokens_per_second, flops_per_second, mfu; of rank 0: data_seconds,
+                    forward_seconds and so on (`trainer.timeline`), cpu_cores, gpu_use and so on (`trainer.usage`);
                     of a script: step, loss, seconds, figures (its own, by name)
+    bound           step, steps, bound, share, advice, data_share and so on: what bounds these steps
+    profiled        rank, first, last, by, path          profile_failed   rank, first, last, reason
     validated       step, loss                           restored   step, commit, seconds
     committed       step, commit, seconds, bytes         commit_failed  step, reason
     set_aside       commit, reason                       ended      outcome, step, reason

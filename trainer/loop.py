@@ -93,7 +93,8 @@ class Trainer:
         self.engine = Engine(config, world, self.feed.data, self.record)
         self.model, self.timeline = self.engine.model, self.engine.timeline
         self.profiler = self._profiler()
-        self.report = Report(config, world, work(config, world, self.model), self.timeline, self.record)
+        steady = work(config, world, self.engine.flops_per_sample)
+        self.report = Report(config, world, steady, self.timeline, self.record)
         self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
 
     def close(self) -> None:

@@ -9,16 +9,15 @@ from trainer import figures
 from trainer.config import Config
 from trainer.figures import Window, Work
 from trainer.hardware import peak_flops
-from trainer.models.model import Model
 from trainer.timeline import Timeline
 from trainer.usage import Usage
 from trainer.world import World
 
 
-def work(config: Config, world: World, model: Model) -> Work:
+def work(config: Config, world: World, flops_per_sample: int) -> Work:
     """What every step of this training has to do."""
     batch, peak = config.batch, peak_flops(world.device, config.run.precision)
-    flops = model.flops_per_sample * batch.sequences
+    flops = flops_per_sample * batch.sequences
     return Work(batch.sequences, batch.sequences * batch.length, flops, peak * world.size if peak else None)
 
 
@@ -87,7 +86,6 @@ class _Sums:
 
 def console_line(step: int, steps: int, done: dict[str, float]) -> str:
     """Step, loss, learning rate, throughput, and MFU where the device's peak is known."""
-    rate = f"{done['tokens_per_second']:,.0f} tokens/s" if "tokens_per_second" in done else ""
-    throughput = rate or f"{done['samples_per_second']:,.1f} samples/s"
     utilisation = f" mfu {done['mfu']:.1%}" if "mfu" in done else ""
-    return f"step {step}/{steps} loss {done['loss']:.4f} lr {done['learning_rate']:.2e} {throughput}{utilisation}"
+    learnt = f"loss {done['loss']:.4f} lr {done['learning_rate']:.2e}"
+    return f"step {step}/{steps} {learnt} {figures.throughput(done)}{utilisation}"

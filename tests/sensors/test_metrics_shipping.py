@@ -35,6 +35,8 @@ def test_a_finished_training_is_delivered_whole(tracked: Platform):
     run = tracked.tracking.client().get_run(tracked.tracking.run_of(store))
     assert losses(tracked, store) == list(range(1, STEPS + 1))
     assert run.info.status == "FINISHED"
+    figures = {"accuracy", "samples_per_second", "data_seconds", "forward_seconds", "backward_seconds", "host_memory"}
+    assert figures <= run.data.metrics.keys()
     assert run.data.params["optimiser.learning_rate"] == "0.01"
     assert run.data.tags["slipway.training"] == store.id
     assert run.data.tags["slipway.snapshot"] == store.specification().snapshot

@@ -1,8 +1,13 @@
 """The report of a step: one line in the ledger with all figures, one on the console; now and then what bounds it."""
 
+import os
+import signal
+import time
+
 import pytest
 
-from tests.trainer.conftest import STEPS, Training, wait
+from tests.trainer.conftest import STEPS, Training, said, until, wait
+from trainer import processes
 from trainer.report import console_line
 
 PARTS = ("data", "forward", "backward", "optimiser", "communication")
@@ -29,6 +34,24 @@ def test_a_line_of_the_ledger_says_where_the_time_of_its_step_went(watched: tupl
 def test_it_says_what_the_rank_uses_of_its_machine(watched: tuple[Training, str]):
     for event in watched[0].events("step"):
         assert min(event[name] for name in USAGE) > 0
+
+
+@pytest.mark.slow
+def test_a_rank_that_lags_is_communication_of_the_others(training: Training, mark: str):
+    """Rank 1 is stopped until the training has been silent for longer than its steps take."""
+    training.configure(run={"steps": 100_000}, checkpoint={"every": 100_000}, validation={"every": 0})
+    process = training.start(ranks=2)
+    said(process, "step 3/")
+    (lagging,) = processes.carrying({"SLIPWAY_TEST": mark, "RANK": "1"})
+    os.kill(lagging, signal.SIGSTOP)
+    until(lambda: time.time() - training.events("step")[-1]["t"] > 3, "rank 0 to wait")
+    os.kill(lagging, signal.SIGCONT)
+    last = training.events("step")[-1]["step"]
+    until(lambda: training.events("step")[-1]["step"] > last + 2, "the next steps")
+    process.terminate()
+    wait(process)
+    longest = max(training.events("step")[1:], key=lambda event: event["seconds"])
+    assert longest["communication_seconds"] > longest["seconds"] / 2
 
 
 def test_checkpoints_and_validations_count_for_the_step_after_them(watched: tuple[Training, str]):

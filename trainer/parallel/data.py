@@ -26,7 +26,10 @@ def share(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) 
         group = devices["replicas"].get_group()
         # Else DDP would group its buckets anew after the first step of every process, and three ranks or more would
         # sum the gradients of that step in another order than one that was not interrupted.
-        return DistributedDataParallel(called, process_group=group, find_unused_parameters=True)
+        # Buffers are alike already: sent around at every forward pass they would only make ranks wait for each other.
+        return DistributedDataParallel(
+            called, process_group=group, find_unused_parameters=True, broadcast_buffers=False
+        )
     whole = config.layout.shard == "full"
     mesh = devices["shards"] if whole else devices["replicas", "shards"]
     # In a pipeline, micro-batches follow one another through a stage too closely to gather its weights for each.
