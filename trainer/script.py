@@ -132,7 +132,7 @@ class Training:
     def report(self, loss: float, **figures: float) -> None:
         """Say that a step is done. Every rank does; the ledger has what rank 0 says.
 
-        Raises Diverged, the end of the training, for a loss or a figure that is not a finite number.
+        Raises Diverged, the end of the incarnation, for a loss or a figure that is not a finite number.
         """
         self.step += 1
         self._figures = self._checked({"loss": loss, **figures})
@@ -185,7 +185,7 @@ class Training:
         print("trainer: succeeded", flush=True)
 
     def fail(self, reason: str) -> None:
-        """The end of a training that would end so again."""
+        """Record an end that starting again from here would not change."""
         self._account.record_end("failed", reason, self.step)
 
     def _find_token(self) -> fence.Token:
@@ -277,7 +277,7 @@ def training(path: str | Path | None = None) -> Iterator[Training]:
     bind_to_launcher()
     try:
         current = Training(config.read(Path(path or sys.argv[-1]), Settings, FORMAT))
-    except (fence.Superseded, ValueError, OSError) as error:
+    except (fence.Superseded, format.Damaged, ValueError, OSError) as error:
         raise _left(error) from None
     try:
         yield current

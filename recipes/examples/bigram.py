@@ -28,7 +28,7 @@ def main() -> None:
         windows = data.Sequences(training.tier, training.text, "train", settings["length"])
         held_out = data.Sequences(training.tier, training.text, "validation", settings["length"])
         samples = order.Order(windows.sizes, settings["seed"], block=64)
-        first_held_out = np.arange(min(64, len(held_out)), dtype=np.uint64)
+        first_held_out = np.arange(min(16, len(held_out)), dtype=np.uint64)
 
         if training.restored:
             state = torch.load(io.BytesIO(training.restored.files["state.pt"]))

@@ -18,7 +18,7 @@ def scripted(tmp_path: Path, mark: str) -> Scripted:
     return Scripted(tmp_path, mark)
 
 
-def test_a_loss_that_is_not_finite_ends_the_training_for_good(scripted: Scripted):
+def test_a_loss_that_is_not_finite_is_recorded_as_a_failure(scripted: Scripted):
     scripted.configure(diverges_at=7)
     ended = scripted.run()
     assert (ended.code, ended.err) == (1, "trainer: loss of step 7 is inf\n")
