@@ -34,6 +34,8 @@ class Horizon(dg.Config):
 @dg.asset(
     key=KEY,
     group_name="platform",
+    kinds={"python"},
+    owners=["team:platform"],
     check_specs=[
         dg.AssetCheckSpec(CHECK, asset=KEY, description="No tier is full within the horizon, by plan or by growth.")
     ],
