@@ -113,7 +113,7 @@ def configured(training: Training, storage: dict[str, Any], steps: int = STEPS) 
 
 
 def killed(training: Training, storage: dict[str, Any], when: Callable[[], object]) -> int:
-    """Start it with more steps than it ever does, end it by SIGKILL when a condition holds; the newest commit's step."""
+    """Start it with steps without end, and end it by SIGKILL when a condition holds; the newest commit's step."""
     process = configured(training, storage, steps=1_000_000).start()
     until(when, "the moment to end it")
     process.kill()
