@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.checkpoint [--megabytes N] [--rounds N]``: how long the training is held up, how long it takes
 until the checkpoint is there, and how much slower steps are meanwhile; then loading by one rank what two have saved,
-verifying, and how many of injected faults a reader finds. The state is a model sharded by FSDP2, and its AdamW.
+verifying, and how many of injected faults a reader finds. The state is a model whose matrices are sharded over the
+ranks, and its AdamW.
 """
 
 import argparse
@@ -22,11 +23,11 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, async_save
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType, async_save, save
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from benchmarks import faults
 from trainer import fence
@@ -35,7 +36,8 @@ from trainer.checkpoint.progress import Progress
 from trainer.operation import Placement
 from trainer.world import World
 
-RANKS, WIDTH, ROWS = 2, 2048, 16
+RANKS, WIDTH = 2, 2048
+WORK, PRODUCTS = 512, 8
 QUIET_STEPS = 8
 TOKEN = fence.Token(1)
 
@@ -58,19 +60,22 @@ class Engine:
 
     def __init__(self, megabytes: int) -> None:
         layers = max(1, round(megabytes * 2**20 / (3 * 4 * WIDTH * WIDTH)))
-        self.model = nn.Sequential(*[nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(layers)])
-        for layer in self.model:
-            fully_shard(layer)
-        fully_shard(self.model)
+        mesh = init_device_mesh("cpu", (RANKS,))
+        self.model = nn.ParameterList(
+            distribute_tensor(torch.randn(WIDTH, WIDTH), mesh, [Shard(0)]) for _ in range(layers)
+        )
         self.optimiser = torch.optim.AdamW(self.model.parameters(), fused=True)
+        for parameter in self.model:
+            parameter.grad = torch.ones_like(parameter)
+        self._work = torch.randn(WORK, WORK)
         self.step()
 
     def step(self) -> float:
-        """Seconds of one step."""
+        """Seconds of one step: matrix products, and an update of every weight."""
         begun = time.perf_counter()
-        torch.autograd.backward(self.model(torch.ones(ROWS, WIDTH)).square().mean())
+        for _ in range(PRODUCTS):
+            torch.mm(self._work, self._work)
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
         return time.perf_counter() - begun
 
     def extra_state(self) -> dict[str, Any]:
@@ -140,7 +145,7 @@ class Dcp:
         self._folder = folder
 
     def save(self, engine: Engine, number: int) -> None:
-        dcp.save(engine.tensors(), checkpoint_id=self._folder / str(number))
+        save(engine.tensors(), checkpoint_id=self._folder / str(number))
 
     def done(self) -> bool:
         return True

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from trainer import digest
 from trainer.checkpoint import contents, format
@@ -52,7 +52,7 @@ def _ours(folder: Path, tensors: dict[str, torch.Tensor]) -> tuple[list[Path], R
 
 def _dcp(folder: Path, tensors: dict[str, torch.Tensor]) -> tuple[list[Path], Reader]:
     with warnings.catch_warnings(action="ignore"):
-        dcp.save(tensors, checkpoint_id=folder, no_dist=True)
+        save(tensors, checkpoint_id=folder, no_dist=True)
 
     def read() -> None:
         with warnings.catch_warnings(action="ignore"):

@@ -4,6 +4,7 @@ What the trainer adds (data order, mmap windows, heartbeat, ledger, metrics, cli
 aim is 0.97 of the bare loop. On a GPU whose peak is known, MFU too (PaLM's definition, `Decoder.flops_per_token`).
 """
 
+import contextlib
 import json
 import statistics
 import tempfile
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from trainer import config, fence, operation, sections, shapes, shards
+from trainer.checkpoint.saver import Saver
 from trainer.hardware import peak_flops
 from trainer.loop import Trainer
 from trainer.models import build
@@ -76,8 +78,10 @@ def _trainer_steps(settings: config.Config, device: torch.device) -> list[float]
     store = Path(settings.placement.store)
     token = fence.Token(1)
     fence.claim(store, token, nodes=("local",), cause="benchmark", by="benchmark")
-    trainer = Trainer(settings, World(0, 1, 0, device), token)
-    return [_timed(lambda: trainer.train_step(False), device) for _ in range(WARMUP + STEPS)]
+    world = World(0, 1, 0, device)
+    with contextlib.closing(Saver(settings.training, settings.placement, world, token)) as saver:
+        trainer = Trainer(settings, world, token, saver)
+        return [_timed(lambda: trainer.train_step(False), device) for _ in range(WARMUP + STEPS)]
 
 
 def _bare_steps(settings: config.Config, device: torch.device) -> list[float]:

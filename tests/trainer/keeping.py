@@ -26,8 +26,10 @@ class Keeps:
 
     def __init__(self, seed: int = 0, rows: int = ROWS) -> None:
         torch.manual_seed(seed)
-        self.model = nn.Sequential(nn.Linear(COLUMNS, rows), nn.BatchNorm1d(rows), nn.Linear(rows, 8, bias=False))
-        self.model[2].requires_grad_(False)
+        self.model: nn.Module = nn.Sequential(
+            nn.Linear(COLUMNS, rows), nn.BatchNorm1d(rows), nn.Linear(rows, 8, bias=False)
+        )
+        self.model.get_submodule("2").requires_grad_(False)
         self.optimiser: torch.optim.Optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
         self.extra: dict[str, Any] = {"scale": 1.0, "outer": {"momentum": torch.zeros(3), "rounds": 0}}
 
@@ -74,6 +76,16 @@ def outcomes(saver: Saver) -> list[Event]:
 
     until(done, "the checkpoints to be written")
     return events + saver.events()
+
+
+def save_of(folder: Path, model: nn.Module, described: Progress) -> fence.Commit:
+    """A checkpoint of a model; its commit."""
+    engine = Keeps()
+    engine.model, engine.optimiser = model, torch.optim.AdamW(model.parameters())
+    with saving(folder) as saver:
+        saver.save(engine, described)
+        outcomes(saver)
+    return fence.commits(folder / "store")[-1]
 
 
 def saved(folder: Path, *steps: int, engine: Keeps | None = None, token: Token = TOKEN) -> list[fence.Commit]:

@@ -99,7 +99,7 @@ def test_tensors_of_every_element_type_and_of_no_elements_are_kept(tmp_path: Pat
         buffers.register_buffer("nothing", torch.empty(0, 4))
         buffers.register_buffer("strided", torch.full((4, 6), fill).t())
         each.model.add_module("3", nn.Identity())
-        each.model[3].add_module("all", buffers)
+        each.model.get_submodule("3").add_module("all", buffers)
     saved(tmp_path, 1, engine=engine)
     restore.load(resumed, newest(tmp_path), ALONE)
     assert_same(dict(resumed.model.state_dict()), dict(engine.model.state_dict()))

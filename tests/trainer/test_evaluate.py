@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 import torch.nn.functional as F
 
 from tests.trainer.conftest import LENGTH, Training, read_json, wait
+from tests.trainer.keeping import save_of
 from trainer import atomic, evaluate, scores, shards
 from trainer.checkpoint import contents
 
@@ -84,13 +84,13 @@ def test_a_damaged_checkpoint_gets_a_score_that_says_so_and_the_others_theirs(
 
 def test_a_checkpoint_that_predicts_no_numbers_gets_a_score_that_says_so(tmp_path: Path, finished: Training) -> None:
     asked = request(finished)
-    files = format.read(finished.durable / asked["checkpoints"][0]["folder"], asked["checkpoints"][0]["manifest"])
-    weights = safetensors.torch.load(files["model.safetensors"])
-    weights["norm.weight"][0] = math.nan
-    files["model.safetensors"] = safetensors.torch.save(weights)
-    manifest = format.write(tmp_path / "spoilt", "safetensors/1", files)
-    entry = {"name": "spoilt", "folder": "spoilt", "manifest": manifest}
-    (score,) = evaluate.evaluate({**asked, "durable": str(tmp_path), "checkpoints": [entry]})
+    entry = asked["checkpoints"][0]
+    found = contents.read(finished.durable / entry["folder"], entry["manifest"])
+    model = evaluate.load(found, 64)
+    torch.nn.init.constant_(model.norm.weight, math.nan)
+    commit = save_of(tmp_path, model, found.progress())
+    spoilt = {"name": "spoilt", "folder": commit.folder, "manifest": commit.manifest}
+    (score,) = evaluate.evaluate({**asked, "durable": str(tmp_path / "durable"), "checkpoints": [spoilt]})
     assert score.damaged == "its loss on the validation split is nan"
 
 

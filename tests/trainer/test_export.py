@@ -11,31 +11,30 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from assets.datasets import tokenizer
 from tests.trainer.conftest import CODE, Training, settings
+from tests.trainer.keeping import save_of
 from trainer import export, huggingface, vocabulary
-from trainer.checkpoint import format, state
+from trainer.checkpoint import contents, format
+from trainer.checkpoint.progress import Progress
 from trainer.models.decoder import Decoder
 from trainer.shapes import DecoderShape
 
 TEXTS = ["def f(x):\n    return x + 1\n", "Dass Übung den Meister macht, ist 1 alter Satz.", "naïve — 数据 🙂"] * 20
 
 
-def checkpoint(durable: Path) -> Path:
+def checkpoint(folder: Path) -> Path:
     """A checkpoint of fresh weights in a durable tier that also has its tokenizer."""
-    described = tokenizer.write(durable, tokenizer.train(TEXTS, 300))
+    described = tokenizer.write(folder / "durable", tokenizer.train(TEXTS, 300))
     sections = settings()
     torch.manual_seed(0)
     model = Decoder(DecoderShape(**sections["model"]), described.vocab_size, sections["batch"]["length"])
-    optimiser = torch.optim.AdamW(model.parameters())
     lineage = {"tokenizer": described.sha256}
-    progress = state.Progress(0, 0, 0, [], {}, {}, config=sections, lineage=lineage, at=0.0)
-    folder = durable / "checkpoints" / "tiny" / "000000000.000001.0000"
-    format.write(folder, format.LAYOUT, state.pack(model, optimiser, progress))
-    return folder
+    commit = save_of(folder, model, Progress(1, 0, 0, {}, {}, config=sections, lineage=lineage, at=0.0))
+    return folder / "durable" / commit.folder
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    return checkpoint(tmp_path / "durable")
+    return checkpoint(tmp_path)
 
 
 def test_an_export_is_a_model_and_a_tokenizer_that_transformers_loads(source: Path, tmp_path: Path) -> None:
@@ -59,7 +58,7 @@ def test_the_logits_of_a_trained_checkpoint_are_the_ones_that_transformers_compu
     export.export(folder, tmp_path / "out")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
     ours = Decoder(DecoderShape(**settings()["model"]), 64, 32).eval()
-    state.load_model(format.read(folder, finished.commits()[-1].manifest), ours)
+    ours.load_state_dict(contents.read(folder, finished.commits()[-1].manifest).tensors("model"))
     tokens = torch.randint(0, 64, (4, 32), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         assert (model(tokens).logits - ours(tokens)).abs().max() < 1e-5
@@ -83,11 +82,11 @@ def test_an_export_verifies_like_a_checkpoint(source: Path, tmp_path: Path) -> N
 
 
 def test_a_damaged_checkpoint_is_not_exported(source: Path, tmp_path: Path) -> None:
-    weights = source / format.MODEL
+    weights = source / "model-00000.safetensors"
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
-    with pytest.raises(format.Damaged, match=r"model.safetensors: found BLAKE3"):
+    with pytest.raises(format.Damaged, match=r"model-00000.safetensors: found BLAKE3"):
         export.export(source, tmp_path / "out")
     assert not list(tmp_path.glob("*out*"))
 
@@ -126,6 +125,4 @@ def test_the_command_says_what_it_wrote_or_why_it_did_not(source: Path, tmp_path
 
 def state_of(folder: Path) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint."""
-    model = Decoder(DecoderShape(**settings()["model"]), 300, 32)
-    state.load_model(format.read(folder, export._manifest(folder)), model)
-    return dict(model.state_dict())
+    return contents.read(folder, export._manifest(folder)).tensors("model")
