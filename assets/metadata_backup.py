@@ -38,6 +38,7 @@ def tier_of(tiers: Tiers) -> Tier:
     key=KEY,
     group_name="platform",
     kinds={"sqlite"},
+    owners=["team:platform"],
     check_specs=[
         dg.AssetCheckSpec(
             CHECK,

@@ -47,7 +47,7 @@ def _check(recipe: Training, tier: str) -> dg.AssetChecksDefinition:
         source = source_of(tier, tiers, compute)
         recent = newest(recipe.name, tier, tiers) if source else None
         if source is None or recent is None:
-            note = "there is no such tier" if source is None else "it holds no evaluated checkpoint yet"
+            note = "there is no such tier here" if source is None else "it holds no evaluated checkpoint yet"
             return dg.AssetCheckResult(passed=True, metadata={"note": note})
         return _drilled(*recent, source, tiers)
 
@@ -55,9 +55,11 @@ def _check(recipe: Training, tier: str) -> dg.AssetChecksDefinition:
 
 
 def source_of(tier: str, tiers: Tiers, compute: Compute) -> Source | None:
-    """Where a tier's checkpoints are read; None for a tier that there is not."""
+    """Where a tier's checkpoints are read; None for a tier that there is not, or that cannot be seen from here."""
     if tier == NVME:
-        return Nodes([tiers.nvme_path(node.name) for node in compute.fleet().nodes()])
+        folders = [tiers.nvme_path(node.name) for node in compute.fleet().nodes()]
+        there = [folder for folder in folders if (folder / "checkpoints").is_dir()]
+        return Nodes(there) if there else None
     return tiers.shared().get(tier)
 
 

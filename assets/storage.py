@@ -3,6 +3,7 @@
 Each materialisation takes a sample of every tier; growth is what the samples of the last days say.
 """
 
+import contextlib
 import dataclasses
 import shutil
 import time
@@ -20,7 +21,9 @@ from resources.training_store import TrainingStore
 from trainer import journal
 from trainer.checkpoint import forecast, interval
 from trainer.checkpoint.forecast import DAY, Demand, Outlook, Sample
+from trainer.checkpoint.format import MANIFEST
 from trainer.checkpoint.interval import BACKUP, DURABLE, NVME
+from trainer.checkpoint.manifest import decode
 
 KEY = dg.AssetKey(["platform", "storage"])
 CHECK = "has_room"
@@ -34,6 +37,8 @@ class Horizon(dg.Config):
 @dg.asset(
     key=KEY,
     group_name="platform",
+    kinds={"python"},
+    owners=["team:platform"],
     check_specs=[
         dg.AssetCheckSpec(CHECK, asset=KEY, description="No tier is full within the horizon, by plan or by growth.")
     ],
@@ -92,7 +97,7 @@ def of_folder(folder: Path) -> Sample:
 def _held(tiers: Tiers, tier: str) -> int:
     """Bytes of all checkpoints that a tier holds, by their records."""
     known = trainings(tiers)
-    return sum(_size(store) * len(store.commits(tier)) for store in map(known.store, known.known()))
+    return sum(_size(store, tiers) * len(store.commits(tier)) for store in map(known.store, known.known()))
 
 
 def _demands(tiers: Tiers) -> dict[str, list[Demand]]:
@@ -100,13 +105,13 @@ def _demands(tiers: Tiers) -> dict[str, list[Demand]]:
     known, demands = trainings(tiers), dict[str, list[Demand]]()
     for store in map(known.store, known.known()):
         if store.unfinished and store.commits():
-            for tier, demand in demands_of(store).items():
+            for tier, demand in demands_of(store, _size(store, tiers)).items():
                 demands.setdefault(tier, []).append(demand)
     return demands
 
 
-def demands_of(store: TrainingStore) -> dict[str, Demand]:
-    """By tier, what a training will ask of it, from its last checkpoint and steps in the ledger."""
+def demands_of(store: TrainingStore, size: int) -> dict[str, Demand]:
+    """By tier, what a training will ask of it, whose checkpoints have `size` bytes, from its ledger."""
     events, numbers, rules = store.events(), store.specification().numbers, store.storage()
     steps = [event for event in events if event["event"] == "step"][-20:]
     saves = [event["seconds"] for event in events if event["event"] == "committed"]
@@ -116,15 +121,17 @@ def demands_of(store: TrainingStore) -> dict[str, Demand]:
     seconds = interval.seconds(rules, 60 * rules.nvme.minutes)
     seconds[DURABLE] = min([s for s in (every, seconds[DURABLE]) if s], default=0.0)
     return {
-        tier: forecast.demand(_size(store), left, pace, each, getattr(rules, tier), 1, saves[-1] if saves else 0.0)
+        tier: forecast.demand(size, left, pace, each, getattr(rules, tier), 1, saves[-1] if saves else 0.0)
         for tier, each in seconds.items()
     }
 
 
-def _size(store: TrainingStore) -> int:
-    """Bytes of a training's newest checkpoint, 0 before the first."""
-    sizes = [event["bytes"] for event in store.events() if event["event"] == "committed"]
-    return int(sizes[-1]) if sizes else 0
+def _size(store: TrainingStore, tiers: Tiers) -> int:
+    """Bytes of a training's newest checkpoint on the durable tier, 0 before the first."""
+    for commit in reversed(store.commits(DURABLE)):
+        with contextlib.suppress(OSError):
+            return decode((tiers.durable_path / commit.folder / MANIFEST).read_bytes()).bytes
+    return 0
 
 
 def _metadata(name: str, seen: Outlook, demands: list[Demand], samples: list[Sample]) -> dict[str, Any]:

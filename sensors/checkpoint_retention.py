@@ -4,8 +4,10 @@ A checkpoint is referred to by a registered model, by a training that starts fro
 been done, and by a judgement that is due. Its partition is deleted by the sensor that showed it.
 """
 
+import shutil
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -13,7 +15,7 @@ from pydantic import Field
 
 from assets.evaluation import evaluated, score_of
 from resources.checkpoint_retention import Patience, condemned, decide
-from resources.compute import trainings, trials
+from resources.compute import Compute, trainings, trials
 from resources.registry import MANIFEST_TAG, Registry
 from resources.tiers import Tiers
 from resources.tracking import Tracking
@@ -37,16 +39,19 @@ class Limits(dg.Config):
 
 @dg.op(description="Removes the checkpoints that no rule of their training keeps and nobody refers to.")
 def retain_checkpoints(
-    context: dg.OpExecutionContext, config: Limits, tiers: Tiers, tracking: Tracking
+    context: dg.OpExecutionContext, config: Limits, tiers: Tiers, tracking: Tracking, compute: Compute
 ) -> dg.Output[None]:
     """One training after the other. Raises what the registry raises when it is away: what it refers to is not known."""
     models = registered(Registry(tracking, tiers.durable_path))
+    nodes = [tiers.nvme_path(node.name) for node in compute.fleet().nodes()]
     told: dict[str, Any] = {}
     failed: list[str] = []
     for known in [trainings(tiers), *trials(tiers).values()]:
         for store in map(known.store, known.known()):
             try:
                 told |= _retain(context, config, tiers, known, store, models)
+                if store.exit() is not None and not store.unfinished and not config.dry_run:
+                    _clear(nodes, store)
             except (Unavailable, OSError) as error:
                 failed.append(f"{store.id}: {error}")
     if failed:
@@ -82,6 +87,13 @@ def _retain(
     if not withdrawn and not removed:
         return {}
     return {store.id: dg.MetadataValue.json({"withdrawn": withdrawn, "removed": removed, "kept": plan.kept})}
+
+
+def _clear(nodes: list[Path], store: TrainingStore) -> None:
+    """Remove what a training that is over has left on the nodes' NVMe; nobody restores from there any more."""
+    for node in nodes:
+        if (node / "checkpoints" / store.id).is_dir():
+            shutil.rmtree(node / "checkpoints" / store.id)
 
 
 def registered(registry: Registry) -> Referred:

@@ -24,8 +24,8 @@ FLOORS = {
 HOUSE = {*(floor.removesuffix(".py") for floor in FLOORS), "tests", "benchmarks"}
 GROUND = {"blake3", "numpy", "safetensors", "torch"}
 """What the trainer imports besides the standard library."""
-ON_THE_WAY = {"aiohttp", "botocore", "fsspec", "s3fs", "starlette", "uvicorn"}
-"""What it imports only where bytes come over a network."""
+ON_THE_WAY = {"aiohttp", "botocore", "cryptography", "fsspec", "s3fs", "starlette", "uvicorn"}
+"""What it imports only where bytes come over a network, or are encrypted."""
 MACHINE_PATH = re.compile(r"/(work|home|root|Users)/\w")
 
 

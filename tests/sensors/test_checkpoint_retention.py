@@ -151,6 +151,15 @@ def test_a_retention_that_was_broken_off_is_finished_by_the_next(platform: Platf
     assert there(platform, store) == [MIDDLE, LAST]
 
 
+def test_what_a_training_that_is_over_has_left_on_the_nvme_goes(platform: Platform, store: TrainingStore):
+    last, node = store.commits()[-1], platform.tiers.nvme_path("node-1")
+    tiers.replicate(platform.home.durable / last.folder, tiers.tier(node), last.folder, last.manifest)
+    replicas.record(store.folder, last, "nvme", 7)
+    retained(platform)
+    assert not (node / "checkpoints" / store.id).exists()
+    assert replicas.holders(store.folder, [last]) == {last.name: ("durable",)}
+
+
 def test_each_tier_keeps_by_its_own_rule(platform: Platform, store: TrainingStore, backup: Path):
     keeps(store, backup={"last": 2})
     for commit in store.commits():

@@ -72,8 +72,9 @@ def test_weights_whose_loss_is_another_fail_the_drill(platform: Platform, store:
 
 
 def test_a_tier_without_checkpoints_has_nothing_to_restore_and_says_so(platform: Platform, store: TrainingStore):
+    (platform.tiers.nvme_path("node-0") / "checkpoints").mkdir(parents=True)
     found = drilled(platform, "nvme", "backup")
-    assert found["backup"].metadata["note"].value == "there is no such tier"
+    assert found["backup"].metadata["note"].value == "there is no such tier here"
     assert found["nvme"].metadata["note"].value == "it holds no evaluated checkpoint yet"
 
 

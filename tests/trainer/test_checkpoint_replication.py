@@ -2,14 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import until
-from tests.trainer.conftest import STEPS, Training
+from tests.trainer.conftest import STEPS, Training, wait
 from trainer import fence, ledger
 from trainer.checkpoint import format, local, replicas, sealing
 from trainer.checkpoint.replicator import Copy, Replicator
@@ -105,11 +105,28 @@ def stored(**tiers: dict[str, float]) -> dict[str, Any]:
     return {**rules, **{tier: {"minutes": ALWAYS, "last": 100, **rule} for tier, rule in tiers.items()}}
 
 
-def configured(training: Training, storage: dict[str, Any], **placement: str) -> Training:
-    training.configure(storage=storage, placement={"backup": str(training.folder / "backup"), **placement})
+def configured(training: Training, storage: dict[str, Any], steps: int = STEPS) -> Training:
+    training.configure(run={"steps": steps}, placement={"backup": str(training.folder / "backup")})
     document = json.loads(training.config.read_bytes())
     training.config.write_text(json.dumps({**document, "storage": storage}))
     return training
+
+
+def killed(training: Training, storage: dict[str, Any], when: Callable[[], object]) -> int:
+    """Start it with steps without end, and end it by SIGKILL when a condition holds; the newest commit's step."""
+    process = configured(training, storage, steps=1_000_000).start()
+    until(when, "the moment to end it")
+    process.kill()
+    wait(process)
+    return training.commits()[-1].step
+
+
+def goes_on(training: Training, storage: dict[str, Any], steps: int) -> int:
+    """Run it to its end; the step that it was restored at."""
+    ended = configured(training, storage, steps).run()
+    assert ended.code == 0, ended.err
+    [restored] = training.events("restored")
+    return int(restored["step"])
 
 
 def holders(training: Training) -> dict[int, tuple[str, ...]]:
@@ -132,33 +149,35 @@ def test_a_training_saves_to_each_tier_by_its_own_clock(training: Training):
 
 @slow
 def test_it_goes_on_from_the_backup_when_the_durable_copies_are_lost(training: Training):
-    configured(training, stored(backup={})).interrupted(12)
+    rules = stored(backup={})
+    newest = killed(training, rules, lambda: any("backup" in tiers for tiers in holders(training).values()))
     copied = max(step for step, tiers in holders(training).items() if "backup" in tiers)
     shutil.rmtree(training.durable / "checkpoints")
     (training.durable / "checkpoints" / "tiny").mkdir(parents=True)
-    ended = training.run()
-    assert ended.code == 0, ended.err
-    assert [event["step"] for event in training.events("restored")] == [copied]
+    assert goes_on(training, rules, newest + 3) == copied
 
 
 @slow
 def test_it_goes_on_from_the_nvme_when_the_newest_is_there_alone(training: Training):
-    configured(training, stored(nvme={})).interrupted(13)
-    newest = training.commits()[-1]
-    assert (newest.tier, (training.nvme / newest.folder).is_dir()) == ("nvme", True)
-    ended = training.run()
-    assert ended.code == 0, ended.err
-    assert [event["step"] for event in training.events("restored")] == [newest.step]
+    rules = stored(nvme={})
+
+    def there_alone() -> bool:
+        return bool(training.commits()) and holders(training)[training.commits()[-1].step] == ("nvme",)
+
+    newest = killed(training, rules, there_alone)
+    [commit] = [commit for commit in training.commits() if commit.step == newest]
+    shutil.rmtree(training.durable / commit.folder, ignore_errors=True)
+    assert goes_on(training, rules, newest + 3) == newest
 
 
 @slow
 def test_a_node_that_has_lost_its_nvme_goes_on_from_the_durable_tier(training: Training):
-    configured(training, stored(nvme={})).interrupted(13)
+    rules = stored(nvme={})
+    newest = killed(training, rules, lambda: any("durable" in tiers for tiers in holders(training).values()))
     durable = max(step for step, tiers in holders(training).items() if "durable" in tiers)
     shutil.rmtree(training.nvme / "checkpoints")
-    ended = training.run()
-    assert ended.code == 0, ended.err
-    assert [event["step"] for event in training.events("restored")] == [durable]
+    assert goes_on(training, rules, newest + 3) == durable
+    assert training.events("set_aside") == []
 
 
 @slow
@@ -179,18 +198,17 @@ def key(tmp_path: Path) -> Iterator[Path]:
 
 @slow
 def test_an_encrypted_training_goes_on_where_it_was_and_nothing_of_it_lies_open(training: Training, key: Path):
-    configured(training, {**stored(), "key_file": str(key)}).interrupted(12)
-    ended = training.run()
-    assert ended.code == 0, ended.err
-    [restored] = training.events("restored")
-    assert restored["step"] >= 5
-    for path in training.durable.glob("checkpoints/*/*/*.safetensors"):
-        assert sealing.is_sealed(path.read_bytes())
+    rules = {**stored(), "key_file": str(key)}
+    newest = killed(training, rules, training.commits)
+    assert goes_on(training, rules, newest + 3) == newest
+    files = list(training.durable.glob("checkpoints/*/*/*.safetensors"))
+    assert files and all(sealing.is_sealed(path.read_bytes()) for path in files)
 
 
 @slow
 def test_with_another_key_it_does_not_start_and_sets_nothing_aside(training: Training, key: Path):
-    configured(training, {**stored(), "key_file": str(key)}).interrupted(12)
+    rules = {**stored(), "key_file": str(key)}
+    killed(training, rules, training.commits)
     before = training.commits()
     key.write_text("ff" * 32)
     ended = training.run()

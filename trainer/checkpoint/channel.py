@@ -1,5 +1,6 @@
 """The trainer's end of its writer process: two buffers in shared memory, requests in, answers out."""
 
+import contextlib
 import json
 import os
 import select
@@ -59,7 +60,13 @@ class Channel:
         self._unread = b""
         self._process = self._started()
 
-    def close(self) -> None:
+    def close(self, seconds: float = 0.0) -> None:
+        """End the writer, after it had `seconds` to finish by itself."""
+        assert self._process.stdin is not None
+        if seconds:
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
         self._end()
         for buffer in self.buffers:
             buffer.close()
@@ -78,7 +85,10 @@ class Channel:
 
     def _end(self) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def _said(code: int) -> str:

@@ -36,6 +36,7 @@ class Replicator:
     def __init__(self) -> None:
         self._wanted: dict[str, Copy] = {}
         self._changed = threading.Condition()
+        self._ending = False
         threading.Thread(target=self._run, name="replicator", daemon=True).start()
 
     def want(self, copy: Copy) -> None:
@@ -50,16 +51,18 @@ class Replicator:
             return {copy.commit.name for copy in self._wanted.values()}
 
     def finish(self, seconds: float) -> None:
-        """Wait until all that is wanted was copied, or could not be, for up to `seconds`."""
+        """Try once more what is wanted, and wait for what comes of it, for up to `seconds`."""
         with self._changed:
+            self._ending = True
+            self._changed.notify_all()
             self._changed.wait_for(lambda: not self._wanted, seconds)
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._wanted)
-                copies = list(self._wanted.values())
-            done = [copy for copy in copies if _copied(copy)]
+                copies, ending = list(self._wanted.values()), self._ending
+            done = [copy for copy in copies if _copied(copy) or ending]
             with self._changed:
                 for copy in done:
                     if self._wanted.get(copy.tier) == copy:
@@ -69,7 +72,7 @@ class Replicator:
                     self._changed.wait_for(functools.partial(self._differs_from, copies), RETRY_SECONDS)
 
     def _differs_from(self, copies: list[Copy]) -> bool:
-        return list(self._wanted.values()) != copies
+        return self._ending or list(self._wanted.values()) != copies
 
 
 def _copied(copy: Copy) -> bool:

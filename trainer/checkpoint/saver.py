@@ -24,6 +24,8 @@ Event = dict[str, Any]
 """For the ledger: `event` and its fields."""
 PATIENCE = 10.0
 """Seconds for which a save waits for one of the buffers while both are still being written."""
+LAST_COPIES_SECONDS = 600.0
+"""For which the end of a training waits for copies of its last checkpoint to other tiers."""
 LATEST_PART = 600.0
 """Seconds for which rank 0's writer waits for the other ranks' parts once its own is written."""
 
@@ -56,6 +58,7 @@ class Saver:
         self._pending: list[_Pending] = []
         self._events: list[Event] = []
         self._previous = ""
+        self._copies = False
 
     def continues(self, commit: fence.Commit) -> None:
         """This incarnation begins with `commit`: what has not changed since is referred to, and not written again."""
@@ -88,7 +91,7 @@ class Saver:
             return
         self._channel.buffers[buffer].hold(plan, self._world.device)
         self._channel.buffers[buffer].take(snapshot, self._world.device)
-        request = self._request(plan, snapshot, progress, begun) | self._places(tiers, last)
+        request = self._request(plan, snapshot, progress, begun) | self._places(tiers)
         self._pending.append(_Pending(progress.step, buffer, time.time() - begun))
         with contextlib.suppress(BrokenPipeError):  # its death is noticed when it is asked for answers
             self._channel.send(buffer, request)
@@ -113,8 +116,8 @@ class Saver:
         return self._channel.pid
 
     def close(self) -> None:
-        """End the writer, whatever it is doing."""
-        self._channel.close()
+        """End the writer, whatever it is doing, but let it make the copies to other tiers that are still to come."""
+        self._channel.close(LAST_COPIES_SECONDS if self._copies and not self._pending else 0.0)
 
     def _planned(self, snapshot: state.State) -> Plan:
         """The plan for these tensors: the one there is, unless they have changed on any rank."""
@@ -151,16 +154,16 @@ class Saver:
             "tensors": {name: asdict(entry) for name, entry in plan.tensors.items()},
         }
 
-    def _places(self, tiers: tuple[str, ...], last: bool) -> dict[str, Any]:
+    def _places(self, tiers: tuple[str, ...]) -> dict[str, Any]:
         """Where a checkpoint goes, first and then."""
         first, *others = tiers if tiers[0] != BACKUP else (DURABLE, *tiers)
+        self._copies = self._copies or (self._world.leads and bool(others))
         return {
             "tier": first,
             "root": self._roots[first],
             "copies": {tier: self._roots[tier] for tier in others},
             "keep": asdict(self._storage.nvme),
             "key_file": self._storage.key_file,
-            "last": last,
         }
 
     def _free_buffers(self) -> Iterator[int]:

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -32,8 +33,6 @@ from trainer.processes import die_with_parent
 NICE = 10
 """The kernel derives the priority of reads and writes from it too."""
 BLOCK = 8 << 20
-LAST_COPIES_SECONDS = 600.0
-"""How long the copies of the last checkpoint are waited for."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +66,6 @@ class Request:
     keep: dict[str, Any]
     """What the NVMe keeps, as `trainer.operation.Keep`."""
     key_file: str
-    last: bool
-    """Whether nothing comes after it, so that its copies are waited for."""
     store: str
     folder: str
     previous: str
@@ -126,6 +123,11 @@ class Writer:
         except OSError as error:
             answer |= {"outcome": "failed", "reason": str(error)}
         return answer
+
+    def finish(self) -> None:
+        """Wait for the copies to other tiers; the trainer, which is at its end, decides for how long."""
+        if self._replicator:
+            self._replicator.finish(threading.TIMEOUT_MAX)
 
     def _part(self, request: Request, descriptor: int) -> parts.Part:
         """Write this rank's files. Raises OSError (a full disk, say)."""
@@ -192,8 +194,6 @@ class Writer:
         for tier, where in request.copies.items():
             self._replicator = self._replicator or Replicator()
             self._replicator.want(Copy(store, commit, source, tier, where))
-        if self._replicator and request.last:
-            self._replicator.finish(LAST_COPIES_SECONDS)
         if request.tier == NVME:
             copied = self._replicator.names() if self._replicator else set[str]()
             with contextlib.suppress(OSError):  # the next one removes what this one left
@@ -262,6 +262,7 @@ def main(arguments: list[str]) -> None:
     writer = Writer(buffers)
     for line in sys.stdin:
         print(json.dumps(writer.serve(json.loads(line))), flush=True)
+    writer.finish()
 
 
 if __name__ == "__main__":
