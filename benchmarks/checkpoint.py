@@ -84,8 +84,14 @@ class Engine:
     def load_extra_state(self, state: dict[str, Any]) -> None:
         assert not state
 
+    def own_state(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def load_own_state(self, state: dict[str, torch.Tensor]) -> None:
+        assert not state
+
     def tensors(self) -> dict[str, torch.Tensor]:
-        return dict(state.collect(self).tensors)
+        return dict(state.collect(self, 0).tensors)
 
 
 class Way(Protocol):

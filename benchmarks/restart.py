@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _ours(folder: Path, kills: int) -> dict[str, float]:
-    settings = training_loop._settings(folder, on_gpu=False)
+    settings = training_loop.settings_on(folder, on_gpu=False)
     long = replace(settings.run, steps=1_000_000)
     settings = replace(settings, run=long, checkpoint=replace(settings.checkpoint, every=EVERY))
     path, store = folder / "config.json", Path(settings.placement.store)

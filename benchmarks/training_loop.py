@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 
 from trainer import config, fence, operation, sections, shapes, shards
-from trainer.checkpoint.saver import Saver
 from trainer.hardware import peak_flops
 from trainer.loop import Trainer
 from trainer.models import build
@@ -78,9 +77,7 @@ def _trainer_steps(settings: config.Config, device: torch.device) -> list[float]
     store = Path(settings.placement.store)
     token = fence.Token(1)
     fence.claim(store, token, nodes=("local",), cause="benchmark", by="benchmark")
-    world = World(0, 1, 0, device)
-    with contextlib.closing(Saver(settings.training, settings.placement, world, token)) as saver:
-        trainer = Trainer(settings, world, token, saver)
+    with contextlib.closing(Trainer(settings, World(0, 1, 0, device), token)) as trainer:
         return [_timed(lambda: trainer.train_step(False), device) for _ in range(WARMUP + STEPS)]
 
 

@@ -86,8 +86,8 @@ def test_a_checkpoint_that_predicts_no_numbers_gets_a_score_that_says_so(tmp_pat
     asked = request(finished)
     entry = asked["checkpoints"][0]
     found = contents.read(finished.durable / entry["folder"], entry["manifest"])
-    model = evaluate.load(found, 64)
-    torch.nn.init.constant_(model.norm.weight, math.nan)
+    model = evaluate.load(found, finished.snapshot)
+    torch.nn.init.constant_(model.get_parameter("norm.weight"), math.nan)
     commit = save_of(tmp_path, model, found.progress())
     spoilt = {"name": "spoilt", "folder": commit.folder, "manifest": commit.manifest}
     (score,) = evaluate.evaluate({**asked, "durable": str(tmp_path / "durable"), "checkpoints": [spoilt]})

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.trainer.conftest import STEPS, Training, said, until, wait
+from tests.conftest import until
+from tests.trainer.conftest import STEPS, Training, said, wait
 from trainer import processes
 from trainer.report import console_line
 
