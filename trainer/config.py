@@ -102,7 +102,8 @@ def read(path: Path, kind: type[Kind], version: str) -> Kind:
 
 def dump(config: Config) -> dict[str, Any]:
     """The JSON value of `config`; `load` reads it back equal."""
-    return {"format": FORMAT, **dataclasses.asdict(config)}
+    value: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **dataclasses.asdict(config)}))
+    return value
 
 
 def _build(kind: Any, value: Any, at: str) -> Any:
