@@ -24,7 +24,7 @@ from trainer.checkpoint import files, format, parts
 from trainer.checkpoint.manifest import File, Manifest, decode, entry
 from trainer.processes import die_with_parent
 
-NICE = 10
+NICE = 5
 """The kernel derives the priority of reads and writes from it too."""
 BLOCK = 8 << 20
 
