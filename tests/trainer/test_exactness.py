@@ -12,8 +12,8 @@ import pytest
 from tests.trainer.conftest import Training, said, until, wait
 from trainer import processes
 
-KILLS, EVERY, STEPS = 10, 4, 400
-SETTINGS = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 50}}
+KILLS, EVERY, STEPS = 10, 4, 160
+SETTINGS = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 20}}
 
 
 def writer_of(trainer: int) -> int:
@@ -81,7 +81,7 @@ def test_a_training_killed_ten_times_is_bitwise_the_one_that_never_was(
         if number % 3 == 0:
             training.interrupted(reached(training) + chance.randrange(1, 7), delay=chance.uniform(0, 0.03))
         elif number % 3 == 1:
-            killed_after_a_commit(training, delay=chance.uniform(0, 0.1))
+            killed_after_a_commit(training, delay=chance.uniform(0, 0.03))
         else:
             killed_in_mid_save(training, chance.choice(["model-00000.safetensors", "optimiser-00000.safetensors"]))
     training.completed()
