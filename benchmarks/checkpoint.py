@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -208,7 +209,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4, help="saves of each kind; the first one is told apart")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {name: _measured(name, Path(folder), options.megabytes, options.rounds) for name in WAYS}
+        found = {}
+        for name in WAYS:
+            found[name] = _measured(name, Path(folder), options.megabytes, options.rounds)
+            print(f"{name}: {found[name]}", file=sys.stderr, flush=True)
         size = f"{options.megabytes} MB, {RANKS} ranks"
         _print(f"first save blocks, {size}", "s", {name: f.first for name, f in found.items()}, found["ours"].warm)
         _print(f"warm save blocks, {size}", "s", {name: f.warm for name, f in found.items()}, 0.15)

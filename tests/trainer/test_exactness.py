@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from tests.conftest import until
 from tests.trainer.conftest import Training, said, wait
 from trainer import processes
 
-KILLS, EVERY, STEPS = 12, 4, 80
-SETTINGS: dict[str, Any] = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 8}}
+KILLS, EVERY, STEPS = 10, 4, 160
+SETTINGS: dict[str, Any] = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 20}}
 
 
 def writer_of(trainer: int) -> int:
@@ -57,6 +58,14 @@ def killed_in_mid_save(training: Training, file: str) -> None:
     assert half.exists() and reached(training) == step - EVERY
 
 
+def killed_after_a_commit(training: Training, delay: float) -> None:
+    """Run it until it has committed once more and `delay` seconds have passed, and end it by SIGKILL."""
+    before, process = reached(training), training.start()
+    until(lambda: reached(training) > before, "the next commit")
+    time.sleep(delay)
+    end(process)
+
+
 def end(process: subprocess.Popen[str]) -> None:
     process.kill()
     wait(process)
@@ -64,19 +73,22 @@ def end(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_training_killed_twelve_times_is_bitwise_the_one_that_never_was(
+def test_a_training_killed_ten_times_is_bitwise_the_one_that_never_was(
     training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
 ) -> None:
     whole = Training(tmp_path_factory.mktemp("whole"), mark, **SETTINGS).completed()
     training.configure(**SETTINGS)
     chance = random.Random(11)
     for number in range(KILLS):
-        if number % 3 == 2:
-            killed_in_mid_save(training, chance.choice(["model-00000.safetensors", "optimiser-00000.safetensors"]))
-        else:
+        if number % 3 == 0:
             training.interrupted(reached(training) + chance.randrange(1, 7))
+        elif number % 3 == 1:
+            killed_after_a_commit(training, delay=chance.uniform(0, 0.03))
+        else:
+            killed_in_mid_save(training, chance.choice(["model-00000.safetensors", "optimiser-00000.safetensors"]))
     training.completed()
     assert len(training.events("started")) == KILLS + 1
+    assert len(training.events("restored")) >= KILLS - 1
     assert training.losses() == whole.losses()
     assert training.tensors(STEPS) == whole.tensors(STEPS)
 

@@ -165,7 +165,7 @@ def test_a_folder_that_holds_something_else_is_refused_by_what_is_missing(export
         initial.digest_of("checkpoint", tmp_path)
     with pytest.raises(ValueError, match=r"found neither model.safetensors nor model.safetensors.index.json"):
         initial.digest_of("huggingface", tmp_path)
-    with pytest.raises(ValueError, match=r"found the layout 'huggingface.llama/1', expected 'safetensors/1'"):
+    with pytest.raises(ValueError, match=r"found the layout 'huggingface.llama/1', expected 'chunks/1'"):
         initial.check("checkpoint", exported, MODEL, TOKENIZER)
 
 

@@ -30,7 +30,7 @@ from trainer.checkpoint.sealing import Key
 from trainer.operation import Keep
 from trainer.processes import die_with_parent
 
-NICE = 10
+NICE = 5
 """The kernel derives the priority of reads and writes from it too."""
 BLOCK = 8 << 20
 
