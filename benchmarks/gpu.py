@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import stepping
+from benchmarks.peers import steps as stepping
 from trainer.config import Config
 from trainer.hardware import peak_flops
 from trainer.models import build

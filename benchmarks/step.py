@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import stepping
+from benchmarks.peers import steps as stepping
 from trainer.operation import Layout
 from trainer.sections import Batch
 from trainer.shapes import DecoderShape
