@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from benchmarks.training_loop import settings_on
+from benchmarks.peers import steps
 from trainer import config, fence
 from trainer.loop import Trainer
-from trainer.operation import Observation
+from trainer.operation import Layout, Observation
 from trainer.sections import Batch
+from trainer.shapes import DecoderShape
 from trainer.timeline import Timeline
 from trainer.world import World
 
@@ -67,14 +68,11 @@ def main() -> None:
 
 
 def _settings(folder: Path, on_gpu: bool, pairs: int) -> config.Config:
-    """Steps to warm up with, this many pairs, and a few more that are profiled."""
-    settings = settings_on(folder, on_gpu)
-    if not on_gpu:
-        # Short steps: what watching costs does not grow with them.
-        settings = replace(settings, batch=Batch(sequences=1, length=32, micro=1))
-    steps = WARMUP + 2 * pairs + pairs // 5
-    watching = Observation(profile_from=WARMUP + 2 * pairs + 1, profile_steps=pairs)
-    return replace(settings, run=replace(settings.run, steps=steps), observation=watching)
+    """Short steps, as what watching costs does not grow with them; the last ones are profiled."""
+    model = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
+    batch = Batch(sequences=1, length=32, micro=1)
+    settings = steps.settings(folder, model, batch, Layout(), "bf16" if on_gpu else "fp32")
+    return replace(settings, observation=Observation(profile_from=WARMUP + 2 * pairs + 1, profile_steps=pairs))
 
 
 def _trainer(settings: config.Config, device: torch.device) -> Trainer:

@@ -19,10 +19,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks import training_loop
+from benchmarks.peers import steps
 from trainer import atomic, config, journal, ledger, processes
+from trainer.operation import Layout
+from trainer.sections import Batch
+from trainer.shapes import DecoderShape
 
 EVERY, RANKS, PATIENCE = 5, 2, 180.0
+SMALL = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
+BATCH = Batch(sequences=4, length=128, micro=4)
 PARTS = ("exec", "import and join", "data and model", "load", "step", "commit")
 Marks = list[tuple[str, float]]
 """What has happened and when, in order, by the names in `PARTS`."""
@@ -40,9 +45,8 @@ def main() -> None:
 
 
 def _ours(folder: Path, kills: int) -> dict[str, float]:
-    settings = training_loop.settings_on(folder, on_gpu=False)
-    long = replace(settings.run, steps=1_000_000)
-    settings = replace(settings, run=long, checkpoint=replace(settings.checkpoint, every=EVERY))
+    settings = steps.settings(folder, SMALL, BATCH, Layout(), "fp32")
+    settings = replace(settings, checkpoint=replace(settings.checkpoint, every=EVERY))
     path, store = folder / "config.json", Path(settings.placement.store)
     path.write_bytes(atomic.readable_json(config.dump(settings)))
     return _recoveries(["-m", "trainer", str(path)], lambda since: _our_marks(store, since), kills)
@@ -50,10 +54,7 @@ def _ours(folder: Path, kills: int) -> dict[str, float]:
 
 def _bare(folder: Path, kills: int) -> dict[str, float]:
     folder.mkdir()
-    sizes = [
-        str(size)
-        for size in (training_loop.SMALL.layers, training_loop.SMALL.width, 128, training_loop.VOCABULARY, EVERY)
-    ]
+    sizes = [str(size) for size in (SMALL.layers, SMALL.width, BATCH.length, steps.VOCABULARY, EVERY)]
     script = str(Path(__file__).parent / "peers" / "restart.py")
     return _recoveries([script, str(folder), *sizes], lambda since: _bare_marks(folder, since), kills)
 

@@ -42,7 +42,8 @@ class Tally:
 
 def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Tensor, Tensor]:
     """The summed loss, and the number of right predictions, of the first `real` samples."""
-    outputs, targets = outputs[:real], targets[:real]
+    if real < len(outputs):  # else the backward pass of a part that is all would copy it
+        outputs, targets = outputs[:real], targets[:real]
     return model.loss(outputs, targets), model.correct(outputs.detach(), targets)
 
 

@@ -118,7 +118,8 @@ class Decoder(Model):
         return F.cross_entropy(outputs.float().flatten(0, 1), targets.flatten(), reduction="sum")
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs.argmax(-1) == targets).sum()
+        # The largest logit takes a fifth of the time that its place does.
+        return (outputs.gather(-1, targets.unsqueeze(-1)).squeeze(-1) == outputs.amax(-1)).sum()
 
     @property
     def targets_per_sample(self) -> int:

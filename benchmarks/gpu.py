@@ -1,0 +1,92 @@
+"""MFU and tokens/s of decoders of 1 B and 3 B parameters on one GPU: bf16 and fp8, compiled or not, beside a bare loop.
+
+``python -m benchmarks.gpu [--rounds N] [--models 1B 3B]``: on a machine without a GPU it says so and measures
+nothing. MFU is PaLM's (arXiv:2204.02311), of the peak of bf16; for fp8, where it is not defined, FLOP/s are given.
+"""
+
+import argparse
+import gc
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+from benchmarks.peers import steps as stepping
+from trainer.config import Config
+from trainer.hardware import peak_flops
+from trainer.models import build
+from trainer.operation import Layout
+from trainer.parallel.eight_bits import LEAST_CAPABILITY
+from trainer.sections import Batch, Precision
+from trainer.shapes import Data, DecoderShape
+
+MODELS = {
+    "1B": (
+        DecoderShape(layers=20, width=2048, heads=16, kv_heads=8, hidden=5632),
+        Batch(sequences=16, length=2048, micro=8),
+    ),
+    "3B": (
+        DecoderShape(layers=28, width=3072, heads=24, kv_heads=8, hidden=8192),
+        Batch(sequences=16, length=2048, micro=4),
+    ),
+}
+AIM = 0.5
+"""MFU in bf16, compiled."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu")
+    parser.add_argument("--rounds", type=int, default=10, help="steps of each that count, after five that do not")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        print("benchmarks.gpu: nothing is measured, as there is no GPU here", file=sys.stderr)
+        return
+    kinds: list[Precision] = ["bf16"]
+    if torch.cuda.get_device_capability() >= LEAST_CAPABILITY:
+        kinds.append("fp8")
+    for model, precision, compiled in itertools.product(arguments.models, kinds, (False, True)):
+        measure(model, precision, compiled, arguments.rounds)
+
+
+def measure(model: str, precision: Precision, compiled: bool, rounds: int) -> None:
+    """Print the lines of one combination; the bare loop is in bf16 whatever ours is in."""
+    device = torch.device("cuda", 0)
+    shape, batch = MODELS[model]
+    seconds = {}
+    # One after the other, as two of the larger ones have no room beside each other.
+    for name, make in (("ours", stepping.ours), ("bare loop", stepping.bare)):
+        with tempfile.TemporaryDirectory() as folder:
+            chosen = stepping.settings(Path(folder), shape, batch, Layout(compile=compiled), precision)
+            seconds[name] = statistics.median(stepping.in_turn({name: make(chosen, device)}, device, 5, rounds)[name])
+        gc.collect()
+        torch.cuda.empty_cache()
+    how = f"{model}, {precision}{', compiled' if compiled else ''}, {torch.cuda.get_device_name(device)}"
+    _print(f"tokens/s, {how}", "tokens/s", batch.sequences * batch.length, seconds, None)
+    flops, peak = _flops_per_step(chosen), peak_flops(device, precision)
+    if precision == "bf16" and peak:
+        _print(f"MFU, {how}", "share of peak", flops / peak, seconds, AIM)
+    else:
+        _print(f"FLOP/s, {how}", "FLOP/s", flops, seconds, None)
+
+
+def _flops_per_step(chosen: Config) -> float:
+    with torch.device("meta"):
+        model = build(chosen.model, Data(vocabulary=stepping.VOCABULARY, length=chosen.batch.length))
+    return float(model.flops_per_sample * chosen.batch.sequences)
+
+
+def _print(metric: str, unit: str, per_step: float, seconds: dict[str, float], aim: float | None) -> None:
+    """A line of what is done per step, by each one's seconds; without an aim of its own, that is the bare loop's."""
+    rates = {name: per_step / each for name, each in seconds.items()}
+    ours = rates.pop("ours")
+    line = {"benchmark": "gpu", "metric": metric, "unit": unit, "better": "higher", "ours": ours, "peers": rates}
+    print(json.dumps({**line, "aim": rates["bare loop"] / 1.02 if aim is None else aim}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
