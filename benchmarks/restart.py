@@ -139,9 +139,7 @@ def _until_marked(
 def _print(metric: str, ours: float, bare: float) -> None:
     line = {"benchmark": "restart", "metric": metric, "unit": "s", "better": "lower"}
     peers = {"bare DDP script under torchrun": bare}
-    print(
-        json.dumps({**line, "ours": ours, "peers": peers, "aim": bare if metric.endswith("step") else None}), flush=True
-    )
+    print(json.dumps({**line, "ours": ours, "peers": peers, "aim": bare if ":" not in metric else None}), flush=True)
 
 
 if __name__ == "__main__":
