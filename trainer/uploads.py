@@ -55,7 +55,7 @@ def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], digest: str) -> 
         done: list[dict[str, Any]] = []
         for number, part in enumerate(parts, 1):
             sent = bucket.call("upload_part", key, UploadId=upload, PartNumber=number, Body=part, **checked)
-            done.append({"PartNumber": number, "ETag": sent["ETag"]})
+            done.append({"PartNumber": number, "ETag": sent["ETag"], "ChecksumCRC32": sent["ChecksumCRC32"]})
         parameters = {"UploadId": upload, "MultipartUpload": {"Parts": done}, "IfNoneMatch": "*"}
         bucket.call("complete_multipart_upload", key, **parameters)
     except BaseException:

@@ -39,7 +39,7 @@ def test_a_field_that_no_recipe_has(slipway: Slipway):
     line = slipway.edit(TRAINING, "  layers: 2", "  layers: 2\n  colour: red") + 1
     assert slipway.refusal("demo") == (
         f"{slipway.recipes / TRAINING}:{line}: model.colour: found an unknown field, "
-        "expected one of layers, width, heads, kv_heads, hidden, rope_base"
+        "expected one of kind, layers, width, heads, kv_heads, hidden, rope_base"
     )
     assert not slipway.home.root.exists()
 
@@ -53,10 +53,10 @@ def test_a_value_of_the_wrong_type(slipway: Slipway):
 
 
 def test_a_sweep_over_a_parameter_that_the_training_does_not_have(slipway: Slipway):
-    line = slipway.edit(SWEEP, "optimiser.learning_rate", "optimiser.momentum")
+    line = slipway.edit(SWEEP, "optimiser.learning_rate", "optimiser.inertia")
     assert slipway.refusal("demo").startswith(
-        f"{slipway.recipes / SWEEP}:{line}: space.optimiser.momentum: found an unknown parameter, "
-        "expected one of optimiser.learning_rate, "
+        f"{slipway.recipes / SWEEP}:{line}: space.optimiser.inertia: found an unknown parameter, "
+        "expected one of optimiser.kind, optimiser.learning_rate, "
     )
     assert not slipway.home.root.exists()
 

@@ -200,7 +200,9 @@ def test_without_the_part_of_another_rank_nothing_is_committed(tmp_path: Path, m
     monkeypatch.setattr(saver, "LATEST_PART", 0.1)
     with saving(tmp_path) as kept:
         kept.prepare(Keeps().step())
-        kept._world = replace(ALONE, size=2)  # planned for one rank; the second never says anything
+        kept._world = replace(
+            ALONE, size=2, mesh=Mesh(replicas=2)
+        )  # planned for one rank; the second never says anything
         monkeypatch.setattr(type(kept), "_planned", lambda self, _: self._plan)
         kept.save(Keeps().step(), progress(1))
         (told,) = outcomes(kept)
