@@ -81,7 +81,8 @@ class Stages:
         inputs, targets = self._model.prepare(rows, places, self._device)
         self._parts, self._weight, self._targets, self._tally = parts, weight, targets, Tally(self._device)
         target = torch.arange(len(parts)) if self._stage.last else None
-        return (inputs,) if self._stage.first else (), target
+        # A schedule takes what lies in memory as it was told, and it was told of contiguous tensors.
+        return (inputs.contiguous(),) if self._stage.first else (), target
 
     def _loss(self, outputs: Tensor, which: Tensor) -> Tensor:
         """The weighted loss of one micro-batch."""
@@ -102,9 +103,9 @@ class Stages:
 
     def _described(self, size: int, trains: bool) -> PipelineStage:
         """The stage for micro-batches of `size` samples, told what it receives and gives."""
-        inputs, hidden, outputs = (each.expand(size, *each.shape[1:]) for each in self._shapes)
-        given = inputs if self._stage.first else torch.empty_like(hidden, requires_grad=trains)
-        taken = torch.empty_like(outputs if self._stage.last else hidden, requires_grad=trains)
+        inputs, hidden, outputs = (each.new_empty(size, *each.shape[1:]) for each in self._shapes)
+        given = inputs if self._stage.first else hidden.requires_grad_(trains)
+        taken = outputs.requires_grad_(trains) if self._stage.last else hidden.requires_grad_(trains)
         called = self.called if trains else self._stage
         return PipelineStage(called, self._index, self._count, self._device, given, taken, group=self._group)
 
