@@ -19,6 +19,7 @@ from trainer import fence
 from trainer.checkpoint import contents, parts, saver, snapshot
 from trainer.checkpoint.saver import Saver
 from trainer.fence import Token
+from trainer.layout import Mesh
 
 
 def weights(folder: Path, step: int) -> torch.Tensor:
@@ -200,9 +201,8 @@ def test_without_the_part_of_another_rank_nothing_is_committed(tmp_path: Path, m
     monkeypatch.setattr(saver, "LATEST_PART", 0.1)
     with saving(tmp_path) as kept:
         kept.prepare(Keeps().step())
-        kept._world = replace(
-            ALONE, size=2, mesh=Mesh(replicas=2)
-        )  # planned for one rank; the second never says anything
+        # Planned for one rank; the second never says anything.
+        kept._world = replace(ALONE, size=2, mesh=Mesh(replicas=2))
         monkeypatch.setattr(type(kept), "_planned", lambda self, _: self._plan)
         kept.save(Keeps().step(), progress(1))
         (told,) = outcomes(kept)

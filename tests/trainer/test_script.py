@@ -138,7 +138,7 @@ def test_what_only_our_models_can_do_is_refused_with_the_layout(done: Scripted, 
         lambda: export.export(folder, tmp_path / "export"),
         lambda: initial.check("checkpoint", folder, shape, done.snapshot.tokenizer),
     ):
-        with pytest.raises(ValueError, match="found the layout 'script/1', expected 'safetensors/1'"):
+        with pytest.raises(ValueError, match="found the layout 'script/1', expected 'chunks/1'"):
             refuse()
 
 
