@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer import communication, exhaustion, models, optim, parallel
+from trainer import communication, exhaustion, fitting, models, optim, parallel
 from trainer.config import Config
 from trainer.exhaustion import OutOfMemory
 from trainer.layout import micro_batches
@@ -39,6 +39,7 @@ class Engine:
         """Draw the model and lay it over the ranks. Raises ValueError for what does not fit the model."""
         self.config, self.world, self._tell = config, world, tell
         self.timeline = timeline = Timeline(world.device)
+        micro = self._micro_batch(data)
         torch.manual_seed(config.run.seed)
         self.model = models.build(config.model, data)
         self.targets_per_sample, self.flops_per_sample = self.model.targets_per_sample, self.model.flops_per_sample
@@ -53,8 +54,18 @@ class Engine:
         self._own = self._communicates(config)
         self._scale = LossScale() if config.run.precision == "fp16" else None
         self._overflowed = False
-        self._micro = exhaustion.noted(config, world.size)
+        self._micro = micro
         torch.manual_seed(config.run.seed + 1 + world.rank)
+
+    def _micro_batch(self, data: Data) -> int:
+        """What is noted of earlier starts, or less where the free memory asks for it; that is noted for later ones."""
+        noted = exhaustion.noted(self.config, self.world.size)
+        micro = fitting.micro_batch(self.config, self.world, data, noted)
+        if micro < noted:
+            if self.world.leads:
+                exhaustion.note(self.config, self.world.size, micro)
+            self._tell("micro_batch", micro=micro, asked=noted, free=fitting.free_bytes(self.world.device))
+        return micro
 
     def _communicates(self, config: Config) -> PowerSGD | LocalUpdates | None:
         """Let this rank meet the others as `config.communication` says; what of that has a state of its own."""

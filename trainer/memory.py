@@ -116,7 +116,7 @@ def _kv_width(model: DecoderShape) -> int:
 
 def _element(plan: Plan) -> int:
     """Bytes an element in what the matrices compute with."""
-    return 2 if plan.precision == "bf16" else 4
+    return 4 if plan.precision == "fp32" else 2
 
 
 def _norm_bytes(plan: Plan) -> int:
@@ -128,7 +128,7 @@ def _norm_bytes(plan: Plan) -> int:
 def _block_bytes(plan: Plan) -> int:
     """What one block keeps. Under autocast every matrix keeps a cast input of its own; else they share one."""
     model, tokens, element = plan.model, plan.micro * plan.length, _element(plan)
-    autocast = plan.precision == "bf16"
+    autocast = plan.precision != "fp32"
     inputs = (3 + 2 if autocast else 1 + 1) * model.width
     mixed = (1 if plan.device == "cuda" else 2) * model.width
     attention = model.width + 2 * _kv_width(model) + mixed
@@ -155,7 +155,7 @@ def _copies(plan: Plan) -> int:
         return element * (2 * plan.vocabulary * model.width + 3 * block_parameters(model))
     norms = (2 * model.layers + 1) * model.width
     matrices = parameters(model, plan.vocabulary) - norms - plan.vocabulary * model.width
-    autocast = 2 * matrices if plan.precision == "bf16" else 0
+    autocast = 2 * matrices if plan.precision != "fp32" else 0
     buckets = 4 * parameters(model, plan.vocabulary) if plan.ranks > 1 else 0
     return autocast + buckets
 

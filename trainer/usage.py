@@ -38,7 +38,7 @@ class Usage:
             now = self._now()
             elapsed = now.pop("at") - self._taken["at"]
             shares = {name: (spent - self._taken[name]) / elapsed for name, spent in now.items()}
-            self._figures = {**shares, **_host_memory(), **self._gpu()}
+            self._figures = {**shares, **host_memory(), **self._gpu()}
             self._taken = self._now()
         return self._figures
 
@@ -72,8 +72,8 @@ def _gpu_use(device: torch.device) -> dict[str, float]:
         return {}
 
 
-def _host_memory() -> dict[str, float]:
-    """Of the process, and what is left of the host's or of the container's limit, whichever is less."""
+def host_memory() -> dict[str, float]:
+    """Bytes of the process, and what is left of the host's or of the container's limit, whichever is less."""
     resident = int((PROCESS / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     known = dict(line.split(":") for line in MEMORY.read_text().splitlines())
     total, free = (int(known[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
