@@ -16,7 +16,7 @@ from recipes.load import load
 from resources.home import Home
 
 ROOT = Path(__file__).parents[1]
-MODULES = 1500
+MODULES = 1600
 """So many modules loading the definitions may import; every run and every sensor pays for them."""
 DATASET_NOUNS = ("documents", "snapshot", "staged_shards", "tokenizer")
 TRAINING_NOUNS = ("candidate", "champion", "checkpoint", "evaluation", "training")

@@ -25,7 +25,7 @@ def test_it_prints_a_line_for_each_recipe():
     result = run()
     assert (result.returncode, result.stderr) == (0, "")
     names = [line.partition(":")[0] for line in result.stdout.splitlines()]
-    assert names == ["datasets/python-stdlib", "trainings/tiny-decoder", "sweeps/tiny-decoder"]
+    assert names == ["datasets/python-stdlib", "trainings/tiny-decoder", "trainings/bigram", "sweeps/tiny-decoder"]
 
 
 def test_it_prints_every_problem_and_fails(folder: Folder):

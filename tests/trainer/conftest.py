@@ -60,7 +60,7 @@ def make_snapshot(durable: Path) -> shards.Snapshot:
 
 
 def settings(**changed: dict[str, Any]) -> Sections:
-    """The sections of a tiny training: 20 steps over an uneven batch, with a checkpoint every 5."""
+    """The sections of a tiny training: 20 steps over an uneven batch, a checkpoint every 5 and none by the clock."""
     sections: Sections = {
         "model": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 64},
         "batch": {"sequences": 7, "length": LENGTH, "micro": 2},
@@ -68,6 +68,7 @@ def settings(**changed: dict[str, Any]) -> Sections:
         "run": {"steps": STEPS, "seed": 3},
         "checkpoint": {"every": EVERY},
         "validation": {"every": 10, "sequences": 5},
+        "storage": {"nvme": {"minutes": 0, "last": 1}},
     }
     if "kind" in changed.get("model", {}):
         sections["model"] = {}
@@ -158,9 +159,11 @@ class Training:
         return self
 
     def interrupted(self, step: int, ranks: int = 1) -> "Training":
-        """Run it until it freezes after this step, then end it and its ranks by SIGKILL."""
+        """Run it until it freezes after this step; end it and its ranks by SIGKILL once what it saved is committed."""
         process = self.start(ranks, freeze=str(step))
         self.until_frozen()
+        every = read_json(self.config)["checkpoint"]["every"]
+        until(lambda: step // every * every in [0, *(commit.step for commit in self.commits())], "the last commit")
         process.kill()
         wait(process)
         self._marked.until_gone()

@@ -34,7 +34,7 @@ def test_two_ranks_killed_in_mid_run_end_bit_for_bit_as_two_that_never_were(
     training.interrupted(12, ranks=2).completed(ranks=2)
     assert [event["step"] for event in training.events("restored")] == [10]
     assert training.losses() == finished_by_two.losses()
-    assert training.tensors() == finished_by_two.tensors()
+    assert training.tensors_by_name() == finished_by_two.tensors_by_name()
 
 
 def test_the_number_of_ranks_may_change_at_every_restart(training: Training, finished: Training) -> None:
