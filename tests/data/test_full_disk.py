@@ -3,7 +3,6 @@
 import errno
 import os
 import random
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from assets.datasets import documents, extraction, snapshot, workers
 from tests.data.builds import build, content, rebuild, strays, texts_of
 from tests.data.corpora import recipe_for, write_file
+from tests.disks import mounted
 
 DISK_KIB = 16_384
 KIB = 1024
@@ -21,16 +21,8 @@ KIB = 1024
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Path]:
     """A file system of its own, as large as `DISK_KIB`."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k", "none", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
-    try:
+    with mounted(tmp_path / "disk", f"size={DISK_KIB}k") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @contextmanager

@@ -1,16 +1,14 @@
 """What the demo cannot work with: one clear line, before anything is started or written."""
 
-import contextlib
 import fcntl
 import os
 import shutil
 import socket
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disks import mounted
 from tests.embedded.slipway import DATASET, SWEEP, TRAINING, Slipway
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system")
@@ -148,18 +146,3 @@ def test_a_verb_that_there_is_not(slipway: Slipway):
 def files_in(folder: Path) -> list[str]:
     """The files below a folder, relative to it."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-
-
-@contextlib.contextmanager
-def mounted(folder: Path, options: str) -> Iterator[None]:
-    """A file system in memory at `folder`. Skips the test where that is not allowed (most containers)."""
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)

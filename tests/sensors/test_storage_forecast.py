@@ -1,6 +1,5 @@
 """Storage planned (C9): what checkpoints take of each tier, and when it is full, with a check that warns in time."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 
 from assets import storage
 from resources.tiers import Tiers
+from tests.disks import mounted
 from tests.sensors.platform import Platform
 from trainer.checkpoint import forecast
 from trainer.checkpoint.forecast import DAY, Sample, outlook
@@ -91,12 +91,8 @@ def test_each_tier_is_shown_with_its_use_and_outlook(platform: Platform):
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB; skips where mounting is not allowed."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("mounting a tmpfs is not allowed here")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with mounted(tmp_path / "small", "size=4m") as disk:
+        yield disk
 
 
 def test_a_tier_that_fills_up_is_a_warning(platform: Platform, small_disk: Path):

@@ -1,13 +1,13 @@
 """A durable tier with a small snapshot, a replica of it, and a node's empty NVMe."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.data.snapshots import make_snapshot
+from tests.disks import mounted
 from trainer import shards
 
 
@@ -35,12 +35,5 @@ def replica(snapshot: shards.Snapshot, durable: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
+    with mounted(tmp_path / "small", "size=64k") as disk:
+        yield disk

@@ -4,12 +4,12 @@ import os
 import random
 import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disks import mounted
 from trainer import digest
 from trainer.checkpoint import format
 from trainer.checkpoint.format import Damaged
@@ -128,13 +128,8 @@ def test_there_is_nothing_to_sweep_before_the_first_checkpoint(tmp_path: Path) -
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 256 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    with mounted(tmp_path / "disk", "size=256k") as disk:
+        yield disk
 
 
 def test_a_full_disk_leaves_nothing_of_a_checkpoint_and_the_ones_before_whole(small_disk: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.conftest import until
+from tests.disks import mounted
 from tests.trainer.keeping import ALONE, TOKEN, Keeps, outcomes, progress, saved, saving
 from trainer import fence
 from trainer.checkpoint import contents, parts, saver, snapshot
@@ -169,13 +170,8 @@ def test_a_superseded_saver_says_so_and_its_checkpoint_is_gone(tmp_path: Path) -
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """The checkpoints' file system has 256 KiB."""
-    disk = tmp_path / "durable"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    with mounted(tmp_path / "durable", "size=256k") as disk:
+        yield disk
 
 
 def test_a_disk_that_fills_up_costs_checkpoints_until_there_is_room_again(tmp_path: Path, small_disk: Path) -> None:

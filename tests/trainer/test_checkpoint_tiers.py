@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.disks import mounted
 from tests.s3 import Server
 from trainer import digest, fence, patience, uploads
 from trainer.checkpoint import format, replicas, tiers
@@ -40,12 +41,8 @@ def tier(request: pytest.FixtureRequest, tmp_path: Path) -> Tier:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system with room for 2 MiB; skips where mounting is not allowed."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("mounting a tmpfs is not allowed here")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with mounted(tmp_path / "small", "size=2m") as disk:
+        yield disk
 
 
 def flip(path: Path) -> None:

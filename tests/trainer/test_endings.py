@@ -2,12 +2,12 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.disks import mounted
 from tests.trainer.conftest import STEPS, Training, said, wait
 from trainer import fence, processes
 from trainer.fence import Token
@@ -137,13 +137,8 @@ def test_without_a_configuration_the_usage_is_said(training: Training) -> None:
 @pytest.fixture
 def full_disk(training: Training) -> Iterator[Path]:
     """The training's checkpoints lie on a disk too small for one."""
-    disk = training.durable / "checkpoints"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    with mounted(training.durable / "checkpoints", "size=64k") as disk:
+        yield disk
 
 
 def test_a_full_disk_is_an_event_and_training_goes_on(training: Training, full_disk: Path) -> None:
@@ -164,12 +159,7 @@ def test_a_store_that_is_full_for_a_while_costs_events_and_not_the_training(
     training: Training, finished: Training
 ) -> None:
     """A disk that holds the ledger and the heartbeats fills up in mid-run, and is cleared again."""
-    training.store.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(training.store)]
-    mounted = subprocess.run(mount, capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
+    with mounted(training.store, "size=256k"):
         process = training.start(freeze="2,9")
         training.until_frozen()
         filler = training.store / "filler"
@@ -184,5 +174,3 @@ def test_a_store_that_is_full_for_a_while_costs_events_and_not_the_training(
         ended = wait(process)
         assert ended.code == 0, ended.err
         assert training.tensors() == finished.tensors()
-    finally:
-        subprocess.run(["umount", str(training.store)], check=True)

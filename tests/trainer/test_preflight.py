@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.disks import mounted
 from tests.trainer.conftest import CODE
 from trainer.hardware import card
 from trainer.preflight import arithmetic, collective, disk, node
@@ -170,13 +171,8 @@ def test_a_disk_that_is_slow_for_its_size_is_measured_on_a_part_of_it(tmp_path: 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 12 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(folder)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(tmp_path / "disk", "size=12m") as disk:
+        yield disk
 
 
 def test_a_full_disk_is_faulty(full_disk: Path):

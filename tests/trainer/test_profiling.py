@@ -4,7 +4,6 @@ import gzip
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 from tests.conftest import until
+from tests.disks import mounted
 from tests.trainer.conftest import Training, said, wait
 from trainer.operation import Observation
 from trainer.profiling import Profiler
@@ -100,13 +100,8 @@ def test_a_profile_that_cannot_be_written_is_an_event(tmp_path: Path):
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "none", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    with mounted(tmp_path / "disk", "size=8k") as disk:
+        yield disk
 
 
 def test_a_full_disk_is_an_event_and_leaves_nothing(small_disk: Path):

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from tests.trainer.conftest import Ended, Training, wait
-from trainer import fence
+from trainer import digest, fence
 from trainer.checkpoint import format
+from trainer.checkpoint.manifest import File
 
 TENSOR = "blocks.1.feed_forward.down.weight"
 
@@ -29,13 +29,16 @@ def alter(training: Training, step: int, change: Callable[[Tensor], object]) -> 
     """Change the first value of one tensor of a checkpoint, and commit the result as if it had been so: it verifies."""
     commit = next(commit for commit in training.commits() if commit.step == step)
     folder = training.durable / commit.folder
-    files = format.read(folder, commit.manifest)
-    weights = safetensors.torch.load(files["model.safetensors"])
-    change(weights[TENSOR].view(-1)[:1])
-    folder.rename(folder.with_suffix(".before"))
-    manifest = format.write(folder, format.LAYOUT, files | {"model.safetensors": safetensors.torch.save(weights)})
+    manifest = format.read_manifest(folder, commit.manifest)
+    [chunk] = manifest.tensors[f"model/{TENSOR}"].chunks
+    data = bytearray((folder / chunk.file).read_bytes())
+    change(torch.frombuffer(data, dtype=torch.float32, count=1, offset=chunk.begin))
+    (folder / chunk.file).write_bytes(data)
+    described = {**manifest.files, chunk.file: File(len(data), digest.of_bytes(bytes(data)))}
+    altered = dataclasses.replace(manifest, files=described).encode()
+    (folder / format.MANIFEST).write_bytes(altered)
     (training.store / "commits" / f"{commit.name}.json").unlink()
-    fence.commit(training.store, dataclasses.replace(commit, manifest=manifest))
+    fence.commit(training.store, dataclasses.replace(commit, manifest=digest.sha256(altered)))
 
 
 def flip_the_last_bit(value: Tensor) -> None:

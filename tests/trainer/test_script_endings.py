@@ -1,12 +1,12 @@
 """Endings of scripts: diverged, mistaken, out of disk, or never begun; each says so in one line (T11)."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.disks import mounted
 from tests.trainer.conftest import STEPS
 from tests.trainer.scripted import Scripted
 from trainer import fence
@@ -106,15 +106,8 @@ def test_several_ranks_want_a_launcher(scripted: Scripted):
 
 
 def test_a_full_disk_is_an_event_and_the_script_goes_on(scripted: Scripted):
-    disk = scripted.durable / "checkpoints"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")
-    try:
+    with mounted(scripted.durable / "checkpoints", "size=4k"):
         ended = scripted.run()
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
     assert len(scripted.events("step")) == STEPS
     assert [event["step"] for event in scripted.events("commit_failed")] == [5, 10, 15, 20]
     assert (ended.code, ended.err) == (1, "trainer: the last step (20) is not committed\n")
