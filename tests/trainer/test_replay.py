@@ -117,7 +117,7 @@ def test_steps_that_are_not_on_record_cannot_be_replayed(finished: Training, opt
 
 @pytest.mark.slow
 def test_a_damaged_checkpoint_is_not_replayed_from(copy_of_finished: Training):
-    weights = copy_of_finished.checkpoint_file("model.safetensors", 10)
+    weights = copy_of_finished.checkpoint_file("model-00000.safetensors", 10)
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
