@@ -41,7 +41,7 @@ test: lint ## all of lint, and the fast tests
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile $(COVERAGE)
 
 test-slow: install ## the tests that run for minutes: real daemons, kills, drills
-	$(BIN)/python -m pytest -m slow $(COVERAGE)
+	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadfile $(COVERAGE)
 
 coverage: install ## lines covered by the tests run so far, subprocesses included
 	$(BIN)/coverage report --skip-covered --fail-under=85
