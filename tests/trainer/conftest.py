@@ -163,7 +163,8 @@ class Training:
         process = self.start(ranks, freeze=str(step))
         self.until_frozen()
         every = read_json(self.config)["checkpoint"]["every"]
-        until(lambda: step // every * every in [0, *(commit.step for commit in self.commits())], "the last commit")
+        saved = (step - 1) // every * every
+        until(lambda: saved in [0, *(commit.step for commit in self.commits())], "the last commit")
         process.kill()
         wait(process)
         self._marked.until_gone()

