@@ -161,7 +161,8 @@ def _metrics(events: list[journal.Event]) -> "Iterator[Metric]":
                 yield Metric(name, value, moment, event["step"])
         elif event["event"] == "validated":
             for name, metric in VALIDATION_METRICS.items():
-                yield Metric(metric, event[name], moment, event["step"])
+                if name in event:
+                    yield Metric(metric, event[name], moment, event["step"])
 
 
 def _batches(metrics: "list[Metric]") -> "Iterator[list[Metric]]":

@@ -33,6 +33,7 @@ batch: {sequences: 32, length: 128, micro: 32}
 optimiser: {learning_rate: 3e-3, warmup_steps: 10}
 run: {steps: 200}
 checkpoint: {every: 25}
+storage: {nvme: {minutes: 0, last: 1}} # none by the clock
 placement: {nodes: {min: 1, max: NODES}, ranks_per_node: 1}
 recovery: {no_progress_seconds: 600, fruitless_incarnations: 3}
 registered_model: drill-NAME

@@ -52,6 +52,7 @@ def _write_configuration(instance: Instance, training: TrainingStore, folder: Pa
         "training": training.id,
         "snapshot": specification.snapshot,
         **specification.numbers,
+        **training.terms().operation,
         "placement": {"store": str(training.folder), "durable": str(instance.home.durable), "nvme": str(folder)},
     }
     path = folder / "config.json"
