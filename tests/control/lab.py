@@ -52,7 +52,8 @@ class Lab:
         self, configuration: Mapping[str, Any], snapshot: str = "", nodes: int = 1, fruitless: int = 3
     ) -> TrainingStore:
         """A training that somebody wants."""
-        operation = {"storage": {"nvme": {"minutes": 0, "last": 1}}}  # no checkpoint by the clock
+        # No checkpoint by the clock; a script makes its own.
+        operation = {} if "script" in configuration else {"storage": {"nvme": {"minutes": 0, "last": 1}}}
         terms = Terms(1, nodes, 1, no_progress_seconds=60, fruitless_incarnations=fruitless, operation=operation)
         store = self.trainings.propose(Specification("tiny", configuration, snapshot or self.snapshot, "0" * 64), terms)
         store.want("run", BY, "the test wants it")

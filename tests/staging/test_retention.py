@@ -145,7 +145,9 @@ def test_shards_that_nothing_names_go_unless_a_leased_snapshot_might_name_them(p
 def test_partial_files_go_when_they_are_old_and_nobody_is_at_them(snapshot, durable, nvme):
     with half_a_shard(shards.shard_path(durable, snapshot.shards()[1])):
         process = staging_process(snapshot.sha256, [durable], nvme)
-        until(lambda: is_in_mid_copy(nvme), "a copy to begin")
+        others = len(snapshot.shards()) - 1
+        until(lambda: len(list((nvme / "shards").glob("*"))) == others, "the other shards to be there")
+        until(lambda: is_in_mid_copy(nvme), "its copy to begin")
         [partial] = partial_copies(nvme)
         os.utime(partial, (1, 1))
         retain(nvme, gigabytes=1, days=7)
