@@ -34,6 +34,7 @@ from benchmarks import faults
 from trainer import fence
 from trainer.checkpoint import contents, saver, state
 from trainer.checkpoint.progress import Progress
+from trainer.layout import Mesh
 from trainer.operation import Placement
 from trainer.world import World
 
@@ -246,7 +247,8 @@ def _rank(name: str, rank: int, folder: Path, megabytes: int, rounds: int) -> di
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/.ranks", rank=rank, world_size=RANKS)
     engine = Engine(megabytes)
-    with contextlib.closing(WAYS[name](folder, World(rank, RANKS, rank, torch.device("cpu")))) as way:
+    world = World(rank, RANKS, rank, torch.device("cpu"), Mesh(replicas=RANKS))
+    with contextlib.closing(WAYS[name](folder, world)) as way:
         if isinstance(way, Ours):
             way.prepare(engine)
         quiet = [engine.step() for _ in range(QUIET_STEPS)]
