@@ -67,11 +67,6 @@ def seal(chunks: Iterable[bytes | memoryview], key: Key) -> Iterator[bytes]:
         yield cipher.encrypt(_nonce(prefix, number, last), segment, header)
 
 
-def sealed_bytes(count: int) -> int:
-    """The size of the sealed form of `count` bytes."""
-    return HEADER + count + TAG * max(1, -(-count // SEGMENT))
-
-
 def opened(sealed: bytes | memoryview, key: Key | None, name: str) -> bytearray:
     """What was sealed, all of it. Raises WrongKey, and ValueError where the bytes are not what was sealed.
 
