@@ -10,9 +10,9 @@ import json
 import shutil
 import sqlite3
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -50,7 +50,7 @@ class Backup:
 
 def back_up(dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, tier: Tier, now: float) -> Backup:
     """Put a new backup on a tier. Raises tiers.Unavailable, and OSError or sqlite3.Error for what cannot be read."""
-    folder = f"{FOLDER}/{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now))}"
+    folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
     with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
         root = Path(scratch)
         for database in sorted(dagster.rglob("*.db")):

@@ -44,12 +44,20 @@ def backed_up(platform: Platform) -> tuple[dg.AssetMaterialization, dg.AssetChec
 
 
 def test_a_backup_is_restored_and_holds_what_was_counted(tracked: Platform, backup: Path):
-    _, check = backed_up(tracked)
     made, check = backed_up(tracked)
     assert check.passed, check.description
     restored = {name: figures(check.metadata)[name] for name in ("runs", "models", "recipes")}
     assert restored == {"runs": tracked.instance.get_runs_count(), "models": 1, "recipes": 3}
     assert figures(made.metadata)["bytes"] > 0
+
+
+def test_two_backups_of_one_second_are_two(tracked: Platform, backup: Path):
+    figures = Figures(runs=0, experiments=0, models=0, recipes=0)
+    sources = (tracked.root / "dagster", tracked.tracking, tracked.root / "recipes", figures, FolderTier(backup))
+    first, second = (metadata_backup.back_up(*sources, now=1e9 + part) for part in (0.25, 0.5))
+    for number, made in enumerate((first, second)):
+        metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / f"restored-{number}")
+    assert first.folder < second.folder
 
 
 def test_what_is_restored_is_a_home_with_its_history(tracked: Platform, backup: Path):
@@ -80,7 +88,7 @@ def test_one_that_holds_less_than_was_counted_is_said_to(tracked: Platform, back
     more = Figures(runs=1000, experiments=0, models=0, recipes=0)
     recipes, dagster = tracked.root / "recipes", tracked.root / "dagster"
     made = metadata_backup.back_up(dagster, tracked.tracking, recipes, more, FolderTier(backup), now=0)
-    with pytest.raises(ValueError, match=r"metadata/19700101T000000Z: found \d+ runs, expected 1000 or more"):
+    with pytest.raises(ValueError, match=r"metadata/19700101T000000\.000000Z: found \d+ runs, expected 1000 or more"):
         metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / "restored")
 
 

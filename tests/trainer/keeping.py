@@ -1,6 +1,7 @@
 """What tests of checkpoints stand on: a small model with all that a checkpoint has to keep, and savers of it."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,3 +104,13 @@ def saved(folder: Path, *steps: int, engine: Keeps | None = None, token: Token =
         told = outcomes(saver)
     assert [event["event"] for event in told] == ["committed"] * len(steps), told
     return fence.commits(folder / "store")
+
+
+def held_in_mid_save(kept: Saver, folder: Path, step: int) -> Path:
+    """Have the writer stand still with half of a checkpoint written: one of its files is a pipe that nobody reads."""
+    half = folder / "durable" / "checkpoints" / "tiny" / f".{step:09d}.{TOKEN}.partial"
+    half.mkdir(parents=True)
+    os.mkfifo(half / "optimiser-00000.safetensors")
+    kept.save(Keeps().step(), progress(step))
+    until(lambda: (half / "model-00000.safetensors").exists(), "the first file")
+    return half

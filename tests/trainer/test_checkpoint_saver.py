@@ -15,10 +15,9 @@ import torch
 
 from tests.conftest import until
 from tests.disks import mounted
-from tests.trainer.keeping import ALONE, TOKEN, Keeps, outcomes, progress, saved, saving
+from tests.trainer.keeping import ALONE, TOKEN, Keeps, held_in_mid_save, outcomes, progress, saved, saving
 from trainer import fence
 from trainer.checkpoint import contents, parts, saver, snapshot
-from trainer.checkpoint.saver import Saver
 from trainer.fence import Token
 from trainer.layout import Mesh
 
@@ -99,16 +98,6 @@ def test_the_last_one_waits_for_its_turn(tmp_path: Path, monkeypatch: pytest.Mon
     assert steps(tmp_path) == [1, 2, 3]
 
 
-def held_in_mid_save(kept: Saver, folder: Path, step: int) -> Path:
-    """Have the writer stand still with half of a checkpoint written: one of its files is a pipe that nobody reads."""
-    half = folder / "durable" / "checkpoints" / "tiny" / f".{step:09d}.{TOKEN}.partial"
-    half.mkdir(parents=True)
-    os.mkfifo(half / "optimiser-00000.safetensors")
-    kept.save(Keeps().step(), progress(step))
-    until(lambda: (half / "model-00000.safetensors").exists(), "the first file")
-    return half
-
-
 def test_a_writer_killed_in_mid_save_costs_that_checkpoint_and_the_next_has_a_new_writer(tmp_path: Path) -> None:
     saved(tmp_path, 1)
     with saving(tmp_path, TOKEN) as kept:
@@ -135,14 +124,10 @@ def ended(pid: int) -> bool:
 
 
 def test_a_writer_dies_with_its_trainer_even_in_mid_save(tmp_path: Path) -> None:
-    pid = os.fork()
-    if pid == 0:
-        with saving(tmp_path) as kept:
-            held_in_mid_save(kept, tmp_path, 2)
-            (tmp_path / "writer").write_text(str(kept.writer))
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
-    writer = int((tmp_path / "writer").read_text())
+    command = [sys.executable, "-m", "tests.trainer.dies_in_mid_save", str(tmp_path)]
+    trainer = subprocess.run(command, capture_output=True, text=True)
+    assert trainer.returncode == -signal.SIGKILL, trainer.stderr
+    writer = int(trainer.stdout)
     until(lambda: ended(writer), "the writer's death")
     assert steps(tmp_path) == []
 
