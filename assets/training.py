@@ -58,6 +58,7 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None) -> Te
         origin=dict(origin or {}),
         init=recipe.init.folder if isinstance(recipe, Training) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, Training) else {},
+        kubernetes=recipe.placement.kubernetes.model_dump(exclude_defaults=True),
     )
 
 

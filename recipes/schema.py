@@ -16,6 +16,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, fie
 from recipes import cron
 from recipes.dataset import Dataset
 from recipes.initial import Init
+from recipes.kubernetes import Kubernetes
 from recipes.parts import Count, Part, Recipe, Text, absolute
 from recipes.problems import Fault
 from recipes.strict import Refused, fields_of, validate, validate_section
@@ -55,6 +56,8 @@ class Placement(Part):
     ranks_per_node: Count
     staging: Literal["before", "streaming"] = "before"
     """Whether a node stages all shards before it trains, or while it does."""
+    kubernetes: Kubernetes = Kubernetes()
+    """What its pods need besides, on a cluster."""
 
 
 class Recovery(Part):

@@ -253,6 +253,8 @@ class TrainingControl:
             nodes=claim.nodes,
             ranks_per_node=store.terms().ranks_per_node,
             environment={"SLIPWAY_INCARNATION": str(incarnation), "SLIPWAY_REVISION": self._revision},
+            labels={"training": store.id, "incarnation": str(incarnation)},
+            kubernetes=store.terms().kubernetes,
         )
 
     def _configuration(self, store: TrainingStore, specification: Specification) -> dict[str, object]:

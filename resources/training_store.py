@@ -77,6 +77,8 @@ class Terms:
     """The folder of the initial weights that the specification names, empty when it names none."""
     operation: Mapping[str, Any] = field(default_factory=dict)
     """The configuration's sections that may change; see `trainer.config.OPERATION`."""
+    kubernetes: Mapping[str, Any] = field(default_factory=dict)
+    """What the recipe says about its pods; see `recipes.kubernetes`."""
 
 
 @dataclass(frozen=True)

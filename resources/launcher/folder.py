@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resources.launcher import document
 from resources.launcher.protocol import Job, State, Status
 from trainer import atomic
 
@@ -63,29 +64,21 @@ class JobFolder:
         return self.path / "logs" / f"{node}.log"
 
     def accept(self, order: Order) -> None:
-        """Make the job object, or find it made. Raises ValueError when it is another job's.
-
-        The environment makes no other job: who adopts one may be of a later revision than who submitted it.
-        """
-        wanted = _as_json(order.job)
-        document = {
+        """Make the job object, or find it made. Raises ValueError when it is another job's."""
+        wanted = document.of(order.job)
+        accepted = {
             "format": FORMAT,
             "job": wanted,
             "fleet": str(order.fleet),
             "node_cores": order.node_cores,
             "submitted_at": time.time(),
         }
-        if not atomic.create_only(self.path / "job.json", atomic.canonical_json(document)):
-            there = self._read("job.json")["job"]
-            differing = [field for field in wanted if field != "environment" and wanted[field] != there[field]]
-            if differing:
-                raise ValueError(f"job {order.job.name}: already submitted with another {', '.join(differing)}")
+        if not atomic.create_only(self.path / "job.json", atomic.canonical_json(accepted)):
+            document.must_be_the_same(wanted, self._read("job.json")["job"])
 
     def order(self) -> Order:
-        document = self._read("job.json")
-        job = document["job"]
-        named = Job(**{**job, "nodes": tuple(job["nodes"]), "command": tuple(job["command"])})
-        return Order(named, Path(document["fleet"]), document["node_cores"])
+        accepted = self._read("job.json")
+        return Order(document.job(accepted["job"]), Path(accepted["fleet"]), accepted["node_cores"])
 
     def begun(self) -> bool:
         """Whether it was started, or ended without: then nothing may start it any more."""
@@ -126,6 +119,7 @@ class JobFolder:
         return Status(
             state=State(ended["state"]),
             reason=ended.get("reason", ""),
+            nodes=tuple(accepted["job"]["nodes"]),
             lost_nodes=tuple(ended.get("lost_nodes", ())),
             submitted_at=accepted["submitted_at"],
             started_at=started["at"] if started else None,
@@ -175,13 +169,3 @@ class JobFolder:
             return self._read(name)
         except FileNotFoundError:
             return None
-
-
-def _as_json(job: Job) -> Any:
-    """The job as it reads back from a file. Raises ValueError when its config is no JSON."""
-    try:
-        return json.loads(
-            atomic.canonical_json({**vars(job), "config": dict(job.config), "environment": dict(job.environment)})
-        )
-    except TypeError as error:
-        raise ValueError(f"job {job.name}: its config is no JSON document: {error}") from error

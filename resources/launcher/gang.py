@@ -71,7 +71,7 @@ class Gang:
         command = commands.rank_command(job, self._folder.config, port)
         with self._folder.log(node).open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "resources.launcher.node", kind, job.folder, *command],
+                [sys.executable, "-m", "trainer.node", kind, job.folder, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

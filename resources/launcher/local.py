@@ -1,6 +1,7 @@
 """The local launcher: jobs on the embedded fleet of this machine, detached from whoever submits them."""
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -30,8 +31,9 @@ class LocalLauncher:
         """
         folder = JobFolder.named(job.name, self.folder)
         self._check(job)
+        placed = dataclasses.replace(job, nodes=_chosen(job), size=0, least=0)
         with _reachable(job.name):
-            folder.accept(Order(job, self.fleet.folder.resolve(), self._node_cores()))
+            folder.accept(Order(placed, self.fleet.folder.resolve(), self._node_cores()))
             if not folder.begun():
                 self._start_keeper(folder)
 
@@ -92,6 +94,13 @@ class LocalLauncher:
             )
         if code != 0:
             raise Unavailable(f"job {folder.path.name}: its keeper did not start: exit code {code}, see {log}")
+
+
+def _chosen(job: Job) -> tuple[str, ...]:
+    """The nodes that the job takes: those that hold its data, then others."""
+    by_preference = sorted(job.nodes, key=lambda node: node not in job.prefer)
+    taken = by_preference[: job.size or len(by_preference)]
+    return tuple(node for node in job.nodes if node in taken)
 
 
 def _end_unstarted(folder: JobFolder) -> None:

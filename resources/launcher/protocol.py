@@ -41,7 +41,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Job:
-    """What to run. The same `Job` on each listed node; every rank finds its place in the environment."""
+    """What to run: the same command on each of its nodes; every rank finds its place in the environment."""
 
     name: str
     """Letters, digits, '-' and '.'; unique for ever."""
@@ -50,12 +50,22 @@ class Job:
     config: Mapping[str, object]
     """The JSON document whose file's path the command gets as one more argument."""
     nodes: tuple[str, ...]
-    """The nodes; which rank runs on which is for the launcher to say."""
+    """The nodes that it may run on; which of them, and which rank runs where, is for the launcher to say."""
+    size: int = 0
+    """How many of them it takes; 0 for all."""
+    least: int = 0
+    """With how many it can do where `size` are not to be had; 0 for no fewer."""
+    prefer: tuple[str, ...] = ()
+    """Those of the nodes that hold its data already."""
     ranks_per_node: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to what every rank sees: a training's incarnation, say."""
     folder: str = ""
     """Where the command runs; empty for where the launcher's own processes do."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What people and tools find its objects by, where a launcher has such: the training, the Dagster run."""
+    kubernetes: Mapping[str, object] = field(default_factory=dict)
+    """What the recipe says about its pods, a `recipes.kubernetes.Kubernetes` as JSON has it; elsewhere of no effect."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,9 @@ class Status:
 
     state: State
     reason: str = ""
-    """Why it ended as it did, for a person: exit codes, signals, nodes."""
+    """For a person: what it waits for while it is pending, or why it ended as it did: exit codes, signals, nodes."""
+    nodes: tuple[str, ...] = ()
+    """Those that its processes are or were on, as far as is known."""
     lost_nodes: tuple[str, ...] = ()
     """The nodes that died under the job."""
     submitted_at: float | None = None

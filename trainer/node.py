@@ -1,6 +1,6 @@
-"""One embedded node of a job: a process under which everything dies with it.
+"""One node of a job: a process under which everything dies with it, the first process of a pod or a child of a keeper.
 
-``python -m resources.launcher.node (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this one),
+``python -m trainer.node (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this one),
 a lone rank or a torchrun agent with ranks below it. SIGTERM is passed to the ranks, SIGHUP (the keeper died) ends
 everything at once.
 """
