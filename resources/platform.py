@@ -22,9 +22,9 @@ from trainer.invalid import require
 
 VARIABLE = "SLIPWAY_PLATFORM"
 
-TierSettings = create_model(  # strictly typed, as the resource that it becomes is not
-    "TierSettings", __base__=Part, **{name: (each.annotation, each) for name, each in Tiers.model_fields.items()}
-)
+_TIERS: dict[str, Any] = {name: (each.annotation, each) for name, each in Tiers.model_fields.items()}
+TierSettings = create_model("TierSettings", __base__=Part, **_TIERS)
+"""The fields of the resource `Tiers`, typed as strictly as a recipe's."""
 
 
 class TrackingSettings(Part):
@@ -71,7 +71,7 @@ class Platform(Part):
 
     FORMAT: ClassVar = "platform/1"
 
-    tiers: TierSettings  # type: ignore[valid-type]
+    tiers: TierSettings
     tracking: TrackingSettings
     compute: ComputeSettings
     revision: str = ""
