@@ -1,7 +1,6 @@
 """The local launcher: jobs on the embedded fleet of this machine, detached from whoever submits them."""
 
 import contextlib
-import dataclasses
 import os
 import subprocess
 import sys
@@ -31,9 +30,8 @@ class LocalLauncher:
         """
         folder = JobFolder.named(job.name, self.folder)
         self._check(job)
-        placed = dataclasses.replace(job, nodes=_chosen(job), size=0, least=0)
         with _reachable(job.name):
-            folder.accept(Order(placed, self.fleet.folder.resolve(), self._node_cores()))
+            folder.accept(Order(job, self.fleet.folder.resolve(), self._node_cores()), _chosen(job))
             if not folder.begun():
                 self._start_keeper(folder)
 
