@@ -108,7 +108,7 @@ def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg
             job_watch,
             checkpoint_arrivals,
             promotions,
-            node_failures,
+            node_failures(recipes.datasets),
             metrics_shipping,
             staging(recipes.datasets),
             sweep_completions(recipes.sweeps, recipes.trainings),
