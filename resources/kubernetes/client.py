@@ -8,7 +8,7 @@ import contextlib
 import json
 import urllib.parse
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 import kubernetes
 import urllib3
 
+from resources.kubernetes import answers
+from resources.kubernetes.answers import Call
 from resources.kubernetes.objects import PODS, Object, Resource
 from resources.launcher.protocol import Unavailable
 
@@ -31,21 +33,6 @@ RETRIES = urllib3.Retry(
     backoff_factor=0.1,
 )
 """A server that says when it has time again is asked then, if that is within seconds; the next tick does the rest."""
-INSTALLED_BY = {
-    "jobset.x-k8s.io": "JobSet",
-    "kubeflow.org": "the Kubeflow training operator",
-    "trainer.kubeflow.org": "Kubeflow Trainer",
-    "kueue.x-k8s.io": "Kueue",
-    "scheduling.volcano.sh": "Volcano",
-}
-
-
-class Refused(ValueError):
-    """The API server does not do it, and asking again would not help. Nothing was changed."""
-
-
-class Conflict(Unavailable):
-    """Somebody else has changed the object meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -58,74 +45,78 @@ class Listing:
 
 @dataclass(frozen=True)
 class Client:
-    """Reading raises Unavailable alone, whatever the reason; writing raises Unavailable or Refused."""
+    """Implements `reader.Writer`. Reading raises Unavailable alone; writing raises that or `answers.Refused`."""
 
     kubeconfig: str = ""
     """The path of a kubeconfig; empty in a pod, which has a service account."""
     context: str = ""
     """One of the kubeconfig's contexts; empty for its current one."""
+    namespace: str = "slipway"
+    """Where namespaced objects are, unless another is said."""
     timeout_seconds: float = 10.0
     requests: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
     """How many were made, by verb and kind: `list pods`."""
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
+    def get(self, resource: Resource, name: str) -> Object | None:
         """The object, or None where there is none."""
-        call = _Call("get", resource, namespace, name)
+        call = Call("get", resource, self.namespace, name)
         return self._document(call, self._request("GET", call))
 
-    def list(self, resource: Resource, namespace: str = "", selector: str = "", fields: str = "") -> Listing:
-        """All objects of a kind in the namespace (empty: in all), or those that the labels and fields select."""
-        call = _Call("list", resource, namespace)
+    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[Object]:
+        """All objects with these labels."""
+        selector = ",".join(f"{label}={value}" for label, value in labels.items())
+        return self.listing(resource, selector, namespace=namespace).items
+
+    def listing(self, resource: Resource, selector: str = "", fields: str = "", namespace: str = "") -> Listing:
+        """All objects that the selectors of labels and fields select, whatever their number."""
+        call = Call("list", resource, namespace or self.namespace)
         query = {"limit": str(PAGE), "labelSelector": selector, "fieldSelector": fields}
         items: list[Object] = []
         while True:
             page = self._document(call, self._request("GET", call, query)) or {}
             items += page.get("items") or []
-            metadata = page.get("metadata", {})
-            query["continue"] = metadata.get("continue", "")
+            query["continue"] = page["metadata"].get("continue", "")
             if not query["continue"]:
-                return Listing(items, metadata.get("resourceVersion", ""))
+                return Listing(items, page["metadata"].get("resourceVersion", ""))
 
-    def watch(
-        self, resource: Resource, namespace: str, selector: str, version: str, seconds: float
-    ) -> Iterator[dict[str, Any]]:
-        """What happens after that version, for so many seconds: `type` and `object`. Expired versions are an event too.
+    def watch(self, resource: Resource, selector: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
+        """What happens after that version, for so many seconds: `type` and `object`.
 
         Raises Unavailable when nothing was heard for longer than that: a connection may be dead and not closed.
         """
-        call = _Call("watch", resource, namespace)
+        call = Call("watch", resource, self.namespace)
         query = {"watch": "1", "allowWatchBookmarks": "true", "labelSelector": selector, "resourceVersion": version}
-        query["timeoutSeconds"] = str(int(seconds))
-        response = self._request("GET", call, query, stream=True, patience=seconds + self.timeout_seconds)
+        query["timeoutSeconds"] = str(seconds)
+        response = self._request("GET", call, query, patience=seconds + self.timeout_seconds)
         with contextlib.closing(response), _reachable(call):
-            if response.status != 200:
-                raise _failure(call, response.status, _said(response))
+            self._must_be_well(call, response)
             for line in response:
                 if line.strip():
                     yield json.loads(line)
 
     def create(self, resource: Resource, document: Object) -> Object | None:
         """The object as it was created, or None where one of its name is there already."""
-        metadata = document["metadata"]
-        call = _Call("create", resource, metadata.get("namespace", ""), metadata["name"])
-        response = self._request("POST", call, body=document)
-        if response.status == 409 and _said(response).get("reason") == "AlreadyExists":
+        call = Call("create", resource, self.namespace, document["metadata"]["name"])
+        # An unknown field, in a recipe's patch perhaps, is an error and not dropped.
+        response = self._request("POST", call, {"fieldValidation": "Strict"}, body=document)
+        if response.status == 409 and answers.said(response.data).get("reason") == "AlreadyExists":
             return None
-        return self._document(call, response)
+        self._must_be_well(call, response)
+        return answers.said(response.data)
 
-    def patch(self, resource: Resource, namespace: str, name: str, change: Object) -> Object | None:
-        """Merge the change into the object, and give what came of it; None where there is none.
+    def patch(self, resource: Resource, name: str, change: Mapping[str, Any]) -> Object:
+        """Merge the change (RFC 7386) into the object, and give what came of it.
 
         With a `resourceVersion` in the change, an object that is not of that version any more is a Conflict.
         """
-        call = _Call("patch", resource, namespace, name)
-        return self._document(call, self._request("PATCH", call, body=change))
+        call = Call("patch", resource, self.namespace, name)
+        response = self._request("PATCH", call, body=change)
+        self._must_be_well(call, response)
+        return answers.said(response.data)
 
-    def delete(
-        self, resource: Resource, namespace: str, name: str, uid: str = "", grace_seconds: int | None = None
-    ) -> bool:
+    def delete(self, resource: Resource, name: str, uid: str = "", grace_seconds: int | None = None) -> bool:
         """Delete the object, if it is the one with that uid, and in the background what it owns. False: it was gone."""
-        call = _Call("delete", resource, namespace, name)
+        call = Call("delete", resource, self.namespace, name)
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -136,17 +127,15 @@ class Client:
             return False
         return self._document(call, response) is not None
 
-    def log(self, namespace: str, pod: str, container: str, tail_bytes: int) -> str:
-        """The end of a container's output; empty where it has not started."""
-        call = _Call("get", PODS, namespace, pod, "log")
-        # A line has at least one byte.
-        query = {"container": container, "tailLines": str(tail_bytes)}
-        response = self._request("GET", call, query, stream=True)
+    def log(self, pod: str, container: str, tail_bytes: int) -> str | None:
+        """The end of a container's output; None where it has not started, or is gone."""
+        call = Call("get", PODS, self.namespace, pod, "log")
+        # A line has one byte at least, so that these are enough.
+        response = self._request("GET", call, {"container": container, "tailLines": str(tail_bytes)}, stream=True)
         with contextlib.closing(response), _reachable(call):
             if response.status in (400, 404):
-                return ""
-            if response.status != 200:
-                raise _failure(call, response.status, _said(response))
+                return None
+            self._must_be_well(call, response)
             end: deque[int] = deque(maxlen=tail_bytes)
             for chunk in response.stream():
                 end.extend(chunk)
@@ -154,143 +143,74 @@ class Client:
 
     def serves(self, resource: Resource) -> bool:
         """Whether the cluster has that kind in that version."""
-        call = _Call("get", replace(resource, plural=""))
+        call = Call("discover", replace(resource, plural=""))
         response = self._request("GET", call)
-        document = self._document(call, response) if response.status != 404 else None
-        return resource.plural in {kind["name"] for kind in (document or {}).get("resources", [])}
+        if response.status == 404:
+            return False
+        self._must_be_well(call, response)
+        return resource.plural in {kind["name"] for kind in answers.said(response.data)["resources"]}
 
     def _request(
         self,
         method: str,
-        call: "_Call",
-        query: dict[str, str] | None = None,
-        body: Object | None = None,
+        call: Call,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
         stream: bool = False,
-        patience: float | None = None,
+        patience: float = 0,
     ) -> urllib3.BaseHTTPResponse:
-        self.requests[f"{call.verb} {call.resource.plural}"] += 1
+        """The answer, of whatever status; one that is read while it comes in, if it is to be so or may take long."""
+        self.requests[f"{call.verb} {call.resource.plural}".strip()] += 1
+        headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
+        said = urllib.parse.urlencode({name: value for name, value in (query or {}).items() if value})
         with _reachable(call):
-            return self._send(method, call.path, query or {}, body, stream, patience or self.timeout_seconds)
+            api = self._api
+            api.update_params_for_auth(headers, [], ["BearerToken"])
+            response: urllib3.BaseHTTPResponse = api.rest_client.pool_manager.request(
+                method,
+                f"{api.configuration.host}{call.path}?{said}",
+                body=None if body is None else json.dumps(body),
+                headers=headers | {"Accept": "application/json, */*"},
+                timeout=urllib3.Timeout(connect=self.timeout_seconds, read=patience or self.timeout_seconds),
+                preload_content=not (stream or patience),
+                retries=RETRIES,
+            )
+            return response
 
-    def _send(
-        self, method: str, path: str, query: dict[str, str], body: Object | None, stream: bool, patience: float
-    ) -> urllib3.BaseHTTPResponse:
-        api = self._api
-        headers = {**api.default_headers, "Accept": "application/json, */*"}
-        if body is not None:
-            headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        api.update_params_for_auth(headers, [], ["BearerToken"])
-        said = urllib.parse.urlencode({name: value for name, value in query.items() if value})
-        response: urllib3.BaseHTTPResponse = api.rest_client.pool_manager.request(
-            method,
-            f"{api.configuration.host}{path}?{said}",
-            body=None if body is None else json.dumps(body),
-            headers=headers,
-            timeout=urllib3.Timeout(connect=self.timeout_seconds, read=patience),
-            preload_content=not stream,
-            retries=RETRIES,
-        )
-        return response
-
-    def _document(self, call: "_Call", response: urllib3.BaseHTTPResponse) -> Object | None:
+    def _document(self, call: Call, response: urllib3.BaseHTTPResponse) -> Object | None:
         """What the server answered; None for an object that is not there."""
-        said = _said(response)
-        if 200 <= response.status < 300:
-            return said
-        if response.status == 404 and call.name and said.get("details", {}).get("name") == call.name:
+        if answers.is_of_a_missing_object(call, response.status, answers.said(response.data)):
             return None
-        raise _failure(call, response.status, said)
+        self._must_be_well(call, response)
+        return answers.said(response.data)
+
+    def _must_be_well(self, call: Call, response: urllib3.BaseHTTPResponse) -> None:
+        if not 200 <= response.status < 300:
+            raise answers.failure(call, response.status, answers.said(response.data))
 
     @cached_property
     def _api(self) -> Any:
         configuration = kubernetes.client.Configuration()
-        if self.kubeconfig:
-            kubernetes.config.load_kube_config(
-                self.kubeconfig, self.context or None, client_configuration=configuration, persist_config=False
-            )
-        else:
-            kubernetes.config.load_incluster_config(client_configuration=configuration)
+        try:
+            if self.kubeconfig:
+                kubernetes.config.load_kube_config(
+                    self.kubeconfig, self.context or None, client_configuration=configuration, persist_config=False
+                )
+            else:
+                kubernetes.config.load_incluster_config(client_configuration=configuration)
+        except kubernetes.config.ConfigException as error:
+            where = f"kubeconfig {self.kubeconfig}" if self.kubeconfig else "the service account of this pod"
+            raise Unavailable(f"{where}: {error}") from error
         return kubernetes.client.ApiClient(configuration)
 
-    def __reduce__(self) -> tuple[type["Client"], tuple[str, str, float]]:
+    def __reduce__(self) -> tuple[type["Client"], tuple[str, str, str, float]]:
         """Connections stay where they are."""
-        return Client, (self.kubeconfig, self.context, self.timeout_seconds)
-
-
-@dataclass(frozen=True)
-class _Call:
-    """What was asked of the server."""
-
-    verb: str
-    resource: Resource
-    namespace: str = ""
-    name: str = ""
-    part: str = ""
-
-    @property
-    def path(self) -> str:
-        place = ["namespaces", self.namespace] if self.namespace else []
-        name = self.name if self.verb != "create" else ""
-        parts = filter(None, [*place, self.resource.plural, name, self.part])
-        return "/".join([_prefix(self.resource), *map(urllib.parse.quote, parts)])
-
-    def __str__(self) -> str:
-        where = f" in namespace {self.namespace}" if self.namespace else ""
-        return f"cannot {self.verb} {' '.join(filter(None, [self.resource.kind, self.name, self.part]))}{where}"
-
-
-def _prefix(resource: Resource) -> str:
-    return f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
-
-
-def _said(response: urllib3.BaseHTTPResponse) -> dict[str, Any]:
-    """The document of a response; what is no document is its message."""
-    try:
-        document = json.loads(response.data)
-    except ValueError:
-        document = None
-    return document if isinstance(document, dict) else {"message": response.data[:500].decode(errors="replace").strip()}
-
-
-def _failure(call: _Call, status: int, said: dict[str, Any]) -> Exception:
-    """The exception for an answer that is none: of a kind that is for the user to mend, or for time."""
-    message = f"{call}: {said.get('message') or f'HTTP status {status}'}{_unnamed_fields(said)}"
-    if status == 404 and "kind" not in said:
-        message = f"{call}: {_missing(call.resource)}"
-    if status == 403 and " cannot " in message.partition(": ")[2]:
-        api_group = call.resource.group or '""'
-        rule = f"apiGroups [{api_group}], resources [{_grantable(call)}], verbs [{call.verb}]"
-        message += f"; a Role with {rule}, bound to that user, grants it"
-    if status == 409:
-        return Conflict(message)
-    for_the_user = status in (400, 403, 404, 405, 413, 422) and "exceeded quota" not in message
-    if for_the_user and call.verb in ("create", "patch", "delete"):
-        return Refused(message)
-    return Unavailable(message)
-
-
-def _grantable(call: _Call) -> str:
-    return "/".join(filter(None, [call.resource.plural, call.part]))
-
-
-def _missing(resource: Resource) -> str:
-    who = INSTALLED_BY.get(resource.group, "its operator")
-    return (
-        f"the cluster has no {resource.plural}.{resource.group} of version {resource.version}: "
-        f"install {who}, or choose a launcher that does without it"
-    )
-
-
-def _unnamed_fields(said: dict[str, Any]) -> str:
-    """The fields that are wrong, as far as the message does not name them."""
-    causes = said.get("details", {}).get("causes", []) if isinstance(said.get("details"), dict) else []
-    unnamed = [cause for cause in causes if cause.get("field", "") not in said.get("message", "")]
-    return "".join(f"; {cause['field']}: {cause.get('message', '')}" for cause in unnamed)
+        return Client, (self.kubeconfig, self.context, self.namespace, self.timeout_seconds)
 
 
 @contextlib.contextmanager
-def _reachable(call: _Call) -> Iterator[None]:
+def _reachable(call: Call) -> Iterator[None]:
     try:
         yield
-    except (OSError, urllib3.exceptions.HTTPError, kubernetes.config.ConfigException, ValueError) as error:
+    except (OSError, urllib3.exceptions.HTTPError, json.JSONDecodeError) as error:
         raise Unavailable(f"{call}: {error}") from error
