@@ -9,7 +9,6 @@ import dataclasses
 import fcntl
 import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -22,7 +21,6 @@ from resources.launcher.protocol import Job, State, Status
 from trainer import atomic
 
 FORMAT = "slipway.local-job/1"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,7 @@ class JobFolder:
     @staticmethod
     def named(name: str, parent: Path) -> "JobFolder":
         """The folder of the job called `name`. Raises ValueError for what cannot be a name."""
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"job name {name!r}: expected letters, digits, '-' and '.', a letter or digit first")
+        document.must_be_a_name(name)
         return JobFolder(parent.resolve() / name)
 
     @property
