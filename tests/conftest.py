@@ -26,11 +26,11 @@ ENDING_SECONDS = 30.0
 Value = TypeVar("Value")
 
 
-def until(condition: Callable[[], Value], what: str) -> Value:
-    """The first true value of `condition`; fail when it stays false for two minutes."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def until(condition: Callable[[], Value], what: str, seconds: float = PATIENCE_SECONDS) -> Value:
+    """The first true value of `condition`; fail when it stays false for so long."""
+    deadline = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS:.0f} s in vain for {what}"
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s in vain for {what}"
         time.sleep(0.02)
     return value
 

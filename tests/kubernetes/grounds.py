@@ -1,0 +1,157 @@
+"""Where the drills take place: the simulated cluster, or the one that KUBECONFIG points to, with the same faults.
+
+A real cluster is broken by commands of whoever has it, each given the node's name as its last word:
+SLIPWAY_TEST_POWER_OFF, SLIPWAY_TEST_POWER_ON, SLIPWAY_TEST_PARTITION, SLIPWAY_TEST_HEAL, and SLIPWAY_TEST_RESTART_API
+(without a name). Trainings need a folder that this process and all pods see under the same path, and all may write
+in: SLIPWAY_TEST_SHARED. What is not said, the drills that need it skip.
+"""
+
+import os
+import shlex
+import subprocess
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import kubernetes
+import pytest
+
+from resources.kubernetes.client import Client
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import JOB, PODS, Object
+from tests.conftest import until
+from tests.kubernetes.live import Live
+from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
+
+
+class Ground(Protocol):
+    """A cluster that may be broken, and a namespace of one's own in it."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    def folder(self) -> Path:
+        """A new folder that this process and all pods see, and may write in."""
+
+    def power_off(self, node: str) -> None: ...
+
+    def power_on(self, node: str) -> None: ...
+
+    def partition(self, node: str) -> None:
+        """Cut the kubelet off; what runs on the node runs on."""
+
+    def heal(self, node: str) -> None: ...
+
+    def restart_api(self) -> None: ...
+
+    def evict(self, pod: str) -> None:
+        """As draining the pod's node does."""
+
+    def clear(self) -> None:
+        """Remove all jobs."""
+
+
+def pods_of(ground: Ground, order: str) -> list[Object]:
+    """The pods of one job, by name."""
+    return sorted(ground.client.list(PODS, {JOB: order}), key=lambda pod: str(pod["metadata"]["name"]))
+
+
+@dataclass(frozen=True)
+class SimulatedGround:
+    """Implements `Ground`."""
+
+    simulation: SimulatedCluster
+    client: Client
+    cluster: Cluster
+    root: Path
+
+    def folder(self) -> Path:
+        folder = self.root / uuid.uuid4().hex
+        folder.mkdir()
+        return folder
+
+    def power_off(self, node: str) -> None:
+        self.simulation.power_off(node)
+
+    def power_on(self, node: str) -> None:
+        self.simulation.power_on(node)
+
+    def partition(self, node: str) -> None:
+        self.simulation.partition(node)
+
+    def heal(self, node: str) -> None:
+        self.simulation.heal(node)
+
+    def restart_api(self) -> None:
+        self.simulation.restart_api()
+
+    def evict(self, pod: str) -> None:
+        self.simulation.evict(self.client.namespace, pod)
+
+    def clear(self) -> None:
+        Live(self.client, self.cluster).clear()
+
+
+@dataclass(frozen=True)
+class RealGround:
+    """Implements `Ground`."""
+
+    live: Live
+
+    @property
+    def client(self) -> Client:
+        return self.live.client
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.live.cluster
+
+    def folder(self) -> Path:
+        folder = Path(_said("SLIPWAY_TEST_SHARED", "a folder that all pods see")) / uuid.uuid4().hex
+        folder.mkdir()
+        folder.chmod(0o777)
+        return folder
+
+    def power_off(self, node: str) -> None:
+        _run("SLIPWAY_TEST_POWER_OFF", node)
+
+    def power_on(self, node: str) -> None:
+        _run("SLIPWAY_TEST_POWER_ON", node)
+        self._until_ready(node)
+
+    def partition(self, node: str) -> None:
+        _run("SLIPWAY_TEST_PARTITION", node)
+
+    def heal(self, node: str) -> None:
+        _run("SLIPWAY_TEST_HEAL", node)
+        self._until_ready(node)
+
+    def restart_api(self) -> None:
+        _run("SLIPWAY_TEST_RESTART_API")
+
+    def evict(self, pod: str) -> None:
+        api = kubernetes.client.CoreV1Api(kubernetes.config.new_client_from_config(self.client.kubeconfig))
+        eviction = kubernetes.client.V1Eviction(metadata=kubernetes.client.V1ObjectMeta(name=pod))
+        api.create_namespaced_pod_eviction(pod, self.client.namespace, eviction)
+
+    def clear(self) -> None:
+        self.live.clear()
+
+    def _until_ready(self, node: str) -> None:
+        until(lambda: node in self.live.ready_nodes(), f"node {node} to be ready", seconds=600)
+
+
+def _said(variable: str, what: str) -> str:
+    said = os.environ.get(variable)
+    if not said:
+        pytest.skip(f"{variable} does not name {what}")
+    return said
+
+
+def _run(variable: str, *words: str) -> None:
+    command = _said(variable, "the command that does this to the cluster")
+    subprocess.run([*shlex.split(command), *words], check=True, stdout=subprocess.DEVNULL)

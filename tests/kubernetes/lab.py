@@ -1,0 +1,85 @@
+"""A platform whose trainings run on a cluster: the lab of the state machine's tests, with another launcher and fleet."""
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from resources.kubernetes import names
+from resources.kubernetes.fleet import KubernetesFleet
+from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.objects import Object
+from resources.kubernetes.workloads.protocol import Workload
+from resources.training_control import TrainingControl
+from resources.training_job import Paths
+from resources.training_store import Trainings, TrainingStore
+from tests.conftest import until
+from tests.control.lab import BY, Lab, happened
+from tests.data.snapshots import make_snapshot
+from tests.kubernetes.grounds import Ground, pods_of
+
+PATIENCE_SECONDS = 600.0
+"""A cluster notices after minutes that a node is gone, and the trainers of a busy machine take long to start."""
+
+
+class ClusterLab(Lab):
+    """Trainings on a cluster; what the sensors do is done by `until`."""
+
+    def __init__(self, ground: Ground, workload: Workload) -> None:
+        self.ground, self.root = ground, ground.folder()
+        self.durable = self.root / "durable"
+        self.on_pods = KubernetesLauncher(ground.client, ground.cluster, workload)
+        self.cluster_fleet = KubernetesFleet(ground.client, ground.cluster)
+        self.trainings = Trainings(self.durable / "trainings")
+        self.snapshot = make_snapshot(self.durable).sha256
+
+    def cluster_control(self) -> TrainingControl:
+        paths = Paths(self.durable, str(self.root / "nodes" / "{node}" / "nvme"))
+        return TrainingControl(self.on_pods, self.cluster_fleet, paths, "a revision")
+
+    def until(self, condition: Callable[[], object], what: str, store: TrainingStore) -> None:
+        """Do for the training what job watch and node failures do, until the condition holds."""
+        control = self.cluster_control()
+
+        def ticked() -> object:
+            fault = control.failure(store, self.cluster_fleet.nodes())
+            if fault is not None and store.wanted:
+                control.supersede(store, fault, BY)
+            control.advance(store, BY)
+            return condition()
+
+        until(ticked, what, PATIENCE_SECONDS)
+
+    def until_committed(self, store: TrainingStore, incarnation: int, count: int = 1) -> None:
+        def committed() -> bool:
+            return sum(commit.token.incarnation == incarnation for commit in store.commits()) >= count
+
+        self.until(committed, f"{count} checkpoints of incarnation {incarnation}", store)
+
+    def until_restored(self, store: TrainingStore, incarnation: int) -> None:
+        restored = functools.partial(_restored, store, incarnation)
+        self.until(restored, f"incarnation {incarnation} to go on from a checkpoint", store)
+
+    def until_stopped(self, store: TrainingStore) -> None:
+        store.want("stop", BY, "the drill is over")
+        self.until(lambda: not store.unfinished, "the training to stop", store)
+
+    def order(self, store: TrainingStore, incarnation: int) -> str:
+        return names.object_name(self.job(store, incarnation))
+
+    def pods(self, store: TrainingStore, incarnation: int) -> list[Object]:
+        return pods_of(self.ground, self.order(store, incarnation))
+
+
+def _restored(store: TrainingStore, incarnation: int) -> bool:
+    return incarnation in [event["incarnation"] for event in happened(store, "restored")]
+
+
+@contextmanager
+def open_to_all() -> Iterator[None]:
+    """What is written meanwhile may be written to by every user: pods run as another one than this process."""
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)

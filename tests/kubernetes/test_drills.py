@@ -1,0 +1,164 @@
+"""Drills: what happens to a training on a cluster that loses pods, nodes, objects and its API server.
+
+Each runs on the simulated cluster and, with `pytest -m cluster`, on a real one. The trainers are real on both; the
+drill stands in for the two sensors, and does what these do in a tick.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from resources.kubernetes.client import Client
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import JOB_SETS, PODS
+from resources.kubernetes.workloads.jobset import JobSet
+from resources.launcher.protocol import State
+from resources.training_store import TrainingStore
+from tests.conftest import Marked
+from tests.control.lab import ENDLESS, happened, numbers
+from tests.kubernetes.grounds import Ground, RealGround, SimulatedGround
+from tests.kubernetes.lab import ClusterLab, open_to_all
+from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
+from trainer import fence
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+GRACE_SECONDS = 20
+
+
+@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.cluster)])
+def ground(request: pytest.FixtureRequest, marked: Marked, tmp_path: Path) -> Iterator[Ground]:
+    if request.param == "real":
+        found: Ground = RealGround(request.getfixturevalue("live"))
+    else:
+        simulation: SimulatedCluster = request.getfixturevalue("simulated")
+        namespace: str = request.getfixturevalue("namespace")
+        client = Client(str(simulation.kubeconfig), namespace=namespace)
+        cluster = Cluster(image="slipway-trainer:test", namespace=namespace, grace_seconds=GRACE_SECONDS)
+        found = SimulatedGround(simulation, client, cluster, tmp_path)
+    yield found
+    found.clear()
+
+
+@pytest.fixture
+def lab(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterLab]:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with open_to_all():
+        yield ClusterLab(ground, JobSet())
+
+
+def on_two_nodes(lab: ClusterLab) -> TrainingStore:
+    """A training on two nodes, or on one where there is no more, that has committed."""
+    store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
+    lab.until_committed(store, incarnation=1)
+    assert len(nodes(lab, store, 1)) == 2
+    return store
+
+
+def nodes(lab: ClusterLab, store: TrainingStore, incarnation: int) -> set[str]:
+    return {pod["spec"]["nodeName"] for pod in lab.pods(store, incarnation)}
+
+
+def goes_on(lab: ClusterLab, store: TrainingStore) -> None:
+    """The next incarnation goes on from the newest checkpoint of the first, and commits; then it is stopped."""
+    lab.until_restored(store, incarnation=2)
+    claim = fence.newest_claim(store.folder)
+    assert claim is not None and claim.token.incarnation == 2
+    [restored] = [event for event in happened(store, "restored") if event["incarnation"] == 2]
+    assert restored["commit"] == claim.sealed[-1]
+    lab.until_committed(store, incarnation=2)
+    lab.until_stopped(store)
+    ended = store.exit()
+    assert ended is not None and (ended.outcome, ended.incarnation) == ("stopped", 2)
+
+
+def first_end(store: TrainingStore) -> fence.Exit:
+    ended = fence.read_exit(store.folder, 1)
+    assert ended is not None
+    return ended
+
+
+def test_a_training_runs_to_its_end(lab: ClusterLab) -> None:
+    store = lab.wanted(numbers(20), nodes=2)
+    lab.until(lambda: not store.unfinished, "its end", store)
+    ended = store.exit()
+    assert ended is not None and (ended.outcome, ended.step, ended.incarnation) == ("succeeded", 20, 1)
+
+
+def test_a_killed_worker_pod_leads_to_the_next_incarnation(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    victim = lab.pods(store, 1)[1]
+    lab.ground.client.delete(PODS, victim["metadata"]["name"], grace_seconds=0)
+    goes_on(lab, store)
+    assert first_end(store).outcome == "failed"
+
+
+def test_an_evicted_pod_is_no_fault_of_the_training(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    lab.ground.evict(lab.pods(store, 1)[1]["metadata"]["name"])
+    goes_on(lab, store)
+    assert first_end(store).disrupted, first_end(store).reason
+    assert store.fruitless() == 0
+
+
+def test_a_node_that_loses_power_is_done_without(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    lost = lab.pods(store, 1)[1]["spec"]["nodeName"]
+    lab.ground.power_off(lost)
+    try:
+        lab.until_restored(store, incarnation=2)
+        assert nodes(lab, store, 2).isdisjoint({lost})
+        goes_on(lab, store)
+    finally:
+        lab.ground.power_on(lost)
+    assert lost in first_end(store).reason and first_end(store).disrupted
+
+
+def test_a_node_that_is_cut_off_trains_on_to_no_avail(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    cut_off = lab.pods(store, 1)[1]["spec"]["nodeName"]
+    lab.ground.partition(cut_off)
+    try:
+        lab.until_restored(store, incarnation=2)
+        assert nodes(lab, store, 2).isdisjoint({cut_off})
+        goes_on(lab, store)
+    finally:
+        lab.ground.heal(cut_off)
+    sealed = fence.newest_claim(store.folder).sealed  # type: ignore[union-attr]
+    stale = {commit.name for commit in store.commits() if commit.token.incarnation == 1}
+    assert stale == set(sealed)
+
+
+def test_a_jobset_deleted_by_hand_is_started_again_and_this_is_said(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    lab.ground.client.delete(JOB_SETS, lab.order(store, 1))
+    goes_on(lab, store)
+    assert "deleted by hand" in first_end(store).reason
+
+
+def test_an_api_server_that_restarts_changes_nothing(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    lab.ground.restart_api()
+    count = len(store.commits())
+    lab.until_committed(store, incarnation=1, count=count + 2)
+    lab.until_stopped(store)
+    ended = store.exit()
+    assert ended is not None and (ended.outcome, ended.incarnation) == ("stopped", 1)
+
+
+def test_two_that_ask_for_one_training_get_one_job(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    other = lab.cluster_control()
+    for _ in range(3):
+        other.advance(store, "another run")
+    assert {pod["metadata"]["labels"]["slipway/incarnation"] for pod in lab.pods(store, 1)} == {"1"}
+    assert len(lab.pods(store, 1)) == 2
+    lab.until_stopped(store)
+
+
+def test_a_stopped_training_has_saved_and_stays_stopped(lab: ClusterLab) -> None:
+    store = on_two_nodes(lab)
+    lab.until_stopped(store)
+    ended = store.exit()
+    assert ended is not None and ended.step == store.commits()[-1].step > 200
+    assert lab.on_pods.poll(lab.job(store, 1)).state is State.STOPPED
