@@ -1,7 +1,7 @@
-"""Node health: whether a node takes new work and keeps what runs there, from all that the cluster says about it. Pure.
+"""Node health: whether a node takes new work and keeps what runs there, from all that the cluster says of it. Pure.
 
-Conditions, taints and events are read in Kubernetes' own words and in those of the agents that watch GPUs; whoever wrote
-them, nothing is asked of the node itself.
+Conditions, taints and events are read in Kubernetes' own words and in those of the agents that watch GPUs; nothing is
+asked of the node itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
