@@ -134,7 +134,7 @@ def build(
             job_watch,
             checkpoint_arrivals,
             promotions,
-            node_failures,
+            node_failures(recipes.datasets),
             metrics_shipping,
             staging(recipes.datasets),
             sweep_completions(recipes.sweeps, recipes.trainings),

@@ -124,7 +124,9 @@ class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are
         listed = self.watches.page(wanted)
         for object in listed["items"]:
             options = {**_options(wanted), **(wanted.body or {})}
-            self.registry.delete(wanted.resource, object["metadata"].get("namespace", ""), object["metadata"]["name"], options)
+            self.registry.delete(
+                wanted.resource, object["metadata"].get("namespace", ""), object["metadata"]["name"], options
+            )
         return listed
 
     async def _stream(self, wanted: Asked, request: Request) -> aiohttp.web.StreamResponse:
