@@ -8,7 +8,6 @@ is recorded in the durable tier before it is done, and on the node with who did 
 import argparse
 import getpass
 import json
-import os
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
@@ -21,6 +20,7 @@ from resources.kubernetes.client import Client
 from resources.kubernetes.objects import NODES, Object
 from resources.kubernetes.reader import Writer
 from resources.launcher.protocol import Unavailable
+from resources.tiers import Tiers
 from trainer import atomic, lock
 
 FORMAT = "slipway.cordon/1"
@@ -170,8 +170,8 @@ def main() -> int:
 
 def _fleet(settings: platform.Platform) -> Cordon:
     compute = settings.compute
-    client = Client(os.environ.get("KUBECONFIG", ""), compute.context)
-    return Cordon(client, dict(compute.cluster.node_selector), Path(settings.tiers.durable))
+    client = Client(compute.kubeconfig, compute.context)
+    return Cordon(client, dict(compute.cluster.node_selector), Tiers(**settings.tiers.model_dump()).durable_path)
 
 
 def _parser() -> argparse.ArgumentParser:
