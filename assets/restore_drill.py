@@ -12,7 +12,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys
+from assets import keys, pods
 from assets.evaluation import measure, score_of
 from recipes.schema import Training
 from resources.compute import Compute, trainings
@@ -41,6 +41,7 @@ def _check(recipe: Training, tier: str) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=keys.key(recipe.name, "checkpoint"),
         name=check_name(tier),
+        op_tags=pods.tags("restore_drill"),
         description=f"A recent checkpoint, restored from the {tier} tier, has the loss that is on record.",
     )
     def drill(tiers: Tiers, compute: Compute) -> dg.AssetCheckResult:

@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, on_nodes
+from assets import keys, on_nodes, pods
 from assets.datasets import snapshot
 from recipes.dataset import Dataset
 from resources import staged
@@ -33,6 +33,7 @@ def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
         ],
         group_name=keys.lane(recipe.name),
         kinds={"nvme"},
+        op_tags=pods.tags("staged_shards"),
         owners=[recipe.owner],
         description=(
             "The snapshot's shards on a node's NVMe, verified by BLAKE3 while they are copied. A marker named by the "

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import on_nodes, plots
+from assets import on_nodes, plots, pods
 from resources.compute import Compute, trainings
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
@@ -38,6 +38,7 @@ class Horizon(dg.Config):
     key=KEY,
     group_name="platform",
     kinds={"python"},
+    op_tags=pods.tags("storage"),
     owners=["team:platform"],
     check_specs=[
         dg.AssetCheckSpec(CHECK, asset=KEY, description="No tier is full within the horizon, by plan or by growth.")

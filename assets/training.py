@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots
+from assets import keys, plots, pods
 from recipes.schema import Script, Training, TrainingRecipe
 from resources import scripts
 from resources.compute import Compute, trainings
@@ -74,6 +74,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         group_name=keys.lane(recipe.name),
         kinds={"torch" if isinstance(recipe, Training) else "script"},
         owners=[recipe.owner],
+        op_tags=pods.tags("training"),
         description=(
             f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
             "it starts the training, or adopts it where it runs; stopping this run does not harm the training, "

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import on_nodes
+from assets import on_nodes, pods
 from assets.evaluation import evaluated, score_of
 from resources.checkpoint_retention import Patience, condemned, decide
 from resources.compute import Compute, trainings, trials
@@ -37,7 +37,10 @@ class Limits(dg.Config):
     dry_run: bool = Field(default=False, description="Remove nothing, and say what would go")
 
 
-@dg.op(description="Removes the checkpoints that no rule of their training keeps and nobody refers to.")
+@dg.op(
+    description="Removes the checkpoints that no rule of their training keeps and nobody refers to.",
+    tags=pods.tags("checkpoint_retention"),
+)
 def retain_checkpoints(
     context: dg.OpExecutionContext, config: Limits, tiers: Tiers, tracking: Tracking, compute: Compute
 ) -> dg.Output[None]:

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import on_nodes
+from assets import on_nodes, pods
 from resources import staged
 from resources.compute import Compute, trainings, trials
 from resources.tiers import Tiers
@@ -31,7 +31,10 @@ class Limits(dg.Config):
     dry_run: bool = Field(default=False, description="Remove nothing, and say what would go")
 
 
-@dg.op(description="Brings each ready node's NVMe under the limits; what is under a lease stays.")
+@dg.op(
+    description="Brings each ready node's NVMe under the limits; what is under a lease stays.",
+    tags=pods.tags("node_retention"),
+)
 def retain_on_nodes(context: dg.OpExecutionContext, config: Limits, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """A node that fails does not keep the others from theirs."""
     tasks: dict[str, Retain] = {}
@@ -62,7 +65,10 @@ class Age(dg.Config):
     days: float = Field(default=7.0, ge=0, description="After the end of the training")
 
 
-@dg.op(description="Releases the job objects and logs of trainings that ended long ago and are owed nothing.")
+@dg.op(
+    description="Releases the job objects and logs of trainings that ended long ago and are owed nothing.",
+    tags=pods.tags("node_retention"),
+)
 def release_jobs(context: dg.OpExecutionContext, config: Age, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Their ledgers, exits and checkpoints stay; only what the launcher keeps of them goes."""
     launcher, before = compute.launcher(), time.time() - config.days * 86_400
