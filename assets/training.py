@@ -17,7 +17,8 @@ from resources import scripts
 from resources.compute import Compute, trainings
 from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
-from resources.training_control import Action, TrainingControl
+from resources.training_control import TrainingControl
+from resources.training_decision import Action
 from resources.training_store import Specification, Terms, TrainingStore
 from trainer import contents, figures, ledger, snapshots
 from trainer.journal import Event
@@ -55,6 +56,7 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None) -> Te
         staging=recipe.placement.staging,
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         fruitless_incarnations=recipe.recovery.fruitless_incarnations,
+        pending_seconds=recipe.recovery.pending_seconds,
         origin=dict(origin or {}),
         init=recipe.init.folder if isinstance(recipe, Training) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, Training) else {},
@@ -136,7 +138,7 @@ def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: Trai
     tail = ledger.Tail(store.folder)
     while True:
         try:
-            action = control.advance(store, f"run {context.run.run_id}")
+            action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
         except Unavailable as error:
             context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
             action = Action.WAIT

@@ -14,7 +14,8 @@ from resources.fleet.protocol import Fleet
 from resources.launcher.local import LocalLauncher
 from resources.launcher.protocol import Launcher
 from resources.tiers import Tiers
-from resources.training_control import Paths, TrainingControl
+from resources.training_control import TrainingControl
+from resources.training_job import Paths
 from resources.training_store import Trainings
 
 CODE = Path(__file__).resolve().parent.parent

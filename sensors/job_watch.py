@@ -14,7 +14,8 @@ from resources.compute import Compute, trainings
 from resources.event_log import materialised, observed
 from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
-from resources.training_control import Action, TrainingControl
+from resources.training_control import TrainingControl
+from resources.training_decision import Action
 from resources.training_store import TrainingStore
 from sensors import incidents, runs
 from trainer.fence import Exit

@@ -32,12 +32,12 @@ def node_failures(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Co
     for id in known.opened(job_watch.DUTY):
         store = known.store(id)
         try:
-            cause = control.failure(store)
+            fault = control.failure(store, nodes)
         except Unavailable as error:
             context.log.warning(f"{id}: the launcher cannot be asked: {error}")
             continue
-        if cause and store.wanted:
-            control.supersede(store, cause, BY)
+        if fault and store.wanted:
+            control.supersede(store, fault, BY)
     return dg.SensorResult(dynamic_partitions_requests=_node_partitions(context, nodes))
 
 

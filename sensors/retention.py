@@ -14,7 +14,7 @@ from pydantic import Field
 
 from resources.compute import Compute, trainings, trials
 from resources.tiers import Tiers
-from resources.training_control import job_name
+from resources.training_job import job_name
 from resources.training_store import Trainings
 from trainer.retention import Retained, retain
 
