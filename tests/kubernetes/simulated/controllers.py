@@ -87,7 +87,9 @@ def owned_by(store: Store, resource: Resource, owner: Object) -> list[Object]:
     return [
         object
         for object in found
-        if any(each["uid"] == uid and each.get("controller") for each in object["metadata"].get("ownerReferences") or ())
+        if any(
+            each["uid"] == uid and each.get("controller") for each in object["metadata"].get("ownerReferences") or ()
+        )
     ]
 
 

@@ -122,7 +122,9 @@ class Jobs:
         The last condition waits for the pods that are still terminating: also for those of a lost node.
         """
         found = self._pods(job)
-        over = [pod for pod in found if is_uncounted(pod) and (verdict or pods.is_finished(pod) or has_failed(pod, job))]
+        over = [
+            pod for pod in found if is_uncounted(pod) and (verdict or pods.is_finished(pod) or has_failed(pod, job))
+        ]
         lost = [pod for pod in over if pods.phase(pod) != "Succeeded" and failure_policy.counts(job, pod)]
         succeeded, terminating = succeeded_of(job, found), sum(pods.is_terminating(pod) for pod in found)
 
@@ -199,7 +201,7 @@ def succeeded_of(job: Object, found: list[Object]) -> int:
 
 def pod_of(job: Object, index: int) -> Object:
     """A pod of the Job's template; of an Indexed Job, the pod of that index."""
-    pod = copy.deepcopy(job["spec"]["template"])
+    pod: Object = copy.deepcopy(job["spec"]["template"])
     metadata, name = pod.setdefault("metadata", {}), job["metadata"]["name"]
     metadata["finalizers"] = [TRACKING]
     metadata["ownerReferences"] = [reference_to(job)]

@@ -147,7 +147,9 @@ def _preference(pod: Object, node: Object, placed: list[Object], by_name: Mappin
     affinity = pod["spec"].get("affinity") or {}
     soft = "preferredDuringSchedulingIgnoredDuringExecution"
     score = sum(
-        each["weight"] for each in (affinity.get("nodeAffinity") or {}).get(soft) or () if _term(each["preference"], node)
+        each["weight"]
+        for each in (affinity.get("nodeAffinity") or {}).get(soft) or ()
+        if _term(each["preference"], node)
     )
     labels = node["metadata"].get("labels") or {}
     for kind, sign in (("podAffinity", 1), ("podAntiAffinity", -1)):

@@ -65,7 +65,9 @@ class Registry:
         if version and version != before["metadata"]["resourceVersion"]:
             raise errors.modified(resource, name)
         if given["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
-            raise errors.conflict(resource, name, f"Precondition failed: UID in precondition: {given['metadata']['uid']}")
+            raise errors.conflict(
+                resource, name, f"Precondition failed: UID in precondition: {given['metadata']['uid']}"
+            )
         after = _merged(resource, before, given, subresource)
         if subresource != "status":
             validation.check_changed(resource, before, after)
