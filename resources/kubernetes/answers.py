@@ -71,7 +71,7 @@ def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
     """The exception for an error: Refused where a write is for somebody to put right, else Unavailable."""
     message = f"{call}: {answer.get('message') or f'HTTP status {status}'}{_unnamed_fields(answer)}"
     if status == 404 and answer.get("kind") != "Status":
-        message = f"{call}: {_missing(call.resource)}"
+        message = f"{call}: {missing(call.resource)}"
     if status == 403 and " cannot " in answer.get("message", ""):
         message += f"; {_granting(call)}"
     if status == 409:
@@ -82,7 +82,8 @@ def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
     return Unavailable(message)
 
 
-def _missing(resource: Resource) -> str:
+def missing(resource: Resource) -> str:
+    """What to say where a kind is not served."""
     return (
         f"the cluster has no {resource.plural}.{resource.group} of version {resource.version}: "
         f"install {INSTALLED_BY.get(resource.group, 'its operator')}, or choose a launcher that does without it"

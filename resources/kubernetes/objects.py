@@ -50,3 +50,14 @@ WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
 def of(resource: Resource, metadata: Object, spec: Object) -> Object:
     """An object of that kind."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+PARTS = {
+    kind.kind: kind for kind in (SERVICES, POD_GROUPS, JOBS, JOB_SETS, TRAINING_RUNTIMES, TRAIN_JOBS, PYTORCH_JOBS)
+}
+"""What jobs are made of, by kind."""
+
+
+def resource_of(part: Object) -> Resource:
+    """Where the API has an object of a job."""
+    return PARTS[part["kind"]]

@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from resources.kubernetes import moments, pods
+from resources.kubernetes import pods
 from resources.kubernetes.objects import CONFIG_MAPS, Object
+from resources.kubernetes.workloads import conditions
 from resources.launcher import document
 from resources.launcher.protocol import Job
 from trainer import atomic
@@ -46,33 +47,35 @@ class Order:
     version: str
     job: dict[str, Any]
     """The job as `resources.launcher.document` has it."""
-    submitted_at: float
+    submitted_at: float | None
     """Seconds since the epoch."""
     cancellation: Cancellation | None
 
 
-def written(name: str, namespace: str, job: Job) -> Object:
+def written(name: str, job: Job) -> Object:
     """The order of a job, to be created. Raises ValueError when its config is no JSON."""
     wanted = document.of(job)
     files = {JOB_FILE: wanted, pods.CONFIG_FILE: wanted["config"]}
     return {
         "apiVersion": CONFIG_MAPS.api_version,
         "kind": CONFIG_MAPS.kind,
-        "metadata": pods.metadata(name, job) | {"namespace": namespace},
+        "metadata": pods.metadata(name, job),
         "immutable": True,
         "data": {file: atomic.canonical_json(content).decode() for file, content in files.items()},
     }
 
 
 def read(found: Object) -> Order:
-    """The order that an object is."""
+    """The order that an object is. Raises ValueError when it is somebody else's."""
     metadata = found["metadata"]
+    if JOB_FILE not in found.get("data", {}):
+        raise ValueError(f"ConfigMap {metadata['name']} is not the order of a job, and stands where one would be")
     return Order(
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
         job=json.loads(found["data"][JOB_FILE]),
-        submitted_at=moments.seconds(metadata["creationTimestamp"]),
+        submitted_at=conditions.seconds(metadata["creationTimestamp"]),
         cancellation=_cancellation(metadata.get("annotations", {})),
     )
 
@@ -83,7 +86,7 @@ def cancelled(order: Order, cancellation: Cancellation) -> Object:
     return {"metadata": {"resourceVersion": order.version, "annotations": annotations}}
 
 
-def owned(part: Object, order: Order, namespace: str) -> Object:
+def owned(part: Object, order: Order) -> Object:
     """An object of the job as one that goes when the order goes."""
     owner = {
         "apiVersion": CONFIG_MAPS.api_version,
@@ -93,7 +96,7 @@ def owned(part: Object, order: Order, namespace: str) -> Object:
         "controller": False,
         "blockOwnerDeletion": False,
     }
-    return part | {"metadata": part["metadata"] | {"namespace": namespace, "ownerReferences": [owner]}}
+    return part | {"metadata": part["metadata"] | {"ownerReferences": [owner]}}
 
 
 def belongs(part: Object, order: Order) -> bool:

@@ -3,9 +3,9 @@
 import signal
 from dataclasses import dataclass
 
-from resources.kubernetes import moments
 from resources.kubernetes.objects import Object
 from resources.kubernetes.pods import DEFAULT_CONTAINER
+from resources.kubernetes.workloads import conditions
 
 LOSSES = ("DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown", "NodeLost")
 """Reasons that say that the node went, and not the pod alone."""
@@ -58,11 +58,11 @@ def of(pod: Object) -> PodFacts:
     return PodFacts(
         name=metadata["name"],
         node=pod["spec"].get("nodeName", ""),
-        started_at=moments.seconds(begun["startedAt"]) if begun.get("startedAt") else None,
+        started_at=conditions.seconds(begun.get("startedAt")),
         exit_code=ended["exitCode"] if ended else None,
         exit_reason=ended.get("reason", "") if ended else "",
         is_over=status.get("phase") in ("Succeeded", "Failed"),
-        doomed_at=moments.seconds(metadata["deletionTimestamp"]) if "deletionTimestamp" in metadata else None,
+        doomed_at=conditions.seconds(metadata.get("deletionTimestamp")),
         disruption=disruption,
         message=message,
         waits="" if begun else _wait(pod),

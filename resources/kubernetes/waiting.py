@@ -1,4 +1,4 @@
-"""Why a job does not run yet, from whoever holds it up: its pods, its queue, and the events of what belongs to it. Pure."""
+"""Why a job does not run yet, as its pods, its queue and the events of what belongs to it tell it. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
