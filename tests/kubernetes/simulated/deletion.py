@@ -1,4 +1,4 @@
-"""What a DELETE makes of an object: grace, finalizers and propagation (k8s.io/apiserver/pkg/registry/rest/delete.go)."""
+"""What a DELETE makes of an object: grace, finalizers and propagation (k8s.io/apiserver/pkg/registry/rest)."""
 
 import copy
 
@@ -41,7 +41,7 @@ def is_over(object: Object) -> bool:
 
 
 def _propagation(resource: Resource, options: Object) -> list[str]:
-    """Jobs of batch/v1 orphan their pods by default, all else deletes in the background (DefaultGarbageCollectionPolicy)."""
+    """By default, Jobs of batch/v1 orphan their pods and all else goes in the background (job strategy.go)."""
     default = "Orphan" if resource == JOBS else "Background"
     policy = options.get("propagationPolicy") or default
     return {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(policy, [])

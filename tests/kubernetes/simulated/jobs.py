@@ -201,7 +201,7 @@ def succeeded_of(job: Object, found: list[Object]) -> int:
 
 def pod_of(job: Object, index: int) -> Object:
     """A pod of the Job's template; of an Indexed Job, the pod of that index."""
-    pod = copy.deepcopy(job["spec"]["template"])
+    pod: Object = copy.deepcopy(job["spec"]["template"])
     metadata, name = pod.setdefault("metadata", {}), job["metadata"]["name"]
     metadata["finalizers"] = [TRACKING]
     metadata["ownerReferences"] = [reference_to(job)]
