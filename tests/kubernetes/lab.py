@@ -62,7 +62,7 @@ class ClusterLab(Lab):
 
     def until_stopped(self, store: TrainingStore) -> None:
         store.want("stop", BY, "the drill is over")
-        self.until(lambda: not store.unfinished, "the training to stop", store)
+        self.until(lambda: store.exit() is not None, "the training to stop", store)
 
     def order(self, store: TrainingStore, incarnation: int) -> str:
         return names.object_name(self.job(store, incarnation))

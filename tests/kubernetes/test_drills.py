@@ -80,7 +80,7 @@ def first_end(store: TrainingStore) -> fence.Exit:
 
 def test_a_training_runs_to_its_end(lab: ClusterLab) -> None:
     store = lab.wanted(numbers(20), nodes=2)
-    lab.until(lambda: not store.unfinished, "its end", store)
+    lab.until(lambda: store.exit() is not None, "its end", store)
     ended = store.exit()
     assert ended is not None and (ended.outcome, ended.step, ended.incarnation) == ("succeeded", 20, 1)
 
