@@ -1,4 +1,4 @@
-"""What all controllers have in common: a queue of the objects to look at, fed by every change (client-go's workqueue)."""
+"""What all controllers have in common: a queue of objects to look at, fed by every change (client-go's workqueue)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -87,7 +87,9 @@ def owned_by(store: Store, resource: Resource, owner: Object) -> list[Object]:
     return [
         object
         for object in found
-        if any(each["uid"] == uid and each.get("controller") for each in object["metadata"].get("ownerReferences") or ())
+        if any(
+            each["uid"] == uid and each.get("controller") for each in object["metadata"].get("ownerReferences") or ()
+        )
     ]
 
 

@@ -50,10 +50,14 @@ def _write(store: Store, namespace: str, volume: Object, folder: Path) -> None:
     if config_map is None:
         if source.get("optional"):
             return
-        raise Missing(f'MountVolume.SetUp failed for volume "{volume["name"]}" : configmap "{source["name"]}" not found')
+        raise Missing(
+            f'MountVolume.SetUp failed for volume "{volume["name"]}" : configmap "{source["name"]}" not found'
+        )
     data = config_map.get("data") or {}
     folder.mkdir(parents=True, exist_ok=True)
     for item in source.get("items") or [{"key": key, "path": key} for key in data]:
         if item["key"] not in data:
-            raise Missing(f'MountVolume.SetUp failed for volume "{volume["name"]}" : references non-existent config key')
+            raise Missing(
+                f'MountVolume.SetUp failed for volume "{volume["name"]}" : references non-existent config key'
+            )
         (folder / item["path"]).write_text(data[item["key"]])

@@ -79,7 +79,9 @@ class TaintEviction:
         if not taints:
             if timer := self._timers.pop(uid, None):
                 timer.cancel()
-                self._events.normal(pod, "TaintManagerEviction", "Cancelling deletion of Pod", "taint-eviction-controller")
+                self._events.normal(
+                    pod, "TaintManagerEviction", "Cancelling deletion of Pod", "taint-eviction-controller"
+                )
             return
         tolerations = [placement.tolerates(pod, taint) for taint in taints]
         if None in tolerations:

@@ -71,7 +71,13 @@ def write(pod: Object, init: list[ContainerStatus], main: list[ContainerStatus],
     reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "")
     names = " ".join(each.name for each in main if not each.is_running)
     ready = not is_over and all(each.is_running for each in main) and "deletionTimestamp" not in pod["metadata"]
-    why = (reason, "") if is_over else () if ready else ("ContainersNotReady", f"containers with unready status: [{names}]")
+    why = (
+        (reason, "")
+        if is_over
+        else ()
+        if ready
+        else ("ContainersNotReady", f"containers with unready status: [{names}]")
+    )
     pods.set_condition(pod, "PodReadyToStartContainers", "False" if is_over else "True")
     pods.set_condition(pod, "Initialized", "True" if all(each.exit_code == 0 for each in init) else "False")
     for type in ("Ready", "ContainersReady"):

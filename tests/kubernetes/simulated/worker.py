@@ -27,7 +27,9 @@ class Worker:
         self._machine, self._folder, self._changed = machine, folder, changed
         spec, wait = pod["spec"], "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
         self.init = [ContainerStatus(each["name"], each["image"], statuses.waiting(wait)) for each in _init(spec)]
-        self.main = [ContainerStatus(each["name"], each["image"], statuses.waiting(wait)) for each in spec["containers"]]
+        self.main = [
+            ContainerStatus(each["name"], each["image"], statuses.waiting(wait)) for each in spec["containers"]
+        ]
         self.since = clock.now()
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._out_of_memory: set[str] = set()
