@@ -15,6 +15,7 @@ from tests.kubernetes.simulated.jobsets import JobSets
 from tests.kubernetes.simulated.kinds import ADD_ONS, NODES, PODS, Object
 from tests.kubernetes.simulated.kubelets import Kubelets
 from tests.kubernetes.simulated.machine import Machine
+from tests.kubernetes.simulated.namespaces import Namespaces
 from tests.kubernetes.simulated.nodes import NodeLifecycle, PodGarbageCollector, TaintEviction
 from tests.kubernetes.simulated.pytorchjobs import PyTorchJobs
 from tests.kubernetes.simulated.queues import Queues
@@ -41,13 +42,9 @@ class ControlPlane:
             self.api.serve(*resources)
         nodes = (self.lifecycle, TaintEviction(self.manager), PodGarbageCollector(self.manager))
         self.queues = Queues(self.manager)
-        kinds = (Jobs, JobSets, TrainJobs, PyTorchJobs)
+        kinds = (Namespaces, Jobs, JobSets, TrainJobs, PyTorchJobs)
         self.manager.add(*(kind(self.manager) for kind in kinds), self.queues, GarbageCollector(self.manager))
         self.manager.add(*nodes, Scheduler(self.manager), self.kubelets)
-
-    async def start(self) -> None:
-        await self.api.__aenter__()
-        await self.start_api()
 
     async def stop(self) -> None:
         """End all processes, then the API server. No test outlives its pods."""
@@ -55,7 +52,6 @@ class ControlPlane:
             await self.power_off(node)
         if self._listener:
             await self.stop_api()
-        await self.api.__aexit__(None, None, None)
 
     async def start_api(self) -> None:
         self._server = aiohttp.web.Server(self.api)

@@ -37,7 +37,12 @@ def is_over(object: Object) -> bool:
     """Whether nothing keeps an object that is to be deleted."""
     metadata = object["metadata"]
     asked = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-    return asked and not metadata.get("finalizers")
+    return asked and not metadata.get("finalizers") and not _is_full(object)
+
+
+def _is_full(namespace: Object) -> bool:
+    """A namespace that is to go stays until the namespace controller has emptied it."""
+    return namespace["kind"] == "Namespace" and bool(namespace["spec"].get("finalizers"))
 
 
 def _propagation(resource: Resource, options: Object) -> list[str]:
