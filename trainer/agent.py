@@ -29,9 +29,10 @@ def arguments(given: list[str], environment: Mapping[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Torchrun's exit code, or that of the rank that failed first, 128 + n when signal n ended it."""
+    """The exit code of the rank that failed first, 128 + n when signal n ended it; 1 when the machines do not meet."""
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
 
     try:
         run.main(arguments(sys.argv[1:], os.environ))
@@ -40,6 +41,9 @@ def main() -> int:
         code = failure.exitcode if failure.exitcode >= 0 else 128 - failure.exitcode
         print(f"trainer: rank {rank} ended with exit code {code}", file=sys.stderr)
         return int(code)
+    except RendezvousError as error:
+        print(f"trainer: the machines of the job have not met, or lost the first of them: {error!r}", file=sys.stderr)
+        return 1
     return 0
 
 

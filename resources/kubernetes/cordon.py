@@ -153,9 +153,9 @@ def _annotations(node: Object) -> dict[str, str]:
     return node["metadata"].get("annotations") or {}
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """1 and one message when it is not possible."""
-    options = _parser().parse_args()
+    options = _parser().parse_args(arguments)
     try:
         if options.platform is None:
             raise ValueError(f"expected --platform FILE, or {platform.VARIABLE} in the environment")
