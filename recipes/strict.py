@@ -35,11 +35,12 @@ _EXPECTED = {
     "model_type": "a section",
     "dict_type": "a section",
     "tuple_type": "a list",
+    "list_type": "a list",
     "too_short": "{min_length} or more",
     "too_long": "a list of {max_length}",
     "union_tag_invalid": "one of {expected_tags}",
 }
-_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", dict: "a section", tuple: "a list"}
+_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", tuple: "a list", list: "a list"}
 
 
 class Refused(ValueError):
@@ -138,9 +139,9 @@ def _kind_at(kind: Any, loc: Path) -> Any:
         members = _members(kind)
         if len(members) > 1:
             kind = next(each for each in members if step in typing.get_args(fields_of(each)["kind"]))
-        elif typing.get_origin(members[0]) is dict:
+        elif typing.get_origin(members[0]) in (dict, Mapping):
             kind = typing.get_args(members[0])[1]
-        elif typing.get_origin(members[0]) is tuple:
+        elif typing.get_origin(members[0]) in (tuple, list):
             kind = typing.get_args(members[0])[0]
         else:
             kind = fields_of(members[0])[str(step)]
