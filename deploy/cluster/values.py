@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, create_model
 from recipes.kubernetes import Quantity
 from recipes.parts import Count, Part
 from resources.kubernetes.cluster import Cluster
-from resources.platform import ComputeSettings, Platform
+from resources.platform import ComputeSettings, NodeTaskSettings, Platform
 
 CHART = Path(__file__).parent.parent / "chart"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
@@ -188,3 +188,55 @@ def _attribute_docstrings(owner: type) -> dict[str, str]:
         for field, below in zip(body, body[1:], strict=False)
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
     }
+
+
+class Tracking(Values):
+    uri: str
+    """Of the MLflow server, where the chart's own is not used; empty otherwise."""
+
+
+Tiers = _without(Platform.model_fields["tiers"].annotation, OF_THE_CHART["tiers"], "Tiers")
+NodeTasks = _without(NodeTaskSettings, (), "NodeTasks")
+Nodes = _without(Cluster, OF_THE_CHART["cluster"], "Nodes")
+
+
+class PlatformValues(Values):
+    """The platform's settings, as far as they do not follow from the rest."""
+
+    launcher: ComputeSettings.model_fields["launcher"].annotation  # type: ignore[valid-type]
+    """The kind of object that runs a training's pods; `job` needs nothing installed."""
+    node_tasks: NodeTasks  # type: ignore[valid-type]
+    """The pods that stage, clean and look at one node."""
+    revision: str
+    """Revision of the code in the images, recorded in every checkpoint."""
+    tiers: Tiers  # type: ignore[valid-type]
+    """The tiers of storage besides the mounted ones."""
+    tracking: Tracking
+    """Where MLflow is, if elsewhere."""
+    cluster: Nodes  # type: ignore[valid-type]
+    """What the cluster gives the pods of trainings."""
+
+
+class Chart(Values):
+    """All values of the chart."""
+
+    images: Images
+    identity: Identity
+    postgresql: PostgreSQL
+    objectStore: ObjectStore  # noqa: N815
+    volumes: Volumes
+    training: Training
+    priorityClass: Name | Literal[""]  # noqa: N815
+    """The PriorityClass of the control plane's pods."""
+    webserver: Webserver
+    code: Component
+    daemon: Component
+    mlflow: MLflow
+    runs: Runs
+    platform: PlatformValues
+    network: Network
+
+
+def schema() -> str:
+    """The text of values.schema.json."""
+    return json.dumps(Chart.model_json_schema(), indent=2) + "\n"
