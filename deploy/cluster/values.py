@@ -20,7 +20,7 @@ from recipes.parts import Count, Part
 from resources.kubernetes.cluster import Cluster
 from resources.platform import ComputeSettings, NodeTaskSettings, Platform
 
-CHART = Path(__file__).parent.parent / "chart"
+SCHEMA = Path(__file__).parent.parent / "chart" / "values.schema.json"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
 """Of an object."""
 Image = Annotated[
