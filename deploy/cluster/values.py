@@ -34,7 +34,7 @@ Seconds = Annotated[int, Field(ge=1)]
 Bucket = Annotated[str, Field(pattern=r"^(s3://[a-z0-9][a-z0-9.-]+(/.*)?)?$")]
 OF_THE_CHART = {
     "tiers": ("durable", "nvme"),
-    "cluster": ("image", "namespace", "pull_policy", "service_account", "volumes"),
+    "cluster": ("image", "namespace", "pull_policy", "service_account", "volumes", "recipe_patch"),
 }
 """Fields of the platform's settings that follow from other values."""
 
@@ -174,7 +174,9 @@ def _without(section: Any, left_out: tuple[str, ...], name: str) -> Any:
         hints, said = typing.get_type_hints(section), _attribute_docstrings(section)
         fields = {each.name: (hints[each.name], said.get(each.name)) for each in dataclasses.fields(section)}
     else:
-        fields = {field: (each.annotation, each.description) for field, each in section.model_fields.items()}
+        said = {name: each.description for name, each in section.model_fields.items() if each.description}
+        said = said or _attribute_docstrings(section)
+        fields = {name: (each.annotation, said.get(name)) for name, each in section.model_fields.items()}
     kept = {field: value for field, value in fields.items() if field not in left_out}
     optional = {field: (hint, Field(default=None, description=text)) for field, (hint, text) in kept.items()}
     return create_model(name, __base__=Values, **optional)
