@@ -11,13 +11,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots
+from assets import keys, plots, pods
 from recipes.schema import Script, Training, TrainingRecipe
 from resources import scripts
 from resources.compute import Compute, trainings
 from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
-from resources.training_control import Action, TrainingControl
+from resources.training_control import TrainingControl
+from resources.training_decision import Action
 from resources.training_store import Specification, Terms, TrainingStore
 from trainer import contents, figures, ledger, snapshots
 from trainer.journal import Event
@@ -55,6 +56,7 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None) -> Te
         staging=recipe.placement.staging,
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         fruitless_incarnations=recipe.recovery.fruitless_incarnations,
+        pending_seconds=recipe.recovery.pending_seconds,
         origin=dict(origin or {}),
         init=recipe.init.folder if isinstance(recipe, Training) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, Training) else {},
@@ -72,6 +74,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         group_name=keys.lane(recipe.name),
         kinds={"torch" if isinstance(recipe, Training) else "script"},
         owners=[recipe.owner],
+        op_tags=pods.tags("training"),
         description=(
             f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
             "it starts the training, or adopts it where it runs; stopping this run does not harm the training, "
@@ -136,7 +139,7 @@ def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: Trai
     tail = ledger.Tail(store.folder)
     while True:
         try:
-            action = control.advance(store, f"run {context.run.run_id}")
+            action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
         except Unavailable as error:
             context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
             action = Action.WAIT

@@ -65,6 +65,8 @@ class Recovery(Part):
     """Seconds without a step after which a running job counts as hung."""
     fruitless_incarnations: Count
     """How many incarnations in a row may end without a new checkpoint before the training is given up."""
+    pending_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which a training that still waits for nodes, a quota or an image is told of, with the reason."""
 
 
 class TrainingRecipe(Recipe):

@@ -22,9 +22,9 @@ from trainer.invalid import require
 
 VARIABLE = "SLIPWAY_PLATFORM"
 
-TierSettings = create_model(  # strictly typed, as the resource that it becomes is not
-    "TierSettings", __base__=Part, **{name: (each.annotation, each) for name, each in Tiers.model_fields.items()}
-)
+_TIERS: dict[str, Any] = {name: (each.annotation, each) for name, each in Tiers.model_fields.items()}
+TierSettings = create_model("TierSettings", __base__=Part, **_TIERS)
+"""The fields of the resource `Tiers`, typed as strictly as a recipe's."""
 
 
 class TrackingSettings(Part):
@@ -60,8 +60,10 @@ class ComputeSettings(Part):
 
     launcher: Literal["jobset", "job", "trainjob", "pytorchjob"] = "jobset"
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
+    kubeconfig: str = ""
+    """The path of a kubeconfig; empty inside the cluster, where pods have a service account."""
     context: str = ""
-    """The context of the kubeconfig; inside the cluster, and for the current one, empty."""
+    """One of the kubeconfig's contexts; empty for its current one."""
     cluster: Cluster
     node_tasks: NodeTaskSettings = NodeTaskSettings()
 
@@ -71,7 +73,7 @@ class Platform(Part):
 
     FORMAT: ClassVar = "platform/1"
 
-    tiers: TierSettings  # type: ignore[valid-type]
+    tiers: TierSettings
     tracking: TrackingSettings
     compute: ComputeSettings
     revision: str = ""

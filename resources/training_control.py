@@ -1,122 +1,50 @@
 """Training control: the one state machine that brings what is in line with what should be.
 
-`decide` is pure: from what was observed it names the next action. `TrainingControl.advance` observes, decides
-and acts once. It is level-triggered: it may be called at any moment, by any number of callers at once
-(a waiting asset, the job watch), as every action is a create-only write or idempotent by the job's name.
+`advance` observes, decides (`resources.training_decision`) and acts once. It is level-triggered: it may be called
+at any moment, by any number of callers at once (a waiting asset, the job watch), as every action is a create-only
+write or idempotent by the job's name.
 """
 
-import enum
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
-from resources import scripts
-from resources.fleet.protocol import Fleet
-from resources.launcher.protocol import Job, Launcher, State, Status
-from resources.training_store import Specification, TrainingStore
-from trainer import config
-from trainer.checkpoint import sealing
-from trainer.fence import Claim
-from trainer.script import FORMAT
+from resources import training_faults as faults
+from resources import training_job
+from resources.fleet.protocol import Fleet, Node
+from resources.launcher.protocol import Launcher, State, Status
+from resources.training_decision import Action, Observation, decide
+from resources.training_faults import Fault, Waiting
+from resources.training_job import Paths, job_name
+from resources.training_store import TrainingStore
 
 GRACE_SECONDS = 20.0
-"""Between asking a job to stop and killing it: time for a last checkpoint."""
+"""Between asking a job to stop and killing it: time for a last checkpoint, where nobody says otherwise."""
 SUPERSEDED_GRACE_SECONDS = 1.0
 """The same for a job that was superseded: its commits count no more, so there is nothing to wait for."""
 MISSING_GRACE_SECONDS = 10.0
 """A job object must be seen missing twice, this far apart, before it counts as deleted."""
 
 
-class Action(enum.Enum):
-    WAIT = "wait"
-    CLAIM = "claim the next incarnation"
-    STOP_OLDER = "stop the job of an earlier incarnation"
-    SUBMIT = "submit the job"
-    STOP = "stop the job"
-    RECORD = "record how the incarnation ended"
-    GIVE_UP = "want it no longer"
-    DONE = "nothing is left to do"
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What is and what should be, at one moment."""
-
-    wanted: bool
-    incarnation: int
-    """The newest one, 0 before the first."""
-    outcome: str | None
-    """How it ended, None while it has not."""
-    fruitless: int
-    fruitless_limit: int
-    job: State
-    """The newest incarnation's job."""
-    submitted: bool
-    """Whether that job is known to have been submitted."""
-    missing_confirmed: bool
-    older_live: bool
-    """Whether a job of an earlier incarnation may still be running."""
-    ready_nodes: int
-    min_nodes: int
-
-
-def decide(seen: Observation) -> Action:
-    """The next action. Unknown is not dead: a job that is merely missing is waited for until that is confirmed."""
-    if seen.incarnation == 0 or seen.outcome is not None:
-        return _after_the_end(seen)
-    if seen.older_live:
-        return Action.STOP_OLDER
-    if seen.job.live:
-        # A job that is there but not known to be submitted is one whose submitter died half-way: adopt it.
-        return Action.STOP if not seen.wanted else Action.WAIT if seen.submitted else Action.SUBMIT
-    if seen.job.terminal:
-        return Action.RECORD
-    if not seen.submitted:
-        return _before_the_start(seen)
-    return Action.RECORD if seen.missing_confirmed else Action.WAIT
-
-
-def _before_the_start(seen: Observation) -> Action:
-    """An incarnation is claimed and no job of the training runs."""
-    if not seen.wanted:
-        return Action.RECORD
-    return Action.GIVE_UP if seen.fruitless >= seen.fruitless_limit else Action.SUBMIT
-
-
-def _after_the_end(seen: Observation) -> Action:
-    """No incarnation runs: start the first or the next one, or leave it at that."""
-    if seen.outcome == "succeeded" or not seen.wanted:
-        return Action.DONE
-    if seen.fruitless >= seen.fruitless_limit:
-        return Action.GIVE_UP
-    return Action.CLAIM if seen.ready_nodes >= seen.min_nodes else Action.WAIT
-
-
-@dataclass(frozen=True)
-class Paths:
-    """Where a training's things lie, as its processes see it."""
-
-    durable: Path
-    nvme: str
-    """With {node} for the node's name."""
-    backup: str = ""
-    """The object store's URL, a folder, or empty for none."""
-
-
 class TrainingControl:
     """Carries out decisions for the trainings of one platform."""
 
     def __init__(
-        self, launcher: Launcher, fleet: Fleet, paths: Paths, revision: str = "", clock: Callable[[], float] = time.time
+        self,
+        launcher: Launcher,
+        fleet: Fleet,
+        paths: Paths,
+        revision: str = "",
+        clock: Callable[[], float] = time.time,
+        grace_seconds: float = GRACE_SECONDS,
     ) -> None:
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
-        self._revision, self._clock = revision, clock
+        self._revision, self._clock, self._grace_seconds = revision, clock, grace_seconds
 
-    def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None) -> Action:
+    def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
         """Take the one step that is due; returns it. `nodes` restricts the choice of nodes (a trial's slot).
 
-        Raises resources.launcher.protocol.Unavailable when the launcher or the fleet cannot be asked; nothing
+        `run` is the Dagster run that asks, if one does: a job that is submitted says so. Raises
+        resources.launcher.protocol.Unavailable when the launcher or the fleet cannot be asked; nothing
         has happened then that a later call does not put right.
         """
         seen, job, older, chosen = self._observe(store, nodes)
@@ -127,32 +55,32 @@ class TrainingControl:
             case Action.STOP_OLDER:
                 self.launcher.cancel(job_name(store.id, older), SUPERSEDED_GRACE_SECONDS)
             case Action.SUBMIT:
-                self._submit(store, seen.incarnation, by)
+                self._submit(store, seen.incarnation, by, run)
             case Action.STOP:
-                self.launcher.cancel(job_name(store.id, seen.incarnation), GRACE_SECONDS)
+                self._stop(store, seen.incarnation)
             case Action.RECORD:
-                store.record_exit(seen.incarnation, *self._verdict(store.id, seen, job), by)
+                self._record(store, seen, job, by)
             case Action.GIVE_UP:
                 store.want("stop", by, f"{seen.fruitless} in a row without a new checkpoint; {self._cause(store)}")
             case Action.WAIT | Action.DONE:
                 pass
         return action
 
-    def failure(self, store: TrainingStore) -> str | None:
+    def failure(self, store: TrainingStore, fleet: Sequence[Node]) -> Fault | None:
         """Why the running incarnation must be given up, None when it need not be. Raises Unavailable."""
-        claim = store.newest_claim()
+        claim, terms = store.newest_claim(), store.terms()
         if claim is None or store.exit() is not None:
             return None
-        lost = [node for node in self.fleet.nodes() if node.name in claim.nodes and not node.ready]
-        if lost:
-            return "; ".join(f"node {node.name} is lost: {node.reason}" for node in lost)
-        status, limit = self.status(store), store.terms().no_progress_seconds
-        age = progress_age(store, status, self._clock())
-        if status.state is State.RUNNING and age > limit:
-            return f"no progress for {age:.0f} s (the deadline is {limit:.0f} s)"
-        return None
+        status = self.status(store)
+        age = faults.progress_age(store.beats(), status, self._clock())
+        return (
+            faults.lost(status, fleet)
+            or faults.pre_empted(status, store.begun(claim.token.incarnation))
+            or faults.stranded(status, claim.nodes, fleet, terms.min_nodes)
+            or faults.stuck(status, age, terms.no_progress_seconds)
+        )
 
-    def supersede(self, store: TrainingStore, cause: str, by: str, nodes: tuple[str, ...] | None = None) -> bool:
+    def supersede(self, store: TrainingStore, fault: Fault, by: str, nodes: tuple[str, ...] | None = None) -> bool:
         """Give up the running incarnation: claim the next one on healthy nodes; `advance` does the rest.
 
         False when too few nodes are ready, when somebody else did it, or when nothing runs.
@@ -162,11 +90,30 @@ class TrainingControl:
         if claim is None or store.exit() is not None or len(chosen) < store.terms().min_nodes:
             return False
         incarnation = claim.token.incarnation
-        if not store.claim(incarnation + 1, chosen, cause, by):
+        if not store.claim(incarnation + 1, chosen, fault.cause, by):
             return False
-        store.note(by, "incident", incarnation, cause=cause, nodes=list(claim.nodes))
-        store.record_exit(incarnation, "failed", cause, by)
+        store.note(by, "incident", incarnation, cause=fault.cause, nodes=list(fault.nodes))
+        store.record_exit(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted)
         return True
+
+    def overdue(self, store: TrainingStore) -> Waiting | None:
+        """What a wanted training has been waiting for longer than its terms say, None when it does not.
+
+        Nothing follows from it but that somebody is told: a quota, a node or an image may still come. Raises
+        Unavailable.
+        """
+        desired, claim, ended = store.desired(), store.newest_claim(), store.exit()
+        if desired is None or not store.unfinished:
+            return None
+        incarnation = claim.token.incarnation if claim else 0
+        running = claim is not None and ended is None
+        since = claim.at if claim and running else max(desired.at, ended.at if ended else 0.0)
+        seconds = self._clock() - since
+        if seconds < store.terms().pending_seconds or (running and store.begun(incarnation)):
+            return None
+        if reason := self._waits_for(store, incarnation) if running else self._waits_for_nodes(store):
+            return Waiting(incarnation, reason, seconds)
+        return None
 
     def status(self, store: TrainingStore) -> Status:
         """The newest incarnation's job; MISSING before the first."""
@@ -182,8 +129,9 @@ class TrainingControl:
         ended = store.exit()
         running = claim is not None and ended is None
         job = self.launcher.poll(job_name(store.id, incarnation)) if running else Status(State.MISSING)
-        older = self._older_live(store, incarnation) if running else 0
-        chosen = self._choose(store, nodes)
+        submitted = store.submitted(incarnation)
+        older = self._older_live(store, incarnation) if running and not submitted else 0
+        chosen = () if running else self._choose(store, nodes)
         seen = Observation(
             wanted=store.wanted,
             incarnation=incarnation,
@@ -191,7 +139,7 @@ class TrainingControl:
             fruitless=store.fruitless(),
             fruitless_limit=terms.fruitless_incarnations,
             job=job.state,
-            submitted=store.submitted(incarnation),
+            submitted=submitted,
             missing_confirmed=running and self._missing_confirmed(store, incarnation, job.state),
             older_live=older > 0,
             ready_nodes=len(chosen),
@@ -219,64 +167,39 @@ class TrainingControl:
         return store.missing_for(incarnation, self._clock()) >= MISSING_GRACE_SECONDS
 
     def _choose(self, store: TrainingStore, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
-        """Ready nodes by name, no more than the training may have."""
+        """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from."""
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
-        return tuple(ready[: store.terms().max_nodes])
+        return tuple(ready if self.fleet.scheduled else ready[: store.terms().max_nodes])
 
-    def _submit(self, store: TrainingStore, incarnation: int, by: str) -> None:
+    def _submit(self, store: TrainingStore, incarnation: int, by: str, run: str) -> None:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
         claim = store.newest_claim()
         assert claim is not None
         if claim.token.incarnation != incarnation:
             return
         try:
-            self.launcher.submit(self._job(store, claim))
+            self.launcher.submit(training_job.job(store, claim, self.paths, self._revision, run))
         except ValueError as error:
             store.record_exit(incarnation, "failed", str(error), by)
             return
         store.mark_submitted(incarnation)
-        if store.exit() is not None:
-            # It was not wanted any more and recorded as ended while it was on its way.
-            self.launcher.cancel(job_name(store.id, incarnation), GRACE_SECONDS)
+        newest = store.newest_claim()
+        if store.exit() is not None or (newest and newest.token.incarnation != incarnation):
+            # It was not wanted any more and recorded as ended, or superseded, while it was on its way.
+            self._stop(store, incarnation)
 
-    def _job(self, store: TrainingStore, claim: Claim) -> Job:
-        """Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used."""
-        incarnation, specification = claim.token.incarnation, store.specification()
-        script = specification.script
-        if key_file := store.storage().key_file:
-            sealing.read_key(Path(key_file))
-        return Job(
-            name=job_name(store.id, incarnation),
-            command=tuple(script["command"]) if script else ("python", "-m", "trainer"),
-            folder=str(scripts.folder(script["code"], self.paths.durable)) if script else "",
-            config=self._configuration(store, specification),
-            nodes=claim.nodes,
-            ranks_per_node=store.terms().ranks_per_node,
-            environment={"SLIPWAY_INCARNATION": str(incarnation), "SLIPWAY_REVISION": self._revision},
-            labels={"training": store.id, "incarnation": str(incarnation)},
-            kubernetes=store.terms().kubernetes,
-        )
+    def _stop(self, store: TrainingStore, incarnation: int) -> None:
+        grace = store.terms().kubernetes.get("grace_seconds", self._grace_seconds)
+        self.launcher.cancel(job_name(store.id, incarnation), grace)
 
-    def _configuration(self, store: TrainingStore, specification: Specification) -> dict[str, object]:
-        placement = {
-            "store": str(store.folder),
-            "durable": str(self.paths.durable),
-            "nvme": self.paths.nvme,
-            "backup": self.paths.backup,
-            "staging": store.terms().staging,
-            "init": store.terms().init,
-        }
-        return {
-            "format": FORMAT if specification.script else config.FORMAT,
-            "training": store.id,
-            "snapshot": specification.snapshot,
-            **specification.numbers,
-            **store.terms().operation,
-            "placement": placement,
-        }
+    def _record(self, store: TrainingStore, seen: Observation, job: Status, by: str) -> None:
+        """Record the end of an incarnation that left no record of its own."""
+        outcome, reason = self._verdict(store.id, seen, job)
+        disrupted = job.disrupted or bool(job.lost_nodes and faults.lost_nodes(job.lost_nodes, self.fleet.nodes()))
+        store.record_exit(seen.incarnation, outcome, reason, by, job.nodes, disrupted)
 
     def _verdict(self, training: str, seen: Observation, job: Status) -> tuple[str, str]:
-        """(outcome, reason) of an incarnation that left no record of its own."""
+        """(outcome, reason) of an incarnation."""
         if not seen.wanted:
             return "stopped", "asked to stop"
         match job.state:
@@ -299,14 +222,13 @@ class TrainingControl:
         ended = store.exit()
         return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
 
+    def _waits_for_nodes(self, store: TrainingStore) -> str:
+        return faults.too_few(self.fleet.nodes(), store.terms().min_nodes)
 
-def job_name(training: str, incarnation: int) -> str:
-    """The job of an incarnation: the same name for whoever submits it."""
-    return f"{training}-i{incarnation}"
-
-
-def progress_age(store: TrainingStore, status: Status, now: float) -> float:
-    """Seconds since any rank moved on: since the last progress, or since the job started if that is later."""
-    moments = [beat.progress_at for beat in store.beats()]
-    begun = status.started_at or status.submitted_at or now
-    return now - max([begun, *moments])
+    def _waits_for(self, store: TrainingStore, incarnation: int) -> str:
+        """What a claimed incarnation waits for; empty when its job is not pending."""
+        job = self.status(store)
+        if job.state is State.PENDING:
+            return job.reason or "its job is pending, and its launcher does not say why"
+        older = self._older_live(store, incarnation) if job.state is State.MISSING else 0
+        return f"the job of incarnation {older}, which was asked to stop, has not stopped" if older else ""

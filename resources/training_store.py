@@ -79,6 +79,8 @@ class Terms:
     """The configuration's sections that may change; see `trainer.config.OPERATION`."""
     kubernetes: Mapping[str, Any] = field(default_factory=dict)
     """What the recipe says about its pods; see `recipes.kubernetes`."""
+    pending_seconds: float = 600.0
+    """One that waits for longer than this before it runs is told of."""
 
 
 @dataclass(frozen=True)
@@ -166,11 +168,20 @@ class TrainingStore:
         claim = self.newest_claim()
         return fence.read_exit(self.folder, claim.token.incarnation) if claim else None
 
-    def record_exit(self, incarnation: int, outcome: str, reason: str, by: str) -> None:
+    def record_exit(
+        self,
+        incarnation: int,
+        outcome: str,
+        reason: str,
+        by: str,
+        nodes: tuple[str, ...] = (),
+        disrupted: bool = False,
+    ) -> None:
         """Record an incarnation's end, unless it has a record: the first one stands."""
         commits = self.commits()
         step = commits[-1].step if commits else 0
-        if fence.record_exit(self.folder, fence.Exit(incarnation, outcome, reason, step, by, time.time())):
+        ended = fence.Exit(incarnation, outcome, reason, step, by, time.time(), nodes, disrupted)
+        if fence.record_exit(self.folder, ended):
             self.note(by, "ended", incarnation, outcome=outcome, reason=reason, step=step)
 
     def failures(self) -> list[fence.Exit]:
@@ -182,7 +193,8 @@ class TrainingStore:
     def fruitless(self) -> int:
         """How many incarnations in a row, the newest first, failed without a checkpoint of their own.
 
-        One that has not ended is passed over. Whoever wants the training to run again starts the count anew.
+        One that has not ended is passed over, and so is one that was disrupted: a lost node, an eviction or a
+        pre-emption is not the training's fault. Whoever wants the training to run again starts the count anew.
         """
         claim, desired = self.newest_claim(), self.desired()
         since = desired.at if desired and desired.want == "run" else 0.0
@@ -190,7 +202,7 @@ class TrainingStore:
         count = 0
         for incarnation in range(claim.token.incarnation if claim else 0, 0, -1):
             ended = fence.read_exit(self.folder, incarnation)
-            if ended is None and incarnation not in fruitful:
+            if incarnation not in fruitful and (ended is None or ended.disrupted):
                 continue
             if incarnation in fruitful or ended is None or ended.outcome != "failed" or ended.at < since:
                 break
@@ -219,6 +231,10 @@ class TrainingStore:
         """The last heartbeat of each rank of the newest incarnation."""
         claim = self.newest_claim()
         return heartbeat.read(self.folder, claim.token) if claim else []
+
+    def begun(self, incarnation: int) -> bool:
+        """Whether its trainers have been heard of."""
+        return next(self.folder.glob(f"heartbeats/{incarnation:06d}.*"), None) is not None
 
     def events(self) -> list[journal.Event]:
         """The ledger."""

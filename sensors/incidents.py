@@ -35,6 +35,8 @@ def _observation(key: dg.AssetKey, partition: str, failure: Exit) -> dg.AssetObs
             "incarnation": failure.incarnation,
             "last_checkpoint": failure.step,
             "noticed_by": failure.by,
+            "nodes": ", ".join(failure.nodes),
+            "disrupted": failure.disrupted,
         },
     )
 

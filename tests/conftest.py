@@ -13,7 +13,7 @@ import pytest
 
 from trainer import processes
 
-pytest_plugins = ["tests.s3"]
+pytest_plugins = ["tests.s3", "tests.launcher.notes", "tests.kubernetes.live"]
 
 # How long an example takes says how busy the machine is, and nothing of the code.
 hypothesis.settings.register_profile("slipway", deadline=None)

@@ -92,6 +92,10 @@ class Exit:
     step: int
     by: str
     at: float
+    nodes: tuple[str, ...] = ()
+    """Those that it ran on, as far as is known."""
+    disrupted: bool = False
+    """Whether that was for no fault of the training: a node died, or its place was taken away."""
 
 
 def newest_claim(folder: Path) -> Claim | None:

@@ -17,7 +17,9 @@ from assets.sweeps.store import SweepStore
 from recipes.schema import Sweep as SweepRecipe
 from recipes.schema import Training, with_parameters
 from resources.launcher.protocol import Unavailable
-from resources.training_control import Action, TrainingControl, job_name
+from resources.training_control import TrainingControl
+from resources.training_decision import Action
+from resources.training_job import job_name
 from resources.training_store import Specification, Terms, Trainings, TrainingStore
 from trainer import fence, ledger, lock
 
@@ -114,7 +116,8 @@ class Controller:
         specification = Specification(recipe.name, recipe.numbers(), self.subject.snapshot, self.subject.tokenizer)
         origin = {"sweep": self.store.sweep, "trial": start.trial, **start.parameters}
         folder = recipe.init.folder if recipe.init else ""
-        terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, 1, origin, init=folder)
+        pods = recipe.placement.kubernetes.model_dump(exclude_defaults=True)
+        terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, 1, origin, init=folder, kubernetes=pods)
         self.trials.propose(specification, terms, id=store.id)
         self.trials.start(store, "sweep", f"attempt {start.attempt + 1}", duties=("tracking",))
         self._advance(store, self._free_nodes(start.trial, sweep))
@@ -133,8 +136,8 @@ class Controller:
 
     def _watch(self, store: TrainingStore, trial: Trial, sweep: Sweep) -> list[events.Event]:
         free = self._free_nodes(trial.number, sweep)
-        if cause := self.control.failure(store):
-            self.control.supersede(store, cause, "sweep", free)
+        if fault := self.control.failure(store, self.control.fleet.nodes()):
+            self.control.supersede(store, fault, "sweep", free)
         action = self._advance(store, free)
         reports = _new_reports(store, trial)
         ended = store.exit() if action is Action.DONE else None
@@ -148,8 +151,10 @@ class Controller:
         return action
 
     def _free_nodes(self, trial: int, sweep: Sweep) -> tuple[str, ...]:
-        """The nodes that no other trial of the sweep runs on; all of them when there is none."""
+        """The nodes that no other trial of the sweep runs on; all of them when there is none, or a scheduler places."""
         names = tuple(node.name for node in self.control.fleet.nodes() if node.ready)
+        if self.control.fleet.scheduled:
+            return names
         busy = {node for other in sweep.running if other.number != trial for node in other.nodes}
         return tuple(name for name in names if name not in busy) or names
 

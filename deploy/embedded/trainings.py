@@ -8,7 +8,8 @@ from resources.compute import EmbeddedCompute
 from resources.compute import trainings as known_trainings
 from resources.home import NODES, Home
 from resources.tiers import Tiers
-from resources.training_control import Action, TrainingControl
+from resources.training_control import TrainingControl
+from resources.training_decision import Action
 from resources.training_store import Trainings, TrainingStore
 
 

@@ -12,6 +12,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from resources.fleet.protocol import Node
 from resources.home import Home
@@ -31,6 +32,7 @@ class EmbeddedFleet:
     folder: Path
     names: tuple[str, ...]
     reboot_seconds: float
+    scheduled: ClassVar = False
 
     def nodes(self, now: float | None = None) -> list[Node]:
         """All nodes at `now`, seconds since the epoch. Raises Unavailable when a mark cannot be read."""

@@ -26,6 +26,10 @@ class Cluster:
     volumes: Mapping[str, str] = field(default_factory=dict)
     """PersistentVolumeClaims by where they are mounted: the durable tier and each node's NVMe."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    networks: tuple[str, ...] = ()
+    """The NetworkAttachmentDefinitions that pods are attached to besides the cluster's own network: RDMA by Multus."""
+    user: int = 1000
+    """Who the pods' processes are, uid and gid, and whom volumes are given to."""
     queue: str = ""
     """The Kueue LocalQueue that admits jobs; empty without Kueue."""
     scheduler: str = ""

@@ -13,7 +13,7 @@ NAME = "slipway/name"
 TRAINING, INCARNATION, RUN = "slipway/training", "slipway/incarnation", "slipway/run"
 """Labels for people and tools."""
 CONTAINER = "trainer"
-"""The container that decides how a pod ended."""
+"""The container of a pod template, as patches call it; `Workload.container` is what it is called in the end."""
 
 
 @dataclass(frozen=True)
@@ -45,3 +45,19 @@ SERVICES = Resource("", "v1", "Service", "services")
 TRAIN_JOBS = Resource("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs")
 TRAINING_RUNTIMES = Resource("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
+
+
+def of(resource: Resource, metadata: Object, spec: Object) -> Object:
+    """An object of that kind."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+PARTS = {
+    kind.kind: kind for kind in (SERVICES, POD_GROUPS, JOBS, JOB_SETS, TRAINING_RUNTIMES, TRAIN_JOBS, PYTORCH_JOBS)
+}
+"""What jobs are made of, by kind."""
+
+
+def resource_of(part: Object) -> Resource:
+    """Where the API has an object of a job."""
+    return PARTS[part["kind"]]

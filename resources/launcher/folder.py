@@ -9,9 +9,9 @@ import dataclasses
 import fcntl
 import json
 import os
-import re
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from resources.launcher.protocol import Job, State, Status
 from trainer import atomic
 
 FORMAT = "slipway.local-job/1"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ class JobFolder:
     @staticmethod
     def named(name: str, parent: Path) -> "JobFolder":
         """The folder of the job called `name`. Raises ValueError for what cannot be a name."""
-        if not _NAME.fullmatch(name):
-            raise ValueError(f"job name {name!r}: expected letters, digits, '-' and '.', a letter or digit first")
+        document.must_be_a_name(name)
         return JobFolder(parent.resolve() / name)
 
     @property
@@ -63,12 +61,16 @@ class JobFolder:
     def log(self, node: str) -> Path:
         return self.path / "logs" / f"{node}.log"
 
-    def accept(self, order: Order) -> None:
-        """Make the job object, or find it made. Raises ValueError when it is another job's."""
+    def accept(self, order: Order, nodes: tuple[str, ...]) -> None:
+        """Make the job object, or find it made: the order, and the nodes that the job takes of those it may run on.
+
+        Raises ValueError when it is another job's.
+        """
         wanted = document.of(order.job)
         accepted = {
             "format": FORMAT,
             "job": wanted,
+            "nodes": nodes,
             "fleet": str(order.fleet),
             "node_cores": order.node_cores,
             "submitted_at": time.time(),
@@ -77,8 +79,10 @@ class JobFolder:
             document.must_be_the_same(wanted, self._read("job.json")["job"])
 
     def order(self) -> Order:
+        """What to do, with the job's nodes chosen."""
         accepted = self._read("job.json")
-        return Order(document.job(accepted["job"]), Path(accepted["fleet"]), accepted["node_cores"])
+        job = dataclasses.replace(document.job(accepted["job"]), nodes=_nodes(accepted), size=0, least=0)
+        return Order(job, Path(accepted["fleet"]), accepted["node_cores"])
 
     def begun(self) -> bool:
         """Whether it was started, or ended without: then nothing may start it any more."""
@@ -119,7 +123,7 @@ class JobFolder:
         return Status(
             state=State(ended["state"]),
             reason=ended.get("reason", ""),
-            nodes=tuple(accepted["job"]["nodes"]),
+            nodes=_nodes(accepted),
             lost_nodes=tuple(ended.get("lost_nodes", ())),
             submitted_at=accepted["submitted_at"],
             started_at=started["at"] if started else None,
@@ -169,3 +173,8 @@ class JobFolder:
             return self._read(name)
         except FileNotFoundError:
             return None
+
+
+def _nodes(accepted: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those that the job takes; a job object of an earlier revision has no others."""
+    return tuple(accepted.get("nodes", accepted["job"]["nodes"]))

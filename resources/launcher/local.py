@@ -1,7 +1,6 @@
 """The local launcher: jobs on the embedded fleet of this machine, detached from whoever submits them."""
 
 import contextlib
-import dataclasses
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resources.fleet.embedded import EmbeddedFleet
+from resources.launcher import document
 from resources.launcher.commands import keeper_environment
 from resources.launcher.folder import Ending, JobFolder, Order
 from resources.launcher.protocol import Job, State, Status, Unavailable
@@ -30,10 +30,9 @@ class LocalLauncher:
         A crash on the way leaves a pending job, which the next submit of the same starts.
         """
         folder = JobFolder.named(job.name, self.folder)
-        self._check(job)
-        placed = dataclasses.replace(job, nodes=_chosen(job), size=0, least=0)
+        document.must_be_possible(job, self.fleet.names)
         with _reachable(job.name):
-            folder.accept(Order(placed, self.fleet.folder.resolve(), self._node_cores()))
+            folder.accept(Order(job, self.fleet.folder.resolve(), self._node_cores()), _chosen(job))
             if not folder.begun():
                 self._start_keeper(folder)
 
@@ -64,16 +63,6 @@ class LocalLauncher:
             if folder.status().state is State.MISSING:
                 return {}
             return {node: _tail(folder.log(node), tail_bytes) for node in folder.order().job.nodes}
-
-    def _check(self, job: Job) -> None:
-        """Raise ValueError unless the job can be started as described."""
-        unknown = sorted(set(job.nodes) - set(self.fleet.names))
-        if unknown:
-            raise ValueError(f"job {job.name}: no such node: {', '.join(unknown)}; there are {self.fleet.names}")
-        if not job.nodes or len(set(job.nodes)) != len(job.nodes):
-            raise ValueError(f"job {job.name}: nodes {job.nodes}: expected at least one, each once")
-        if job.ranks_per_node < 1:
-            raise ValueError(f"job {job.name}: {job.ranks_per_node} ranks per node: expected at least 1")
 
     def _node_cores(self) -> int:
         """An embedded node's share of this machine's cores."""

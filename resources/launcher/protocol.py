@@ -79,6 +79,8 @@ class Status:
     """Those that its processes are or were on, as far as is known."""
     lost_nodes: tuple[str, ...] = ()
     """The nodes that died under the job."""
+    disrupted: bool = False
+    """Whether it ended for no fault of its own: its processes were evicted, or lost their place to others."""
     submitted_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None

@@ -10,7 +10,9 @@ from resources.compute import CODE
 from resources.fleet.embedded import EmbeddedFleet
 from resources.launcher.local import LocalLauncher
 from resources.launcher.protocol import Launcher
-from resources.training_control import Action, Paths, TrainingControl, job_name
+from resources.training_control import TrainingControl
+from resources.training_decision import Action
+from resources.training_job import Paths, job_name
 from resources.training_store import Specification, Terms, Trainings, TrainingStore
 from tests.conftest import until
 from tests.data.snapshots import make_snapshot

@@ -14,7 +14,8 @@ import pytest
 
 from resources.launcher.local import LocalLauncher
 from resources.launcher.protocol import Job, State, Status, Unavailable
-from resources.training_control import MISSING_GRACE_SECONDS, Action
+from resources.training_control import MISSING_GRACE_SECONDS
+from resources.training_decision import Action
 from resources.training_store import TrainingStore
 from tests.conftest import Marked, until
 from tests.control.lab import BRIEF, BY, ENDLESS, Lab, advance, at_once, happened, numbers, until_committed

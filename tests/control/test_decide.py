@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from resources.launcher.protocol import State
-from resources.training_control import Action, Observation, decide
+from resources.training_decision import Action, Observation, decide
 
 
 def seen(**changes: object) -> Observation:

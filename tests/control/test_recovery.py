@@ -7,7 +7,8 @@ import pytest
 
 from resources.fleet import embedded
 from resources.launcher.protocol import State
-from resources.training_control import Action, progress_age
+from resources.training_decision import Action
+from resources.training_faults import Fault, progress_age
 from resources.training_store import TrainingStore
 from tests.conftest import Marked, until
 from tests.control.lab import BY, ENDLESS, Lab, advance, happened, numbers, until_committed
@@ -105,7 +106,7 @@ def test_progress_is_what_the_ranks_last_said_they_did(lab: Lab, marked: Marked)
     [rank] = marked.running("trainer")
     os.kill(rank, signal.SIGSTOP)
     status, [beat] = lab.control().status(store), store.beats()
-    assert progress_age(store, status, beat.progress_at + 100) == 100
+    assert progress_age([beat], status, beat.progress_at + 100) == 100
     assert beat.progress_at > (status.started_at or 0)
     os.kill(rank, signal.SIGCONT)
     lab.stopped(store)
@@ -133,7 +134,7 @@ def test_a_lost_node_is_given_up_for_the_other_one(lab: Lab, marked: Marked):
     until_committed(store)
     lab.fleet.mark_lost("node-0", "a test")
     control = lab.control()
-    assert control.supersede(store, "node node-0 is lost: a test", BY)
+    assert control.supersede(store, Fault("node node-0 is lost: a test", ("node-0",)), BY)
     claim = store.newest_claim()
     assert claim is not None and (claim.token.incarnation, claim.nodes) == (2, ("node-1",))
     actions = advance(control, store, Action.SUBMIT)
@@ -153,11 +154,11 @@ def test_superseding_once_is_enough(lab: Lab):
     lab.started(store)
     for node in ("node-0", "node-1"):
         lab.fleet.mark_lost(node, "a test")
-    assert not lab.control().supersede(store, "no node is left to go to", BY)
+    assert not lab.control().supersede(store, Fault("no node is left to go to", ("node-0",)), BY)
     lab.fleet.restore("node-1")
-    assert lab.control().supersede(store, "a node is back", BY)
+    assert lab.control().supersede(store, Fault("a node is back", ("node-0",)), BY)
     lab.stopped(store)
-    assert not lab.control().supersede(store, "it has ended", BY)
+    assert not lab.control().supersede(store, Fault("it has ended", ("node-0",)), BY)
     assert len(happened(store, "incident")) == 1
 
 
@@ -169,7 +170,7 @@ def test_a_trainer_that_slept_through_its_supersession_commits_nothing_that_coun
     [rank] = marked.running("trainer")
     os.kill(rank, signal.SIGSTOP)
     sealed = [commit.name for commit in store.commits()]
-    assert lab.control().supersede(store, "no progress", BY)
+    assert lab.control().supersede(store, Fault("no progress", ("node-0",)), BY)
     os.kill(rank, signal.SIGCONT)
     status = until(lambda: (seen := lab.launcher.poll(lab.job(store))).state.terminal and seen, "the trainer to end")
     assert status and status.state is State.FAILED and "exit code 3" in status.reason
@@ -188,7 +189,7 @@ def test_a_commit_that_lands_after_the_next_claim_does_not_count(lab: Lab, marke
     counted = [commit.name for commit in store.commits()]
     late = store.folder / "commits" / f"{ENDLESS - 1:09d}.000001.0000.json"
     newest = store.folder / "commits" / f"{counted[-1]}.json"
-    assert lab.control().supersede(store, "no progress", BY)
+    assert lab.control().supersede(store, Fault("no progress", ("node-0",)), BY)
     late.write_bytes(newest.read_bytes())
     assert [commit.name for commit in store.commits()] == counted
     os.kill(rank, signal.SIGCONT)

@@ -25,7 +25,7 @@ from resources.fleet.embedded import EmbeddedFleet
 from resources.home import NODES, Home
 from resources.launcher.commands import CONTROL_PLANE_VARIABLE
 from resources.tiers import Tiers
-from resources.training_control import job_name
+from resources.training_job import job_name
 from resources.training_store import TrainingStore
 from sensors import job_watch
 from tests.drills import graphql, small_recipes

@@ -9,7 +9,7 @@ from resources.compute import trainings
 from resources.fleet import embedded
 from resources.launcher.commands import JOB_VARIABLE
 from resources.tracking import Tracking
-from resources.training_control import job_name
+from resources.training_job import job_name
 from resources.training_store import TrainingStore
 from tests.drills import small_recipes
 from tests.drills.instance import Instance, training_key

@@ -1,28 +1,45 @@
 """The launcher contract: what every implementation must pass.
 
-A test module of an implementation derives from `LauncherContract` and gives the fixture `launcher`, a launcher
-that can be pickled, for a fleet that has the nodes `node-0` and `node-1`.
+A test module of an implementation derives from `LauncherContract` and gives three fixtures: `launcher`, one that can be
+pickled and has no jobs; `nodes`, the names of two nodes that it can run on; `survivors`, which tells when no process of
+the jobs is left. Nothing else is taken for granted: no file that both sides see, no process that can be looked at.
 """
 
 import dataclasses
-import os
 import pickle
-import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
 from resources.launcher.protocol import Job, Launcher, State, Status
-from tests.conftest import Marked, until
-from tests.launcher.conftest import Notes
+from tests.conftest import until
+from tests.launcher.notes import Notes
+
+PROGRAM = Path(__file__).with_name("program.py").read_text()
+TOOLS = "/usr/bin"
+"""A folder that is there wherever programs run, with `env` in it."""
+LINGER_SECONDS = 2
+"""How long a rank stays after its last note, where that is read before a cancelled job is gone with its logs."""
+
+Nodes = tuple[str, str]
 
 
-def job(notes: Notes, program: str, name: str = "job-1", nodes: tuple[str, ...] = ("node-0",), **config: object) -> Job:
-    """A job of one of the programs beside this module."""
-    command = ("python", "-m", f"tests.launcher.programs.{program}")
-    return Job(name, command, {"notes": str(notes.path), **config}, nodes)
+class Survivors(Protocol):
+    def until_gone(self) -> None:
+        """Return once no process of any job is left."""
+
+
+def job(does: str, *nodes: str, name: str = "job-1", **config: object) -> Job:
+    """A job whose ranks do what the function of that name in `program.py` does."""
+    return Job(name, ("python", "-c", PROGRAM), {"does": does, **config}, nodes)
+
+
+def shell(script: str, *nodes: str, folder: str = "") -> Job:
+    """A job of a shell script, which finds the config's path in $0."""
+    return Job("job-1", ("sh", "-c", script), {}, nodes, folder=folder)
 
 
 def ended(launcher: Launcher, name: str = "job-1") -> Status:
@@ -65,34 +82,35 @@ class LauncherContract:
         launcher.cancel("nobody-submitted-this", grace_seconds=0)
         assert launcher.poll("nobody-submitted-this").state is State.MISSING
 
-    def test_a_job_whose_ranks_exit_with_0_succeeds(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "exits"))
+    def test_a_job_whose_ranks_exit_with_0_succeeds(self, launcher: Launcher, nodes: Nodes):
+        launcher.submit(job("exits", nodes[0]))
         status = ended(launcher)
         assert (status.state, status.reason, status.lost_nodes) == (State.SUCCEEDED, "", ())
+        assert status.nodes == nodes[:1]
         assert status.submitted_at and status.started_at and status.ended_at
         assert status.submitted_at <= status.started_at <= status.ended_at
 
-    def test_a_job_whose_rank_fails_says_where_and_with_which_exit_code(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "exits", code=3))
+    def test_a_job_whose_rank_fails_says_where_and_with_which_exit_code(self, launcher: Launcher, nodes: Nodes):
+        launcher.submit(job("exits", nodes[0], code=3))
         status = ended(launcher)
         assert status.state is State.FAILED
-        assert "node-0" in status.reason and "exit code 3" in status.reason
+        assert nodes[0] in status.reason and "exit code 3" in status.reason
         assert status.lost_nodes == ()
 
-    def test_submitting_twice_starts_one_job(self, launcher: Launcher, notes: Notes):
+    def test_submitting_twice_starts_one_job(self, launcher: Launcher, nodes: Nodes, notes: Notes):
         for _ in range(2):
-            launcher.submit(job(notes, "waits"))
+            launcher.submit(job("waits", nodes[0]))
         notes.until("pid")
-        launcher.submit(job(notes, "waits"))
+        launcher.submit(job("waits", nodes[0]))
         launcher.cancel("job-1", grace_seconds=30)
         ended(launcher)
         assert len(notes.starts()) == 1
 
     def test_two_processes_that_submit_at_the_same_moment_start_one_job(
-        self, launcher: Launcher, notes: Notes, tmp_path: Path
+        self, launcher: Launcher, nodes: Nodes, notes: Notes, tmp_path: Path
     ):
         gate = tmp_path / "gate"
-        rivals = [submitter(launcher, job(notes, "waits"), tmp_path, gate) for _ in range(2)]
+        rivals = [submitter(launcher, job("waits", nodes[0]), tmp_path, gate) for _ in range(2)]
         gate.touch()
         for rival in rivals:
             submitted(rival)
@@ -101,148 +119,175 @@ class LauncherContract:
         ended(launcher)
         assert len(notes.starts()) == 1
 
-    def test_another_job_under_a_name_that_is_taken_is_refused(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "exits", word="first"))
+    def test_another_job_under_a_name_that_is_taken_is_refused(self, launcher: Launcher, nodes: Nodes):
+        launcher.submit(job("exits", nodes[0], word="first"))
         with pytest.raises(ValueError, match=r"job-1.*already submitted with another config"):
-            launcher.submit(job(notes, "exits", word="second"))
+            launcher.submit(job("exits", nodes[0], word="second"))
         assert ended(launcher).state is State.SUCCEEDED
 
-    @pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])
-    def test_a_name_that_no_object_can_have_is_refused(self, launcher: Launcher, notes: Notes, name: str):
-        with pytest.raises(ValueError, match="job name"):
-            launcher.submit(job(notes, "exits", name=name))
+    def test_who_knows_more_adopts_the_same_job(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        wanted = dataclasses.replace(job("exits", *nodes), size=1)
+        launcher.submit(dataclasses.replace(wanted, prefer=nodes[:1]))
+        later = dataclasses.replace(wanted, environment={"INCARNATION": "7"}, prefer=nodes[1:])
+        launcher.submit(dataclasses.replace(later, labels={"training": "t"}))
+        assert ended(launcher).state is State.SUCCEEDED
+        assert len(notes.starts()) == 1
 
-    @pytest.mark.parametrize("nodes", [(), ("node-0", "node-0"), ("nowhere",)])
-    def test_nodes_that_cannot_run_it_are_refused(self, launcher: Launcher, notes: Notes, nodes: tuple[str, ...]):
+    @pytest.mark.parametrize("name", ["", "a/b", "..", "a b"])
+    def test_a_name_that_no_object_can_have_is_refused(self, launcher: Launcher, nodes: Nodes, name: str):
+        with pytest.raises(ValueError, match="job name"):
+            launcher.submit(job("exits", nodes[0], name=name))
+
+    @pytest.mark.parametrize("chosen", [(), (0, 0), (2,)])
+    def test_nodes_that_cannot_run_it_are_refused(self, launcher: Launcher, nodes: Nodes, chosen: tuple[int, ...]):
+        names = [(*nodes, "nowhere")[index] for index in chosen]
         with pytest.raises(ValueError, match="node"):
-            launcher.submit(job(notes, "exits", nodes=nodes))
+            launcher.submit(job("exits", *names))
         assert launcher.poll("job-1").state is State.MISSING
 
-    def test_a_job_that_has_ended_never_runs_again(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "exits", code=1))
+    def test_a_job_that_has_ended_never_runs_again(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(job("exits", nodes[0], code=1))
         before = ended(launcher)
-        launcher.submit(job(notes, "exits", code=1))
+        launcher.submit(job("exits", nodes[0], code=1))
         launcher.cancel("job-1", grace_seconds=0)
         assert launcher.poll("job-1") == before
         assert len(notes.starts()) == 1
 
-    def test_a_cancelled_job_may_finish_what_it_has_in_hand(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "waits"))
+    def test_a_cancelled_job_may_finish_what_it_has_in_hand(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(job("waits", nodes[0], linger_seconds=LINGER_SECONDS))
         notes.until("pid")
         launcher.cancel("job-1", grace_seconds=30)
+        assert notes.until("finished")
         status = ended(launcher)
         assert (status.state, status.reason) == (State.STOPPED, "cancelled")
-        assert notes.until("finished")
 
-    def test_what_runs_after_the_grace_is_killed(self, launcher: Launcher, notes: Notes, marked: Marked):
-        launcher.submit(job(notes, "clings"))
+    def test_what_runs_after_the_grace_is_killed(
+        self, launcher: Launcher, nodes: Nodes, notes: Notes, survivors: Survivors
+    ):
+        launcher.submit(job("clings", nodes[0]))
         notes.until("clinging")
         launcher.cancel("job-1", grace_seconds=0.5)
         status = ended(launcher)
-        assert status.state is State.STOPPED and "node-0 was killed" in status.reason
+        assert status.state is State.STOPPED and status.reason.startswith("cancelled")
         assert status.lost_nodes == ()
-        marked.until_gone()
+        survivors.until_gone()
 
-    def test_cancelling_again_does_not_prolong_the_grace(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "clings"))
+    def test_cancelling_again_does_not_prolong_the_grace(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(job("clings", nodes[0]))
         notes.until("clinging")
         launcher.cancel("job-1", grace_seconds=0.5)
         launcher.cancel("job-1", grace_seconds=3600)
         assert ended(launcher).state is State.STOPPED
 
-    def test_logs_are_told_by_node_and_only_their_end(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "exits", word="farewell"))
+    def test_a_cancelled_job_stays_cancelled(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(job("waits", nodes[0]))
+        notes.until("pid")
+        launcher.cancel("job-1", grace_seconds=30)
         ended(launcher)
-        assert launcher.logs("job-1") == {"node-0": "rank 0 says farewell\n"}
-        assert launcher.logs("job-1", tail_bytes=9) == {"node-0": "farewell\n"}
+        launcher.submit(job("waits", nodes[0]))
+        assert launcher.poll("job-1").state is State.STOPPED
+        assert len(notes.starts()) == 1
 
-    def test_a_released_job_is_missing_with_its_logs(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "exits"))
+    def test_logs_are_told_by_node_and_only_their_end(self, launcher: Launcher, nodes: Nodes):
+        launcher.submit(shell('echo "rank $RANK says farewell"', nodes[0]))
+        ended(launcher)
+        assert launcher.logs("job-1") == {nodes[0]: "rank 0 says farewell\n"}
+        assert launcher.logs("job-1", tail_bytes=9) == {nodes[0]: "farewell\n"}
+
+    def test_a_released_job_is_missing_with_its_logs(self, launcher: Launcher, nodes: Nodes):
+        launcher.submit(job("exits", nodes[0]))
         ended(launcher)
         assert launcher.release("job-1")
         assert launcher.poll("job-1").state is State.MISSING
         assert launcher.logs("job-1") == {}
         assert not launcher.release("job-1")
 
-    def test_a_live_job_is_not_released(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "waits"))
+    def test_a_live_job_is_not_released(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(job("waits", nodes[0]))
         notes.until("pid")
         assert not launcher.release("job-1")
         assert launcher.poll("job-1").state is State.RUNNING
         launcher.cancel("job-1", grace_seconds=30)
         assert ended(launcher).state is State.STOPPED
 
-    def test_a_job_outlives_its_submitter(self, launcher: Launcher, notes: Notes, tmp_path: Path):
+    def test_a_job_outlives_its_submitter(self, launcher: Launcher, nodes: Nodes, notes: Notes, tmp_path: Path):
         gate = tmp_path / "gate"
         gate.touch()
-        submitted(submitter(launcher, job(notes, "waits"), tmp_path, gate))
+        submitted(submitter(launcher, job("waits", nodes[0]), tmp_path, gate))
         notes.until("pid")
         assert launcher.poll("job-1").state is State.RUNNING
         launcher.cancel("job-1", grace_seconds=30)
         assert ended(launcher).state is State.STOPPED
 
-    def test_config_and_environment_reach_the_rank(self, launcher: Launcher, notes: Notes, monkeypatch):
+    def test_config_and_environment_reach_the_rank(self, launcher: Launcher, nodes: Nodes, notes: Notes, monkeypatch):
         monkeypatch.setenv("SLIPWAY_CONTROL_PLANE", "1")
-        wanted = job(notes, "exits", steps=[1, 2.5, "drei"])
-        launcher.submit(Job(wanted.name, wanted.command, wanted.config, wanted.nodes, environment={"INCARNATION": "7"}))
+        wanted = job("exits", nodes[0], steps=[1, 2.5, "drei"])
+        launcher.submit(dataclasses.replace(wanted, environment={"INCARNATION": "7"}))
         ended(launcher)
         [start] = notes.starts()
         assert start["config"] == wanted.config
-        facts = {"INCARNATION": "7", "SLIPWAY_NODE": "node-0", "SLIPWAY_JOB": "job-1", "RANK": "0", "WORLD_SIZE": "1"}
+        facts = {"INCARNATION": "7", "SLIPWAY_NODE": nodes[0], "SLIPWAY_JOB": "job-1", "RANK": "0", "WORLD_SIZE": "1"}
         assert facts.items() <= start["environment"].items()
         assert "SLIPWAY_CONTROL_PLANE" not in start["environment"]
 
-    def test_a_command_runs_in_the_folder_of_the_job(self, launcher: Launcher, notes: Notes, tmp_path: Path):
-        program = tmp_path / "program"
-        program.write_text('#!/bin/sh\necho "$(pwd) $(basename "$1")"\n')
-        program.chmod(0o755)
-        launcher.submit(Job("job-1", ("./program",), {}, ("node-0",), folder=str(tmp_path)))
+    def test_a_command_runs_in_the_folder_of_the_job(self, launcher: Launcher, nodes: Nodes):
+        command = ("./env", "sh", "-c", 'echo "$(pwd -P) $(basename "$0")"')
+        launcher.submit(Job("job-1", command, {}, nodes[:1], folder=TOOLS))
         assert ended(launcher).state is State.SUCCEEDED
-        assert launcher.logs("job-1") == {"node-0": f"{tmp_path} config.json\n"}
+        assert launcher.logs("job-1") == {nodes[0]: f"{TOOLS} config.json\n"}
 
-    def test_a_command_that_cannot_be_started_is_named(self, launcher: Launcher, notes: Notes, tmp_path: Path):
-        launcher.submit(Job("job-1", ("./nowhere",), {}, ("node-0",), folder=str(tmp_path)))
+    def test_a_command_that_cannot_be_started_is_named(self, launcher: Launcher, nodes: Nodes):
+        launcher.submit(Job("job-1", ("./nowhere",), {}, nodes[:1], folder=TOOLS))
         assert ended(launcher).state is State.FAILED
-        assert "./nowhere" in launcher.logs("job-1")["node-0"]
-        assert "cannot be started: " in launcher.logs("job-1")["node-0"]
+        assert "./nowhere" in launcher.logs("job-1")[nodes[0]]
+        assert "cannot be started: " in launcher.logs("job-1")[nodes[0]]
+
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_a_job_takes_as_many_nodes_as_it_is_told_those_that_hold_its_data_first(
+        self, launcher: Launcher, nodes: Nodes, notes: Notes, place: int
+    ):
+        chosen = nodes[place]
+        launcher.submit(dataclasses.replace(job("exits", *nodes), size=1, prefer=(chosen,)))
+        status = ended(launcher)
+        assert (status.state, status.nodes) == (State.SUCCEEDED, (chosen,))
+        assert [start["environment"]["SLIPWAY_NODE"] for start in notes.starts()] == [chosen]
+        assert set(launcher.logs("job-1")) == {chosen}
 
     @pytest.mark.slow
-    def test_the_ranks_of_two_nodes_find_their_places(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "exits", nodes=("node-0", "node-1")))
-        assert ended(launcher).state is State.SUCCEEDED
-        places = [
-            (start["environment"]["RANK"], start["environment"]["LOCAL_RANK"], start["environment"]["WORLD_SIZE"])
-            for start in notes.starts()
-        ]
+    def test_the_ranks_of_two_nodes_find_their_places(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(job("exits", *nodes))
+        status = ended(launcher)
+        assert (status.state, set(status.nodes)) == (State.SUCCEEDED, set(nodes))
+        starts = [start["environment"] for start in notes.starts()]
+        places = [(start["RANK"], start["LOCAL_RANK"], start["WORLD_SIZE"]) for start in starts]
         assert sorted(places) == [("0", "0", "2"), ("1", "0", "2")]
-        assert {start["environment"]["SLIPWAY_NODE"] for start in notes.starts()} == {"node-0", "node-1"}
-        assert "says hello" in launcher.logs("job-1")["node-1"]
+        assert {start["SLIPWAY_NODE"] for start in starts} == set(launcher.logs("job-1")) == set(nodes)
 
     @pytest.mark.slow
-    def test_all_ranks_of_two_nodes_may_finish_when_cancelled(self, launcher: Launcher, notes: Notes):
-        launcher.submit(job(notes, "waits", nodes=("node-0", "node-1")))
+    def test_all_ranks_of_two_nodes_may_finish_when_cancelled(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(job("waits", *nodes, linger_seconds=LINGER_SECONDS))
         notes.until("pid", count=2)
         launcher.cancel("job-1", grace_seconds=30)
+        assert len(notes.until("finished", count=2)) == 2
         status = ended(launcher)
         assert (status.state, status.reason) == (State.STOPPED, "cancelled")
-        assert len(notes.until("finished", count=2)) == 2
 
     @pytest.mark.slow
-    def test_several_ranks_share_a_node(self, launcher: Launcher, notes: Notes):
-        launcher.submit(dataclasses.replace(job(notes, "waits"), ranks_per_node=2))
+    def test_several_ranks_share_a_node(self, launcher: Launcher, nodes: Nodes, notes: Notes):
+        launcher.submit(dataclasses.replace(job("waits", nodes[0], linger_seconds=LINGER_SECONDS), ranks_per_node=2))
         notes.until("pid", count=2)
         launcher.cancel("job-1", grace_seconds=30)
+        assert len(notes.until("finished", count=2)) == 2
         assert (ended(launcher).state, launcher.poll("job-1").reason) == (State.STOPPED, "cancelled")
         assert sorted(start["environment"]["LOCAL_RANK"] for start in notes.starts()) == ["0", "1"]
-        assert len(notes.until("finished", count=2)) == 2
 
     @pytest.mark.slow
-    def test_a_rank_that_is_killed_ends_the_job_on_all_nodes(self, launcher: Launcher, notes: Notes, marked: Marked):
-        launcher.submit(job(notes, "clings", nodes=("node-0", "node-1")))
-        notes.until("clinging", count=2)
-        victim = notes.starts()[0]
-        os.kill(victim["pid"], signal.SIGKILL)
+    def test_a_rank_that_is_killed_ends_the_job_on_all_nodes(
+        self, launcher: Launcher, nodes: Nodes, notes: Notes, survivors: Survivors
+    ):
+        launcher.submit(job("clings", *nodes, dying_rank="1"))
         status = ended(launcher)
-        assert status.state is State.FAILED and victim["environment"]["SLIPWAY_NODE"] in status.reason
+        [victim] = [start["environment"] for start in notes.starts() if start["rank"] == "1"]
+        assert status.state is State.FAILED and victim["SLIPWAY_NODE"] in status.reason
         assert status.lost_nodes == ()
-        marked.until_gone()
+        survivors.until_gone()

@@ -16,8 +16,8 @@ from resources.launcher.folder import JobFolder, Order
 from resources.launcher.local import LocalLauncher
 from resources.launcher.protocol import State, Unavailable
 from tests.conftest import Marked, until
-from tests.launcher.conftest import Notes
-from tests.launcher.contract import LauncherContract, ended, job
+from tests.launcher.contract import LauncherContract, Nodes, ended, job
+from tests.launcher.notes import Notes
 from trainer import processes
 
 CODE = Path(__file__).resolve().parents[2]
@@ -29,8 +29,25 @@ def launcher(tmp_path: Path) -> LocalLauncher:
     return LocalLauncher(tmp_path / "jobs", CODE, fleet)
 
 
+@pytest.fixture
+def nodes() -> Nodes:
+    return ("node-0", "node-1")
+
+
+@pytest.fixture
+def survivors(marked: Marked) -> Marked:
+    return marked
+
+
 class TestContract(LauncherContract):
     """The contract, for the local launcher."""
+
+
+def test_a_node_that_was_killed_when_its_grace_was_over_is_named(launcher: LocalLauncher, notes: Notes):
+    launcher.submit(job("clings", "node-0"))
+    notes.until("clinging")
+    launcher.cancel("job-1", grace_seconds=0.5)
+    assert ended(launcher).reason == "cancelled; node-0 was killed when its grace was over"
 
 
 def keeper_of(marked: Marked) -> int:
@@ -40,7 +57,7 @@ def keeper_of(marked: Marked) -> int:
 
 
 def test_a_killed_node_takes_everything_below_it_along(launcher: LocalLauncher, notes: Notes, marked: Marked):
-    launcher.submit(job(notes, "clings"))
+    launcher.submit(job("clings", "node-0"))
     notes.until("clinging")
     [node] = embedded.kill(launcher.fleet.folder, "node-0")
     assert node not in {start["pid"] for start in notes.starts()}
@@ -51,7 +68,7 @@ def test_a_killed_node_takes_everything_below_it_along(launcher: LocalLauncher, 
 
 
 def test_a_node_that_died_under_a_job_is_away_for_a_while(launcher: LocalLauncher, notes: Notes):
-    launcher.submit(job(notes, "waits"))
+    launcher.submit(job("waits", "node-0"))
     notes.until("pid")
     node = processes.parent_of(notes.starts()[0]["pid"])
     assert node is not None
@@ -68,7 +85,7 @@ def test_a_node_that_died_under_a_job_is_away_for_a_while(launcher: LocalLaunche
 def test_the_nodes_that_are_left_end_with_the_one_that_was_killed(
     launcher: LocalLauncher, notes: Notes, marked: Marked
 ):
-    launcher.submit(job(notes, "clings", nodes=("node-0", "node-1")))
+    launcher.submit(job("clings", "node-0", "node-1"))
     notes.until("clinging", count=2)
     command = [
         sys.executable,
@@ -90,13 +107,13 @@ def test_the_nodes_that_are_left_end_with_the_one_that_was_killed(
 def test_a_killed_keeper_fails_the_job_and_takes_everything_along(
     launcher: LocalLauncher, notes: Notes, marked: Marked, program: str
 ):
-    launcher.submit(job(notes, program))
+    launcher.submit(job(program, "node-0"))
     notes.until("clinging" if program == "clings" else "pid")
     os.kill(keeper_of(marked), signal.SIGKILL)
     status = ended(launcher)
     assert (status.state, status.reason, status.lost_nodes) == (State.FAILED, "its keeper died", ())
     assert launcher.poll("job-1") == status
-    launcher.submit(job(notes, program))
+    launcher.submit(job(program, "node-0"))
     assert len(notes.starts()) == 1
     marked.until_gone()
 
@@ -105,7 +122,7 @@ def test_a_killed_keeper_fails_the_job_and_takes_everything_along(
 def test_a_killed_keeper_takes_agents_and_ranks_of_all_nodes_along(
     launcher: LocalLauncher, notes: Notes, marked: Marked
 ):
-    launcher.submit(job(notes, "clings", nodes=("node-0", "node-1")))
+    launcher.submit(job("clings", "node-0", "node-1"))
     notes.until("clinging", count=2)
     os.kill(keeper_of(marked), signal.SIGKILL)
     assert ended(launcher).state is State.FAILED
@@ -113,7 +130,7 @@ def test_a_killed_keeper_takes_agents_and_ranks_of_all_nodes_along(
 
 
 def test_a_job_whose_keeper_died_is_not_over_while_a_node_lives(launcher: LocalLauncher, notes: Notes, marked: Marked):
-    launcher.submit(job(notes, "waits"))
+    launcher.submit(job("waits", "node-0"))
     node = processes.parent_of(notes.until("pid")[0]["pid"])
     keeper = keeper_of(marked)
     assert node is not None
@@ -127,7 +144,7 @@ def test_a_job_whose_keeper_died_is_not_over_while_a_node_lives(launcher: LocalL
 
 def test_a_second_keeper_leaves_at_once_and_without_a_word(launcher: LocalLauncher, notes: Notes):
     second = [sys.executable, "-m", "resources.launcher.keeper", str(launcher.folder / "job-1")]
-    launcher.submit(job(notes, "waits"))
+    launcher.submit(job("waits", "node-0"))
     notes.until("pid")
     assert subprocess.run(second, capture_output=True, text=True, check=True).stderr == ""
     launcher.cancel("job-1", grace_seconds=30)
@@ -137,41 +154,39 @@ def test_a_second_keeper_leaves_at_once_and_without_a_word(launcher: LocalLaunch
 
 
 def test_a_killed_rank_fails_the_job_with_the_signal(launcher: LocalLauncher, notes: Notes):
-    launcher.submit(job(notes, "waits"))
+    launcher.submit(job("waits", "node-0"))
     os.kill(notes.until("pid")[0]["pid"], signal.SIGKILL)
     status = ended(launcher)
     assert (status.state, status.reason) == (State.FAILED, "node-0 ended with exit code 137 (SIGKILL)")
     assert status.lost_nodes == ()
 
 
-def accepted_only(launcher: LocalLauncher, notes: Notes) -> JobFolder:
+def accepted_only(launcher: LocalLauncher) -> JobFolder:
     """A job whose submitter died between making the job object and starting the keeper."""
     folder = JobFolder.named("job-1", launcher.folder)
-    folder.accept(Order(job(notes, "exits"), launcher.fleet.folder, 1))
+    folder.accept(Order(job("exits", "node-0"), launcher.fleet.folder, 1), ("node-0",))
     return folder
 
 
-def test_a_job_whose_submitter_died_half_way_is_pending_until_it_is_submitted_again(
-    launcher: LocalLauncher, notes: Notes
-):
-    accepted_only(launcher, notes)
+def test_a_job_whose_submitter_died_half_way_is_pending_until_it_is_submitted_again(launcher: LocalLauncher):
+    accepted_only(launcher)
     assert launcher.poll("job-1").state is State.PENDING
     assert launcher.logs("job-1") == {"node-0": ""}
-    launcher.submit(job(notes, "exits"))
+    launcher.submit(job("exits", "node-0"))
     assert ended(launcher).state is State.SUCCEEDED
 
 
 def test_a_pending_job_that_is_cancelled_never_runs(launcher: LocalLauncher, notes: Notes):
-    accepted_only(launcher, notes)
+    accepted_only(launcher)
     launcher.cancel("job-1", grace_seconds=30)
     assert launcher.poll("job-1").state is State.STOPPED
-    launcher.submit(job(notes, "exits"))
+    launcher.submit(job("exits", "node-0"))
     assert launcher.poll("job-1").state is State.STOPPED
     assert notes.starts() == []
 
 
 def test_a_job_whose_folder_is_deleted_ends(launcher: LocalLauncher, notes: Notes, marked: Marked):
-    launcher.submit(job(notes, "clings"))
+    launcher.submit(job("clings", "node-0"))
     notes.until("clinging")
     (launcher.folder / "job-1").rename(launcher.folder / "away")
     assert launcher.poll("job-1").state is State.MISSING
@@ -179,24 +194,24 @@ def test_a_job_whose_folder_is_deleted_ends(launcher: LocalLauncher, notes: Note
     assert not (launcher.folder / "job-1").exists()
 
 
-def test_a_job_that_cannot_be_read_is_not_taken_for_a_dead_one(launcher: LocalLauncher, notes: Notes):
+def test_a_job_that_cannot_be_read_is_not_taken_for_a_dead_one(launcher: LocalLauncher):
     launcher.folder.mkdir()
     (launcher.folder / "job-1").write_text("a file where a folder should be")
     with pytest.raises(Unavailable, match="job-1"):
         launcher.poll("job-1")
     with pytest.raises(Unavailable, match="job-1"):
-        launcher.submit(job(notes, "exits"))
+        launcher.submit(job("exits", "node-0"))
 
 
-def test_a_config_that_is_no_json_is_refused(launcher: LocalLauncher, notes: Notes):
+def test_a_config_that_is_no_json_is_refused(launcher: LocalLauncher):
     with pytest.raises(ValueError, match=r"job-1.*config"):
-        launcher.submit(job(notes, "exits", where=Path("/")))
+        launcher.submit(job("exits", "node-0", where=Path("/")))
     assert launcher.poll("job-1").state is State.MISSING
 
 
 def test_the_submitter_has_no_child_afterwards(launcher: LocalLauncher, notes: Notes):
     before = processes.children(os.getpid())
-    launcher.submit(job(notes, "waits"))
+    launcher.submit(job("waits", "node-0"))
     assert processes.children(os.getpid()) == before
     notes.until("pid")
     launcher.cancel("job-1", grace_seconds=30)
@@ -216,7 +231,7 @@ def deaf() -> Iterator[None]:
 
 @pytest.mark.usefixtures("deaf")
 def test_ranks_hear_signals_that_their_submitter_ignores(launcher: LocalLauncher, notes: Notes):
-    launcher.submit(job(notes, "sleeps"))
+    launcher.submit(job("sleeps", "node-0"))
     notes.until("pid")
     launcher.cancel("job-1", grace_seconds=30)
     status = ended(launcher)
@@ -227,31 +242,31 @@ def test_ranks_hear_signals_that_their_submitter_ignores(launcher: LocalLauncher
 def test_a_killed_keeper_takes_the_ranks_along_although_its_submitter_ignores_signals(
     launcher: LocalLauncher, notes: Notes, marked: Marked
 ):
-    launcher.submit(job(notes, "clings"))
+    launcher.submit(job("clings", "node-0"))
     notes.until("clinging")
     os.kill(keeper_of(marked), signal.SIGKILL)
     marked.until_gone()
     assert ended(launcher).state is State.FAILED
 
 
-def test_a_keeper_that_cannot_start_is_told_to_the_submitter(launcher: LocalLauncher, notes: Notes, tmp_path: Path):
+def test_a_keeper_that_cannot_start_is_told_to_the_submitter(launcher: LocalLauncher, tmp_path: Path):
     (tmp_path / "resources.py").touch()
     elsewhere = dataclasses.replace(launcher, code=tmp_path)
     with pytest.raises(Unavailable, match=r"job-1.*keeper did not start.*keeper\.log"):
-        elsewhere.submit(job(notes, "exits"))
+        elsewhere.submit(job("exits", "node-0"))
 
 
-def test_a_job_that_cannot_be_set_up_fails_with_the_reason(launcher: LocalLauncher, notes: Notes):
-    folder = accepted_only(launcher, notes)
+def test_a_job_that_cannot_be_set_up_fails_with_the_reason(launcher: LocalLauncher):
+    folder = accepted_only(launcher)
     (folder.path / "logs").write_text("a file where a folder should be")
-    launcher.submit(job(notes, "exits"))
+    launcher.submit(job("exits", "node-0"))
     status = ended(launcher)
     assert status.state is State.FAILED and status.reason.startswith("its keeper failed: ")
 
 
 @pytest.mark.slow
 def test_a_job_whose_rendezvous_store_died_fails(launcher: LocalLauncher, notes: Notes, marked: Marked):
-    launcher.submit(job(notes, "sleeps", nodes=("node-0", "node-1")))
+    launcher.submit(job("sleeps", "node-0", "node-1"))
     notes.until("pid", count=2)
     store = [pid for pid in marked.pids() if b"launcher.rendezvous" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(store[0], signal.SIGKILL)

@@ -25,7 +25,8 @@ from resources.compute import EmbeddedCompute, trainings
 from resources.home import Home
 from resources.tiers import Tiers
 from resources.tracking import Tracking
-from resources.training_control import Action, TrainingControl
+from resources.training_control import TrainingControl
+from resources.training_decision import Action
 from resources.training_store import DUTIES, Trainings, TrainingStore
 from tests.conftest import until
 from tests.data.corpora import make_corpus

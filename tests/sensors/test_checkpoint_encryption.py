@@ -6,7 +6,8 @@ import pytest
 
 from assets.evaluation import evaluate
 from resources.launcher.protocol import State
-from resources.training_control import Action, job_name
+from resources.training_decision import Action
+from resources.training_job import job_name
 from tests.sensors.platform import BY, Platform
 from trainer.checkpoint import sealing
 

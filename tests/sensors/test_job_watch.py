@@ -5,7 +5,8 @@ from dagster import DagsterRunStatus
 
 from assets import keys
 from resources.launcher.protocol import State
-from resources.training_control import Action, job_name
+from resources.training_decision import Action
+from resources.training_job import job_name
 from sensors import runs
 from sensors.job_watch import training_request
 from tests.conftest import until

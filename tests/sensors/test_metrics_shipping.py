@@ -8,7 +8,7 @@ import pytest
 
 from resources import tracking as tracking_module
 from resources.tracking import Tracking
-from resources.training_control import Action
+from resources.training_decision import Action
 from resources.training_store import TrainingStore
 from tests.conftest import until
 from tests.sensors.platform import STEPS, TINY, Platform

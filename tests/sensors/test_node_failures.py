@@ -6,7 +6,8 @@ from typing import Any
 
 from assets import keys
 from resources.launcher.protocol import State
-from resources.training_control import Action, job_name
+from resources.training_decision import Action
+from resources.training_job import job_name
 from resources.training_store import TrainingStore
 from sensors.node_failures import BY
 from tests.conftest import Marked, until

@@ -9,7 +9,7 @@ from assets import keys
 from assets.datasets import snapshot
 from resources.launcher.protocol import State
 from resources.tiers import Tiers
-from resources.training_control import job_name
+from resources.training_job import job_name
 from tests.sensors.platform import Platform
 from trainer import leases
 from trainer.staging import is_staged

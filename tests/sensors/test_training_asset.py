@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets import keys
 from assets.training import result_metadata
-from resources.training_control import Action
+from resources.training_decision import Action
 from tests.conftest import Marked, until
 from tests.sensors.platform import BY, Platform
 

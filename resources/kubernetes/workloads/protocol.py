@@ -13,8 +13,11 @@ class Reading:
     """What a workload's own status says; the pods say the rest (exit codes, nodes, why they wait)."""
 
     state: State
-    """PENDING also while it is suspended: a queue holds it back, or took its place away."""
+    """PENDING also while it is suspended: a queue holds it back, or took its place away. Workloads count pods that
+    are ready, not those that run: one that is PENDING with pods may be running all the same, and its pods say so."""
     reason: str = ""
+    ending: State | None = None
+    """How it will have ended once the last of its pods has; until then it is not terminal."""
     submitted_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
@@ -24,8 +27,13 @@ class Reading:
 class Workload(Protocol):
     """One kind."""
 
-    resource: Resource
-    """Of the main object, whose name is that of the job's objects."""
+    @property
+    def resource(self) -> Resource:
+        """Of the main object, whose name is that of the job's objects."""
+
+    @property
+    def container(self) -> str:
+        """The container that decides how a pod of this kind ended; some controllers want a name of their own."""
 
     def objects(self, name: str, job: Job, cluster: Cluster) -> list[Object]:
         """What to create besides the order, in this order; the main object last.

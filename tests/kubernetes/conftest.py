@@ -1,0 +1,26 @@
+"""A cluster for the tests of a module: a simulated one, with a namespace for each test."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes.simulated.cluster import Cluster
+from tests.kubernetes.simulated.kinds import NAMESPACES
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Shared by the tests of a module: what a test breaks, it mends."""
+    folder: Path = tmp_path_factory.mktemp("kubernetes")
+    with Cluster(folder) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def namespace(simulated: Cluster) -> str:
+    """A namespace of the test's own."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    simulated.create(NAMESPACES, "", {"metadata": {"name": name}})
+    return name

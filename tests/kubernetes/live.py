@@ -1,0 +1,88 @@
+"""A real cluster for tests: whatever KUBECONFIG points to, in a namespace of its own, with any image that has Slipway.
+
+Environment: SLIPWAY_TEST_IMAGE, SLIPWAY_TEST_PULL_POLICY (Never for an image that was loaded by hand) and
+SLIPWAY_TEST_POD_PATCH, a patch of the pods' template as JSON or the path of a file with that.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resources.kubernetes.client import Client
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, Object, Resource
+from resources.kubernetes.workloads import conditions
+from tests.conftest import until
+
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
+
+
+@dataclass(frozen=True)
+class Live:
+    """The cluster, and our namespace in it."""
+
+    client: Client
+    cluster: Cluster
+
+    def ready_nodes(self) -> list[str]:
+        nodes = self.client.list(NODES, {})
+        return sorted(node["metadata"]["name"] for node in nodes if "Ready" in conditions.holding(node))
+
+    def running(self) -> list[Object]:
+        """The pods that have not ended."""
+        return [pod for pod in self.client.list(PODS, {}) if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+
+    def until_gone(self) -> None:
+        """Wait until nothing runs in the namespace."""
+        until(lambda: not self.running(), "the pods to end")
+
+    def clear(self) -> None:
+        """Remove all jobs at once, whatever they do."""
+        for order in self.client.listing(CONFIG_MAPS, JOB).items:
+            self.client.delete(CONFIG_MAPS, order["metadata"]["name"])
+        for pod in self.client.list(PODS, {}):
+            self.client.delete(PODS, pod["metadata"]["name"], grace_seconds=1)
+        until(lambda: not self.client.list(PODS, {}), "the pods to go")
+
+
+def connected() -> Live:
+    """The cluster of the environment, with a namespace's name and no namespace yet; skips where there is none."""
+    kubeconfig, image = os.environ.get("KUBECONFIG"), os.environ.get("SLIPWAY_TEST_IMAGE")
+    if not kubeconfig or not image:
+        pytest.skip("no cluster to test on: KUBECONFIG and SLIPWAY_TEST_IMAGE are not both set")
+    namespace = f"slipway-test-{uuid.uuid4().hex[:8]}"
+    policy: Any = os.environ.get("SLIPWAY_TEST_PULL_POLICY", "IfNotPresent")
+    cluster = Cluster(image=image, namespace=namespace, pull_policy=policy, patch=_patch(), grace_seconds=60)
+    return Live(Client(kubeconfig, namespace=namespace), cluster)
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Live]:
+    """The cluster, with the namespace and what the pods of trainings need in it."""
+    found = connected()
+    name = found.client.namespace
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    found.client.create(NAMESPACES, _named(NAMESPACES, name) | {"metadata": {"name": name, "labels": labels}})
+    try:
+        found.client.create(SERVICE_ACCOUNTS, _named(SERVICE_ACCOUNTS, found.cluster.service_account))
+        yield found
+    finally:
+        found.client.delete(NAMESPACES, name)
+        until(lambda: found.client.get(NAMESPACES, name) is None, f"namespace {name} to go")
+
+
+def _named(resource: Resource, name: str) -> Object:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
+
+
+def _patch() -> dict[str, Any]:
+    said = os.environ.get("SLIPWAY_TEST_POD_PATCH", "{}")
+    patch: dict[str, Any] = json.loads(said if said.lstrip().startswith("{") else Path(said).read_text())
+    return patch

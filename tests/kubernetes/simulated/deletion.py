@@ -1,0 +1,57 @@
+"""What a DELETE makes of an object: grace, finalizers and propagation (k8s.io/apiserver/pkg/registry/rest/delete.go)."""
+
+import copy
+
+from tests.kubernetes.simulated import clock, errors
+from tests.kubernetes.simulated.kinds import JOBS, PODS, Object, Resource
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+"""Finalizers that the garbage collector works off."""
+
+
+def check_preconditions(resource: Resource, object: Object, options: Object) -> None:
+    metadata, name = object["metadata"], object["metadata"]["name"]
+    wanted = options.get("preconditions") or {}
+    for field, shown in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(field, metadata[field]) != metadata[field]:
+            why = f"{shown} in precondition: {wanted[field]}, {shown} in object meta: {metadata[field]}"
+            raise errors.conflict(resource, name, f"Precondition failed: {why}")
+
+
+def marked(resource: Resource, object: Object, options: Object) -> Object:
+    """The object with its deletion asked for. A later deletion shortens the grace and never prolongs it."""
+    after = copy.deepcopy(object)
+    metadata, grace = after["metadata"], _grace(resource, object, options)
+    before = metadata.get("deletionGracePeriodSeconds")
+    if "deletionTimestamp" not in metadata or (before is not None and grace < before):
+        metadata["deletionTimestamp"] = clock.now(grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+    finalizers = [each for each in metadata.get("finalizers", []) if each not in (FOREGROUND, ORPHAN)]
+    metadata["finalizers"] = finalizers + _propagation(resource, options)
+    if not metadata["finalizers"]:
+        del metadata["finalizers"]
+    return after
+
+
+def is_over(object: Object) -> bool:
+    """Whether nothing keeps an object that is to be deleted."""
+    metadata = object["metadata"]
+    asked = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
+    return asked and not metadata.get("finalizers")
+
+
+def _propagation(resource: Resource, options: Object) -> list[str]:
+    """Jobs of batch/v1 orphan their pods by default, all else deletes in the background (DefaultGarbageCollectionPolicy)."""
+    default = "Orphan" if resource == JOBS else "Background"
+    policy = options.get("propagationPolicy") or default
+    return {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(policy, [])
+
+
+def _grace(resource: Resource, object: Object, options: Object) -> int:
+    """Seconds. Pods alone are given some, unless nothing runs of them (podStrategy.CheckGracefulDelete)."""
+    if resource != PODS:
+        return 0
+    if not object["spec"].get("nodeName") or object["status"].get("phase") in ("Succeeded", "Failed"):
+        return 0
+    asked = options.get("gracePeriodSeconds")
+    return int(object["spec"]["terminationGracePeriodSeconds"] if asked is None else asked)

@@ -1,0 +1,39 @@
+"""The completion indexes of an Indexed Job, and how its status writes them (``0,2-4``)."""
+
+from collections.abc import Iterable
+
+from tests.kubernetes.simulated import pods
+from tests.kubernetes.simulated.kinds import Object
+
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def is_indexed(job: Object) -> bool:
+    return bool(job["spec"]["completionMode"] == "Indexed")
+
+
+def of(pod: Object) -> int:
+    """The index of a pod; -1 where it has none."""
+    return int((pod["metadata"].get("annotations") or {}).get(INDEX, -1))
+
+
+def completed(job: Object, found: list[Object]) -> set[int]:
+    """Those that the status says, and those of pods that have succeeded since."""
+    return read(job["status"].get("completedIndexes", "")) | {
+        of(pod) for pod in found if pods.phase(pod) == "Succeeded"
+    }
+
+
+def read(text: str) -> set[int]:
+    spans = [span.split("-") for span in text.split(",") if span]
+    return {index for span in spans for index in range(int(span[0]), int(span[-1]) + 1)}
+
+
+def written(indexes: Iterable[int]) -> str:
+    spans: list[list[int]] = []
+    for index in sorted(indexes):
+        if spans and spans[-1][-1] == index - 1:
+            spans[-1][1:] = [index]
+        else:
+            spans.append([index])
+    return ",".join("-".join(map(str, span)) for span in spans)

@@ -1,0 +1,74 @@
+"""The kinds of object that the cluster serves, and what differs between them."""
+
+from typing import Any
+
+from resources.kubernetes.objects import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOB_SETS,
+    JOBS,
+    LOCAL_QUEUES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PYTORCH_JOBS,
+    SERVICES,
+    TRAIN_JOBS,
+    TRAINING_RUNTIMES,
+    WORKLOADS,
+    Resource,
+)
+
+Object = dict[str, Any]
+"""One object as JSON. Those in the store are never changed in place."""
+
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+VOLUMES = Resource("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
+CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+PRIORITIES = Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+
+BUILT_IN = (CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITIES, SERVICES, VOLUMES, CLAIMS)
+ADD_ONS: dict[str, tuple[Resource, ...]] = {
+    "jobset": (JOB_SETS,),
+    "kueue": (LOCAL_QUEUES, WORKLOADS),
+    "trainer": (TRAIN_JOBS, TRAINING_RUNTIMES),
+    "training-operator": (PYTORCH_JOBS,),
+    "volcano": (POD_GROUPS,),
+}
+"""What comes with a CustomResourceDefinition, by the project that installs it."""
+
+WITHOUT_STATUS = {CONFIG_MAPS, EVENTS, PRIORITIES, LOCAL_QUEUES, TRAINING_RUNTIMES}
+"""Kinds whose objects have no status of their own that anybody writes here."""
+WITHOUT_GENERATION = {CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SERVICES, VOLUMES, CLAIMS}
+"""Kinds whose `metadata.generation` the API server does not keep."""
+
+__all__ = [
+    "ADD_ONS",
+    "BUILT_IN",
+    "CLAIMS",
+    "CONFIG_MAPS",
+    "EVENTS",
+    "JOBS",
+    "JOB_SETS",
+    "LOCAL_QUEUES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "POD_GROUPS",
+    "PRIORITIES",
+    "PYTORCH_JOBS",
+    "SERVICES",
+    "TRAINING_RUNTIMES",
+    "TRAIN_JOBS",
+    "VOLUMES",
+    "WITHOUT_GENERATION",
+    "WITHOUT_STATUS",
+    "WORKLOADS",
+    "Object",
+    "Resource",
+]
+
+
+def qualified(resource: Resource) -> str:
+    """A kind as messages name it: ``jobs.batch``, ``pods``."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural

@@ -1,0 +1,63 @@
+"""Volumes that hold objects: ConfigMaps as files in a folder of the pod, and the paths under which containers see them.
+
+A claim or an emptyDir is what is mounted there on this machine: processes see the same paths as everybody.
+"""
+
+from pathlib import Path
+
+from tests.kubernetes.simulated.kinds import CONFIG_MAPS, Object
+from tests.kubernetes.simulated.store import Store
+
+Paths = dict[str, str]
+"""Where a container sees something, and where it is."""
+
+
+class Missing(Exception):
+    """What a volume wants is not there (yet), in the words of the event FailedMount."""
+
+
+def mounted(store: Store, pod: Object, folder: Path) -> dict[str, Path]:
+    """Write the pod's ConfigMaps below the folder; return where each volume is."""
+    found: dict[str, Path] = {}
+    for volume in pod["spec"].get("volumes") or ():
+        if "configMap" in volume:
+            found[volume["name"]] = folder / volume["name"]
+            _write(store, pod["metadata"]["namespace"], volume, found[volume["name"]])
+    return found
+
+
+def paths(container: Object, volumes: dict[str, Path], termination_log: Path) -> Paths:
+    """The paths of the container's that are elsewhere on this machine."""
+    found = {container["terminationMessagePath"]: str(termination_log)}
+    for mount in container.get("volumeMounts") or ():
+        if mount["name"] in volumes:
+            found[mount["mountPath"]] = str(volumes[mount["name"]] / mount.get("subPath", ""))
+    return found
+
+
+def moved(text: str, paths: Paths) -> str:
+    """The text, if it is a path or ends in one, as it is on this machine."""
+    for seen, there in paths.items():
+        before, found, after = text.partition(seen)
+        if found and after[:1] in ("", "/") and (not before or before.endswith("=")):
+            return before + there + after
+    return text
+
+
+def _write(store: Store, namespace: str, volume: Object, folder: Path) -> None:
+    source = volume["configMap"]
+    config_map = store.get(CONFIG_MAPS, namespace, source["name"])
+    if config_map is None:
+        if source.get("optional"):
+            return
+        raise Missing(
+            f'MountVolume.SetUp failed for volume "{volume["name"]}" : configmap "{source["name"]}" not found'
+        )
+    data = config_map.get("data") or {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for item in source.get("items") or [{"key": key, "path": key} for key in data]:
+        if item["key"] not in data:
+            raise Missing(
+                f'MountVolume.SetUp failed for volume "{volume["name"]}" : references non-existent config key'
+            )
+        (folder / item["path"]).write_text(data[item["key"]])

@@ -1,0 +1,66 @@
+"""Pods and their conditions, as controllers and kubelets read and write them."""
+
+from collections.abc import Iterator
+
+from tests.kubernetes.simulated import clock
+from tests.kubernetes.simulated.kinds import PODS, Object
+from tests.kubernetes.simulated.registry import Registry
+
+
+def condition(object: Object, type: str) -> Object | None:
+    conditions = object.get("status", {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == type), None)
+
+
+def is_true(object: Object, type: str) -> bool:
+    found = condition(object, type)
+    return found is not None and found["status"] == "True"
+
+
+def set_condition(object: Object, type: str, status: str, reason: str = "", message: str = "") -> None:
+    """Write a condition into the object's status; its time changes when its status does."""
+    conditions: list[Object] = object.setdefault("status", {}).setdefault("conditions", [])
+    found = condition(object, type)
+    since = found["lastTransitionTime"] if found and found["status"] == status else clock.now()
+    told = {"reason": reason, "message": message} if reason else {}
+    new = {"type": type, "status": status, "lastTransitionTime": since, **told}
+    if found:
+        conditions[conditions.index(found)] = new
+    else:
+        conditions.append(new)
+
+
+def phase(pod: Object) -> str:
+    return str(pod["status"]["phase"])
+
+
+def is_finished(pod: Object) -> bool:
+    return phase(pod) in ("Succeeded", "Failed")
+
+
+def is_terminating(pod: Object) -> bool:
+    """To be deleted, and not over yet (controller.IsPodTerminating)."""
+    return "deletionTimestamp" in pod["metadata"] and not is_finished(pod)
+
+
+def is_active(pod: Object) -> bool:
+    return "deletionTimestamp" not in pod["metadata"] and not is_finished(pod)
+
+
+def container_status(pod: Object, container: str) -> Object | None:
+    return next((each for each in container_statuses(pod) if each["name"] == container), None)
+
+
+def container_statuses(pod: Object) -> Iterator[Object]:
+    yield from pod["status"].get("containerStatuses") or ()
+    yield from pod["status"].get("initContainerStatuses") or ()
+
+
+def disrupt(registry: Registry, pod: Object, reason: str, message: str) -> Object:
+    """Say on a pod that something other than itself ends it."""
+    return registry.change(PODS, pod, lambda it: set_condition(it, "DisruptionTarget", "True", reason, message))
+
+
+def controller_of(object: Object) -> Object | None:
+    """The owner reference of what controls the object."""
+    return next((each for each in object["metadata"].get("ownerReferences") or () if each.get("controller")), None)

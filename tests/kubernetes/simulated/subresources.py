@@ -1,0 +1,53 @@
+"""A pod's `log` and `eviction` (k8s.io/kubernetes/pkg/registry/core/pod)."""
+
+from collections.abc import Callable
+
+from tests.kubernetes.simulated import errors, pods
+from tests.kubernetes.simulated.asked import Asked
+from tests.kubernetes.simulated.kinds import PODS, Object
+from tests.kubernetes.simulated.registry import Registry
+
+
+def log(registry: Registry, wanted: Asked, read: Callable[[Object, str], bytes]) -> bytes:
+    """The end of a container's output (`tailLines`), or the start of that end (`limitBytes`)."""
+    pod = registry.get(PODS, wanted.namespace, wanted.name)
+    container = _container(pod, wanted.parameters.get("container", ""))
+    _must_have_started(pod, container)
+    text = read(pod, container)
+    if lines := wanted.parameters.get("tailLines"):
+        text = b"".join(text.splitlines(keepends=True)[-int(lines) :]) if int(lines) else b""
+    return text[: int(wanted.parameters["limitBytes"])] if "limitBytes" in wanted.parameters else text
+
+
+def evict(registry: Registry, wanted: Asked) -> Object:
+    """The Eviction API (policy/v1)."""
+    return evicted(registry, wanted.namespace, wanted.name, (wanted.body or {}).get("deleteOptions"))
+
+
+def evicted(registry: Registry, namespace: str, name: str, options: Object | None) -> Object:
+    """A condition that says why, then a deletion."""
+    pod = registry.get(PODS, namespace, name)
+    pods.disrupt(registry, pod, "EvictionByEvictionAPI", "Eviction API: evicting")
+    registry.delete(PODS, namespace, name, options)
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _container(pod: Object, wanted: str) -> str:
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    names = [each["name"] for each in [*spec.get("initContainers", ()), *spec["containers"]]]
+    if wanted and wanted not in names:
+        raise errors.bad_request(f"container {wanted} is not valid for pod {name}")
+    if not wanted and len(spec["containers"]) > 1:
+        listed = " ".join(each["name"] for each in spec["containers"])
+        raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: [{listed}]")
+    return wanted or str(spec["containers"][0]["name"])
+
+
+def _must_have_started(pod: Object, container: str) -> None:
+    status = pods.container_status(pod, container)
+    waiting = (status or {"state": {"waiting": {"reason": "ContainerCreating"}}})["state"].get("waiting")
+    if not pod["spec"].get("nodeName"):
+        raise errors.bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
+    if waiting:
+        why = f"is waiting to start: {waiting['reason']}"
+        raise errors.bad_request(f'container "{container}" in pod "{pod["metadata"]["name"]}" {why}')

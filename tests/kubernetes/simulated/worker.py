@@ -1,0 +1,189 @@
+"""One pod on its node: its volumes, its images, its containers one after the other, and its end."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.kubernetes.simulated import clock, dns, environment, mounts, pods, statuses
+from tests.kubernetes.simulated.container import KILL, NOT_STARTED
+from tests.kubernetes.simulated.kinds import SERVICES, Object
+from tests.kubernetes.simulated.machine import Machine
+from tests.kubernetes.simulated.statuses import ContainerStatus
+
+POLL_SECONDS = 0.05
+MESSAGE_BYTES = 4096
+FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
+"""How much of a log stands in for a termination message (k8s.io/kubernetes/pkg/kubelet/kuberuntime)."""
+
+
+class Worker:
+    """`changed` is called when the pod's status is another; `is_over` says that nothing of it runs, nor will."""
+
+    def __init__(self, machine: Machine, pod: Object, folder: Path, changed: Callable[[], None]) -> None:
+        self.pod, self.node = pod, pod["spec"]["nodeName"]
+        self.is_over = False
+        self._machine, self._folder, self._changed = machine, folder, changed
+        spec, wait = pod["spec"], "PodInitializing" if pod["spec"].get("initContainers") else "ContainerCreating"
+        self.init = [ContainerStatus(each["name"], each["image"], statuses.waiting(wait)) for each in _init(spec)]
+        self.main = [
+            ContainerStatus(each["name"], each["image"], statuses.waiting(wait)) for each in spec["containers"]
+        ]
+        self.since = clock.now()
+        self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._out_of_memory: set[str] = set()
+        self._is_killed = False
+        self._stopping: tuple[float, int] | None = None
+        """When it was told to stop, by the loop's clock, and the grace in seconds."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self, grace: int) -> None:
+        """SIGTERM now, SIGKILL after the grace, which a later call can only shorten."""
+        loop = asyncio.get_running_loop()
+        since, before = self._stopping or (loop.time(), grace + 1)
+        if grace >= before:
+            return
+        for process in self._running.values() if self._stopping is None else ():
+            _send(process, "terminate")
+        self._stopping = (since, grace)
+        if self._timer:
+            self._timer.cancel()
+        self._timer = loop.call_at(since + grace, self.kill)
+
+    def kill(self) -> None:
+        self._is_killed = True
+        self._stopping = self._stopping or (0.0, 0)
+        for process in self._running.values():
+            _send(process, "kill")
+
+    def run_out_of_memory(self, container: str) -> None:
+        """What the kernel does to a container above its limit: it ends, the pod goes on from there."""
+        self._out_of_memory.add(container)
+        _send(self._running[container], "kill")
+
+    async def gone(self) -> None:
+        """Wait until no process of the pod is left."""
+        await asyncio.wait([self._task])
+
+    def log(self, container: str) -> Path:
+        return self._folder / f"{container}.log"
+
+    def phase(self) -> str:
+        return statuses.phase(self.init, self.main, self.is_over)
+
+    async def _run(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        volumes = await self._volumes()
+        for spec, status in zip(_init(self.pod["spec"]), self.init, strict=True):
+            await self._container(spec, status, volumes)
+            if status.exit_code != 0:
+                break
+        else:
+            containers = zip(self.pod["spec"]["containers"], self.main, strict=True)
+            await asyncio.gather(*(self._container(spec, status, volumes) for spec, status in containers))
+        for status in [*self.init, *self.main]:
+            if status.exit_code is None and self._stopping is not None:
+                status.state = statuses.terminated(137, "ContainerStatusUnknown", NEVER_STARTED)
+        if self._timer:
+            self._timer.cancel()
+        self.is_over = True
+        self._changed()
+
+    async def _volumes(self) -> dict[str, Path]:
+        while self._stopping is None:
+            try:
+                return mounts.mounted(self._machine.store, self.pod, self._folder)
+            except mounts.Missing as missing:
+                self._machine.events.warning(self.pod, "FailedMount", str(missing), "kubelet")
+                self._changed()
+                await asyncio.sleep(POLL_SECONDS)
+        return {}
+
+    async def _container(self, spec: Object, status: ContainerStatus, volumes: dict[str, Path]) -> None:
+        """Run the container until it has ended and its pod's policy does not start it again."""
+        await self._image(spec, status)
+        while self._stopping is None:
+            await self._once(spec, status, volumes)
+            policy = self.pod["spec"]["restartPolicy"]
+            if self._stopping or policy == "Never" or (status.exit_code == 0 and policy == "OnFailure"):
+                return
+            status.last, status.restarts = status.state, status.restarts + 1
+            status.state = statuses.waiting("CrashLoopBackOff")
+            self._changed()
+            await asyncio.sleep(10 / clock.HURRY)
+
+    async def _image(self, spec: Object, status: ContainerStatus) -> None:
+        """Wait for the image, saying so as the kubelet does."""
+        for state, reason, message in self._machine.absences(spec["image"], spec["imagePullPolicy"]):
+            if self._stopping is not None:
+                return
+            status.state = state
+            self._machine.events.warning(self.pod, reason, message, "kubelet")
+            self._changed()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _once(self, spec: Object, status: ContainerStatus, volumes: dict[str, Path]) -> None:
+        started, termination_log = clock.now(), self._folder / f"{spec['name']}.termination"
+        termination_log.write_text("")
+        process = await self._started(spec, mounts.paths(spec, volumes, termination_log))
+        self._running[spec["name"]] = process
+        if self._stopping:
+            _send(process, "kill" if self._is_killed else "terminate")
+        status.state = statuses.running()
+        self._machine.events.normal(self.pod, "Started", f"Container started: {spec['name']}", "kubelet")
+        self._changed()
+        code = await process.wait()
+        del self._running[spec["name"]]
+        status.state = self._ended(spec, 137 if code == -KILL else code if code >= 0 else 128 - code, started)
+        self._changed()
+
+    async def _started(self, spec: Object, paths: mounts.Paths) -> asyncio.subprocess.Process:
+        variables = environment.environment(self.pod, spec)
+        words = environment.command_line(spec, variables)
+        variables = {name: self._here(value, paths, name) for name, value in variables.items()}
+        command = [self._here(word, paths) for word in words]
+        folder = spec.get("workingDir") or str(environment.ROOT)
+        start = [sys.executable, "-S", "-m", "tests.kubernetes.simulated.container", folder, *command]
+        with self.log(spec["name"]).open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *start, cwd=environment.ROOT, env=variables, stdout=log, stderr=log, stdin=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def _here(self, text: str, paths: mounts.Paths, name: str = "") -> str:
+        """A word as it has to be on this machine: paths of mounts, names of pods, the port where ranks meet."""
+        namespace, subdomain = self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain", "")
+        services = [each["metadata"]["name"] for each in self._machine.store.all_of(SERVICES, namespace)]
+        owner = pods.controller_of(self.pod) or {"name": self.pod["metadata"]["name"]}
+        port = self._machine.ports.of(namespace, subdomain or owner["name"])
+        if name.endswith("_PORT") and text == dns.RENDEZVOUS:
+            return port
+        is_address = name.endswith("_ADDR")
+        return mounts.moved(dns.resolved(text, namespace, services, port, is_address), paths)
+
+    def _ended(self, spec: Object, code: int, started: str) -> Object:
+        if spec["name"] in self._out_of_memory:
+            return statuses.terminated(137, "OOMKilled", "", started)
+        reason = "Completed" if code == 0 else "StartError" if code == NOT_STARTED else "Error"
+        message = (self._folder / f"{spec['name']}.termination").read_bytes()[:MESSAGE_BYTES].decode(errors="replace")
+        if not message and code and spec["terminationMessagePolicy"] == "FallbackToLogsOnError":
+            lines = self.log(spec["name"]).read_bytes().splitlines(keepends=True)[-FALLBACK_LINES:]
+            message = b"".join(lines)[-FALLBACK_BYTES:].decode(errors="replace")
+        return statuses.terminated(code, reason, message, started)
+
+
+NEVER_STARTED = "The container could not be located when the pod was terminated"
+
+
+def _init(spec: Object) -> list[Object]:
+    return list(spec.get("initContainers") or ())
+
+
+def _send(process: asyncio.subprocess.Process, what: str) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if what == "terminate":
+            process.terminate()
+        else:
+            process.send_signal(KILL)

@@ -1,0 +1,58 @@
+"""Jobs of every kind pass the launcher contract on a real cluster."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.workloads.indexed_job import IndexedJob
+from resources.kubernetes.workloads.jobset import JobSet
+from resources.kubernetes.workloads.protocol import Workload
+from resources.kubernetes.workloads.pytorch_job import PyTorchJob
+from resources.kubernetes.workloads.train_job import TrainJob
+from tests.kubernetes.live import Live
+from tests.launcher.contract import LauncherContract, Nodes
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def nodes(live: Live) -> Nodes:
+    ready = live.ready_nodes()
+    if len(ready) < 2:
+        pytest.skip(f"the cluster has {len(ready)} ready nodes, and two are needed")
+    return (ready[0], ready[1])
+
+
+@pytest.fixture
+def survivors(live: Live) -> Live:
+    return live
+
+
+class OnTheCluster(LauncherContract):
+    """The contract, for a kind of workload."""
+
+    workload: Workload
+
+    @pytest.fixture
+    def launcher(self, live: Live) -> Iterator[KubernetesLauncher]:
+        if not live.client.serves(self.workload.resource):
+            pytest.skip(f"the cluster has no {self.workload.resource.plural}.{self.workload.resource.group}")
+        yield KubernetesLauncher(live.client, live.cluster, self.workload)
+        live.clear()
+
+
+class TestJobSet(OnTheCluster):
+    workload = JobSet()
+
+
+class TestIndexedJob(OnTheCluster):
+    workload = IndexedJob()
+
+
+class TestTrainJob(OnTheCluster):
+    workload = TrainJob()
+
+
+class TestPyTorchJob(OnTheCluster):
+    workload = PyTorchJob()
