@@ -34,7 +34,7 @@ Seconds = Annotated[int, Field(ge=1)]
 Bucket = Annotated[str, Field(pattern=r"^(s3://[a-z0-9][a-z0-9.-]+(/.*)?)?$")]
 OF_THE_CHART = {
     "tiers": ("durable", "nvme"),
-    "cluster": ("image", "namespace", "pull_policy", "service_account", "volumes", "recipe_patch"),
+    "cluster": ("image", "namespace", "pull_policy", "service_account", "volumes", "user", "recipe_patch"),
 }
 """Fields of the platform's settings that follow from other values."""
 
@@ -54,13 +54,6 @@ class Images(Values):
     """Of all pods."""
     pullSecrets: list[Name]  # noqa: N815
     """Existing Secrets of the registry, in both namespaces."""
-
-
-class Identity(Values):
-    user: Count
-    """The user id of all pods: what runs write on the durable tier, trainings read, and the other way round."""
-    group: Count
-    """Their group id, also of mounted files."""
 
 
 class Peer(Values):
@@ -223,7 +216,8 @@ class Chart(Values):
     """All values of the chart."""
 
     images: Images
-    identity: Identity
+    user: Count
+    """User and group id of all pods: what runs write on the durable tier, trainings read, and the other way round."""
     postgresql: PostgreSQL
     objectStore: ObjectStore  # noqa: N815
     volumes: Volumes

@@ -24,9 +24,9 @@ slipway/component: {{ .component }}
 
 {{- define "slipway.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: {{ .Values.identity.user }}
-runAsGroup: {{ .Values.identity.group }}
-fsGroup: {{ .Values.identity.group }}
+runAsUser: {{ .Values.user }}
+runAsGroup: {{ .Values.user }}
+fsGroup: {{ .Values.user }}
 fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
@@ -46,7 +46,7 @@ limits: {memory: {{ .memory | quote }}, ephemeral-storage: {{ .storage | quote }
 {{- define "slipway.environment" -}}
 DAGSTER_HOME: /etc/dagster
 HOME: /tmp
-PGSERVICEFILE: /etc/slipway/postgresql/pg_service.conf
+PGSERVICEFILE: /secrets/postgresql/pg_service.conf
 SLIPWAY_PLATFORM: /etc/slipway/platform/platform.yaml
 {{- include "slipway.objectStoreEnvironment" . | nindent 0 }}
 {{- end }}
@@ -54,7 +54,7 @@ SLIPWAY_PLATFORM: /etc/slipway/platform/platform.yaml
 {{- define "slipway.objectStoreEnvironment" -}}
 {{- with .Values.objectStore -}}
 {{- if .secret }}
-AWS_SHARED_CREDENTIALS_FILE: /etc/slipway/object-store/credentials
+AWS_SHARED_CREDENTIALS_FILE: /secrets/object-store/credentials
 {{- end }}
 {{- if .endpoint }}
 AWS_ENDPOINT_URL: {{ .endpoint | quote }}
@@ -86,7 +86,7 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 
 {{- define "slipway.mounts" -}}
 - {name: tmp, mountPath: /tmp}
-- {name: postgresql, mountPath: /etc/slipway/postgresql, readOnly: true}
+- {name: postgresql, mountPath: /secrets/postgresql, readOnly: true}
 {{- if ne .component "mlflow" }}
 - {name: instance, mountPath: /etc/dagster, readOnly: true}
 - {name: platform, mountPath: /etc/slipway/platform, readOnly: true}
@@ -98,7 +98,7 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 - {name: corpora, mountPath: {{ .root.Values.volumes.corpora.path }}, readOnly: true}
 {{- end }}
 {{- if and (has .component (list "code" "run" "mlflow")) .root.Values.objectStore.secret }}
-- {name: object-store, mountPath: /etc/slipway/object-store, readOnly: true}
+- {name: object-store, mountPath: /secrets/object-store, readOnly: true}
 {{- end }}
 {{- end }}
 

@@ -5,18 +5,19 @@
   "image" .Values.images.trainer
   "pull_policy" .Values.images.pullPolicy
   "namespace" .Values.training.namespace
+  "user" .Values.user
   "service_account" (printf "%s-trainer" .Release.Name)
   "volumes" $volumes -}}
 {{- $ours := include "slipway.patch" . | fromYaml -}}
 {{- $theirs := .Values.platform.cluster -}}
 {{- $environment := merge (dict) ($theirs.environment | default dict) (include "slipway.objectStoreEnvironment" . | fromYaml) -}}
-{{- if and $theirs.patch $ours.spec.containers $theirs.patch.spec }}
-{{- if $theirs.patch.spec.containers }}{{ fail "platform.cluster.patch: found spec.containers beside objectStore.secret, expected one of them; put it into the recipe's patch" }}{{ end }}
+{{- range $list := list "containers" "volumes" "imagePullSecrets" }}
+{{- if and (dig "spec" $list "" $ours) (dig "patch" "spec" $list "" $theirs) }}{{ fail (printf "platform.cluster.patch: found spec.%s, which the chart writes here itself (pull secrets, the object store's); say it in recipes' patches" $list) }}{{ end }}
 {{- end }}
 {{- $patch := merge (dict) ($theirs.patch | default dict) $ours -}}
 {{- $uri := .Values.platform.tracking.uri -}}
 {{- if and .Values.mlflow.enabled $uri }}{{ fail "platform.tracking.uri: found one beside mlflow.enabled, expected one of them" }}{{ end }}
-{{- if not (or .Values.mlflow.enabled $uri) }}{{ fail "platform.tracking.uri: found none, expected the server's, since mlflow.enabled is false" }}{{ end }}
+{{- if not (or .Values.mlflow.enabled $uri) }}{{ fail "platform.tracking.uri: found none, expected the server's, since mlflow.enabled is false" }}{{ end -}}
 slipway: platform/1
 revision: {{ .Values.platform.revision | quote }}
 tiers: {{- merge (dict "durable" .Values.volumes.durable.path "nvme" .Values.volumes.nvme.path) .Values.platform.tiers | toYaml | nindent 2 }}
@@ -29,14 +30,10 @@ compute:
   cluster: {{- merge $cluster (dict "patch" $patch "environment" $environment) $theirs | toYaml | nindent 4 }}
 {{- end }}
 
-{{- /* What every pod of a training gets besides: the user, and the object store's credentials as a file. */ -}}
+{{- /* What every pod of a training gets besides: the registry's Secrets, and the object store's credentials as a file. */ -}}
 {{- define "slipway.patch" -}}
+{{- if or .Values.images.pullSecrets .Values.objectStore.secret -}}
 spec:
-  securityContext:
-    runAsUser: {{ .Values.identity.user }}
-    runAsGroup: {{ .Values.identity.group }}
-    fsGroup: {{ .Values.identity.group }}
-    fsGroupChangePolicy: OnRootMismatch
   {{- with .Values.images.pullSecrets }}
   imagePullSecrets: {{- range . }}
     - name: {{ . }}
@@ -48,6 +45,7 @@ spec:
   containers:
     - name: trainer
       volumeMounts:
-        - {name: object-store, mountPath: /etc/slipway/object-store, readOnly: true}
+        - {name: object-store, mountPath: /secrets/object-store, readOnly: true}
   {{- end }}
+{{- end }}
 {{- end }}
