@@ -29,11 +29,8 @@ def workloads(values: dict[str, Any]) -> str:
 
     with Chart.load(DEPLOY / "chart") as chart:
         templates = chart.render(values, name=NAME, namespace=NAMESPACE)
-    return "\n---\n".join(text.strip() for name, text in sorted(templates.items()) if _has_objects(name, text)) + "\n"
-
-
-def _has_objects(name: str, text: str) -> bool:
-    return name.endswith(".yaml") and any(yaml.safe_load_all(text))
+    objects = [text.strip().removeprefix("---\n") for _, text in sorted(templates.items()) if "\nkind: " in text]
+    return "\n---\n".join(objects) + "\n"
 
 
 def has_kustomize() -> bool:

@@ -18,6 +18,7 @@ MINIMAL: dict[str, Any] = {"images": IMAGES}
 """All that must be said."""
 FULL: dict[str, Any] = {
     "images": {**IMAGES, "pullPolicy": "Always", "pullSecrets": ["registry"]},
+    "user": 2000,
     "postgresql": {"ports": [6432], "peers": [{"ipBlock": {"cidr": "10.9.0.0/24"}}]},
     "objectStore": {
         "secret": "object-store",
@@ -51,18 +52,20 @@ VALUES = {"minimal": MINIMAL, "full": FULL, "without": WITHOUT} | {
 
 
 @functools.cache
-def _workloads(case: str) -> str:
-    return render.workloads(VALUES[case])
-
-
 def workloads(case: str) -> list[Object]:
-    """The chart's objects with the values of this name."""
-    return [found for found in yaml.safe_load_all(_workloads(case)) if found]
+    """The chart's objects with the values of this name. Who changes one changes it for all tests."""
+    return parsed(render.workloads(VALUES[case]))
 
 
+@functools.cache
 def cluster_objects(cluster: str) -> list[Object]:
     """A cluster's own objects, as they are committed; `test_kustomize.py` shows that they are up to date."""
-    return list(yaml.safe_load_all((render.RENDERED / cluster / "cluster.yaml").read_text()))
+    return parsed((render.RENDERED / cluster / "cluster.yaml").read_text())
+
+
+def parsed(text: str) -> list[Object]:
+    """The objects of a text; libyaml reads them ten times faster than Python does."""
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
 
 def of_kind(objects: list[Object], kind: str) -> dict[str, Object]:
@@ -89,7 +92,11 @@ def pod_templates(objects: list[Object]) -> Iterator[tuple[str, Object]]:
         yield name, found["spec"]["template"]
 
 
+def text_of(case: str, config_map: str, file: str) -> str:
+    """A file of one of the chart's ConfigMaps."""
+    return str(of_kind(workloads(case), "ConfigMap")[f"{render.NAME}-{config_map}"]["data"][file])
+
+
 def settings(case: str, config_map: str, file: str) -> Object:
-    """A file of one of the chart's ConfigMaps, read."""
-    data = of_kind(workloads(case), "ConfigMap")[f"{render.NAME}-{config_map}"]["data"]
-    return dict(yaml.safe_load(data[file]))
+    """The same, read."""
+    return dict(yaml.safe_load(text_of(case, config_map, file)))
