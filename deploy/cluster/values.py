@@ -7,6 +7,7 @@ chart writes it into the settings.
 import ast
 import dataclasses
 import inspect
+import itertools
 import json
 import textwrap
 import typing
@@ -161,7 +162,7 @@ class Network(Values):
     """The cluster's DNS."""
 
 
-def _without(section: Any, left_out: tuple[str, ...], name: str) -> Any:
+def _without(section: type, left_out: tuple[str, ...], name: str) -> Any:
     """The fields of a model or a dataclass as optional values with descriptions, except those that the chart knows."""
     if dataclasses.is_dataclass(section):
         hints, said = typing.get_type_hints(section), _attribute_docstrings(section)
@@ -171,17 +172,20 @@ def _without(section: Any, left_out: tuple[str, ...], name: str) -> Any:
         said = said or _attribute_docstrings(section)
         fields = {name: (each.annotation, said.get(name)) for name, each in section.model_fields.items()}
     kept = {field: value for field, value in fields.items() if field not in left_out}
-    optional = {field: (hint, Field(default=None, description=text)) for field, (hint, text) in kept.items()}
+    optional: dict[str, Any] = {
+        field: (hint, Field(default=None, description=text)) for field, (hint, text) in kept.items()
+    }
     return create_model(name, __base__=Values, **optional)
 
 
 def _attribute_docstrings(owner: type) -> dict[str, str]:
     """The string below each field of a class."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0].body  # type: ignore[attr-defined]
+    [found] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(found, ast.ClassDef)
     return {
         field.target.id: ast.literal_eval(below.value)
-        for field, below in zip(body, body[1:], strict=False)
-        if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr)
+        for field, below in itertools.pairwise(found.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr)
     }
 
 
@@ -190,6 +194,7 @@ class Tracking(Values):
     """Of the MLflow server, where the chart's own is not used; empty otherwise."""
 
 
+LauncherName = ComputeSettings.__annotations__["launcher"]
 Tiers = _without(Platform.model_fields["tiers"].annotation, OF_THE_CHART["tiers"], "Tiers")
 NodeTasks = _without(NodeTaskSettings, (), "NodeTasks")
 Nodes = _without(Cluster, OF_THE_CHART["cluster"], "Nodes")
@@ -198,7 +203,7 @@ Nodes = _without(Cluster, OF_THE_CHART["cluster"], "Nodes")
 class PlatformValues(Values):
     """The platform's settings, as far as they do not follow from the rest."""
 
-    launcher: ComputeSettings.model_fields["launcher"].annotation  # type: ignore[valid-type]
+    launcher: LauncherName
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
     node_tasks: NodeTasks  # type: ignore[valid-type]
     """The pods that stage, clean and look at one node."""

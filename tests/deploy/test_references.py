@@ -57,15 +57,15 @@ def test_all_that_pods_name_is_there(
     cluster: str, objects: list[Object], there: set[tuple[str, str, str]], tmp_path: Path
 ):
     specs = [(HERE, template["spec"]) for _, template in pod_templates(objects)]
-    specs += [(HERE, run_job(cluster, tmp_path)["spec"]["template"]["spec"])]
-    specs += [(THERE, training_pod(cluster, tmp_path)["spec"])]
+    specs += [(HERE, run_job(cluster)["spec"]["template"]["spec"])]
+    specs += [(THERE, training_pod(cluster)["spec"])]
     named = {name for namespace, spec in specs for name in named_by(namespace, spec)}
     assert len(named) > 12 and named - there == set()
 
 
-def test_mounts_are_of_volumes_and_do_not_lie_in_one_another(cluster: str, objects: list[Object], tmp_path: Path):
+def test_mounts_are_of_volumes_and_do_not_lie_in_one_another(cluster: str, objects: list[Object]):
     specs = [template["spec"] for _, template in pod_templates(objects)]
-    specs += [run_job(cluster, tmp_path)["spec"]["template"]["spec"], training_pod(cluster, tmp_path)["spec"]]
+    specs += [run_job(cluster)["spec"]["template"]["spec"], training_pod(cluster)["spec"]]
     for spec in specs:
         mounts = spec["containers"][0]["volumeMounts"]
         assert {each["name"] for each in mounts} == {each["name"] for each in spec["volumes"]}

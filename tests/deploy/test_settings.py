@@ -6,45 +6,45 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
-from dagster._core.run_coordinator import RunCoordinator
-from dagster._core.storage.compute_log_manager import ComputeLogManager
-from dagster._core.storage.root import LocalArtifactStorage
 
-from resources import platform
-from tests.deploy.dagster_runs import instance, run_launcher
-from tests.deploy.rendering import FULL, VALUES, settings, text_of
+from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
+from tests.deploy.rendering import FULL, VALUES, settings
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_dagster_accepts_its_settings(case: str, tmp_path: Path):
-    ref = instance(case, tmp_path)
-    assert type(run_launcher(case, tmp_path)).__name__ == "K8sRunLauncher"
-    assert type(ref.run_coordinator_data.rehydrate(as_type=RunCoordinator)).__name__ == "QueuedRunCoordinator"
-    ref.compute_logs_data.rehydrate(as_type=ComputeLogManager)
-    ref.local_artifact_storage_data.rehydrate(as_type=LocalArtifactStorage)
-    assert ref.storage_data.class_name == "DagsterPostgresStorage", "SQLite on a shared volume loses data"
+def test_dagster_accepts_its_settings(case: str):
+    ref = instance(case)
+    assert run_launcher(case).job_namespace == "slipway"
+    described = (ref.run_coordinator_data, ref.compute_logs_data, ref.local_artifact_storage_data)
+    made = [type(each.rehydrate(as_type=object)).__name__ for each in described if each]
+    assert made == ["QueuedRunCoordinator", "LocalComputeLogManager", "LocalArtifactStorage"]
 
 
-def test_runs_have_time_to_pull_their_image(tmp_path: Path):
-    monitoring = instance("minimal", tmp_path).settings["run_monitoring"]
+def test_runs_are_kept_in_postgresql():
+    storage = instance("minimal").storage_data
+    assert storage and storage.class_name == "DagsterPostgresStorage", "SQLite on a shared volume loses data"
+
+
+def test_runs_have_time_to_pull_their_image():
+    monitoring = setting("minimal", "run_monitoring")
     assert monitoring["enabled"] and monitoring["start_timeout_seconds"] == 1800
 
 
-def test_cancelling_reaches_the_steps(tmp_path: Path):
-    monitoring = instance("minimal", tmp_path).settings["run_monitoring"]
+def test_cancelling_reaches_the_steps():
+    monitoring = setting("minimal", "run_monitoring")
     assert monitoring["max_resume_run_attempts"] == 0, "dagster#33923: where runs are resumed, cancelled ones go on"
 
 
-def test_pool_slots_of_dead_runs_are_freed(tmp_path: Path):
-    assert instance("minimal", tmp_path).settings["run_monitoring"]["free_slots_after_run_end_seconds"] > 0
+def test_pool_slots_of_dead_runs_are_freed():
+    assert setting("minimal", "run_monitoring")["free_slots_after_run_end_seconds"] > 0
 
 
-def test_dagster_repeats_no_run(tmp_path: Path):
-    assert instance("minimal", tmp_path).settings["run_retries"] == {"enabled": False}
+def test_dagster_repeats_no_run():
+    assert setting("minimal", "run_retries") == {"enabled": False}
 
 
-def test_tags_of_runs_may_ask_for_amounts_and_places_only(tmp_path: Path):
-    launcher = run_launcher("minimal", tmp_path)
+def test_tags_of_runs_may_ask_for_amounts_and_places_only():
+    launcher = run_launcher("minimal")
     allowed = launcher.only_allow_user_defined_k8s_config_fields
     assert allowed.pop("container_config") == {"resources": True}
     assert allowed.pop("pod_spec_config") == {"node_selector": True, "affinity": True, "tolerations": True}
@@ -74,16 +74,14 @@ def test_the_database_is_found_through_the_mounted_file(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_the_platform_accepts_its_settings(case: str, tmp_path: Path):
-    path = tmp_path / "platform.yaml"
-    path.write_text(text_of(case, "platform", "platform.yaml"))
-    read = platform.load(path)
+def test_the_platform_accepts_its_settings(case: str):
+    read = platform_settings(case)
     assert read.compute.cluster.namespace == "slipway-training"
     assert read.compute.cluster.volumes == {"/durable": "slipway-durable", "/nvme": "slipway-nvme"}
-    assert read.tiers.durable == "/durable" and read.tiers.nvme == "/nvme"
+    assert (read.tiers.model_dump()["durable"], read.tiers.model_dump()["nvme"]) == ("/durable", "/nvme")
 
 
-def test_the_store_is_known_to_trainings(tmp_path: Path):
+def test_the_store_is_known_to_trainings():
     cluster = settings("full", "platform", "platform.yaml")["compute"]["cluster"]
     assert cluster["environment"] == {
         "AWS_SHARED_CREDENTIALS_FILE": "/secrets/object-store/credentials",
