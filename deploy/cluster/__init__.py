@@ -1,1 +1,1 @@
-"""What belongs to the deployment on Kubernetes and needs Python: the chart's values as types, and the rendered objects."""
+"""The deployment on Kubernetes, as far as it needs Python: the chart's values as types, and the rendered objects."""

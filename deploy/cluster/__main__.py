@@ -1,4 +1,4 @@
-"""``python -m deploy.cluster schema | render``: write what is made from other files: the chart's schema, the objects."""
+"""``python -m deploy.cluster schema | render``: write the chart's schema, or the objects of each cluster."""
 
 import sys
 

@@ -14,12 +14,12 @@ import typing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from recipes.kubernetes import Quantity
 from recipes.parts import Count, Part
 from resources.kubernetes.cluster import Cluster
-from resources.platform import ComputeSettings, NodeTaskSettings, Platform
+from resources.platform import ComputeSettings, NodeTaskSettings, TierSettings
 
 SCHEMA = Path(__file__).parent.parent / "chart" / "values.schema.json"
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
@@ -168,6 +168,7 @@ def _without(section: type, left_out: tuple[str, ...], name: str) -> Any:
         hints, said = typing.get_type_hints(section), _attribute_docstrings(section)
         fields = {each.name: (hints[each.name], said.get(each.name)) for each in dataclasses.fields(section)}
     else:
+        assert issubclass(section, BaseModel)
         said = {name: each.description for name, each in section.model_fields.items() if each.description}
         said = said or _attribute_docstrings(section)
         fields = {name: (each.annotation, said.get(name)) for name, each in section.model_fields.items()}
@@ -194,8 +195,7 @@ class Tracking(Values):
     """Of the MLflow server, where the chart's own is not used; empty otherwise."""
 
 
-LauncherName = ComputeSettings.__annotations__["launcher"]
-Tiers = _without(Platform.model_fields["tiers"].annotation, OF_THE_CHART["tiers"], "Tiers")
+Tiers = _without(TierSettings, OF_THE_CHART["tiers"], "Tiers")
 NodeTasks = _without(NodeTaskSettings, (), "NodeTasks")
 Nodes = _without(Cluster, OF_THE_CHART["cluster"], "Nodes")
 
@@ -203,7 +203,7 @@ Nodes = _without(Cluster, OF_THE_CHART["cluster"], "Nodes")
 class PlatformValues(Values):
     """The platform's settings, as far as they do not follow from the rest."""
 
-    launcher: LauncherName
+    launcher: ComputeSettings.__annotations__["launcher"]  # type: ignore[valid-type] # noqa: F821
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
     node_tasks: NodeTasks  # type: ignore[valid-type]
     """The pods that stage, clean and look at one node."""

@@ -45,7 +45,7 @@ def test_dagster_repeats_no_run():
 
 def test_tags_of_runs_may_ask_for_amounts_and_places_only():
     launcher = run_launcher("minimal")
-    allowed = launcher.only_allow_user_defined_k8s_config_fields
+    allowed = dict(launcher.only_allow_user_defined_k8s_config_fields or {})
     assert allowed.pop("container_config") == {"resources": True}
     assert allowed.pop("pod_spec_config") == {"node_selector": True, "affinity": True, "tolerations": True}
     assert not any(allowed.values()) and launcher.only_allow_user_defined_env_vars == []
