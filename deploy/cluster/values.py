@@ -203,7 +203,7 @@ Nodes = _without(Cluster, OF_THE_CHART["cluster"], "Nodes")
 class PlatformValues(Values):
     """The platform's settings, as far as they do not follow from the rest."""
 
-    launcher: ComputeSettings.__annotations__["launcher"]  # type: ignore[valid-type] # noqa: F821
+    launcher: ComputeSettings.__annotations__["launcher"]  # type: ignore[valid-type,name-defined] # noqa: F821
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
     node_tasks: NodeTasks  # type: ignore[valid-type]
     """The pods that stage, clean and look at one node."""
