@@ -26,6 +26,7 @@ class Cluster:
     volumes: Mapping[str, str] = field(default_factory=dict)
     """PersistentVolumeClaims by where they are mounted: the durable tier and each node's NVMe."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to what every container sees."""
     networks: tuple[str, ...] = ()
     """The NetworkAttachmentDefinitions that pods are attached to besides the cluster's own network: RDMA by Multus."""
     user: int = 1000
@@ -41,9 +42,11 @@ class Cluster:
     spread: Literal["pack", "spread"] = "pack"
     """Nodes close together in the topology, or apart; either where it can be had."""
     tolerations: tuple[Mapping[str, str], ...] = ({"key": "nvidia.com/gpu", "operator": "Exists"},)
+    """Taints of the nodes that all jobs tolerate."""
     spot_tolerations: tuple[Mapping[str, str], ...] = ()
     """What else a job tolerates that may run on spot nodes."""
     spot: bool = False
+    """Whether jobs may run on spot nodes."""
     grace_seconds: int = 300
     """Between SIGTERM and SIGKILL: the time for a last checkpoint."""
     unreachable_seconds: int = 30

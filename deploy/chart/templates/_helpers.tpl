@@ -1,0 +1,150 @@
+{{- /* What the objects share. A component is one of webserver, code, daemon, mlflow, run, trainer. */ -}}
+
+{{- define "slipway.labels" -}}
+app.kubernetes.io/name: slipway
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+app.kubernetes.io/part-of: slipway
+{{- with .component }}
+slipway/component: {{ . }}
+{{- end }}
+{{- end }}
+
+{{- define "slipway.metadata" -}}
+name: {{ .root.Release.Name }}-{{ .component }}
+namespace: {{ .namespace | default .root.Release.Namespace }}
+labels: {{- include "slipway.labels" . | nindent 2 }}
+{{- end }}
+
+{{- define "slipway.selector" -}}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+slipway/component: {{ .component }}
+{{- end }}
+
+{{- define "slipway.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .Values.user }}
+runAsGroup: {{ .Values.user }}
+fsGroup: {{ .Values.user }}
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "slipway.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "slipway.resources" -}}
+requests: {cpu: {{ .cpu | quote }}, memory: {{ .memory | quote }}, ephemeral-storage: {{ .storage | quote }}}
+limits: {memory: {{ .memory | quote }}, ephemeral-storage: {{ .storage | quote }}}
+{{- end }}
+
+{{- /* The environment of everything that runs the platform's image: secrets are files, these are their paths. */ -}}
+{{- define "slipway.environment" -}}
+DAGSTER_HOME: /etc/dagster
+HOME: /tmp
+PGSERVICEFILE: /secrets/postgresql/pg_service.conf
+SLIPWAY_PLATFORM: /etc/slipway/platform/platform.yaml
+{{- include "slipway.objectStoreEnvironment" . | nindent 0 }}
+{{- end }}
+
+{{- define "slipway.objectStoreEnvironment" -}}
+{{- with .Values.objectStore -}}
+{{- if .secret }}
+AWS_SHARED_CREDENTIALS_FILE: /secrets/object-store/credentials
+{{- end }}
+{{- if .endpoint }}
+AWS_ENDPOINT_URL: {{ .endpoint | quote }}
+{{- end }}
+{{- if .region }}
+AWS_DEFAULT_REGION: {{ .region | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Volumes and mounts, by component; `mlflow` sees no data, `webserver` looks at the logs of runs only. */ -}}
+{{- define "slipway.volumes" -}}
+- {name: tmp, emptyDir: {}}
+- {name: postgresql, secret: {secretName: {{ .root.Values.postgresql.secret }}, defaultMode: 0440}}
+{{- if ne .component "mlflow" }}
+- {name: instance, configMap: {name: {{ .root.Release.Name }}-instance}}
+- {name: platform, configMap: {name: {{ .root.Release.Name }}-platform}}
+{{- end }}
+{{- if has .component (list "webserver" "code" "run") }}
+- {name: durable, persistentVolumeClaim: {claimName: {{ .root.Values.volumes.durable.claim }}}}
+{{- end }}
+{{- if and (has .component (list "code" "run")) .root.Values.volumes.corpora.claim }}
+- {name: corpora, persistentVolumeClaim: {claimName: {{ .root.Values.volumes.corpora.claim }}, readOnly: true}}
+{{- end }}
+{{- if and (has .component (list "code" "run" "mlflow")) .root.Values.objectStore.secret }}
+- {name: object-store, secret: {secretName: {{ .root.Values.objectStore.secret }}, defaultMode: 0440}}
+{{- end }}
+{{- end }}
+
+{{- define "slipway.mounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: postgresql, mountPath: /secrets/postgresql, readOnly: true}
+{{- if ne .component "mlflow" }}
+- {name: instance, mountPath: /etc/dagster, readOnly: true}
+- {name: platform, mountPath: /etc/slipway/platform, readOnly: true}
+{{- end }}
+{{- if has .component (list "webserver" "code" "run") }}
+- {name: durable, mountPath: {{ .root.Values.volumes.durable.path }}{{ if eq .component "webserver" }}, readOnly: true{{ end }}}
+{{- end }}
+{{- if and (has .component (list "code" "run")) .root.Values.volumes.corpora.claim }}
+- {name: corpora, mountPath: {{ .root.Values.volumes.corpora.path }}, readOnly: true}
+{{- end }}
+{{- if and (has .component (list "code" "run" "mlflow")) .root.Values.objectStore.secret }}
+- {name: object-store, mountPath: /secrets/object-store, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- /* The pod of a Deployment: everything but its container's command, ports and probes, which are `.container`. */ -}}
+{{- define "slipway.deployment" -}}
+{{- $values := index .root.Values .component -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{- include "slipway.metadata" . | nindent 2 }}
+spec:
+  replicas: {{ $values.replicas | default 1 }}
+  strategy: {type: {{ .strategy | default "RollingUpdate" }}}
+  selector:
+    matchLabels: {{- include "slipway.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels: {{- include "slipway.labels" . | nindent 8 }}
+      annotations:
+        # Settings are read when a process starts.
+        slipway/settings: {{ printf "%s%s" (include "slipway.instance" .root) (include "slipway.platform" .root) | sha256sum }}
+    spec:
+      serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
+      automountServiceAccountToken: {{ ne .component "mlflow" }}
+      enableServiceLinks: false
+      {{- with .root.Values.priorityClass }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      {{- with .root.Values.images.pullSecrets }}
+      imagePullSecrets: {{- range . }}
+        - name: {{ . }}
+        {{- end }}
+      {{- end }}
+      securityContext: {{- include "slipway.podSecurity" .root | nindent 8 }}
+      nodeSelector: {{- toYaml $values.nodeSelector | nindent 8 }}
+      tolerations: {{- toYaml $values.tolerations | nindent 8 }}
+      containers:
+        - name: {{ .component }}
+          image: {{ .root.Values.images.platform }}
+          imagePullPolicy: {{ .root.Values.images.pullPolicy }}
+          securityContext: {{- include "slipway.containerSecurity" .root | nindent 12 }}
+          resources: {{- include "slipway.resources" $values.resources | nindent 12 }}
+          env:
+            {{- range $name, $value := include "slipway.environment" .root | fromYaml }}
+            - {name: {{ $name }}, value: {{ $value | quote }}}
+            {{- end }}
+          volumeMounts: {{- include "slipway.mounts" . | nindent 12 }}
+          {{- .container | nindent 10 }}
+      volumes: {{- include "slipway.volumes" . | nindent 8 }}
+{{- end }}

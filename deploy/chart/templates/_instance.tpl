@@ -1,0 +1,101 @@
+{{- /* Dagster's settings. What is written with its reason is there since it is a trap; tests/deploy asserts each. */ -}}
+{{- define "slipway.instance" -}}
+telemetry: {enabled: false}
+nux: {enabled: false}
+
+# SQLite on a volume that pods share loses data. The service is a section of pg_service.conf, a mounted Secret: no
+# password is in the environment or in the arguments of runs. The driver is named, since SQLAlchemy's default is another.
+storage:
+  postgres:
+    postgres_url: postgresql+psycopg2:///?service=dagster
+
+# The output of runs is written by their pods and read by the webserver.
+compute_logs:
+  module: dagster._core.storage.local_compute_log_manager
+  class: LocalComputeLogManager
+  config: {base_dir: {{ .Values.volumes.durable.path }}/dagster/compute-logs}
+
+local_artifact_storage:
+  module: dagster._core.storage.root
+  class: LocalArtifactStorage
+  config: {base_dir: /tmp/dagster}
+
+run_coordinator:
+  module: dagster._core.run_coordinator
+  class: QueuedRunCoordinator
+  config:
+    max_concurrent_runs: {{ .Values.runs.maxConcurrent }}
+    dequeue_use_threads: true
+    dequeue_num_workers: 4
+
+# A run that fails is not repeated by Dagster: recovery is level-triggered (sensors), and a second run adopts.
+run_retries: {enabled: false}
+
+run_monitoring:
+  enabled: true
+  # The default of 180 s gives up runs whose image takes longer to arrive on a fresh node.
+  start_timeout_seconds: {{ .Values.runs.startTimeoutSeconds }}
+  cancel_timeout_seconds: 300
+  # Above 0, cancelling a run leaves its steps running. A run that died is not resumed: the next one adopts its jobs.
+  max_resume_run_attempts: 0
+  # Without it, a cancelled or crashed run may hold its pool slots for ever.
+  free_slots_after_run_end_seconds: 60
+  poll_interval_seconds: 30
+
+run_launcher:
+  module: dagster_k8s
+  class: K8sRunLauncher
+  config:
+    load_incluster_config: true
+    job_namespace: {{ .Release.Namespace }}
+    service_account_name: {{ .Release.Name }}-run
+    instance_config_map: {{ .Release.Name }}-instance
+    dagster_home: /etc/dagster
+    job_image: {{ .Values.images.platform }}
+    image_pull_policy: {{ .Values.images.pullPolicy }}
+    image_pull_secrets: {{- if .Values.images.pullSecrets }}{{ range .Values.images.pullSecrets }}
+      - name: {{ . }}
+      {{- end }}{{ else }} []{{ end }}
+    labels: {{- include "slipway.labels" (dict "root" . "component" "run") | nindent 6 }}
+    env_vars:
+      {{- range $name, $value := include "slipway.environment" . | fromYaml }}
+      {{- if ne $name "DAGSTER_HOME" }}
+      - {{ printf "%s=%s" $name $value | quote }}
+      {{- end }}
+      {{- end }}
+    volumes: {{- include "slipway.volumes" (dict "root" . "component" "run") | nindent 6 }}
+    volume_mounts: {{- include "slipway.mounts" (dict "root" . "component" "run") | nindent 6 }}
+    resources: {{- include "slipway.resources" .Values.runs.resources | nindent 6 }}
+    security_context: {{- include "slipway.containerSecurity" . | nindent 6 }}
+    run_k8s_config:
+      job_spec_config:
+        # A second pod of a step exits 0 at once, and the step stays in progress for ever.
+        backoff_limit: 0
+        ttl_seconds_after_finished: {{ .Values.runs.keepSeconds }}
+      pod_spec_config:
+        enable_service_links: false
+        {{- with .Values.priorityClass }}
+        priority_class_name: {{ . }}
+        {{- end }}
+        security_context: {{- include "slipway.podSecurity" . | nindent 10 }}
+        node_selector: {{- toYaml .Values.runs.nodeSelector | nindent 10 }}
+        tolerations: {{- toYaml .Values.runs.tolerations | nindent 10 }}
+    # Whoever may launch a run may tag it: the tags may ask for amounts and places, not for accounts, mounts or images.
+    only_allow_user_defined_env_vars: []
+    only_allow_user_defined_k8s_config_fields:
+      container_config: {resources: true}
+      pod_spec_config: {node_selector: true, affinity: true, tolerations: true}
+      pod_template_spec_metadata: {}
+      job_metadata: {}
+      job_spec_config: {}
+      namespace: false
+
+sensors: {use_threads: true, num_workers: 8}
+schedules: {use_threads: true, num_workers: 4}
+
+retention:
+  sensor:
+    purge_after_days: {skipped: 1, success: 7, failure: 30, started: 1}
+  schedule:
+    purge_after_days: {skipped: 7, success: 30, failure: 30, started: 7}
+{{- end }}

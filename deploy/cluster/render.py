@@ -1,0 +1,61 @@
+"""The objects of each cluster as plain files, for whoever has neither Helm nor kustomize: `kubectl apply -f` does.
+
+`deploy/rendered/` is made from the chart and the overlays, and never edited.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DEPLOY = Path(__file__).parent.parent
+OVERLAYS = DEPLOY / "platform" / "overlays"
+RENDERED = DEPLOY / "rendered"
+CLUSTERS = tuple(sorted(path.name for path in OVERLAYS.iterdir()))
+NAME = NAMESPACE = "slipway"
+HEADER = "# Made by `python -m deploy.cluster render`; edit {source} instead.\n"
+
+
+def values_of(cluster: str) -> dict[str, Any]:
+    """The chart's values of a cluster."""
+    return dict(yaml.safe_load((OVERLAYS / cluster / "values.yaml").read_text()))
+
+
+def workloads(values: dict[str, Any]) -> str:
+    """The chart's objects. Raises helm_python.HelmError for values that it refuses."""
+    from helm_python import Chart
+
+    with Chart.load(DEPLOY / "chart") as chart:
+        templates = chart.render(values, name=NAME, namespace=NAMESPACE)
+    objects = [text.strip().removeprefix("---\n") for _, text in sorted(templates.items()) if "\nkind: " in text]
+    return "\n---\n".join(objects) + "\n"
+
+
+def has_kustomize() -> bool:
+    return shutil.which("kubectl") is not None
+
+
+def cluster_objects(folder: Path) -> str:
+    """The objects of an overlay. Raises CalledProcessError when kustomize refuses it."""
+    command = ["kubectl", "kustomize", str(folder)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def files(cluster: str) -> dict[Path, str]:
+    """What belongs into `deploy/rendered/` for a cluster, by path."""
+    source = f"deploy/platform/overlays/{cluster}"
+    texts = {"cluster": cluster_objects(OVERLAYS / cluster), "workloads": workloads(values_of(cluster))}
+    return {
+        RENDERED / cluster / f"{name}.yaml": HEADER.format(source=source) + text.rstrip() + "\n"
+        for name, text in texts.items()
+    }
+
+
+def write() -> None:
+    """Bring `deploy/rendered/` up to date."""
+    for cluster in CLUSTERS:
+        for path, text in files(cluster).items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)

@@ -1,0 +1,102 @@
+"""What the deployment's tests look at: the chart's objects for several values, and each cluster's own objects."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from deploy.cluster import render
+
+Object = dict[str, Any]
+DIGEST = "sha256:" + "0" * 64
+IMAGES = {
+    "platform": f"registry.example/slipway/platform@{DIGEST}",
+    "trainer": f"registry.example/slipway/trainer@{DIGEST}",
+}
+MINIMAL: dict[str, Any] = {"images": IMAGES}
+"""All that must be said."""
+FULL: dict[str, Any] = {
+    "images": {**IMAGES, "pullPolicy": "Always", "pullSecrets": ["registry"]},
+    "user": 2000,
+    "postgresql": {"ports": [6432], "peers": [{"ipBlock": {"cidr": "10.9.0.0/24"}}]},
+    "objectStore": {
+        "secret": "object-store",
+        "endpoint": "https://objects.example",
+        "region": "eu-1",
+        "artefacts": "s3://slipway/mlflow",
+        "peers": [{"ipBlock": {"cidr": "10.8.0.0/24"}}],
+    },
+    "volumes": {"corpora": {"claim": "slipway-corpora"}},
+    "webserver": {
+        "replicas": 2,
+        "readOnly": True,
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}],
+    },
+    "mlflow": {"hosts": ["mlflow.example"]},
+    "runs": {"nodeSelector": {"pool": "cpu"}, "tolerations": [{"key": "pool", "operator": "Exists"}]},
+    "network": {"apiServer": {"ports": [6443], "peers": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}},
+}
+"""Every switch on."""
+WITHOUT: dict[str, Any] = {
+    **MINIMAL,
+    "mlflow": {"enabled": False},
+    "platform": {"tracking": {"uri": "https://mlflow.example"}},
+    "network": {"enabled": False},
+    "priorityClass": "",
+}
+"""Every switch off."""
+VALUES = {"minimal": MINIMAL, "full": FULL, "without": WITHOUT} | {
+    cluster: render.values_of(cluster) for cluster in render.CLUSTERS
+}
+
+
+@functools.cache
+def workloads(case: str) -> list[Object]:
+    """The chart's objects with the values of this name. Who changes one changes it for all tests."""
+    return parsed(render.workloads(VALUES[case]))
+
+
+@functools.cache
+def cluster_objects(cluster: str) -> list[Object]:
+    """A cluster's own objects, as they are committed; `test_kustomize.py` shows that they are up to date."""
+    return parsed((render.RENDERED / cluster / "cluster.yaml").read_text())
+
+
+def parsed(text: str) -> list[Object]:
+    """The objects of a text; libyaml reads them ten times faster than Python does."""
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+
+
+def of_kind(objects: list[Object], kind: str) -> dict[str, Object]:
+    """Those of a kind by name; by namespace and name outside the control plane's namespace."""
+    return {
+        found["metadata"]["name"] if place(found) in ("", render.NAMESPACE) else "/".join(identity(found)[1:]): found
+        for found in objects
+        if found["kind"] == kind
+    }
+
+
+def place(found: Object) -> str:
+    """Its namespace, empty for an object of the cluster."""
+    return str(found["metadata"].get("namespace", ""))
+
+
+def identity(found: Object) -> tuple[str, str, str]:
+    return found["kind"], place(found), found["metadata"]["name"]
+
+
+def pod_templates(objects: list[Object]) -> Iterator[tuple[str, Object]]:
+    """The pods of Deployments, by the Deployment's name."""
+    for name, found in of_kind(objects, "Deployment").items():
+        yield name, found["spec"]["template"]
+
+
+def text_of(case: str, config_map: str, file: str) -> str:
+    """A file of one of the chart's ConfigMaps."""
+    return str(of_kind(workloads(case), "ConfigMap")[f"{render.NAME}-{config_map}"]["data"][file])
+
+
+def settings(case: str, config_map: str, file: str) -> Object:
+    """The same, read."""
+    return dict(yaml.safe_load(text_of(case, config_map, file)))

@@ -1,0 +1,109 @@
+"""Who may do what: the whole list. What is not in it is forbidden."""
+
+import pytest
+
+from deploy.cluster import render
+from tests.deploy.rendering import VALUES, Object, of_kind, workloads
+
+HERE, THERE, EVERYWHERE = render.NAMESPACE, "slipway-training", "*"
+MAKE_AND_WATCH = "create delete get list watch"
+LOOK = "get list watch"
+LAUNCHER = {
+    "configmaps": f"{MAKE_AND_WATCH} patch",
+    "services": MAKE_AND_WATCH,
+    "batch/jobs": MAKE_AND_WATCH,
+    "jobset.x-k8s.io/jobsets": MAKE_AND_WATCH,
+    "trainer.kubeflow.org/trainjobs": MAKE_AND_WATCH,
+    "trainer.kubeflow.org/trainingruntimes": MAKE_AND_WATCH,
+    "kubeflow.org/pytorchjobs": MAKE_AND_WATCH,
+    "scheduling.volcano.sh/podgroups": MAKE_AND_WATCH,
+    "pods": f"delete {LOOK}",
+    "pods/log": "get",
+    "events": "list watch",
+    "kueue.x-k8s.io/localqueues": LOOK,
+    "kueue.x-k8s.io/workloads": LOOK,
+}
+RUN_LAUNCHER = {
+    "batch/jobs": "create delete get list",
+    "batch/jobs/status": "get",
+    "pods": "delete get list",
+    "pods/log": "get",
+    "events": "list",
+}
+FLEET = {"nodes": LOOK}
+NODE_EVENTS = {"events": "list watch"}
+ALLOWED = {
+    ("webserver", HERE): {"batch/jobs": "delete", "pods": "delete list"},
+    ("daemon", HERE): RUN_LAUNCHER,
+    ("code", THERE): LAUNCHER,
+    ("code", EVERYWHERE): FLEET,
+    ("code", "default"): NODE_EVENTS,
+    ("run", HERE): RUN_LAUNCHER,
+    ("run", THERE): LAUNCHER,
+    ("run", EVERYWHERE): FLEET,
+    ("run", "default"): NODE_EVENTS,
+}
+"""By account and namespace: each resource with the verbs."""
+
+
+def rights(objects: list[Object]) -> dict[tuple[str, str], dict[str, str]]:
+    """What the bindings give to whom, where."""
+    roles = {(found["kind"], found["metadata"].get("namespace"), found["metadata"]["name"]): found for found in objects}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for binding in objects:
+        if not binding["kind"].endswith("RoleBinding"):
+            continue
+        namespace = binding["metadata"].get("namespace")
+        role = roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]
+        for subject in binding["subjects"]:
+            account = ("ServiceAccount", subject["namespace"], subject["name"])
+            assert account in roles, "the binding's account is the chart's own"
+            assert (subject["name"].removeprefix("slipway-"), namespace or EVERYWHERE) not in found
+            found[subject["name"].removeprefix("slipway-"), namespace or EVERYWHERE] = _verbs(role)
+    return found
+
+
+def _verbs(role: Object) -> dict[str, str]:
+    return {
+        f"{group}/{resource}".lstrip("/"): " ".join(sorted(rule["verbs"]))
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_accounts_may_do_what_the_list_says_and_nothing_else(case: str):
+    expected = {
+        who: {what: " ".join(sorted(verbs.split())) for what, verbs in may.items()} for who, may in ALLOWED.items()
+    }
+    assert rights(workloads(case)) == expected
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_no_role_has_wildcards_secrets_or_ways_into_pods(case: str):
+    objects = workloads(case)
+    roles = [*of_kind(objects, "Role").values(), *of_kind(objects, "ClusterRole").values()]
+    for role in roles:
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert not {"secrets", "pods/exec", "pods/attach", "pods/portforward"} & {*rule["resources"]}
+            assert not {"escalate", "bind", "impersonate", "deletecollection"} & {*rule["verbs"]}
+
+
+def test_cordoning_is_given_to_nobody():
+    objects = workloads("full")
+    assert _verbs(of_kind(objects, "ClusterRole")["slipway-cordon"]) == {"nodes": "get patch"}
+    assert "slipway-cordon" in of_kind(objects, "ServiceAccount")
+    assert ("cordon", EVERYWHERE) not in rights(objects)
+
+
+def test_trainings_and_mlflow_have_no_rights():
+    accounts = of_kind(workloads("full"), "ServiceAccount")
+    assert f"{THERE}/slipway-trainer" in accounts
+    assert not {"trainer", "mlflow"} & {account for account, _ in rights(workloads("full"))}
+
+
+def test_no_account_mounts_its_token_by_itself():
+    accounts = of_kind(workloads("full"), "ServiceAccount").values()
+    assert [each["metadata"]["name"] for each in accounts if each["automountServiceAccountToken"]] == []

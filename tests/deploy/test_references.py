@@ -1,0 +1,142 @@
+"""Whatever an object names is there, or is said here to be the user's to bring."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.cluster import render
+from tests.deploy.dagster_runs import run_job, training_pod
+from tests.deploy.rendering import Object, cluster_objects, identity, of_kind, pod_templates, settings, workloads
+
+HERE, THERE = "slipway", "slipway-training"
+BROUGHT = {
+    ("Secret", HERE, "slipway-postgresql"),
+    ("Secret", HERE, "slipway-object-store"),
+    ("Secret", THERE, "slipway-object-store"),
+    ("Secret", "ceph-csi", "cephfs-slipway"),
+}
+"""Secrets are made by whoever has what is in them."""
+OF_THE_JOB = ("ConfigMap", THERE, "llama-i1")
+"""The order, which the launcher makes."""
+KINDS = {
+    "configMap": ("ConfigMap", "name"),
+    "secret": ("Secret", "secretName"),
+    "persistentVolumeClaim": ("PersistentVolumeClaim", "claimName"),
+}
+
+
+def named_by(namespace: str, spec: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """What a pod names."""
+    yield "ServiceAccount", namespace, spec["serviceAccountName"]
+    if spec.get("priorityClassName"):
+        yield "PriorityClass", "", spec["priorityClassName"]
+    for volume in spec["volumes"]:
+        for kind, (what, field) in KINDS.items():
+            if kind in volume:
+                yield what, namespace, volume[kind][field]
+
+
+@pytest.fixture(params=render.CLUSTERS)
+def cluster(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def objects(cluster: str) -> list[Object]:
+    return [*cluster_objects(cluster), *workloads(cluster)]
+
+
+@pytest.fixture
+def there(objects: list[Object]) -> set[tuple[str, str, str]]:
+    return {identity(found) for found in objects} | BROUGHT | {OF_THE_JOB}
+
+
+def test_all_that_pods_name_is_there(
+    cluster: str, objects: list[Object], there: set[tuple[str, str, str]], tmp_path: Path
+):
+    specs = [(HERE, template["spec"]) for _, template in pod_templates(objects)]
+    specs += [(HERE, run_job(cluster)["spec"]["template"]["spec"])]
+    specs += [(THERE, training_pod(cluster)["spec"])]
+    named = {name for namespace, spec in specs for name in named_by(namespace, spec)}
+    assert len(named) > 12 and named - there == set()
+
+
+def test_mounts_are_of_volumes_and_do_not_lie_in_one_another(cluster: str, objects: list[Object]):
+    specs = [template["spec"] for _, template in pod_templates(objects)]
+    specs += [run_job(cluster)["spec"]["template"]["spec"], training_pod(cluster)["spec"]]
+    for spec in specs:
+        mounts = spec["containers"][0]["volumeMounts"]
+        assert {each["name"] for each in mounts} == {each["name"] for each in spec["volumes"]}
+        paths = [Path(each["mountPath"]) for each in mounts]
+        assert [path for path in paths if {*path.parents} & {*paths}] == [], "a read-only mount takes no other below it"
+
+
+def test_claims_name_volumes_of_their_size(objects: list[Object]):
+    volumes = of_kind(objects, "PersistentVolume")
+    claims = of_kind(objects, "PersistentVolumeClaim").values()
+    for claim in claims:
+        volume = volumes.pop(claim["spec"]["volumeName"])["spec"]
+        assert claim["spec"]["resources"]["requests"]["storage"] == volume["capacity"]["storage"]
+        assert claim["spec"]["accessModes"] == volume["accessModes"]
+        assert claim["spec"]["storageClassName"] == volume["storageClassName"]
+        assert volume["persistentVolumeReclaimPolicy"] == "Retain"
+    assert volumes == {}, "each volume is claimed once"
+
+
+def test_both_namespaces_see_the_same_durable_tier(objects: list[Object]):
+    one, other = (
+        of_kind(objects, "PersistentVolume")[f"slipway-{name}"]["spec"] for name in ("durable", "training-durable")
+    )
+    if "csi" in one:
+        assert one["csi"]["volumeAttributes"] == other["csi"]["volumeAttributes"]
+        assert one["csi"]["volumeHandle"] != other["csi"]["volumeHandle"]
+    else:
+        assert one == other
+
+
+def test_services_select_pods_and_their_ports(objects: list[Object]):
+    templates = dict(pod_templates(objects))
+    for name, service in of_kind(objects, "Service").items():
+        labels = templates[name]["metadata"]["labels"]
+        ports = {port["name"] for port in templates[name]["spec"]["containers"][0]["ports"]}
+        assert service["spec"]["selector"].items() <= labels.items()
+        assert {port["targetPort"] for port in service["spec"]["ports"]} <= ports
+
+
+def test_budgets_and_deployments_select_the_same_pods(objects: list[Object]):
+    budgets, deployments = of_kind(objects, "PodDisruptionBudget"), of_kind(objects, "Deployment")
+    assert {name: each["spec"]["selector"] for name, each in budgets.items()} == {
+        name: each["spec"]["selector"] for name, each in deployments.items()
+    }
+
+
+def test_addresses_in_settings_are_services(cluster: str, objects: list[Object]):
+    services = of_kind(objects, "Service")
+    [server] = settings(cluster, "instance", "workspace.yaml")["load_from"]
+    code = server["grpc_server"]
+    assert services[code["host"]]["spec"]["ports"][0]["port"] == code["port"]
+    uri = settings(cluster, "platform", "platform.yaml")["tracking"]["uri"]
+    assert uri == f"http://slipway-mlflow:{services['slipway-mlflow']['spec']['ports'][0]['port']}"
+
+
+def test_the_queue_of_the_settings_is_a_queue(cluster: str, objects: list[Object]):
+    said = settings(cluster, "platform", "platform.yaml")["compute"]["cluster"]
+    queues = of_kind(objects, "LocalQueue")
+    assert ("queue" in said) == bool(queues)
+    for name, queue in queues.items():
+        assert name.startswith(f"{said['namespace']}/")
+        assert queue["spec"]["clusterQueue"] in of_kind(objects, "ClusterQueue")
+    assert "queue" not in said or f"{said['namespace']}/{said['queue']}" in queues
+
+
+def test_queues_hand_out_every_resource_that_trainings_ask_for(objects: list[Object]):
+    asked = set(settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]["resources"])
+    for queue in of_kind(objects, "ClusterQueue").values():
+        [group] = queue["spec"]["resourceGroups"]
+        flavours = of_kind(objects, "ResourceFlavor")
+        assert asked <= set(group["coveredResources"])
+        for flavour in group["flavors"]:
+            assert [each["name"] for each in flavour["resources"]] == group["coveredResources"]
+            assert flavours[flavour["name"]]["spec"]["topologyName"] in of_kind(objects, "Topology")

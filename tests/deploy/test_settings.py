@@ -1,0 +1,97 @@
+"""The settings in the chart are read by those they are for: Dagster's own validation, and the platform's."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import sqlalchemy
+
+from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
+from tests.deploy.rendering import FULL, VALUES, settings
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_dagster_accepts_its_settings(case: str):
+    ref = instance(case)
+    assert run_launcher(case).job_namespace == "slipway"
+    described = (ref.run_coordinator_data, ref.compute_logs_data, ref.local_artifact_storage_data)
+    made = [type(each.rehydrate(as_type=object)).__name__ for each in described if each]
+    assert made == ["QueuedRunCoordinator", "LocalComputeLogManager", "LocalArtifactStorage"]
+
+
+def test_runs_are_kept_in_postgresql():
+    storage = instance("minimal").storage_data
+    assert storage and storage.class_name == "DagsterPostgresStorage", "SQLite on a shared volume loses data"
+
+
+def test_runs_have_time_to_pull_their_image():
+    monitoring = setting("minimal", "run_monitoring")
+    assert monitoring["enabled"] and monitoring["start_timeout_seconds"] == 1800
+
+
+def test_cancelling_reaches_the_steps():
+    monitoring = setting("minimal", "run_monitoring")
+    assert monitoring["max_resume_run_attempts"] == 0, "dagster#33923: where runs are resumed, cancelled ones go on"
+
+
+def test_pool_slots_of_dead_runs_are_freed():
+    assert setting("minimal", "run_monitoring")["free_slots_after_run_end_seconds"] > 0
+
+
+def test_dagster_repeats_no_run():
+    assert setting("minimal", "run_retries") == {"enabled": False}
+
+
+def test_tags_of_runs_may_ask_for_amounts_and_places_only():
+    launcher = run_launcher("minimal")
+    allowed = dict(launcher.only_allow_user_defined_k8s_config_fields or {})
+    assert allowed.pop("container_config") == {"resources": True}
+    assert allowed.pop("pod_spec_config") == {"node_selector": True, "affinity": True, "tolerations": True}
+    assert not any(allowed.values()) and launcher.only_allow_user_defined_env_vars == []
+
+
+def test_the_database_is_found_through_the_mounted_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    url = settings("minimal", "instance", "dagster.yaml")["storage"]["postgres"]["postgres_url"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        services = tmp_path / "pg_service.conf"
+        port = server.getsockname()[1]
+        services.write_text(f"[dagster]\nhost=127.0.0.1\nport={port}\nuser=someone\ndbname=runs\nsslmode=disable\n")
+        monkeypatch.setenv("PGSERVICEFILE", str(services))
+        greeting: list[bytes] = []
+
+        def hear() -> None:
+            connection, _ = server.accept()
+            with connection:
+                greeting.append(connection.recv(1024))
+
+        listener = threading.Thread(target=hear)
+        listener.start()
+        with pytest.raises(sqlalchemy.exc.OperationalError):
+            sqlalchemy.create_engine(url).connect()
+        listener.join()
+    assert b"user\0someone\0database\0runs\0" in greeting[0]
+
+
+@pytest.mark.parametrize("case", VALUES)
+def test_the_platform_accepts_its_settings(case: str):
+    read = platform_settings(case)
+    assert read.compute.cluster.namespace == "slipway-training"
+    assert read.compute.cluster.volumes == {"/durable": "slipway-durable", "/nvme": "slipway-nvme"}
+    assert (read.tiers.model_dump()["durable"], read.tiers.model_dump()["nvme"]) == ("/durable", "/nvme")
+
+
+def test_the_store_is_known_to_trainings():
+    cluster = settings("full", "platform", "platform.yaml")["compute"]["cluster"]
+    assert cluster["environment"] == {
+        "AWS_SHARED_CREDENTIALS_FILE": "/secrets/object-store/credentials",
+        "AWS_ENDPOINT_URL": FULL["objectStore"]["endpoint"],
+        "AWS_DEFAULT_REGION": "eu-1",
+    }
+
+
+def test_the_reference_cluster_is_what_its_users_said():
+    cluster = settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]
+    assert cluster["resources"] == {"nvidia.com/gpu": "8", "cpu": "120", "memory": "512Gi", "rdma/ib": "1"}
+    assert (cluster["shared_memory"], cluster["grace_seconds"]) == ("128Gi", 300)
+    assert cluster["environment"]["NCCL_IB_GID_INDEX"] == "3"

@@ -1,0 +1,86 @@
+"""The chart's values: typed, strict, and refused with the path of what is wrong."""
+
+import copy
+from typing import Any
+
+import pytest
+import yaml
+from helm_python import Chart, HelmError, HelmValuesError
+
+from deploy.cluster import values
+from deploy.cluster.render import DEPLOY, workloads
+from tests.deploy.rendering import FULL, MINIMAL, WITHOUT
+
+
+def test_the_committed_schema_is_that_of_the_types():
+    assert values.SCHEMA.read_text() == values.schema(), "run `python -m deploy.cluster schema`"
+
+
+def test_the_default_values_are_all_there_is_to_say():
+    defaults = yaml.safe_load((DEPLOY / "chart" / "values.yaml").read_text())
+    values.Chart.model_validate(_merged(defaults, MINIMAL))
+    for given in (FULL, WITHOUT):
+        values.Chart.model_validate(_merged(defaults, given))
+
+
+def test_every_value_has_a_description():
+    described = values.Chart.model_json_schema()
+    sections = {name: each for name, each in described["$defs"].items() if each.get("type") == "object"}
+    missing = [
+        f"{section}.{field}"
+        for section, each in sections.items()
+        for field, found in each.get("properties", {}).items()
+        if not found.get("description")
+    ]
+    assert sections and missing == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "/images/platform"),
+        ({"images": {"platform": "registry.example/slipway"}}, "/images/platform"),
+        ({"images": {"trainer": "registry.example/slipway:latest"}}, "/images/trainer"),
+        ({"webserver": {"replica": 2}}, "'replica'"),
+        ({"webserver": {"replicas": "2"}}, "/webserver/replicas"),
+        ({"postgresq": {}}, "'postgresq'"),
+        ({"postgresql": {"password": "secret"}}, "'password'"),
+        ({"platform": {"launcher": "mpi"}}, "/platform/launcher"),
+        ({"platform": {"cluster": {"shared_memroy": "1Gi"}}}, "'shared_memroy'"),
+        ({"platform": {"cluster": {"image": "other:1"}}}, "'image'"),
+        ({"runs": {"resources": {"memory": "2 GB"}}}, "/runs/resources/memory"),
+        ({"objectStore": {"artefacts": "/folder"}}, "/objectStore/artefacts"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str):
+    with pytest.raises(HelmValuesError) as refused:
+        workloads(_merged(MINIMAL, given) if given else {})
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"mlflow": {"enabled": False}}, "platform.tracking.uri: found none"),
+        ({"platform": {"tracking": {"uri": "http://elsewhere"}}}, "platform.tracking.uri: found one"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], told: str):
+    with pytest.raises(HelmError) as refused:
+        workloads(_merged(MINIMAL, given))
+    assert told in str(refused.value)
+
+
+def test_helm_finds_nothing_to_complain_about():
+    with Chart.load(DEPLOY / "chart") as chart:
+        assert chart.metadata["name"] == "slipway"
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """As Helm merges values."""
+    merged = copy.deepcopy(below)
+    for name, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = _merged(merged[name], value) if both else value
+    return merged
