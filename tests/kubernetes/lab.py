@@ -25,6 +25,8 @@ PATIENCE_SECONDS = 600.0
 class ClusterLab(Lab):
     """Trainings on a cluster; what the sensors do is done by `until`."""
 
+    no_progress_seconds = PATIENCE_SECONDS
+
     def __init__(self, ground: Ground, workload: Workload) -> None:
         self.ground, self.root = ground, ground.folder()
         self.durable = self.root / "durable"

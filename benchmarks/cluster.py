@@ -1,0 +1,231 @@
+"""Trainings on a cluster: how long they take to start, what they ask of the API server, how long a lost node costs.
+
+``python -m benchmarks.cluster [--starts N]``. Requests are counted on a simulated cluster of 1,000 nodes and 100
+trainings. The rest needs KUBECONFIG and what docs/kubernetes.md says of tests on a cluster (SLIPWAY_TEST_IMAGE,
+SLIPWAY_TEST_SHARED, SLIPWAY_TEST_POWER_OFF and _ON), and is left out without: a start from the moment that a run
+executes the asset, beside the same JobSet created by hand; and a node that loses power, beside the time in which the
+cluster itself notices.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+
+from assets import keys
+from assets.training import training_assets
+from recipes.load import load
+from resources.kubernetes import names, orders
+from resources.kubernetes.client import Client
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.compute import KubernetesCompute
+from resources.kubernetes.fleet import KubernetesFleet
+from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.mirror import Mirror
+from resources.kubernetes.objects import CONFIG_MAPS, NAMESPACES
+from resources.kubernetes.workloads.jobset import JobSet
+from resources.launcher.protocol import Job
+from resources.tiers import Tiers
+from resources.training_store import TrainingStore
+from tests.conftest import until
+from tests.control.lab import ENDLESS, happened, numbers
+from tests.drills import small_recipes
+from tests.kubernetes.grounds import RealGround
+from tests.kubernetes.lab import ClusterLab, open_to_all
+from tests.kubernetes.live import connected, furnished
+from tests.kubernetes.simulated.cluster import Cluster as Simulation
+
+TRAININGS, NODES, TICKS = 100, 1000, 5
+PATIENCE = 600.0
+MOST_REQUESTS = 20
+"""Of a tick."""
+MORE_THAN_BY_HAND = 1.2
+TICK_SECONDS = 5.0
+"""Of the sensors that notice a lost node."""
+AFTER_DETECTION = 30.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster")
+    parser.add_argument("--starts", type=int, default=3, help="how often each start is measured (%(default)s)")
+    starts = parser.parse_args().starts
+    _requests()
+    if not all(os.environ.get(name) for name in ("KUBECONFIG", "SLIPWAY_TEST_IMAGE", "SLIPWAY_TEST_SHARED")):
+        print("no cluster: KUBECONFIG, SLIPWAY_TEST_IMAGE and SLIPWAY_TEST_SHARED are not all set", file=sys.stderr)
+        return
+    with furnished(connected()) as live, open_to_all():
+        ground = RealGround(live)
+        _starts(ground, starts)
+        if os.environ.get("SLIPWAY_TEST_POWER_OFF"):
+            _power(ground)
+
+
+def _requests() -> None:
+    """Requests of a tick of job watch and node failures, once all trainings run and nothing changes."""
+    with tempfile.TemporaryDirectory() as folder, Simulation(Path(folder), nodes=()) as simulation:
+        simulation.add_nodes(*(f"node-{number:04d}" for number in range(NODES)), with_kubelet=False)
+        simulation.create(NAMESPACES, "", {"metadata": {"name": "slipway"}})
+        client, cluster = Client(str(simulation.kubeconfig)), Cluster(image="slipway-trainer:test")
+        jobs = [Job(f"training-{number}", ("python",), {}, (f"node-{number:04d}",)) for number in range(TRAININGS)]
+        submitting = KubernetesLauncher(client, cluster, JobSet())
+        for job in jobs:
+            submitting.submit(job)
+        mirror = Mirror(client)
+        launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
+        _tick(launcher, fleet, jobs)
+        for name, ours in (("steady tick", _asked(client, lambda: _tick(launcher, fleet, jobs))),):
+            _print(f"API requests in a {name}: {TRAININGS} trainings, {NODES} nodes", "requests", ours, {}, MOST_REQUESTS)
+
+
+def _tick(launcher: KubernetesLauncher, fleet: KubernetesFleet, jobs: list[Job]) -> None:
+    """What the two sensors read in a tick."""
+    fleet.nodes()
+    for job in jobs:
+        launcher.poll(job.name)
+
+
+def _asked(client: Client, what: Callable[[], None]) -> float:
+    """Requests made in one call, in the mean of several."""
+    before: Counter[str] = Counter(client.requests)
+    for _ in range(TICKS):
+        what()
+    return (client.requests - before).total() / TICKS
+
+
+def _starts(ground: RealGround, count: int) -> None:
+    """Seconds to the first step: a run that executes the training asset, and the same JobSet created by hand."""
+    lab = ClusterLab(ground, JobSet())
+    ours = statistics.median(_materialised(lab, number) for number in range(count))
+    by_hand = statistics.median(_by_hand(lab, number) for number in range(count))
+    aim = MORE_THAN_BY_HAND * by_hand + TICK_SECONDS
+    _print("from materialising to the first step", "s", ours, {"the same JobSet by hand": by_hand}, aim)
+
+
+def _materialised(lab: ClusterLab, number: int) -> float:
+    store = _training(lab, f"materialised {number}")
+    settings = {
+        "launcher": "jobset",
+        "kubeconfig": lab.ground.client.kubeconfig,
+        "cluster": {
+            "image": lab.ground.cluster.image,
+            "namespace": lab.ground.cluster.namespace,
+            "pull_policy": lab.ground.cluster.pull_policy,
+            "patch": dict(lab.ground.cluster.patch),
+        },
+    }
+    resources = {
+        "tiers": Tiers(durable=str(lab.durable), nvme=str(lab.root / "nodes" / "{node}" / "nvme")),
+        "compute": KubernetesCompute(settings=settings),
+    }
+    with tempfile.TemporaryDirectory() as folder, dg.DagsterInstance.local_temp(folder) as instance:
+        written = Path(folder, "recipes")
+        recipe = load(small_recipes.write(written, 10), {}).trainings[small_recipes.ALONE]
+        partitions = keys.training_partitions(recipe.name)
+        assert partitions.name is not None
+        instance.add_dynamic_partitions(partitions.name, [store.id])
+        begun = time.time()
+        run = threading.Thread(
+            target=lambda: dg.materialize(
+                training_assets(recipe), partition_key=store.id, instance=instance, resources=resources
+            )
+        )
+        run.start()
+        seconds = _first_step(store) - begun
+        run.join()
+        return seconds
+
+
+def _by_hand(lab: ClusterLab, number: int) -> float:
+    """The objects that the launcher would create, created one after the other."""
+    store = _training(lab, f"by hand {number}")
+    store.claim(1, tuple(node.name for node in lab.cluster_fleet.nodes()), "by hand", "benchmark")
+    job = lab.job_of(store)
+    name = names.object_name(job.name)
+    begun = time.time()
+    order = lab.ground.client.create(CONFIG_MAPS, orders.written(name, job))
+    assert order is not None
+    lab.create_parts(JobSet().objects(name, job, lab.ground.cluster), order)
+    seconds = _first_step(store) - begun
+    until(lambda: store.exit() is not None, "the training to end", PATIENCE)
+    return seconds
+
+
+def _power(ground: RealGround) -> None:
+    """From a power cut to the first step of the next incarnation, beside the cluster's own detection."""
+    lab = ClusterLab(ground, JobSet())
+    store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
+    lab.until_committed(store, incarnation=1)
+    victim = lab.pods(store, 1)[1]["spec"]["nodeName"]
+    with _seen_lost(lab, victim) as seen:
+        begun = time.time()
+        ground.power_off(victim)
+        try:
+            lab.until_restored(store, incarnation=2)
+            lab.until(lambda: _stepped(store, 2), "the first step", store)
+            ours = _first_step(store, 2) - begun
+            lab.until_stopped(store)
+        finally:
+            ground.power_on(victim)
+    detected = seen[0] - begun
+    _print(
+        "from power-off to the first step of the next incarnation",
+        "s",
+        ours,
+        {"the cluster's own detection of the lost node": detected},
+        detected + AFTER_DETECTION,
+    )
+
+
+@contextmanager
+def _seen_lost(lab: ClusterLab, node: str) -> Iterator[list[float]]:
+    """When the cluster first says that the node is not ready, looked up four times a second meanwhile."""
+    seen: list[float] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.25) and not seen:
+            if node not in lab.ground_nodes():
+                seen.append(time.time())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        watching.join()
+
+
+def _training(lab: ClusterLab, cause: str) -> TrainingStore:
+    return lab.wanted(numbers(20) | {"run": {"steps": 20, "seed": abs(hash(cause)) % 1000}})
+
+
+def _stepped(store: TrainingStore, incarnation: int) -> bool:
+    return any(event["incarnation"] == incarnation for event in happened(store, "step"))
+
+
+def _first_step(store: TrainingStore, incarnation: int = 1) -> float:
+    """When the incarnation's first step was over, seconds since the epoch."""
+    until(lambda: _stepped(store, incarnation), "the first step", PATIENCE)
+    return min(float(event["t"]) for event in happened(store, "step") if event["incarnation"] == incarnation)
+
+
+def _print(metric: str, unit: str, ours: float, peers: dict[str, float], aim: float) -> None:
+    rounded = {name: round(value, 2) for name, value in peers.items()}
+    line = {"benchmark": "cluster", "metric": metric, "unit": unit, "better": "lower", "ours": round(ours, 2)}
+    print(json.dumps(line | {"peers": rounded, "aim": round(aim, 2)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
