@@ -85,7 +85,9 @@ def _requests() -> None:
         launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
         _tick(launcher, fleet, jobs)
         for name, ours in (("steady tick", _asked(client, lambda: _tick(launcher, fleet, jobs))),):
-            _print(f"API requests in a {name}: {TRAININGS} trainings, {NODES} nodes", "requests", ours, {}, MOST_REQUESTS)
+            _print(
+                f"API requests in a {name}: {TRAININGS} trainings, {NODES} nodes", "requests", ours, {}, MOST_REQUESTS
+            )
 
 
 def _tick(launcher: KubernetesLauncher, fleet: KubernetesFleet, jobs: list[Job]) -> None:

@@ -58,7 +58,14 @@ class Lab:
         """A training that somebody wants."""
         # No checkpoint by the clock; a script makes its own.
         operation = {} if "script" in configuration else {"storage": {"nvme": {"minutes": 0, "last": 1}}}
-        terms = Terms(1, nodes, 1, no_progress_seconds=self.no_progress_seconds, fruitless_incarnations=fruitless, operation=operation)
+        terms = Terms(
+            1,
+            nodes,
+            1,
+            no_progress_seconds=self.no_progress_seconds,
+            fruitless_incarnations=fruitless,
+            operation=operation,
+        )
         store = self.trainings.propose(Specification("tiny", configuration, snapshot or self.snapshot, "0" * 64), terms)
         store.want("run", BY, "the test wants it")
         return store
