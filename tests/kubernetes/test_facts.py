@@ -93,7 +93,10 @@ class Place:
         return found
 
     def log(self, pod: Object, **wanted: int) -> str:
-        return str(self.core.read_namespaced_pod_log(pod["metadata"]["name"], self.namespace, **wanted))
+        """Raw: the client would make a text of the representation of bytes."""
+        name = pod["metadata"]["name"]
+        answer = self.core.read_namespaced_pod_log(name, self.namespace, _preload_content=False, **wanted)
+        return str(answer.data.decode())
 
 
 def condition(object: Object, type: str) -> Object:
@@ -223,7 +226,7 @@ class TestObjects:
 class TestPods:
     def test_an_exit_code_a_signal_and_the_end_of_the_output_are_told(self, place: Place):
         place.pod("echo first; echo last; exit 42", "exits")
-        place.pod("kill -9 $$", "killed")
+        place.pod("sleep 600 & kill -9 $!; wait $!", "killed")
         until(lambda: len(place.pods(field_selector="status.phase=Failed")) == 2, "both pods to fail")
         exits, killed = (
             place.read_pod(name)["status"]["containerStatuses"][0]["state"]["terminated"]
