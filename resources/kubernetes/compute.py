@@ -15,6 +15,7 @@ from recipes.strict import validate
 from resources.compute import Compute
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.reader import Reader
 from resources.kubernetes.workloads.indexed_job import IndexedJob
@@ -51,7 +52,7 @@ class KubernetesCompute(Compute):
         return KubernetesLauncher(self._client, self._cluster, WORKLOADS[self._read.launcher], self._mirror)
 
     def fleet(self) -> KubernetesFleet:
-        return KubernetesFleet(self._mirror or self._client, self._cluster.node_selector)
+        return KubernetesFleet(self._mirror or self._client, self._cluster)
 
     def node_tasks(self, tiers: Tiers) -> ByJobs:
         """Outcomes are left on the durable tier, which every pod of a job mounts where it is here."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 
 import aiohttp.web
-from kmock import KubernetesScaffold, Request
+from kmock import KubernetesScaffold, Request, ResourceInfo
 
 from tests.kubernetes.simulated import asked, errors, subresources
 from tests.kubernetes.simulated.asked import Asked
@@ -17,12 +17,13 @@ from tests.kubernetes.simulated.registry import Registry
 from tests.kubernetes.simulated.watches import Watches
 
 USER = "system:serviceaccount:slipway:slipway"
-VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64"}
+VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
+VERSION |= dict.fromkeys(("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"), "")
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 Logs = Callable[[Object, str], bytes]
 
 
-class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are untyped bases
+class Api(KubernetesScaffold):
     """What answers requests. `requests_by` counts them by verb and plural name."""
 
     def __init__(self, registry: Registry, watches: Watches, logs: Logs) -> None:
@@ -32,19 +33,20 @@ class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are
         self.forbidden: set[tuple[str, str]] = set()
         """Verb and plural name, with ``/subresource`` where it is one."""
         self.served: list[Resource] = []
-        for resource in BUILT_IN:
-            self.serve(resource)
+        self.serve(*BUILT_IN)
 
-    def serve(self, resource: Resource) -> None:
-        self.served.append(resource)
-        name = f"{resource.group}/{resource.version}/{resource.plural}".lstrip("/")
-        info = {"kind": resource.kind, "namespaced": resource.namespaced, "verbs": VERBS}
-        self.resources[name] = {**info, "singular": resource.kind.lower(), "subresources": {"status"}}
+    def serve(self, *resources: Resource) -> None:
+        for resource in resources:
+            self.served.append(resource)
+            info = ResourceInfo(namespaced=resource.namespaced, kind=resource.kind, singular=resource.kind.lower())
+            info.verbs, info.subresources = set(VERBS), {"status"}
+            self.resources[_path(resource)] = info
 
-    def drop(self, resource: Resource) -> None:
-        """Serve the kind no longer, as when its CustomResourceDefinition is deleted."""
-        self.served.remove(resource)
-        del self.resources[f"{resource.group}/{resource.version}/{resource.plural}"]
+    def drop(self, *resources: Resource) -> None:
+        """Serve the kinds no longer, as when their CustomResourceDefinitions are deleted."""
+        for resource in resources:
+            self.served.remove(resource)
+            del self.resources[_path(resource)]
 
     async def _handle(self, request: Request) -> aiohttp.web.StreamResponse:
         self._requests.clear()  # kmock keeps them all, with their bodies
@@ -60,6 +62,7 @@ class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are
 
     async def _discover(self, parts: list[str], request: Request) -> aiohttp.web.StreamResponse:
         """Which kinds there are. kmock knows the answers; its own routes take no path with a slash at its end."""
+        found: object
         match parts:
             case ["version"]:
                 found = VERSION
@@ -146,3 +149,8 @@ def _options(wanted: Asked) -> Object:
     if "propagationPolicy" in wanted.parameters:
         options["propagationPolicy"] = wanted.parameters["propagationPolicy"]
     return options
+
+
+def _path(resource: Resource) -> str:
+    """A kind as kmock names it."""
+    return f"{resource.group}/{resource.version}/{resource.plural}".lstrip("/")
