@@ -58,10 +58,9 @@ class Lab:
         code = scripts.keep(PROGRAM, self.durable)
         numbers = {"script": {"command": ["python", PROGRAM.name], "code": code}, "parameters": {}}
         chosen = {"no_progress_seconds": 600, "fruitless_incarnations": 1, **terms}
-        store = Trainings(self.durable / "trainings").propose(
-            Specification("tiny", numbers, SNAPSHOT, ""),
-            Terms(1, 1, 1, **chosen),  # type: ignore[arg-type]
-        )
+        # The cluster outlives the test: each has a training, and so jobs, of its own.
+        specification = Specification("tiny", numbers, SNAPSHOT, "", cause=self.durable.name)
+        store = Trainings(self.durable / "trainings").propose(specification, Terms(1, 1, 1, **chosen))  # type: ignore[arg-type]
         store.want("run", BY, "the test wants it")
         return store
 

@@ -11,7 +11,7 @@ from resources.kubernetes.objects import Object
 from resources.kubernetes.workloads.conditions import seconds
 
 BOOTED, NOW = "2026-11-21T10:00:00Z", "2026-11-21T12:00:00Z"
-AT_NOON = seconds(NOW)
+AT_NOON = seconds(NOW) or 0.0
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
 

@@ -59,7 +59,7 @@ class Cluster:
 
     async def _start(self) -> None:
         self._plane = ControlPlane(self.folder)
-        await self._plane.start()
+        await self._plane.start_api()
         for namespace in ("default", "kube-system"):
             self._plane.manager.registry.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for name in self._first_nodes:

@@ -46,17 +46,12 @@ class ControlPlane:
         self.manager.add(*(kind(self.manager) for kind in kinds), self.queues, GarbageCollector(self.manager))
         self.manager.add(*nodes, Scheduler(self.manager), self.kubelets)
 
-    async def start(self) -> None:
-        await self.api.__aenter__()
-        await self.start_api()
-
     async def stop(self) -> None:
         """End all processes, then the API server. No test outlives its pods."""
         for node in list(self.kubelets.nodes):
             await self.power_off(node)
         if self._listener:
             await self.stop_api()
-        await self.api.__aexit__(None, None, None)
 
     async def start_api(self) -> None:
         self._server = aiohttp.web.Server(self.api)
