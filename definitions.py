@@ -16,6 +16,7 @@ from assets import keys
 from assets.checkpoints import checkpoint_assets
 from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
+from assets.logs import training_logs
 from assets.metadata_backup import backup_of_metadata
 from assets.models import model_assets
 from assets.restore_drill import restore_checks
@@ -121,6 +122,7 @@ def build(
             *(sweep_job(recipes, name) for name in recipes.sweeps),
             nvme_retention,
             garbage_collection,
+            training_logs,
             checkpoint_retention.checkpoint_retention,
             *upkeep.jobs(recipes.trainings, own_databases),
         ],

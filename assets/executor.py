@@ -11,13 +11,13 @@ def _chosen(context: dg.InitExecutorContext) -> dg.Executor:
     nodes = context.job.get_definition().nodes
     heavy = any(node.tags.get(WEIGHT) == HEAVY for node in nodes)
     chosen = k8s_job_executor if heavy else dg.in_process_executor
-    executor: dg.Executor = chosen.executor_creation_fn(context)
-    return executor
+    assert chosen.executor_creation_fn is not None
+    return chosen.executor_creation_fn(context)
 
 
 cluster_executor = dg.ExecutorDefinition(
     name="slipway",
-    config_schema=k8s_job_executor.config_schema,
+    config_schema=k8s_job_executor.config_schema.as_field(),
     requirements=dg.multiple_process_executor_requirements(),
     executor_creation_fn=_chosen,
 )

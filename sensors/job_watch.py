@@ -49,7 +49,7 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
             # A folder that cannot be read holds up its own training alone.
             context.log.error(f"{id}: {error}")
             continue
-        failures = incidents.unshown(context.instance, store)
+        failures = incidents.unshown(context.instance, store, control.launcher)
         events += failures
         events += pending.untold(context.instance, store, waiting) if waiting else []
         if action is not Action.DONE:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import kubernetes
 import urllib3
 
 from resources.kubernetes import answers
@@ -190,6 +189,8 @@ class Client:
 
     @cached_property
     def _api(self) -> Any:
+        import kubernetes  # its models take a second to load
+
         configuration = kubernetes.client.Configuration()
         try:
             if self.kubeconfig:

@@ -15,7 +15,10 @@ from recipes.strict import validate
 from resources.compute import Compute
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.mirror import Mirror
+from resources.kubernetes.objects import Resource
 from resources.kubernetes.reader import Reader
 from resources.kubernetes.workloads.indexed_job import IndexedJob
 from resources.kubernetes.workloads.jobset import JobSet
@@ -48,10 +51,10 @@ class KubernetesCompute(Compute):
         self._in_a_run = context.run is not None
 
     def launcher(self) -> KubernetesLauncher:
-        return KubernetesLauncher(self._client, self._cluster, WORKLOADS[self._read.launcher], self._mirror)
+        return KubernetesLauncher(self._client, self._cluster, self._workload, self._mirror)
 
     def fleet(self) -> KubernetesFleet:
-        return KubernetesFleet(self._mirror or self._client, self._cluster.node_selector)
+        return KubernetesFleet(self._mirror or self._client, self._cluster)
 
     def node_tasks(self, tiers: Tiers) -> ByJobs:
         """Outcomes are left on the durable tier, which every pod of a job mounts where it is here."""
@@ -72,12 +75,16 @@ class KubernetesCompute(Compute):
         return self._read.cluster
 
     @property
+    def _workload(self) -> Workload:
+        return WORKLOADS[self._read.launcher]
+
+    @property
     def _client(self) -> Client:
         return _client(self._read.kubeconfig, self._read.context, self._cluster.namespace)
 
     @property
     def _mirror(self) -> Reader | None:
-        return None if self._in_a_run else _mirror(self._client)
+        return None if self._in_a_run else _mirror(self._client, self._workload.resource)
 
 
 def of_node_tasks(cluster: Cluster, settings: NodeTaskSettings) -> Cluster:
@@ -100,6 +107,6 @@ def _client(kubeconfig: str, context: str, namespace: str) -> Client:
 
 
 @functools.cache
-def _mirror(client: Client) -> Reader:
+def _mirror(client: Client, workload: Resource) -> Reader:
     """One for each cluster and process, begun when somebody first looks into it."""
-    return Mirror(client)
+    return Mirror(client, workload)

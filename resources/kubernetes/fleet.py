@@ -2,8 +2,8 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from resources.fleet.protocol import Node
@@ -15,9 +15,11 @@ from resources.launcher.protocol import Unavailable
 
 EVENTS_NAMESPACE = "default"
 """Where Kubernetes keeps the events of what is in no namespace."""
+EVENTS_SECONDS = 2.0
+"""How old events may be: whoever looks at a hundred trainings in one tick asks for them once."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class KubernetesFleet:
     """Implements `resources.fleet.protocol.Fleet`."""
 
@@ -27,6 +29,8 @@ class KubernetesFleet:
     """The conditions, besides Ready, that are bad when True."""
     clock: Callable[[], float] = time.time
     scheduled: ClassVar = True
+    _warnings: Mapping[str, list[Object]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _warned_at: float = field(default=0.0, init=False, repr=False, compare=False)
 
     def nodes(self) -> list[Node]:
         """All nodes by name.
@@ -39,9 +43,13 @@ class KubernetesFleet:
                 f"no node of the cluster has the labels {dict(self.cluster.node_selector)}: label those of the fleet, "
                 "or change the node selector of the platform's Kubernetes settings"
             )
-        warnings, now = self._warnings(), self.clock()
-        read = (node_health.read(node, warnings[node["metadata"]["name"]], self._rules, now) for node in found)
-        return sorted(read, key=lambda node: node.name)
+        now = self.clock()
+        if not 0 <= now - self._warned_at <= EVENTS_SECONDS:
+            self._warnings, self._warned_at = self._read_warnings(), now
+        return sorted((self._read(node, now) for node in found), key=lambda node: node.name)
+
+    def _read(self, node: Object, now: float) -> Node:
+        return node_health.read(node, self._warnings.get(node["metadata"]["name"], []), self._rules, now)
 
     @property
     def _rules(self) -> node_health.Rules:
@@ -49,7 +57,7 @@ class KubernetesFleet:
         tolerations = (*self.cluster.tolerations, *self.cluster.spot_tolerations)
         return node_health.Rules(tolerations, self.problems, self.cluster.unreachable_seconds)
 
-    def _warnings(self) -> defaultdict[str, list[Object]]:
+    def _read_warnings(self) -> Mapping[str, list[Object]]:
         """The Warning events of each node."""
         warnings: defaultdict[str, list[Object]] = defaultdict(list)
         for event in self.reader.list(EVENTS, {}, namespace=EVENTS_NAMESPACE):

@@ -150,17 +150,24 @@ class KubernetesLauncher:
             raise Unavailable(f"{resource.kind} {part['metadata']['name']} of an earlier job is still being removed")
 
     def _heed(self, name: str) -> None:
-        """Stop the job if it is cancelled: its workload first, which could start more, and then what runs."""
+        """Stop the job if it is cancelled.
+
+        The pods go first: the garbage collector, which takes the workload's, would give them another grace, and a
+        kubelet that has begun with one keeps to it. Then the workload, and then what it had started meanwhile.
+        """
         order = self._order(name, self.client)
         if order is None or order.cancellation is None:
             return
+        self._end_pods(order, order.cancellation)
         main = self._main(order, self.client)
         if main is not None:
             self.client.delete(self.workload.resource, order.name, main["metadata"]["uid"])
+            self._end_pods(order, order.cancellation)
+
+    def _end_pods(self, order: Order, cancellation: Cancellation) -> None:
         for pod in self._pods(order, self.client):
-            deadline = order.cancellation.deadline
-            if not pod.is_over and (pod.doomed_at is None or pod.doomed_at > deadline + 1):
-                self.client.delete(PODS, pod.name, grace_seconds=order.cancellation.grace_left(time.time()))
+            if not pod.is_over and (pod.doomed_at is None or pod.doomed_at > cancellation.deadline + 1):
+                self.client.delete(PODS, pod.name, grace_seconds=cancellation.grace_left(time.time()))
 
     @property
     def _first(self) -> Reader:

@@ -1,7 +1,7 @@
-"""Node health: whether a node takes new work and keeps what runs there, from all that the cluster says about it. Pure.
+"""Node health: whether a node takes new work and keeps what runs there, from all that the cluster says of it. Pure.
 
-Conditions, taints and events are read in Kubernetes' own words and in those of the agents that watch GPUs; whoever wrote
-them, nothing is asked of the node itself.
+Conditions, taints and events are read in Kubernetes' own words and in those of the agents that watch GPUs; nothing is
+asked of the node itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from resources.fleet.protocol import Node
-from resources.kubernetes import moments, xid
+from resources.kubernetes import xid
 from resources.kubernetes.objects import Object
+from resources.kubernetes.workloads.conditions import seconds
 
 PROBLEMS = (
     # NVSentinel's checks, as it names its conditions (v1.31)
@@ -79,7 +80,7 @@ def read(node: Object, warnings: Iterable[Object], rules: Rules, now: float) -> 
 
 def _findings(node: Object, warnings: Iterable[Object], rules: Rules, now: float) -> Iterator[Finding]:
     if deleted_at := node["metadata"].get("deletionTimestamp"):
-        yield Finding("it is being deleted", moments.seconds(deleted_at), ends_work=True)
+        yield Finding("it is being deleted", seconds(deleted_at), ends_work=True)
     conditions = {each["type"]: each for each in node.get("status", {}).get("conditions") or ()}
     ready = conditions.get("Ready", {"status": "Unknown"})
     yield from _unready(ready, rules.patience_seconds, now)
@@ -123,9 +124,8 @@ def _taints(node: Object, tolerations: Iterable[Mapping[str, str]]) -> Iterator[
         if taint["effect"] not in SCHEDULING or told_elsewhere or any(_tolerates(each, taint) for each in tolerations):
             continue
         value = f"={taint['value']}" if taint.get("value") else ""
-        since = moments.seconds(taint["timeAdded"]) if taint.get("timeAdded") else None
         reason = f"its taint {taint['key']}{value}:{taint['effect']} is not tolerated"
-        yield Finding(reason, since, ends_work=taint["effect"] == "NoExecute")
+        yield Finding(reason, seconds(taint.get("timeAdded")), ends_work=taint["effect"] == "NoExecute")
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
@@ -144,10 +144,8 @@ def _told(name: str, condition: Mapping[str, Any]) -> str:
 
 
 def _since(condition: Mapping[str, Any]) -> float | None:
-    at = condition.get("lastTransitionTime")
-    return moments.seconds(at) if at else None
+    return seconds(condition.get("lastTransitionTime"))
 
 
 def _last_seen(event: Object) -> float | None:
-    at = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
-    return moments.seconds(at) if at else None
+    return seconds(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))

@@ -88,7 +88,7 @@ def _ended(
         (_accounts(pods, stranded) or reading.reason) if failed else "",
         nodes=_nodes(pods),
         lost_nodes=_lost(pods, stranded) if failed else (),
-        disrupted=failed and bool(stranded or any(pod.disruption for pod in pods)),
+        disrupted=failed and bool(reading.disrupted or stranded or any(pod.disruption for pod in pods)),
         submitted_at=order.submitted_at,
         started_at=_started_at(pods, reading),
         ended_at=reading.ended_at,

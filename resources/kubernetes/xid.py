@@ -7,23 +7,20 @@ docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of 2025-10-29.
 import re
 from collections.abc import Mapping
 
-ACTIONS: Mapping[str, frozenset[int]] = {
-    "RESTART_APP": frozenset(
-        [8, 11, 13, 25, 31, 32, 39, 40, 41, 60, *range(68, 73), 75, 76, 77, *range(80, 87), 88, 89, 94]
-        + [*range(96, 106), *range(126, 136), 139]
-    ),
-    "IGNORE": frozenset([37, 38, 43, 44, 63, 66, 67, 92, 93, 106, 107, 121, 137, 141, 152, 153, 157, 160, 161]),
-    "WORKFLOW_XID_45": frozenset([45]),
-    "RESET_GPU": frozenset([46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158]),
-    "WORKFLOW_XID_48": frozenset([48]),
-    "WORKFLOW_NVLINK_ERR": frozenset([74, *range(144, 151)]),
-    "RESTART_BM": frozenset([79]),
-    "RESTART_VM": frozenset([151]),
-    "CHECK_MECHANICALS": frozenset([54]),
-    "UPDATE_SWFW": frozenset([78]),
-    "CONTACT_SUPPORT": frozenset([142]),
-    "CHECK_UVM": frozenset([159]),
-    "XID_154": frozenset([154]),
+ACTIONS: Mapping[str, str] = {
+    "RESTART_APP": "8 11 13 25 31 32 39-41 60 68-72 75-77 80-86 88 89 94 96-105 126-135 139",
+    "IGNORE": "37 38 43 44 63 66 67 92 93 106 107 121 137 141 152 153 157 160 161",
+    "WORKFLOW_XID_45": "45",
+    "WORKFLOW_XID_48": "48",
+    "WORKFLOW_NVLINK_ERR": "74 144-150",
+    "RESET_GPU": "46 62 64 95 109 110 119 120 136 140 143 155 156 158",
+    "RESTART_BM": "79",
+    "RESTART_VM": "151",
+    "CHECK_MECHANICALS": "54",
+    "UPDATE_SWFW": "78",
+    "CONTACT_SUPPORT": "142",
+    "CHECK_UVM": "159",
+    "XID_154": "154",
 }
 """The codes by what the catalog says is to be done first."""
 OF_THE_MACHINE = (
@@ -47,7 +44,7 @@ def codes(message: str) -> list[int]:
 
 def action(code: int) -> str:
     """What the catalog says is to be done first; empty for a code that it does not have, or has for older GPUs."""
-    return next((name for name, those in ACTIONS.items() if code in those), "")
+    return _ACTION_OF.get(code, "")
 
 
 def of_the_machine(message: str) -> list[int]:
@@ -59,3 +56,12 @@ def _wants_recovery(code: int, message: str) -> bool:
     """154 says what the driver itself now holds to be necessary."""
     found = _RECOVERY.search(message)
     return code == 154 and found is not None and found[1].lower() != "none"
+
+
+def _listed(text: str) -> list[int]:
+    """The codes of a row."""
+    bounds = [[int(bound) for bound in word.split("-")] for word in text.split()]
+    return [code for bound in bounds for code in range(bound[0], bound[-1] + 1)]
+
+
+_ACTION_OF = {code: action for action, row in ACTIONS.items() for code in _listed(row)}

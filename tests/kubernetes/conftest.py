@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes.simulated.cluster import Cluster
-from tests.kubernetes.simulated.kinds import NAMESPACES
+from tests.kubernetes.simulated.kinds import NAMESPACES, SERVICE_ACCOUNTS
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def namespace(simulated: Cluster) -> str:
-    """A namespace of the test's own."""
+    """A namespace of the test's own, with the service account of trainings."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     simulated.create(NAMESPACES, "", {"metadata": {"name": name}})
+    simulated.create(SERVICE_ACCOUNTS, name, {"metadata": {"name": "slipway-trainer"}})
     return name

@@ -1,4 +1,4 @@
-"""The API server over HTTP. Discovery and the shape of requests and errors are kmock's; state and rules are ours.
+"""The API server over HTTP. Discovery and errors are kmock's; state and rules are ours.
 
 kmock 0.8 has a stateful emulator too, but no resource versions, selectors, pages, grace, finalizers or sub-resources.
 """
@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable
 
 import aiohttp.web
-from kmock import KubernetesScaffold, Request
+import kmock
+from kmock import KubernetesScaffold, Request, ResourceInfo
 
 from tests.kubernetes.simulated import asked, errors, subresources
 from tests.kubernetes.simulated.asked import Asked
@@ -17,12 +18,13 @@ from tests.kubernetes.simulated.registry import Registry
 from tests.kubernetes.simulated.watches import Watches
 
 USER = "system:serviceaccount:slipway:slipway"
-VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.2", "platform": "linux/amd64"}
+VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.2"}
+VERSION |= dict.fromkeys(("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"), "")
 VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 Logs = Callable[[Object, str], bytes]
 
 
-class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are untyped bases
+class Api(KubernetesScaffold):
     """What answers requests. `requests_by` counts them by verb and plural name."""
 
     def __init__(self, registry: Registry, watches: Watches, logs: Logs) -> None:
@@ -32,45 +34,50 @@ class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are
         self.forbidden: set[tuple[str, str]] = set()
         """Verb and plural name, with ``/subresource`` where it is one."""
         self.served: list[Resource] = []
-        for resource in BUILT_IN:
-            self.serve(resource)
+        self.serve(*BUILT_IN)
 
-    def serve(self, resource: Resource) -> None:
-        self.served.append(resource)
-        name = f"{resource.group}/{resource.version}/{resource.plural}".lstrip("/")
-        info = {"kind": resource.kind, "namespaced": resource.namespaced, "verbs": VERBS}
-        self.resources[name] = {**info, "singular": resource.kind.lower(), "subresources": {"status"}}
+    def serve(self, *resources: Resource) -> None:
+        for resource in resources:
+            self.served.append(resource)
+            info = ResourceInfo(namespaced=resource.namespaced, kind=resource.kind, singular=resource.kind.lower())
+            info.verbs, info.subresources = set(VERBS), {"status"}
+            self.resources[_path(resource)] = info
 
-    def drop(self, resource: Resource) -> None:
-        """Serve the kind no longer, as when its CustomResourceDefinition is deleted."""
-        self.served.remove(resource)
-        del self.resources[f"{resource.group}/{resource.version}/{resource.plural}"]
+    def drop(self, *resources: Resource) -> None:
+        """Serve the kinds no longer, as when their CustomResourceDefinitions are deleted."""
+        for resource in resources:
+            self.served.remove(resource)
+            del self.resources[_path(resource)]
 
-    async def _handle(self, request: Request) -> aiohttp.web.StreamResponse:
-        self._requests.clear()  # kmock keeps them all, with their bodies
-        parts = request.url.path.strip("/").split("/")
+    async def __call__(self, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
+        """Answer one request. kmock's own parser of requests does not know the path of all namespaces."""
+        body = await raw.read()
+        parts = raw.path.strip("/").split("/")
         if len(parts) < {"api": 3, "apis": 4}.get(parts[0], 2):
-            return await self._discover(parts, request)
+            return await self._discover(parts)
         if parts[0] not in ("api", "apis") or not self._knows(parts[0], parts[1]):
             return aiohttp.web.Response(text="404 page not found\n", status=404)
         try:
-            return await self._answer(asked.read(request, self.served), request)
+            return await self._answer(asked.read(raw, body, self.served), raw)
         except errors.KubernetesError as error:
             return aiohttp.web.json_response(errors.as_status(error), status=error.status)
 
-    async def _discover(self, parts: list[str], request: Request) -> aiohttp.web.StreamResponse:
-        """Which kinds there are. kmock knows the answers; its own routes take no path with a slash at its end."""
+    async def _discover(self, parts: list[str]) -> aiohttp.web.StreamResponse:
+        """Which kinds there are: kmock knows the answers."""
+        found: object
         match parts:
             case ["version"]:
                 found = VERSION
             case ["api"]:
-                found = await self._serve_api(request)
+                found = await self._serve_api(Request())
             case ["apis"]:
-                found = await self._serve_apis(request)
+                found = await self._serve_apis(Request())
             case ["apis", group] if self._knows("apis", group):
-                found = await self._serve_group(request)
-            case ["api" | "apis" as root, group, *_] if self._knows(root, group):
-                found = await self._serve_version(request)
+                found = await self._serve_group(Request(resource=kmock.resource(group=group)))
+            case ["api", version]:
+                found = await self._serve_version(Request(resource=kmock.resource(group="", version=version)))
+            case ["apis", group, version] if self._knows("apis", group):
+                found = await self._serve_version(Request(resource=kmock.resource(group=group, version=version)))
             case _:
                 return aiohttp.web.Response(text="404 page not found\n", status=404)
         return aiohttp.web.json_response(found)
@@ -78,14 +85,14 @@ class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are
     def _knows(self, root: str, group: str) -> bool:
         return root == "api" or group in {resource.group for resource in self.served}
 
-    async def _answer(self, wanted: Asked, request: Request) -> aiohttp.web.StreamResponse:
+    async def _answer(self, wanted: Asked, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         what = f"{wanted.resource.plural}/{wanted.subresource}".rstrip("/")
         self.requests_by[wanted.verb, what] += 1
         if (wanted.verb, what) in self.forbidden:
             place = (wanted.namespace, wanted.name, wanted.subresource)
             raise errors.forbidden(wanted.resource, wanted.verb, USER, *place)
         if wanted.verb == "watch":
-            return await self._stream(wanted, request)
+            return await self._stream(wanted, raw)
         if wanted.subresource == "log":
             return aiohttp.web.Response(body=subresources.log(self.registry, wanted, self.logs))
         status = 201 if wanted.verb == "create" else 200
@@ -129,9 +136,9 @@ class Api(KubernetesScaffold):  # type: ignore[misc] # kmock's attrs classes are
             )
         return listed
 
-    async def _stream(self, wanted: Asked, request: Request) -> aiohttp.web.StreamResponse:
+    async def _stream(self, wanted: Asked, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         response = aiohttp.web.StreamResponse(headers={"Content-Type": "application/json"})
-        await response.prepare(request._raw_request)
+        await response.prepare(raw)
         async for event in self.watches.watch(wanted):
             await response.write(json.dumps(event).encode() + b"\n")
         await response.write_eof()
@@ -146,3 +153,8 @@ def _options(wanted: Asked) -> Object:
     if "propagationPolicy" in wanted.parameters:
         options["propagationPolicy"] = wanted.parameters["propagationPolicy"]
     return options
+
+
+def _path(resource: Resource) -> str:
+    """A kind as kmock names it."""
+    return f"{resource.group}/{resource.version}/{resource.plural}".lstrip("/")

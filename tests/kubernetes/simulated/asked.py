@@ -1,10 +1,11 @@
 """What a request asks for: verb, kind and object, as the API server reads them from method and path."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kmock import Request
+import aiohttp.web
 
 from tests.kubernetes.simulated import errors
 from tests.kubernetes.simulated.kinds import Resource
@@ -24,9 +25,9 @@ class Asked:
     content_type: str
 
 
-def read(request: Request, served: Sequence[Resource]) -> Asked:
+def read(request: aiohttp.web.BaseRequest, body: bytes, served: Sequence[Resource]) -> Asked:
     """Raises 404 for a kind that is not served, 405 for a method that is not known."""
-    parts = request.url.path.strip("/").split("/")
+    parts = request.path.strip("/").split("/")
     group, rest = ("", parts[1:]) if parts[0] == "api" else (parts[1], parts[2:])
     version, *rest = rest
     namespace = ""
@@ -34,15 +35,15 @@ def read(request: Request, served: Sequence[Resource]) -> Asked:
         _, namespace, *rest = rest
     plural, name, subresource = (*rest, "", "")[0], (*rest, "", "")[1], "/".join(rest[2:])
     resource = _served(served, group, version, plural)
-    verb = _verb(request.method.value, name, request.params)
+    verb = _verb(request.method, name, request.query)
     return Asked(
         verb,
         resource,
         namespace,
         name,
         subresource,
-        request.params,
-        request.data,
+        dict(request.query),
+        json.loads(body) if body else None,
         request.headers.get("Content-Type", "").split(";")[0],
     )
 

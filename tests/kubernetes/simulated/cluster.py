@@ -21,6 +21,7 @@ from tests.kubernetes.simulated.kinds import (
     NAMESPACES,
     NODES,
     PODS,
+    WORKLOADS,
     Object,
     Resource,
 )
@@ -58,7 +59,7 @@ class Cluster:
 
     async def _start(self) -> None:
         self._plane = ControlPlane(self.folder)
-        await self._plane.start()
+        await self._plane.start_api()
         for namespace in ("default", "kube-system"):
             self._plane.manager.registry.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for name in self._first_nodes:
@@ -159,10 +160,10 @@ class Cluster:
 
     def uninstall(self, project: str) -> None:
         """Serve none of the kinds that a project's CustomResourceDefinitions define."""
-        self._do(lambda: [self._plane.api.drop(resource) for resource in ADD_ONS[project]])
+        self._do(lambda: self._plane.api.drop(*ADD_ONS[project]))
 
     def install(self, project: str) -> None:
-        self._do(lambda: [self._plane.api.serve(resource) for resource in ADD_ONS[project]])
+        self._do(lambda: self._plane.api.serve(*ADD_ONS[project]))
 
     # Jobs and pods.
 
@@ -173,6 +174,17 @@ class Cluster:
     def collect(self, namespace: str, job: str, resource: Resource = JOBS) -> None:
         """What `ttlSecondsAfterFinished` does once it is over: the job goes, and all that it owns."""
         self.delete(resource, namespace, job, propagationPolicy="Foreground")
+
+    # Queues.
+
+    def quota(self, namespace: str, queue: str, pods: int) -> None:
+        """Make the LocalQueue, or give it another quota: how many pods its jobs may have at once."""
+        self._do(lambda: self._plane.queues.set_quota(namespace, queue, pods))
+
+    def preempt(self, namespace: str, job: str) -> None:
+        """Take back the admission of a job. It is admitted again as soon as the quota, which stays, has room."""
+        [workload] = [each["metadata"]["name"] for each in self.all_of(WORKLOADS, namespace) if _is_of(each, job)]
+        self._do(lambda: self._plane.queues.evict(namespace, workload))
 
     def pods(self, namespace: str) -> list[Object]:
         return self.all_of(PODS, namespace)
@@ -185,6 +197,10 @@ class Cluster:
 
     def _await(self, what: "collections.abc.Coroutine[Any, Any, Answer]") -> Answer:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(timeout=60)
+
+
+def _is_of(object: Object, owner: str) -> bool:
+    return any(reference["name"] == owner for reference in object["metadata"].get("ownerReferences") or ())
 
 
 def _kubeconfig(port: int) -> Object:

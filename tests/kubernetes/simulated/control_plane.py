@@ -11,12 +11,17 @@ from tests.kubernetes.simulated.api import Api
 from tests.kubernetes.simulated.controllers import Manager
 from tests.kubernetes.simulated.garbage import GarbageCollector
 from tests.kubernetes.simulated.jobs import Jobs
+from tests.kubernetes.simulated.jobsets import JobSets
 from tests.kubernetes.simulated.kinds import ADD_ONS, NODES, PODS, Object
 from tests.kubernetes.simulated.kubelets import Kubelets
 from tests.kubernetes.simulated.machine import Machine
+from tests.kubernetes.simulated.namespaces import Namespaces
 from tests.kubernetes.simulated.nodes import NodeLifecycle, PodGarbageCollector, TaintEviction
+from tests.kubernetes.simulated.pytorchjobs import PyTorchJobs
+from tests.kubernetes.simulated.queues import Queues
 from tests.kubernetes.simulated.scheduler import Scheduler
 from tests.kubernetes.simulated.store import Store
+from tests.kubernetes.simulated.trainjobs import TrainJobs
 from tests.kubernetes.simulated.watches import Watches
 from tests.kubernetes.simulated.worker import Worker
 
@@ -34,15 +39,12 @@ class ControlPlane:
         self._server: aiohttp.web.Server[aiohttp.web.BaseRequest] | None = None
         self._listener: asyncio.Server | None = None
         for resources in ADD_ONS.values():
-            for resource in resources:
-                self.api.serve(resource)
+            self.api.serve(*resources)
         nodes = (self.lifecycle, TaintEviction(self.manager), PodGarbageCollector(self.manager))
-        workloads = (Jobs(self.manager),)
-        self.manager.add(*workloads, GarbageCollector(self.manager), *nodes, Scheduler(self.manager), self.kubelets)
-
-    async def start(self) -> None:
-        await self.api.__aenter__()
-        await self.start_api()
+        self.queues = Queues(self.manager)
+        kinds = (Namespaces, Jobs, JobSets, TrainJobs, PyTorchJobs)
+        self.manager.add(*(kind(self.manager) for kind in kinds), self.queues, GarbageCollector(self.manager))
+        self.manager.add(*nodes, Scheduler(self.manager), self.kubelets)
 
     async def stop(self) -> None:
         """End all processes, then the API server. No test outlives its pods."""
@@ -50,7 +52,6 @@ class ControlPlane:
             await self.power_off(node)
         if self._listener:
             await self.stop_api()
-        await self.api.__aexit__(None, None, None)
 
     async def start_api(self) -> None:
         self._server = aiohttp.web.Server(self.api)

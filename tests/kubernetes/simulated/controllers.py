@@ -1,4 +1,4 @@
-"""What all controllers have in common: a queue of the objects to look at, fed by every change (client-go's workqueue)."""
+"""What all controllers have in common: a queue of objects to look at, fed by every change (client-go's workqueue)."""
 
 import asyncio
 from collections.abc import Iterable

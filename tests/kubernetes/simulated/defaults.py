@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.kubernetes.simulated.kinds import JOB_SETS, JOBS, NODES, PODS, SERVICES, Object, Resource
+from tests.kubernetes.simulated.kinds import JOB_SETS, JOBS, NAMESPACES, NODES, PODS, SERVICES, Object, Resource
 
 TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
@@ -86,6 +86,11 @@ def _service(service: Object) -> None:
     spec.setdefault("publishNotReadyAddresses", False)
 
 
+def _namespace(namespace: Object) -> None:
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+
+
 def _node(node: Object) -> None:
     node.setdefault("spec", {})
     node["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/hostname", node["metadata"]["name"])
@@ -105,4 +110,5 @@ _DEFAULTS: dict[Resource, Callable[[Object], None]] = {
     JOB_SETS: _job_set,
     SERVICES: _service,
     NODES: _node,
+    NAMESPACES: _namespace,
 }

@@ -1,4 +1,4 @@
-"""What a DELETE makes of an object: grace, finalizers and propagation (k8s.io/apiserver/pkg/registry/rest/delete.go)."""
+"""What a DELETE makes of an object: grace, finalizers and propagation (k8s.io/apiserver/pkg/registry/rest)."""
 
 import copy
 
@@ -37,11 +37,16 @@ def is_over(object: Object) -> bool:
     """Whether nothing keeps an object that is to be deleted."""
     metadata = object["metadata"]
     asked = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-    return asked and not metadata.get("finalizers")
+    return asked and not metadata.get("finalizers") and not _is_full(object)
+
+
+def _is_full(namespace: Object) -> bool:
+    """A namespace that is to go stays until the namespace controller has emptied it."""
+    return namespace["kind"] == "Namespace" and bool(namespace["spec"].get("finalizers"))
 
 
 def _propagation(resource: Resource, options: Object) -> list[str]:
-    """Jobs of batch/v1 orphan their pods by default, all else deletes in the background (DefaultGarbageCollectionPolicy)."""
+    """By default, Jobs of batch/v1 orphan their pods and all else goes in the background (job strategy.go)."""
     default = "Orphan" if resource == JOBS else "Background"
     policy = options.get("propagationPolicy") or default
     return {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(policy, [])

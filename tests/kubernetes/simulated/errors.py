@@ -54,6 +54,12 @@ def forbidden(resource: Resource, verb: str, user: str, namespace: str, name: st
     return KubernetesError(403, "Forbidden", f"{which} is forbidden: {doing}", _about(resource, name))
 
 
+def refused(resource: Resource, name: str, why: str) -> KubernetesError:
+    """By an admission plugin."""
+    message = f'{qualified(resource)} "{name}" is forbidden: {why}'
+    return KubernetesError(403, "Forbidden", message, _about(resource, name))
+
+
 def bad_request(message: str) -> KubernetesError:
     return KubernetesError(400, "BadRequest", message, {})
 

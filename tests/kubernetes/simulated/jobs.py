@@ -5,13 +5,16 @@ from collections.abc import Iterable
 
 from tests.kubernetes.simulated import clock, failure_policy, indexes, pods
 from tests.kubernetes.simulated.controllers import Key, Manager, own_or_owned, owned_by, reference_to
+from tests.kubernetes.simulated.errors import KubernetesError
 from tests.kubernetes.simulated.indexes import INDEX
 from tests.kubernetes.simulated.kinds import JOBS, PODS, Object
-from tests.kubernetes.simulated.store import Change
+from tests.kubernetes.simulated.store import Change, where
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer that keeps a pod until it is counted."""
 COMPONENT = "job-controller"
+RETRY_SECONDS = 10.0
+"""Before a pod that was refused is tried again."""
 Verdict = tuple[str, str, str]
 """Condition, reason and message of how a Job ends."""
 
@@ -19,6 +22,7 @@ Verdict = tuple[str, str, str]
 class Jobs:
     def __init__(self, manager: Manager) -> None:
         self._registry, self._store, self._events = manager.registry, manager.store, manager.events
+        self._manager = manager
 
     def keys(self, change: Change) -> Iterable[Key]:
         return own_or_owned(change, JOBS, [PODS])
@@ -89,8 +93,12 @@ class Jobs:
             self._create(job, index)
 
     def _create(self, job: Object, index: int) -> None:
-        pod = pod_of(job, index)
-        created = self._registry.create(PODS, job["metadata"]["namespace"], pod)
+        try:
+            created = self._registry.create(PODS, job["metadata"]["namespace"], pod_of(job, index))
+        except KubernetesError as error:
+            self._events.warning(job, "FailedCreate", f"Error creating: {error.message}", COMPONENT)
+            self._manager.enqueue_after(RETRY_SECONDS / clock.HURRY, self, where(job))
+            return
         self._events.normal(job, "SuccessfulCreate", f"Created pod: {created['metadata']['name']}", COMPONENT)
 
     def _delete(self, job: Object, pod: Object) -> None:
@@ -201,7 +209,7 @@ def succeeded_of(job: Object, found: list[Object]) -> int:
 
 def pod_of(job: Object, index: int) -> Object:
     """A pod of the Job's template; of an Indexed Job, the pod of that index."""
-    pod = copy.deepcopy(job["spec"]["template"])
+    pod: Object = copy.deepcopy(job["spec"]["template"])
     metadata, name = pod.setdefault("metadata", {}), job["metadata"]["name"]
     metadata["finalizers"] = [TRACKING]
     metadata["ownerReferences"] = [reference_to(job)]

@@ -23,11 +23,12 @@ Object = dict[str, Any]
 """One object as JSON. Those in the store are never changed in place."""
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 VOLUMES = Resource("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 PRIORITIES = Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 
-BUILT_IN = (CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITIES, SERVICES, VOLUMES, CLAIMS)
+BUILT_IN = (CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITIES, SERVICES, SERVICE_ACCOUNTS, VOLUMES, CLAIMS)
 ADD_ONS: dict[str, tuple[Resource, ...]] = {
     "jobset": (JOB_SETS,),
     "kueue": (LOCAL_QUEUES, WORKLOADS),
@@ -37,9 +38,9 @@ ADD_ONS: dict[str, tuple[Resource, ...]] = {
 }
 """What comes with a CustomResourceDefinition, by the project that installs it."""
 
-WITHOUT_STATUS = {CONFIG_MAPS, EVENTS, PRIORITIES, LOCAL_QUEUES, TRAINING_RUNTIMES}
+WITHOUT_STATUS = {CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, PRIORITIES, LOCAL_QUEUES, TRAINING_RUNTIMES}
 """Kinds whose objects have no status of their own that anybody writes here."""
-WITHOUT_GENERATION = {CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SERVICES, VOLUMES, CLAIMS}
+WITHOUT_GENERATION = {CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SERVICES, SERVICE_ACCOUNTS, VOLUMES, CLAIMS}
 """Kinds whose `metadata.generation` the API server does not keep."""
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "PRIORITIES",
     "PYTORCH_JOBS",
     "SERVICES",
+    "SERVICE_ACCOUNTS",
     "TRAINING_RUNTIMES",
     "TRAIN_JOBS",
     "VOLUMES",

@@ -140,7 +140,7 @@ def best(pod: Object, nodes: list[Object], others: list[Object]) -> str:
         node = next(each for each in nodes if each["metadata"]["name"] == name)
         return -_preference(pod, node, placed, by_name), counts.get(name, 0), name
 
-    return min(by_name, key=order)
+    return str(min(by_name, key=order))
 
 
 def _preference(pod: Object, node: Object, placed: list[Object], by_name: Mapping[str, Mapping[str, str]]) -> int:

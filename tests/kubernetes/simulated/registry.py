@@ -10,6 +10,8 @@ from tests.kubernetes.simulated import clock, deletion, errors, validation
 from tests.kubernetes.simulated.defaults import fill_in
 from tests.kubernetes.simulated.kinds import (
     NAMESPACES,
+    PODS,
+    SERVICE_ACCOUNTS,
     WITHOUT_GENERATION,
     WITHOUT_STATUS,
     Object,
@@ -42,8 +44,8 @@ class Registry:
         if "generateName" in metadata and not metadata.get("name"):
             metadata["name"] = metadata["generateName"][:58] + "".join(secrets.choice(SUFFIX) for _ in range(5))
         if resource.namespaced:
-            self._must_be_open(namespace)
             metadata["namespace"] = namespace
+            self._admit(resource, object)
         validation.check_new(resource, object)
         if self.store.get(resource, namespace, metadata["name"]):
             raise errors.already_exists(resource, metadata["name"])
@@ -105,9 +107,20 @@ class Registry:
             return self.store.remove(resource, after)
         return self.store.put(resource, after) if after != before else before
 
-    def _must_be_open(self, namespace: str) -> None:
-        if self.store.get(NAMESPACES, "", namespace) is None:
+    def _admit(self, resource: Resource, object: Object) -> None:
+        """The admission plugins NamespaceLifecycle and ServiceAccount."""
+        namespace, name = object["metadata"]["namespace"], object["metadata"].get("name", "")
+        found = self.store.get(NAMESPACES, "", namespace)
+        if found is None:
             raise errors.not_found(NAMESPACES, namespace)
+        if "deletionTimestamp" in found["metadata"]:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise errors.refused(resource, name, why)
+        if resource == PODS:
+            account = object["spec"].get("serviceAccountName") or "default"
+            if self.store.get(SERVICE_ACCOUNTS, namespace, account) is None:
+                why = f'error looking up service account {namespace}/{account}: serviceaccount "{account}" not found'
+                raise errors.refused(resource, name, why)
 
 
 def _merged(resource: Resource, before: Object, given: Object, subresource: str) -> Object:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tests.kubernetes.simulated import errors
 from tests.kubernetes.simulated.kinds import EVENTS, JOBS, NODES, PODS, Object, Resource
@@ -96,7 +97,7 @@ def _parted(part: str) -> tuple[str, bool, str]:
 
 def _at(object: Object, path: list[str]) -> str:
     """The field as the API server compares it: what is missing is the empty string."""
-    found: object = object
+    found: Any = object
     for key in path:
         found = found.get(key, "") if isinstance(found, Mapping) else ""
     return str(found).lower() if isinstance(found, bool) else str(found)

@@ -1,0 +1,142 @@
+"""The cluster's objects as this process has them: listed once, then watched, so that looking costs no request.
+
+A mirror that has heard nothing for too long is not the truth: it says so, and does not answer. (The official client's
+informer cannot tell how old its cache is, waits on a dead connection for ever and asks without pause when refused.)
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from resources.kubernetes.client import Client
+from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, Object, Resource
+from resources.launcher.protocol import Unavailable
+
+WATCH_SECONDS = 30
+"""How long one watch lasts. Its end, and the next one's beginning, is what is heard of a quiet cluster."""
+STALE_SECONDS = 60.0
+"""For how long nothing may have been heard."""
+PAUSE_SECONDS = 1.0
+"""Between attempts to hear something again."""
+
+
+class _Kind:
+    """All objects of one kind that have a label, kept current by a thread."""
+
+    def __init__(self, client: Client, resource: Resource, selector: str) -> None:
+        self._client, self._resource, self._selector = client, resource, selector
+        self._objects: dict[str, Object] = {}
+        self._heard_at = 0.0
+        self._trouble = "it is being listed"
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name=f"mirror of {resource.plural}", daemon=True).start()
+
+    def objects(self) -> dict[str, Object]:
+        """By name. Raises Unavailable when they may be out of date."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._heard_at, timeout=self._client.timeout_seconds)
+            if not self._heard_at:
+                raise Unavailable(f"the mirror of {self._resource.plural} is empty yet: {self._trouble}")
+            age = time.monotonic() - self._heard_at
+            if age > STALE_SECONDS:
+                what = f"the mirror of {self._resource.plural} has heard nothing for {age:.0f} s"
+                raise Unavailable(f"{what}: {self._trouble}")
+            return dict(self._objects)
+
+    def _run(self) -> None:
+        version = ""
+        while True:
+            try:
+                version = self._follow(version or self._list())
+            except Unavailable as error:
+                # What was heard before it broke off must not be taken once more: listing it all is simpler.
+                version, self._trouble = "", str(error)
+                time.sleep(PAUSE_SECONDS)
+
+    def _list(self) -> str:
+        """Take all objects as they are now; the version that they have together."""
+        listing = self._client.listing(self._resource, self._selector)
+        with self._changed:
+            self._objects = {found["metadata"]["name"]: _slim(found) for found in listing.items}
+            self._heard()
+        return listing.version
+
+    def _follow(self, version: str) -> str:
+        """Watch from a version on; the version that was reached, empty where history does not go back so far."""
+        for event in self._client.watch(self._resource, self._selector, version, WATCH_SECONDS):
+            if event["type"] == "ERROR":
+                return ""
+            version = event["object"]["metadata"]["resourceVersion"]
+            self._take(event["type"], event["object"])
+        with self._changed:
+            self._heard()
+        return version
+
+    def _take(self, kind: str, found: Object) -> None:
+        with self._changed:
+            if kind == "DELETED":
+                self._objects.pop(found["metadata"]["name"], None)
+            elif kind != "BOOKMARK":
+                self._objects[found["metadata"]["name"]] = _slim(found)
+            self._heard()
+
+    def _heard(self) -> None:
+        self._heard_at = time.monotonic()
+        self._changed.notify_all()
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Implements `reader.Reader`: of orders, the workloads and pods of jobs, and nodes. For all else it asks.
+
+    One for a process; its threads begin with the first question and end with the process.
+    """
+
+    client: Client
+    workload: Resource
+    """The kind of the jobs' workloads."""
+    _begins: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def get(self, resource: Resource, name: str) -> Object | None:
+        """The object of that name, None when there is none. Raises Unavailable."""
+        kind = self._kind(resource)
+        return kind.objects().get(name) if kind else self.client.get(resource, name)
+
+    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[Object]:
+        """All objects with these labels. Raises Unavailable."""
+        kind = self._kind(resource) if namespace in ("", self.client.namespace) else None
+        if kind is None or not _has(labels, resource):
+            return self.client.list(resource, labels, namespace)
+        return [found for found in kind.objects().values() if _matches(found, labels)]
+
+    def _kind(self, resource: Resource) -> _Kind | None:
+        with self._begins:
+            return self._kinds.get(resource)
+
+    @cached_property
+    def _kinds(self) -> dict[Resource, _Kind]:
+        watched = {CONFIG_MAPS: JOB, self.workload: JOB, PODS: JOB, NODES: ""}
+        return {resource: _Kind(self.client, resource, selector) for resource, selector in watched.items()}
+
+    def __reduce__(self) -> tuple[type["Mirror"], tuple[Any, ...]]:
+        """Another process has a mirror of its own."""
+        return Mirror, (self.client, self.workload)
+
+
+def _has(labels: Mapping[str, str], resource: Resource) -> bool:
+    """Whether the mirror holds all objects with these labels: of namespaced ones it holds those of jobs."""
+    return not resource.namespaced or JOB in labels
+
+
+def _matches(found: Object, labels: Mapping[str, str]) -> bool:
+    return labels.items() <= (found["metadata"].get("labels") or {}).items()
+
+
+def _slim(found: Object) -> Object:
+    """The object without what is long and not looked at: who manages which field, a node's images."""
+    metadata = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
+    status = {key: value for key, value in (found.get("status") or {}).items() if key != "images"}
+    return {**found, "metadata": metadata, "status": status}

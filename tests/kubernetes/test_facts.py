@@ -1,0 +1,426 @@
+"""What our code takes for granted of Kubernetes, in the words of the official client.
+
+Each test holds for the simulated cluster, and with ``-m cluster`` for a real one: that is what the simulation is
+measured by. They were seen to hold on Kubernetes 1.36 with JobSet 0.12, Trainer 2.3 and training-operator 1.9.
+"""
+
+import dataclasses
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kubernetes import client, config, watch
+
+from tests.conftest import until
+from tests.kubernetes.simulated.cluster import Cluster
+
+Object = dict[str, Any]
+GROUPS = {"jobsets": ("jobset.x-k8s.io", "v1alpha2"), "pytorchjobs": ("kubeflow.org", "v1")}
+GROUPS |= dict.fromkeys(("trainjobs", "trainingruntimes"), ("trainer.kubeflow.org", "v1alpha1"))
+ENDS = ("Complete", "Completed", "Succeeded", "Failed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A namespace of some cluster, seen through the official client; objects are as JSON has them."""
+
+    api: client.ApiClient
+    namespace: str
+    image: str
+
+    @property
+    def core(self) -> client.CoreV1Api:
+        return client.CoreV1Api(self.api)
+
+    @property
+    def batch(self) -> client.BatchV1Api:
+        return client.BatchV1Api(self.api)
+
+    def json(self, answer: Any) -> Object:
+        found: Object = self.api.sanitize_for_serialization(answer)
+        return found
+
+    def config_map(self, name: str, **metadata: object) -> Object:
+        body = {"metadata": {"name": name, **metadata}, "data": {"key": "value"}}
+        return self.json(self.core.create_namespaced_config_map(self.namespace, body))
+
+    def job(self, script: str, name: str = "job", **spec: Any) -> Object:
+        return self.json(self.batch.create_namespaced_job(self.namespace, self.job_body(script, name, **spec)))
+
+    def job_body(self, script: str, name: str = "job", **spec: Any) -> Object:
+        size = {"completionMode": "Indexed", "completions": 1, "parallelism": 1, "backoffLimit": 0}
+        return {"metadata": {"name": name}, "spec": {**size, "template": self.template(script), **spec}}
+
+    def template(self, script: str, **spec: Any) -> Object:
+        container = {"name": "main", "image": self.image, "command": ["sh", "-c", script]}
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+        return {"spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+
+    def pod(self, script: str, name: str = "pod", **spec: Any) -> Object:
+        body = {"metadata": {"name": name}, **self.template(script, **spec)}
+        return self.json(self.core.create_namespaced_pod(self.namespace, body))
+
+    def read_pod(self, name: str = "pod") -> Object:
+        return self.json(self.core.read_namespaced_pod(name, self.namespace))
+
+    def pods(self, **wanted: str) -> list[Object]:
+        return list(self.json(self.core.list_namespaced_pod(self.namespace, **wanted))["items"])
+
+    def custom(self, plural: str, body: Object) -> Object:
+        group, version = GROUPS[plural]
+        whole = {"apiVersion": f"{group}/{version}", **body}
+        api = client.CustomObjectsApi(self.api)
+        made: Object = api.create_namespaced_custom_object(group, version, self.namespace, plural, whole)
+        return made
+
+    def read(self, plural: str, name: str = "job") -> Object:
+        if plural == "jobs":
+            return self.json(self.batch.read_namespaced_job(name, self.namespace))
+        custom = client.CustomObjectsApi(self.api)
+        found: Object = custom.get_namespaced_custom_object(*GROUPS[plural], self.namespace, plural, name)
+        return found
+
+    def ended(self, plural: str = "jobs", name: str = "job") -> Object:
+        def over() -> Object | None:
+            found = self.read(plural, name)
+            return found if any(holds(found, each) for each in ENDS) else None
+
+        found = until(over, f"the end of {plural} {name}")
+        assert found
+        return found
+
+    def log(self, pod: Object, **wanted: int) -> str:
+        return str(self.core.read_namespaced_pod_log(pod["metadata"]["name"], self.namespace, **wanted))
+
+
+def condition(object: Object, type: str) -> Object:
+    """Empty where it is not there."""
+    found = [each for each in object.get("status", {}).get("conditions") or () if each["type"] == type]
+    return found[0] if found else {}
+
+
+def holds(object: Object, type: str) -> bool:
+    return condition(object, type).get("status") == "True"
+
+
+def told(object: Object, type: str) -> tuple[str, str, str]:
+    found = condition(object, type)
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+def refusal(call: Callable[..., object], *arguments: object, **named: object) -> Object:
+    """What the API server says as it refuses."""
+    with pytest.raises(client.ApiException) as refused:
+        call(*arguments, **named)
+    found: Object = json.loads(refused.value.body)
+    return found
+
+
+@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.cluster)])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param == "simulated":
+        cluster: Cluster = request.getfixturevalue("simulated")
+        request.getfixturevalue("marked")
+        api = config.new_client_from_config(str(cluster.kubeconfig))
+        image = "any"
+    elif not {"KUBECONFIG", "SLIPWAY_TEST_IMAGE"} <= set(os.environ):
+        pytest.skip("no cluster to test on: KUBECONFIG and SLIPWAY_TEST_IMAGE are not both set")
+    else:
+        api, image = config.new_client_from_config(), os.environ["SLIPWAY_TEST_IMAGE"]
+    name = f"facts-{uuid.uuid4().hex[:8]}"
+    core = client.CoreV1Api(api)
+    core.create_namespace({"metadata": {"name": name}})
+    until(lambda: core.list_namespaced_service_account(name).items, "the default service account")
+    try:
+        yield Place(api, name, image)
+    finally:
+        for pod in core.list_namespaced_pod(name).items:
+            core.delete_namespaced_pod(pod.metadata.name, name, grace_period_seconds=0)
+        core.delete_namespace(name)
+        api.close()
+
+
+class TestObjects:
+    def test_a_name_is_taken_once(self, place: Place):
+        place.config_map("one")
+        refused = refusal(place.config_map, "one")
+        assert (refused["code"], refused["reason"]) == (409, "AlreadyExists")
+        assert refused["message"] == 'configmaps "one" already exists'
+
+    def test_an_update_of_what_has_changed_is_refused(self, place: Place):
+        first = place.config_map("one")
+        replace = place.core.replace_namespaced_config_map
+        replace("one", place.namespace, {**first, "data": {"key": "newer"}})
+        refused = refusal(replace, "one", place.namespace, {**first, "data": {"key": "late"}})
+        assert (refused["code"], refused["reason"]) == (409, "Conflict")
+        assert "the object has been modified; please apply your changes to the latest version" in refused["message"]
+
+    def test_a_deletion_may_say_which_object_of_the_name_it_means(self, place: Place):
+        place.config_map("one")
+        options = {"preconditions": {"uid": str(uuid.uuid4())}}
+        refused = refusal(place.core.delete_namespaced_config_map, "one", place.namespace, body=options)
+        assert (refused["code"], refused["reason"]) == (409, "Conflict")
+        assert "Precondition failed: UID in precondition: " in refused["message"]
+
+    def test_what_is_not_there_is_named(self, place: Place):
+        refused = refusal(place.batch.read_namespaced_job, "none", place.namespace)
+        assert (refused["code"], refused["reason"]) == (404, "NotFound")
+        assert refused["message"] == 'jobs.batch "none" not found'
+
+    def test_a_label_of_64_characters_is_refused(self, place: Place):
+        refused = refusal(place.config_map, "one", labels={"a": "x" * 64})
+        assert (refused["code"], refused["reason"]) == (422, "Invalid")
+        assert refused["message"].startswith('ConfigMap "one" is invalid: metadata.labels: Invalid value: "xxx')
+        assert "63" in refused["message"]
+
+    def test_a_list_comes_in_pages_of_one_revision(self, place: Place):
+        for name in ("a", "b", "c"):
+            place.config_map(name, labels={"of": "us"})
+        listed = place.core.list_namespaced_config_map
+        first = listed(place.namespace, label_selector="of=us", limit=2)
+        place.config_map("d", labels={"of": "us"})
+        second = listed(place.namespace, label_selector="of=us", limit=2, _continue=first.metadata._continue)
+        assert [each.metadata.name for each in [*first.items, *second.items]] == ["a", "b", "c"]
+        assert second.metadata._continue is None
+
+    def test_a_watch_goes_on_where_a_list_ended(self, place: Place):
+        listed = place.core.list_namespaced_config_map(place.namespace, label_selector="of=us")
+        place.config_map("one", labels={"of": "us"})
+        place.config_map("other")
+        place.core.patch_namespaced_config_map("one", place.namespace, {"metadata": {"labels": {"of": "them"}}})
+        place.config_map("last", labels={"of": "us"})
+        seen = []
+        wanted = {"label_selector": "of=us", "resource_version": listed.metadata.resource_version}
+        stream = watch.Watch()
+        for event in stream.stream(
+            place.core.list_namespaced_config_map, place.namespace, **wanted, timeout_seconds=60
+        ):
+            seen.append((event["type"], event["object"].metadata.name))
+            if seen[-1][1] == "last":
+                stream.stop()
+        assert seen == [("ADDED", "one"), ("DELETED", "one"), ("ADDED", "last")]
+
+    def test_what_an_object_owns_goes_with_it(self, place: Place):
+        owner = place.config_map("owner")
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
+        place.config_map("owned", ownerReferences=[reference])
+        place.core.delete_namespaced_config_map("owner", place.namespace)
+        names = lambda: {each.metadata.name for each in place.core.list_namespaced_config_map(place.namespace).items}  # noqa: E731
+        until(lambda: "owned" not in names(), "the owned object to go")
+
+    def test_what_names_an_owner_of_another_uid_is_collected(self, place: Place):
+        place.config_map("owner")
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": str(uuid.uuid4())}
+        place.config_map("owned", ownerReferences=[reference])
+        names = lambda: {each.metadata.name for each in place.core.list_namespaced_config_map(place.namespace).items}  # noqa: E731
+        until(lambda: "owned" not in names(), "the orphan to go")
+        assert "owner" in names()
+
+
+class TestPods:
+    def test_an_exit_code_a_signal_and_the_end_of_the_output_are_told(self, place: Place):
+        place.pod("echo first; echo last; exit 42", "exits")
+        place.pod("kill -9 $$", "killed")
+        until(lambda: len(place.pods(field_selector="status.phase=Failed")) == 2, "both pods to fail")
+        exits, killed = (
+            place.read_pod(name)["status"]["containerStatuses"][0]["state"]["terminated"]
+            for name in ("exits", "killed")
+        )
+        assert (exits["exitCode"], exits["reason"], exits["message"]) == (42, "Error", "first\nlast\n")
+        assert (killed["exitCode"], killed["reason"]) == (137, "Error")
+        assert place.log(place.read_pod("exits"), tail_lines=1) == "last\n"
+        assert place.log(place.read_pod("exits"), limit_bytes=3) == "fir"
+
+    def test_a_deleted_pod_may_finish_within_its_grace_and_is_killed_after(self, place: Place):
+        place.pod("trap 'echo asked' TERM; echo up; while true; do sleep 0.1; done")
+        until(
+            lambda: place.read_pod()["status"]["phase"] == "Running" and "up" in place.log(place.read_pod()), "a start"
+        )
+        place.core.delete_namespaced_pod("pod", place.namespace, grace_period_seconds=300)
+        assert place.read_pod()["metadata"]["deletionGracePeriodSeconds"] == 300
+        until(lambda: "asked" in place.log(place.read_pod()), "SIGTERM to arrive")
+        place.core.delete_namespaced_pod("pod", place.namespace, grace_period_seconds=1)
+        until(lambda: not place.pods(), "the pod to go")
+
+    def test_a_pod_that_no_node_wants_says_why_and_goes_at_once(self, place: Place):
+        place.pod("true", nodeSelector={"kubernetes.io/hostname": "nowhere"})
+        pod = until(lambda: holds_not(place.read_pod(), "PodScheduled"), "the scheduler's verdict")
+        status, reason, message = told(pod, "PodScheduled")
+        nodes = len(place.core.list_node().items)
+        assert (status, reason) == ("False", "Unschedulable")
+        assert message.startswith(
+            f"0/{nodes} nodes are available: {nodes} node(s) didn't match Pod's node affinity/selector. preemption: "
+        )
+        of_it = "involvedObject.name=pod,reason=FailedScheduling"
+        [event] = until(
+            lambda: place.core.list_namespaced_event(place.namespace, field_selector=of_it).items, "an event"
+        )
+        assert (event.type, event.message) == ("Warning", message)
+        place.core.delete_namespaced_pod("pod", place.namespace)
+        assert not place.pods()
+
+    def test_the_log_of_a_pod_that_has_not_started_is_refused(self, place: Place):
+        place.pod("true", nodeSelector={"kubernetes.io/hostname": "nowhere"})
+        refused = refusal(place.log, place.read_pod())
+        assert (refused["code"], refused["reason"]) == (400, "BadRequest")
+
+    def test_a_volume_of_a_config_map_that_is_not_there_keeps_a_pod_waiting(self, place: Place):
+        place.pod("true", volumes=[{"name": "config", "configMap": {"name": "missing"}}])
+        of_it = "involvedObject.name=pod,reason=FailedMount"
+        [event, *_] = until(lambda: place.core.list_namespaced_event(place.namespace, field_selector=of_it).items, "it")
+        assert 'MountVolume.SetUp failed for volume "config" : configmap "missing" not found' in event.message
+        [waiting] = place.read_pod()["status"]["containerStatuses"]
+        assert waiting["state"]["waiting"]["reason"] == "ContainerCreating"
+
+
+class TestJobs:
+    def test_an_indexed_job_gives_each_pod_its_index_and_its_name(self, place: Place):
+        place.job('echo "$JOB_COMPLETION_INDEX $(hostname 2>/dev/null) $HOSTNAME"', completions=2, parallelism=2)
+        job = place.ended()
+        reached = ("True", "CompletionsReached", "Reached expected number of succeeded pods")
+        assert told(job, "SuccessCriteriaMet") == told(job, "Complete") == reached
+        status = job["status"]
+        assert (status["succeeded"], status["completedIndexes"], "failed" in status) == (2, "0-1", False)
+        assert status["startTime"] <= status["completionTime"]
+        first, second = sorted(place.pods(label_selector="job-name=job"), key=lambda pod: pod["metadata"]["name"])
+        assert first["metadata"]["name"].startswith("job-0-") and second["metadata"]["name"].startswith("job-1-")
+        assert second["spec"]["hostname"] == "job-1"
+        assert second["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
+        assert place.log(second).split()[0] == "1" and place.log(second).split()[-1] == "job-1"
+
+    def test_a_failure_that_the_policy_names_ends_the_job_at_once(self, place: Place):
+        rule = {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "NotIn", "values": [0]}}
+        place.job("exit 42", podFailurePolicy={"rules": [rule]}, backoffLimit=6)
+        job = place.ended()
+        [pod] = place.pods()
+        name = f"{place.namespace}/{pod['metadata']['name']}"
+        message = f"Container main for pod {name} failed with exit code 42 matching FailJob rule at index 0"
+        assert told(job, "FailureTarget") == told(job, "Failed") == ("True", "PodFailurePolicy", message)
+        assert (job["status"]["failed"], job["status"]["ready"], job["status"]["terminating"]) == (1, 0, 0)
+        assert "completionTime" not in job["status"]
+
+    def test_a_failure_beyond_the_limit_ends_the_job_and_all_its_pods(self, place: Place):
+        script = "test $JOB_COMPLETION_INDEX = 0 && exit 1; exec sleep 600"
+        place.job(script, completions=2, parallelism=2)
+        job = place.ended()
+        limit = ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        assert told(job, "FailureTarget") == told(job, "Failed") == limit
+        assert job["status"]["failed"] == 2
+        [pod] = until(
+            lambda: [each for each in place.pods() if "deletionTimestamp" not in each["metadata"]], "one left"
+        )
+        assert pod["metadata"]["name"].startswith("job-0-")
+
+    def test_an_evicted_pod_says_so_and_fails_the_job(self, place: Place):
+        rule = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        place.job("exec sleep 600", podFailurePolicy={"rules": [rule]})
+        [pod] = until(lambda: place.pods(field_selector="status.phase=Running"), "the pod to run")
+        name = pod["metadata"]["name"]
+        place.core.create_namespaced_pod_eviction(
+            name, place.namespace, {"metadata": {"name": name}, "deleteOptions": {"gracePeriodSeconds": 1}}
+        )
+        job = place.ended()
+        message = f"Pod {place.namespace}/{name} has condition DisruptionTarget matching FailJob rule at index 0"
+        assert told(job, "Failed") == ("True", "PodFailurePolicy", message)
+
+    def test_a_suspended_job_has_no_pods_and_a_resumed_one_starts_anew(self, place: Place):
+        place.job("exec sleep 600", suspend=True)
+        job = until(lambda: holding(place.read("jobs"), "Suspended"), "the suspension")
+        assert told(job, "Suspended") == ("True", "JobSuspended", "Job suspended") and "startTime" not in job["status"]
+        patch = place.batch.patch_namespaced_job
+        patch("job", place.namespace, {"spec": {"suspend": False}})
+        until(lambda: place.pods(field_selector="status.phase=Running"), "the pod to run")
+        job = place.read("jobs")
+        assert told(job, "Suspended") == ("False", "JobResumed", "Job resumed") and "startTime" in job["status"]
+        patch("job", place.namespace, {"spec": {"suspend": True}})
+        until(lambda: all("deletionTimestamp" in pod["metadata"] for pod in place.pods()), "the pod to be deleted")
+        assert not any(holds(place.read("jobs"), end) for end in ENDS)
+
+    def test_a_deleted_job_takes_its_pods_along_only_when_asked_to(self, place: Place):
+        for name in ("orphaning", "background"):
+            place.job("exec sleep 600", name)
+        until(lambda: len(place.pods()) == 2, "two pods")
+        place.batch.delete_namespaced_job("orphaning", place.namespace)
+        place.batch.delete_namespaced_job("background", place.namespace, propagation_policy="Background")
+        until(lambda: len([pod for pod in place.pods() if "deletionTimestamp" in pod["metadata"]]) < 2, "a deletion")
+        [left] = place.pods(label_selector="job-name=orphaning")
+        until(
+            lambda: "ownerReferences" not in place.read_pod(left["metadata"]["name"])["metadata"], "it to be disowned"
+        )
+
+    def test_the_template_of_a_job_cannot_be_changed(self, place: Place):
+        job = place.job("true", suspend=False)
+        until(lambda: "startTime" in place.read("jobs").get("status", {}), "its start")
+        job = place.read("jobs")
+        job["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
+        del job["metadata"]["resourceVersion"]
+        refused = refusal(place.batch.replace_namespaced_job, "job", place.namespace, job)
+        assert (refused["code"], refused["reason"]) == (422, "Invalid")
+        assert "spec.template: Invalid value" in refused["message"] and "field is immutable" in refused["message"]
+
+
+class TestCustomJobs:
+    def job_set(self, place: Place, script: str) -> Object:
+        spec = place.job_body(script, completions=2, parallelism=2)["spec"]
+        return {"replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": spec}}]}
+
+    def test_a_job_set_names_its_pods_in_the_dns_and_completes(self, place: Place):
+        place.custom("jobsets", {"kind": "JobSet", "metadata": {"name": "job"}, "spec": self.job_set(place, "true")})
+        job_set = place.ended("jobsets")
+        assert told(job_set, "Completed") == ("True", "AllJobsCompleted", "jobset completed successfully")
+        assert job_set["status"]["terminalState"] == "Completed"
+        first, _ = sorted(place.pods(), key=lambda pod: pod["metadata"]["name"])
+        assert (first["spec"]["hostname"], first["spec"]["subdomain"]) == ("job-node-0-0", "job")
+        assert first["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] == "0"
+        service = place.core.read_namespaced_service("job", place.namespace)
+        assert (service.spec.cluster_ip, service.spec.publish_not_ready_addresses) == ("None", True)
+
+    def test_a_job_set_without_a_failure_policy_fails_with_its_first_job(self, place: Place):
+        spec = self.job_set(place, "exit 3")
+        place.custom("jobsets", {"kind": "JobSet", "metadata": {"name": "job"}, "spec": spec})
+        job_set = place.ended("jobsets")
+        message = "jobset failed due to one or more job failures (first failed job: job-node-0)"
+        assert told(job_set, "Failed") == ("True", "FailedJobs", message)
+        assert job_set["status"].get("restarts", 0) == 0
+
+    def test_a_suspended_job_set_waits_with_suspended_jobs(self, place: Place):
+        spec = {**self.job_set(place, "true"), "suspend": True}
+        place.custom("jobsets", {"kind": "JobSet", "metadata": {"name": "job"}, "spec": spec})
+        job_set = until(lambda: holding(place.read("jobsets"), "Suspended"), "the suspension")
+        assert told(job_set, "Suspended") == ("True", "SuspendedJobs", "jobset is suspended")
+        assert place.read("jobs", "job-node-0")["spec"]["suspend"] is True and not place.pods()
+
+    def test_a_train_job_is_a_job_set_of_its_name_and_says_what_that_says(self, place: Place):
+        runtime = {"template": {"spec": self.job_set(place, "true")}}
+        metadata = {"name": "job"}
+        place.custom("trainingruntimes", {"kind": "TrainingRuntime", "metadata": metadata, "spec": runtime})
+        reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "job"}
+        place.custom("trainjobs", {"kind": "TrainJob", "metadata": metadata, "spec": {"runtimeRef": reference}})
+        train_job = place.ended("trainjobs")
+        assert told(train_job, "Complete") == ("True", "AllJobsCompleted", "jobset completed successfully")
+        [owner] = place.read("jobsets")["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"], owner["controller"]) == ("TrainJob", "job", True)
+
+    def test_a_pytorch_job_has_a_pod_and_a_service_for_every_worker(self, place: Place):
+        template = place.template("exit $(test $PET_NNODES = 2; echo $?)")
+        template["spec"]["containers"][0]["name"] = "pytorch"
+        worker = {"replicas": 2, "restartPolicy": "Never", "template": template}
+        spec = {"runPolicy": {"backoffLimit": 0}, "pytorchReplicaSpecs": {"Worker": worker}}
+        place.custom("pytorchjobs", {"kind": "PyTorchJob", "metadata": {"name": "job"}, "spec": spec})
+        job = place.ended("pytorchjobs")
+        done = ("True", "PyTorchJobSucceeded", "PyTorchJob job is successfully completed.")
+        assert told(job, "Succeeded") == done and condition(job, "Running")["status"] == "False"
+        assert sorted(pod["metadata"]["name"] for pod in place.pods()) == ["job-worker-0", "job-worker-1"]
+        labels = place.read_pod("job-worker-1")["metadata"]["labels"]
+        assert labels["training.kubeflow.org/replica-index"] == "1"
+
+
+def holding(object: Object, type: str) -> Object | None:
+    return object if holds(object, type) else None
+
+
+def holds_not(object: Object, type: str) -> Object | None:
+    return object if condition(object, type).get("status") == "False" else None
