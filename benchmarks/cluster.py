@@ -26,6 +26,7 @@ import dagster as dg
 from assets import keys
 from assets.training import training_assets
 from recipes.load import load
+from resources import training_job
 from resources.kubernetes import names, orders
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
@@ -33,17 +34,17 @@ from resources.kubernetes.compute import KubernetesCompute
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import CONFIG_MAPS, NAMESPACES
+from resources.kubernetes.objects import CONFIG_MAPS, JOB_SETS, resource_of
 from resources.kubernetes.workloads.jobset import JobSet
 from resources.launcher.protocol import Job
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from tests.conftest import until
-from tests.control.lab import ENDLESS, happened, numbers
+from tests.control.lab import BRIEF, ENDLESS, happened, numbers
 from tests.drills import small_recipes
 from tests.kubernetes.grounds import RealGround
 from tests.kubernetes.lab import ClusterLab, open_to_all
-from tests.kubernetes.live import connected, furnished
+from tests.kubernetes.live import NAMESPACES, connected, furnished
 from tests.kubernetes.simulated.cluster import Cluster as Simulation
 
 TRAININGS, NODES, TICKS = 100, 1000, 5
@@ -81,7 +82,7 @@ def _requests() -> None:
         submitting = KubernetesLauncher(client, cluster, JobSet())
         for job in jobs:
             submitting.submit(job)
-        mirror = Mirror(client)
+        mirror = Mirror(client, JOB_SETS)
         launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
         _tick(launcher, fleet, jobs)
         for name, ours in (("steady tick", _asked(client, lambda: _tick(launcher, fleet, jobs))),):
@@ -107,15 +108,15 @@ def _asked(client: Client, what: Callable[[], None]) -> float:
 
 def _starts(ground: RealGround, count: int) -> None:
     """Seconds to the first step: a run that executes the training asset, and the same JobSet created by hand."""
-    lab = ClusterLab(ground, JobSet())
-    ours = statistics.median(_materialised(lab, number) for number in range(count))
-    by_hand = statistics.median(_by_hand(lab, number) for number in range(count))
+    ours = statistics.median(_materialised(ground) for _ in range(count))
+    by_hand = statistics.median(_by_hand(ground) for _ in range(count))
     aim = MORE_THAN_BY_HAND * by_hand + TICK_SECONDS
     _print("from materialising to the first step", "s", ours, {"the same JobSet by hand": by_hand}, aim)
 
 
-def _materialised(lab: ClusterLab, number: int) -> float:
-    store = _training(lab, f"materialised {number}")
+def _materialised(ground: RealGround) -> float:
+    lab = ClusterLab(ground, JobSet())
+    store = lab.wanted(numbers(BRIEF))
     settings = {
         "launcher": "jobset",
         "kubeconfig": lab.ground.client.kubeconfig,
@@ -145,21 +146,27 @@ def _materialised(lab: ClusterLab, number: int) -> float:
         run.start()
         seconds = _first_step(store) - begun
         run.join()
-        return seconds
+    ground.clear()
+    return seconds
 
 
-def _by_hand(lab: ClusterLab, number: int) -> float:
+def _by_hand(ground: RealGround) -> float:
     """The objects that the launcher would create, created one after the other."""
-    store = _training(lab, f"by hand {number}")
+    lab = ClusterLab(ground, JobSet())
+    store = lab.wanted(numbers(BRIEF))
     store.claim(1, tuple(node.name for node in lab.cluster_fleet.nodes()), "by hand", "benchmark")
-    job = lab.job_of(store)
+    claim = store.newest_claim()
+    assert claim is not None
+    job = training_job.job(store, claim, lab.paths)
     name = names.object_name(job.name)
     begun = time.time()
     order = lab.ground.client.create(CONFIG_MAPS, orders.written(name, job))
     assert order is not None
-    lab.create_parts(JobSet().objects(name, job, lab.ground.cluster), order)
+    for part in JobSet().objects(name, job, lab.ground.cluster):
+        lab.ground.client.create(resource_of(part), orders.owned(part, orders.read(order)))
     seconds = _first_step(store) - begun
     until(lambda: store.exit() is not None, "the training to end", PATIENCE)
+    ground.clear()
     return seconds
 
 
@@ -169,7 +176,7 @@ def _power(ground: RealGround) -> None:
     store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
     lab.until_committed(store, incarnation=1)
     victim = lab.pods(store, 1)[1]["spec"]["nodeName"]
-    with _seen_lost(lab, victim) as seen:
+    with _seen_lost(ground.live.ready_nodes, victim) as seen:
         begun = time.time()
         ground.power_off(victim)
         try:
@@ -190,14 +197,14 @@ def _power(ground: RealGround) -> None:
 
 
 @contextmanager
-def _seen_lost(lab: ClusterLab, node: str) -> Iterator[list[float]]:
+def _seen_lost(ready: Callable[[], list[str]], node: str) -> Iterator[list[float]]:
     """When the cluster first says that the node is not ready, looked up four times a second meanwhile."""
     seen: list[float] = []
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(0.25) and not seen:
-            if node not in lab.ground_nodes():
+            if node not in ready():
                 seen.append(time.time())
 
     watching = threading.Thread(target=watch)
@@ -207,10 +214,6 @@ def _seen_lost(lab: ClusterLab, node: str) -> Iterator[list[float]]:
     finally:
         over.set()
         watching.join()
-
-
-def _training(lab: ClusterLab, cause: str) -> TrainingStore:
-    return lab.wanted(numbers(20) | {"run": {"steps": 20, "seed": abs(hash(cause)) % 1000}})
 
 
 def _stepped(store: TrainingStore, incarnation: int) -> bool:

@@ -1,4 +1,4 @@
-"""A platform whose trainings run on a cluster: the lab of the state machine's tests, with another launcher and fleet."""
+"""A platform whose trainings run on a cluster: the lab of the state machine, with another launcher and fleet."""
 
 import functools
 import os
@@ -35,9 +35,12 @@ class ClusterLab(Lab):
         self.trainings = Trainings(self.durable / "trainings")
         self.snapshot = make_snapshot(self.durable).sha256
 
+    @property
+    def paths(self) -> Paths:
+        return Paths(self.durable, str(self.root / "nodes" / "{node}" / "nvme"))
+
     def cluster_control(self) -> TrainingControl:
-        paths = Paths(self.durable, str(self.root / "nodes" / "{node}" / "nvme"))
-        return TrainingControl(self.on_pods, self.cluster_fleet, paths, "a revision")
+        return TrainingControl(self.on_pods, self.cluster_fleet, self.paths, "a revision")
 
     def until(self, condition: Callable[[], object], what: str, store: TrainingStore) -> None:
         """Do for the training what job watch and node failures do, until the condition holds."""
