@@ -11,10 +11,6 @@ from resources.kubernetes.pod_facts import LOSSES, PodFacts
 from resources.kubernetes.workloads.protocol import Reading
 from resources.launcher.protocol import State, Status
 
-DISRUPTED = "DisruptionTarget"
-"""What a Job names when a pod of its was taken away; the pod itself may be gone by then."""
-
-
 def of(order: Order, reading: Reading | None, pods: Sequence[PodFacts], dark: Collection[str], now: float) -> Status:
     """The status at `now`, seconds since the epoch; `dark` are those of the pods' nodes that are gone or not ready.
 
@@ -92,7 +88,7 @@ def _ended(
         (_accounts(pods, stranded) or reading.reason) if failed else "",
         nodes=_nodes(pods),
         lost_nodes=_lost(pods, stranded) if failed else (),
-        disrupted=failed and (DISRUPTED in reading.reason or bool(stranded or any(pod.disruption for pod in pods))),
+        disrupted=failed and bool(reading.disrupted or stranded or any(pod.disruption for pod in pods)),
         submitted_at=order.submitted_at,
         started_at=_started_at(pods, reading),
         ended_at=reading.ended_at,
