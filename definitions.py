@@ -1,10 +1,13 @@
 """The one table: every recipe's lane of assets, the sensors and schedules over them, and the resources.
 
 Adding a YAML file under recipes/ adds its assets here, with no Python. The resources are those of the embedded
-instance; on a cluster only they differ.
+instance, or those of the cluster that SLIPWAY_PLATFORM describes; nothing else differs between the two but where the
+steps of a run are executed, and who backs the databases up.
 """
 
+import os
 import subprocess
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -13,6 +16,7 @@ from assets import keys
 from assets.checkpoints import checkpoint_assets
 from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
+from assets.logs import training_logs
 from assets.metadata_backup import backup_of_metadata
 from assets.models import model_assets
 from assets.restore_drill import restore_checks
@@ -21,8 +25,10 @@ from assets.storage import storage
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
 from recipes.load import Recipes, load, recipes_folder
+from resources import platform
 from resources.compute import CODE, EmbeddedCompute
 from resources.home import NODES, Home
+from resources.platform import Platform
 from resources.tiers import Tiers
 from resources.tracking import Tracking
 from sensors import checkpoint_retention, upkeep
@@ -49,6 +55,19 @@ def embedded_resources(home: Home) -> dict[str, dg.ConfigurableResource]:  # typ
             jobs=str(home.jobs), nodes=str(home.nodes), names=list(NODES), revision=code_revision()
         ),
         "tracking": Tracking(uri=home.tracking_uri),
+    }
+
+
+def cluster_resources(settings: Platform) -> dict[str, dg.ConfigurableResource]:  # type: ignore[type-arg]
+    """The resources of a cluster. Raises OSError for a file of the settings' that cannot be read."""
+    from resources.kubernetes.compute import KubernetesCompute  # with Kubernetes' client, which others do not need
+
+    return {
+        "tiers": Tiers(**settings.tiers.model_dump()),
+        "compute": KubernetesCompute(
+            settings=settings.compute.model_dump(mode="json"), revision=settings.revision or code_revision()
+        ),
+        "tracking": Tracking(uri=settings.tracking.address()),
     }
 
 
@@ -86,37 +105,61 @@ def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
     )
 
 
-def build(recipes: Recipes, resources: dict[str, dg.ConfigurableResource]) -> dg.Definitions:  # type: ignore[type-arg]
-    """The definitions of these recipes on these resources."""
+def build(
+    recipes: Recipes,
+    resources: dict[str, dg.ConfigurableResource],  # type: ignore[type-arg]
+    executor: dg.ExecutorDefinition = dg.in_process_executor,
+    own_databases: bool = True,
+) -> dg.Definitions:
+    """The definitions of these recipes on these resources.
+
+    `own_databases` is whether Dagster's and MLflow's are files in our home, which we back up.
+    """
     return dg.Definitions(
-        assets=[*assets_of(recipes), backup_of_metadata, storage],
+        assets=[*assets_of(recipes), storage, *([backup_of_metadata] if own_databases else [])],
         asset_checks=[check for recipe in recipes.trainings.values() for check in restore_checks(recipe)],
         jobs=[
             *(sweep_job(recipes, name) for name in recipes.sweeps),
             nvme_retention,
             garbage_collection,
+            training_logs,
             checkpoint_retention.checkpoint_retention,
-            *upkeep.jobs(recipes.trainings),
+            *upkeep.jobs(recipes.trainings, own_databases),
         ],
         schedules=[
             *(retraining(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain),
             retention,
             checkpoint_retention.schedule,
-            *upkeep.schedules(),
+            *upkeep.schedules(own_databases),
         ],
         sensors=[
             job_watch,
             checkpoint_arrivals,
             promotions,
-            node_failures,
+            node_failures(recipes.datasets),
             metrics_shipping,
             staging(recipes.datasets),
             sweep_completions(recipes.sweeps, recipes.trainings),
             offers(recipes.all_trainings),
         ],
         resources=resources,
-        executor=dg.in_process_executor,
+        executor=executor,
     )
 
 
-defs = build(load(recipes_folder()), embedded_resources(Home.of()))
+def of_cluster(recipes: Recipes, settings: Platform) -> dg.Definitions:
+    """The definitions of these recipes on a cluster."""
+    from assets.executor import cluster_executor
+
+    return build(recipes, cluster_resources(settings), cluster_executor, own_databases=False)
+
+
+def here(environ: Mapping[str, str] = os.environ) -> dg.Definitions:
+    """The definitions of this code location. Raises InvalidRecipes for recipes and settings that cannot be used."""
+    recipes, settings = load(recipes_folder(environ), environ), platform.named(environ)
+    if settings is None:
+        return build(recipes, embedded_resources(Home.of(environ)))
+    return of_cluster(recipes, platform.load(settings))
+
+
+defs = here()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys, plots
+from assets import keys, plots, pods
 from recipes.schema import Training
 from resources.compute import CODE, trainings
 from resources.tiers import Tiers
@@ -30,6 +30,7 @@ def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
         group_name=keys.lane(recipe.name),
         kinds={"torch"},
+        op_tags=pods.tags("evaluation"),
         owners=[recipe.owner],
         description=(
             "Loss, perplexity, accuracy and, where a text is coded, bits per byte of a checkpoint on the whole "

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets import pods
 from recipes.load import recipes_folder
 from resources import metadata_backup
 from resources.tiers import Tiers
@@ -38,6 +39,7 @@ def tier_of(tiers: Tiers) -> Tier:
     key=KEY,
     group_name="platform",
     kinds={"sqlite"},
+    op_tags=pods.tags("metadata_backup"),
     owners=["team:platform"],
     check_specs=[
         dg.AssetCheckSpec(

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys
+from assets import keys, pods
 from assets.datasets import snapshot as snapshots
 from assets.datasets.images.snapshot import class_entropy
 from assets.evaluation import evaluated, measure
@@ -43,6 +43,7 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         partitions_def=partitions,
         group_name=group,
         kinds={"mlflow"},
+        op_tags=pods.tags("model"),
         owners=[recipe.owner],
         check_specs=[
             dg.AssetCheckSpec(
@@ -88,6 +89,7 @@ def model_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         partitions_def=partitions,
         group_name=group,
         kinds={"mlflow"},
+        op_tags=pods.tags("model"),
         owners=[recipe.owner],
         description="The registered version that is served: the candidate that passed its checks, with the evidence.",
     )

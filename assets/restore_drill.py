@@ -12,7 +12,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys
+from assets import keys, pods
 from assets.evaluation import measure, score_of
 from recipes.schema import Training
 from resources.compute import Compute, trainings
@@ -41,13 +41,14 @@ def _check(recipe: Training, tier: str) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=keys.key(recipe.name, "checkpoint"),
         name=check_name(tier),
+        op_tags=pods.tags("restore_drill"),
         description=f"A recent checkpoint, restored from the {tier} tier, has the loss that is on record.",
     )
     def drill(tiers: Tiers, compute: Compute) -> dg.AssetCheckResult:
         source = source_of(tier, tiers, compute)
         recent = newest(recipe.name, tier, tiers) if source else None
         if source is None or recent is None:
-            note = "there is no such tier here" if source is None else "it holds no evaluated checkpoint yet"
+            note = _no_source(tier, compute) if source is None else "it holds no evaluated checkpoint yet"
             return dg.AssetCheckResult(passed=True, metadata={"note": note})
         return _drilled(*recent, source, tiers)
 
@@ -56,11 +57,17 @@ def _check(recipe: Training, tier: str) -> dg.AssetChecksDefinition:
 
 def source_of(tier: str, tiers: Tiers, compute: Compute) -> Source | None:
     """Where a tier's checkpoints are read; None for a tier that there is not, or that cannot be seen from here."""
-    if tier == NVME:
+    if tier == NVME and compute.sees_nodes:
         folders = [tiers.nvme_path(node.name) for node in compute.fleet().nodes()]
         there = [folder for folder in folders if (folder / "checkpoints").is_dir()]
         return Nodes(there) if there else None
     return tiers.shared().get(tier)
+
+
+def _no_source(tier: str, compute: Compute) -> str:
+    """Why a drill has nothing to read; what lies on a node's disk is verified by the trainer that restores from it."""
+    seen = tier != NVME or compute.sees_nodes
+    return "there is no such tier here" if seen else "the nodes' disks can be seen on the nodes alone"
 
 
 def newest(recipe: str, tier: str, tiers: Tiers) -> tuple[TrainingStore, Commit, Score] | None:

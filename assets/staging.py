@@ -4,14 +4,14 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys
+from assets import keys, on_nodes, pods
 from assets.datasets import snapshot
 from recipes.dataset import Dataset
+from resources import staged
+from resources.compute import Compute
 from resources.tiers import Tiers
-from trainer import staging
-from trainer.progress import every
+from trainer.node_task import Result, Stage
 
-LOG_SECONDS = 10.0
 BANDWIDTH = "read_bandwidth"
 
 
@@ -33,13 +33,14 @@ def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
         ],
         group_name=keys.lane(recipe.name),
         kinds={"nvme"},
+        op_tags=pods.tags("staged_shards"),
         owners=[recipe.owner],
         description=(
             "The snapshot's shards on a node's NVMe, verified by BLAKE3 while they are copied. A marker named by the "
             "manifest's SHA-256 makes a second staging a matter of milliseconds."
         ),
     )
-    def staged_shards(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def staged_shards(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult:  # type: ignore[type-arg]
         current = snapshot.current(tiers.durable_path, recipe.name)
         if current is None:
             raise dg.Failure(
@@ -47,11 +48,11 @@ def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
             )
         assert keys.NODES.name is not None
         nodes = sorted({*context.instance.get_dynamic_partitions(keys.NODES.name), *context.partition_keys})
+        results = _stage(context, compute, tiers, current, nodes)
         warnings: list[str] = []
-        for node in context.partition_keys:
-            staged = _stage(context, tiers, current, node, nodes)
-            warnings = tiers.bandwidth_warnings(staged.bytes, len(nodes))
-            context.add_asset_metadata(_metadata(node, staged, tiers), partition_key=node)
+        for node, result in results.items():
+            warnings = tiers.bandwidth_warnings(result["bytes"], len(nodes))
+            context.add_asset_metadata(_metadata(node, result, tiers), partition_key=node)
         for warning in warnings:
             context.log.warning(f"{recipe.name}: {warning}")
         check = dg.AssetCheckResult(
@@ -66,25 +67,32 @@ def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
 
 
 def _stage(
-    context: dg.AssetExecutionContext, tiers: Tiers, current: str, node: str, nodes: list[str]
-) -> staging.Staged:
-    """Stage on one node, with progress and what was wrong with origins in the log."""
-    report = every(LOG_SECONDS, lambda progress: context.log.info(f"{node}: {progress}"))
-    staged = staging.stage(current, tiers.staging_origins(node, nodes), tiers.nvme_path(node), report)
-    for fault in staged.faults:
-        context.log.warning(f"{node}: repaired from another origin: {fault}")
-    return staged
+    context: dg.AssetExecutionContext, compute: Compute, tiers: Tiers, current: str, nodes: list[str]
+) -> dict[str, Result]:
+    """Stage on each node of this run; those that did have a receipt, whatever becomes of the others."""
+    tasks = {
+        node: Stage(current, tiers.staging_origins(node, nodes), str(tiers.nvme_path(node)))
+        for node in context.partition_keys
+    }
+    results, failed = dict[str, Result](), list[str]()
+    for node, done in on_nodes.run(context, compute, tiers, tasks).items():
+        if done.failure:
+            failed.append(f"{node}: {done.failure}")
+            continue
+        results[node] = done.result
+        staged.note(tiers.durable_path, current, node, done.result["bytes"])
+        for fault in done.result["faults"]:
+            context.log.warning(f"{node}: repaired from another origin: {fault}")
+    if failed:
+        raise dg.Failure("; ".join(failed))
+    return results
 
 
-def _metadata(node: str, staged: staging.Staged, tiers: Tiers) -> dict[str, Any]:
+def _metadata(node: str, result: Result, tiers: Tiers) -> dict[str, Any]:
     return {
         "node": node,
-        "shards": staged.shards,
-        "bytes": staged.bytes,
-        "copied_shards": staged.copied_shards,
-        "copied_bytes": staged.copied_bytes,
-        "seconds": staged.seconds,
-        "gigabytes_per_second": staged.copied_bytes / staged.seconds / 1e9,
-        "origin_faults": list(staged.faults),
+        **{name: result[name] for name in ("shards", "bytes", "copied_shards", "copied_bytes", "seconds")},
+        "gigabytes_per_second": result["copied_bytes"] / result["seconds"] / 1e9,
+        "origin_faults": list(result["faults"]),
         "dagster/uri": str(tiers.nvme_path(node)),
     }

@@ -5,7 +5,6 @@ Each materialisation takes a sample of every tier; growth is what the samples of
 
 import contextlib
 import dataclasses
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import plots
+from assets import on_nodes, plots, pods
 from resources.compute import Compute, trainings
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
@@ -24,6 +23,7 @@ from trainer.checkpoint.forecast import DAY, Demand, Outlook, Sample
 from trainer.checkpoint.format import MANIFEST
 from trainer.checkpoint.interval import BACKUP, DURABLE, NVME
 from trainer.checkpoint.manifest import decode
+from trainer.node_task import Measure, of_folder
 
 KEY = dg.AssetKey(["platform", "storage"])
 CHECK = "has_room"
@@ -38,6 +38,7 @@ class Horizon(dg.Config):
     key=KEY,
     group_name="platform",
     kinds={"python"},
+    op_tags=pods.tags("storage"),
     owners=["team:platform"],
     check_specs=[
         dg.AssetCheckSpec(CHECK, asset=KEY, description="No tier is full within the horizon, by plan or by growth.")
@@ -45,12 +46,12 @@ class Horizon(dg.Config):
     description="Each tier's use, growth and peak, planned from the sizes and intervals of checkpoints.",
 )
 def storage(
-    config: Horizon, tiers: Tiers, compute: Compute
+    context: dg.AssetExecutionContext, config: Horizon, tiers: Tiers, compute: Compute
 ) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
     demands = _demands(tiers)
     told: dict[str, Any] = {}
     warnings: list[str] = []
-    for name, sample in _samples(config, tiers, compute):
+    for name, sample in _samples(context, config, tiers, compute):
         tier = name.partition("-")[0]
         samples = remember(tiers.durable_path / "storage" / f"{name}.journal", sample)
         there, asked = _held(tiers, tier), demands.get(tier, [])
@@ -75,23 +76,21 @@ def remember(path: Path, sample: Sample) -> list[Sample]:
     return [Sample(**event) for event in journal.read(path).events]
 
 
-def _samples(config: Horizon, tiers: Tiers, compute: Compute) -> Iterator[tuple[str, Sample]]:
+def _samples(
+    context: dg.AssetExecutionContext, config: Horizon, tiers: Tiers, compute: Compute
+) -> Iterator[tuple[str, Sample]]:
     """What is used of each tier now: of a file system by what it says, of an object store by our copies."""
     yield DURABLE, of_folder(tiers.durable_path)
-    for node in compute.fleet().nodes():
-        folder = tiers.nvme_path(node.name)
-        if folder.is_dir():
-            yield f"{NVME}-{node.name}", of_folder(folder)
+    tasks = {node.name: Measure(str(tiers.nvme_path(node.name))) for node in compute.fleet().nodes() if node.ready}
+    for node, done in on_nodes.run(context, compute, tiers, tasks).items():
+        if done.failure:
+            context.log.warning(f"{node}: {done.failure}")
+        elif done.result["sample"]:
+            yield f"{NVME}-{node}", Sample(**done.result["sample"])
     if tiers.backup.startswith("s3://"):
         yield BACKUP, Sample(time.time(), _held(tiers, BACKUP), int(config.backup_gigabytes * 1e9))
     elif tiers.backup and Path(tiers.backup).is_dir():
         yield BACKUP, of_folder(Path(tiers.backup))
-
-
-def of_folder(folder: Path) -> Sample:
-    """What is used of the file system that a folder lies on."""
-    usage = shutil.disk_usage(folder)
-    return Sample(time.time(), usage.total - usage.free, usage.total)
 
 
 def _held(tiers: Tiers, tier: str) -> int:

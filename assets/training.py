@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots
+from assets import keys, plots, pods
 from recipes.schema import Script, Training, TrainingRecipe
 from resources import scripts
 from resources.compute import Compute, trainings
@@ -22,8 +22,6 @@ from resources.training_decision import Action
 from resources.training_store import Specification, Terms, TrainingStore
 from trainer import contents, figures, ledger, snapshots
 from trainer.journal import Event
-
-POLL_SECONDS = 1.0
 
 
 def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
@@ -74,6 +72,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         group_name=keys.lane(recipe.name),
         kinds={"torch" if isinstance(recipe, Training) else "script"},
         owners=[recipe.owner],
+        op_tags=pods.tags("training"),
         description=(
             f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
             "it starts the training, or adopts it where it runs; stopping this run does not harm the training, "
@@ -87,7 +86,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         # Who executes a run again has its tags copied: that is a person, and wants the training.
         if keys.SHOWS_TAG not in context.run.tags or context.run.parent_run_id is not None:
             known.start(store, f"run {context.run.run_id}", "materialised")
-        _wait(context, store, compute.control(tiers))
+        _wait(context, store, compute.control(tiers), compute.poll_seconds)
         ended = store.exit()
         if ended is None or ended.outcome != "succeeded":
             desired = store.desired()
@@ -133,21 +132,27 @@ def _figures(steps: list[Event]) -> dict[str, Any]:
     return {"tokens": steps[-1]["tokens"], "throughput": figures.throughput(median)}
 
 
-def _wait(context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl) -> None:
-    """Advance the training until nothing is left to do, and show its ledger while it runs."""
-    tail = ledger.Tail(store.folder)
+def _wait(
+    context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl, poll_seconds: float
+) -> None:
+    """Advance the training until nothing is left to do; show its ledger while it runs, and else what it waits for."""
+    tail, told = ledger.Tail(store.folder), ""
     while True:
         try:
             action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
+            waiting = control.waiting(store) if action is Action.WAIT else None
         except Unavailable as error:
             context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
-            action = Action.WAIT
+            action, waiting = Action.WAIT, None
+        if waiting and waiting.reason != told:
+            context.log.info(f"incarnation {waiting.incarnation} waits: {waiting.reason}")
+            told = waiting.reason
         for event in tail.new():
             _show(context, event)
         if action is Action.DONE:
             return
         if action is Action.WAIT:
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll_seconds)
 
 
 def _show(context: dg.AssetExecutionContext, event: Event) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from recipes.cleaning import Cleaning
+from recipes.kubernetes import Quantity
 from recipes.parts import Count, Part, Recipe, Text
 from trainer.invalid import require
 
@@ -151,6 +152,8 @@ class Dataset(Recipe):
     split: Split = Split()
     shards: Shards = Shards()
     checks: Checks = Checks()
+    resources: dict[str, Quantity] = Field(default={})
+    """What the pods that build it are given on a cluster, where the usual does not do: `memory: 128Gi`."""
 
     @model_validator(mode="after")
     def _images_are_no_text(self) -> Self:

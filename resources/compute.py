@@ -1,10 +1,12 @@
-"""Compute: where trainings run. One resource holds the launcher and the fleet; what is used is its class alone.
+"""Compute: where trainings run. One resource holds launcher, fleet and node tasks; what is used is its class alone.
 
-The embedded one runs on this machine: a few nodes, each a process with an NVMe folder of its own.
+The embedded one runs on this machine: a few nodes, each a process with an NVMe folder of its own. That of a cluster is
+`resources.kubernetes.compute`.
 """
 
 import abc
 from pathlib import Path
+from typing import ClassVar
 
 import dagster as dg
 from pydantic import Field
@@ -13,8 +15,10 @@ from resources.fleet.embedded import EmbeddedFleet
 from resources.fleet.protocol import Fleet
 from resources.launcher.local import LocalLauncher
 from resources.launcher.protocol import Launcher
+from resources.node_tasks.in_process import InProcess
+from resources.node_tasks.protocol import NodeTasks
 from resources.tiers import Tiers
-from resources.training_control import TrainingControl
+from resources.training_control import GRACE_SECONDS, TrainingControl
 from resources.training_job import Paths
 from resources.training_store import Trainings
 
@@ -22,8 +26,12 @@ CODE = Path(__file__).resolve().parent.parent
 
 
 class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
-    """A launcher, a fleet, and the revision of the code that they run."""
+    """A launcher, a fleet, what has its nodes do something, and the revision of the code that they run."""
 
+    poll_seconds: ClassVar[float]
+    """How often a run that waits asks for what it waits for."""
+    sees_nodes: ClassVar[bool]
+    """Whether the nodes' NVMe folders can be seen from here."""
     revision: str = Field(default="", description="Revision of the code, recorded in every checkpoint")
 
     @abc.abstractmethod
@@ -32,15 +40,26 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
     @abc.abstractmethod
     def fleet(self) -> Fleet: ...
 
+    @abc.abstractmethod
+    def node_tasks(self, tiers: Tiers) -> NodeTasks:
+        """What has something done on a node, where its NVMe is."""
+
+    @property
+    def grace_seconds(self) -> float:
+        """What a job that is asked to stop gets to save a last checkpoint in, unless its recipe says otherwise."""
+        return GRACE_SECONDS
+
     def control(self, tiers: Tiers) -> TrainingControl:
         """The state machine over this launcher and fleet."""
         paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup)
-        return TrainingControl(self.launcher(), self.fleet(), paths, self.revision)
+        return TrainingControl(self.launcher(), self.fleet(), paths, self.revision, grace_seconds=self.grace_seconds)
 
 
 class EmbeddedCompute(Compute):
     """This machine as a small cluster."""
 
+    poll_seconds: ClassVar[float] = 1.0
+    sees_nodes: ClassVar[bool] = True
     jobs: str = Field(description="Folder of the job objects")
     nodes: str = Field(description="Folder of the nodes")
     names: list[str] = Field(description="The nodes' names")
@@ -51,6 +70,9 @@ class EmbeddedCompute(Compute):
 
     def fleet(self) -> EmbeddedFleet:
         return EmbeddedFleet(Path(self.nodes), tuple(self.names), self.reboot_seconds)
+
+    def node_tasks(self, tiers: Tiers) -> InProcess:
+        return InProcess()
 
 
 def trainings(tiers: Tiers) -> Trainings:

@@ -60,8 +60,10 @@ class ComputeSettings(Part):
 
     launcher: Literal["jobset", "job", "trainjob", "pytorchjob"] = "jobset"
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
+    kubeconfig: str = ""
+    """The path of a kubeconfig; empty inside the cluster, where pods have a service account."""
     context: str = ""
-    """The context of the kubeconfig; inside the cluster, and for the current one, empty."""
+    """One of the kubeconfig's contexts; empty for its current one."""
     cluster: Cluster
     node_tasks: NodeTaskSettings = NodeTaskSettings()
 

@@ -8,7 +8,6 @@ from pydantic import Field
 from trainer.checkpoint import tiers as checkpoints
 from trainer.checkpoint.interval import BACKUP, DURABLE
 from trainer.checkpoint.tiers import Tier
-from trainer.origins import Origin, origin
 
 
 class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
@@ -48,13 +47,13 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
         where = {DURABLE: self.durable, BACKUP: self.backup}
         return {name: checkpoints.tier(place) for name, place in where.items() if place}
 
-    def staging_origins(self, node: str, nodes: list[str]) -> list[Origin]:
-        """Where `node`, one of `nodes`, may fetch shards from, in order. Raises ValueError for an unknown scheme."""
+    def staging_origins(self, node: str, nodes: list[str]) -> list[str]:
+        """Folders and URLs where `node`, one of `nodes`, may fetch shards from, in order."""
         others = [other for other in nodes if other != node]
         named = [
             where.format(node=other) for where in self.origins for other in (others if "{node}" in where else [""])
         ]
-        return [origin(self.durable_path), *map(origin, named)]
+        return [self.durable, *named]
 
     def bandwidth_warnings(self, size: int, nodes: int) -> list[str]:
         """What staging `size` bytes on each of `nodes` nodes in `staging_seconds` asks for beyond what is given."""

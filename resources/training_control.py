@@ -8,8 +8,8 @@ write or idempotent by the job's name.
 import time
 from collections.abc import Callable, Sequence
 
+from resources import tails, training_job
 from resources import training_faults as faults
-from resources import training_job
 from resources.fleet.protocol import Fleet, Node
 from resources.launcher.protocol import Launcher, State, Status
 from resources.training_decision import Action, Observation, decide
@@ -92,6 +92,7 @@ class TrainingControl:
         incarnation = claim.token.incarnation
         if not store.claim(incarnation + 1, chosen, fault.cause, by):
             return False
+        tails.keep(store, incarnation, self.launcher)  # before its job is stopped
         store.note(by, "incident", incarnation, cause=fault.cause, nodes=list(fault.nodes))
         store.record_exit(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted)
         return True
@@ -102,6 +103,10 @@ class TrainingControl:
         Nothing follows from it but that somebody is told: a quota, a node or an image may still come. Raises
         Unavailable.
         """
+        return self.waiting(store, store.terms().pending_seconds)
+
+    def waiting(self, store: TrainingStore, at_least: float = 0.0) -> Waiting | None:
+        """What a wanted training has been waiting for, so many seconds at least; None otherwise. Raises Unavailable."""
         desired, claim, ended = store.desired(), store.newest_claim(), store.exit()
         if desired is None or not store.unfinished:
             return None
@@ -109,7 +114,7 @@ class TrainingControl:
         running = claim is not None and ended is None
         since = claim.at if claim and running else max(desired.at, ended.at if ended else 0.0)
         seconds = self._clock() - since
-        if seconds < store.terms().pending_seconds or (running and store.begun(incarnation)):
+        if seconds < at_least or (running and store.begun(incarnation)):
             return None
         if reason := self._waits_for(store, incarnation) if running else self._waits_for_nodes(store):
             return Waiting(incarnation, reason, seconds)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources import scripts
+from resources import scripts, staged
 from resources.launcher.protocol import Job
 from resources.training_store import Specification, TrainingStore
 from trainer import config
@@ -46,11 +46,18 @@ def job(store: TrainingStore, claim: Claim, paths: Paths, revision: str = "", ru
         nodes=claim.nodes,
         size=size,
         least=min(terms.min_nodes, size),
+        prefer=_holders(claim.nodes, specification.snapshot, paths.durable),
         ranks_per_node=terms.ranks_per_node,
         environment={"SLIPWAY_INCARNATION": str(incarnation), "SLIPWAY_REVISION": revision},
         labels={"training": store.id, "incarnation": str(incarnation), **({"run": run} if run else {})},
         kubernetes=terms.kubernetes,
     )
+
+
+def _holders(nodes: tuple[str, ...], snapshot: str, durable: Path) -> tuple[str, ...]:
+    """Those of the nodes that hold the snapshot's shards."""
+    holders = staged.holders(durable, snapshot)
+    return tuple(node for node in nodes if node in holders)
 
 
 def _configuration(store: TrainingStore, specification: Specification, paths: Paths) -> dict[str, object]:

@@ -7,6 +7,7 @@
             claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
             replicas/ withdrawn/ which tiers hold its checkpoints
             starts/ stops/       what a script's ranks agree on
+            tails/               the end of what the nodes of a failed incarnation wrote
             evaluations/         the scores of its checkpoints
             tracking.json        how far its metrics have been delivered
             reported/            what the control plane has already shown

@@ -4,15 +4,14 @@ A checkpoint is referred to by a registered model, by a training that starts fro
 been done, and by a judgement that is due. Its partition is deleted by the sensor that showed it.
 """
 
-import shutil
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from assets import on_nodes, pods
 from assets.evaluation import evaluated, score_of
 from resources.checkpoint_retention import Patience, condemned, decide
 from resources.compute import Compute, trainings, trials
@@ -23,6 +22,7 @@ from resources.training_store import Trainings, TrainingStore
 from sensors import checkpoint_arrivals, promotions
 from trainer.checkpoint import retention
 from trainer.checkpoint.tiers import Unavailable
+from trainer.node_task import Discard
 
 HOURLY = "17 * * * *"
 Referred = dict[str, list[str]]
@@ -37,23 +37,28 @@ class Limits(dg.Config):
     dry_run: bool = Field(default=False, description="Remove nothing, and say what would go")
 
 
-@dg.op(description="Removes the checkpoints that no rule of their training keeps and nobody refers to.")
+@dg.op(
+    description="Removes the checkpoints that no rule of their training keeps and nobody refers to.",
+    tags=pods.tags("checkpoint_retention"),
+)
 def retain_checkpoints(
     context: dg.OpExecutionContext, config: Limits, tiers: Tiers, tracking: Tracking, compute: Compute
 ) -> dg.Output[None]:
     """One training after the other. Raises what the registry raises when it is away: what it refers to is not known."""
     models = registered(Registry(tracking, tiers.durable_path))
-    nodes = [tiers.nvme_path(node.name) for node in compute.fleet().nodes()]
     told: dict[str, Any] = {}
     failed: list[str] = []
+    over: list[TrainingStore] = []
     for known in [trainings(tiers), *trials(tiers).values()]:
         for store in map(known.store, known.known()):
             try:
                 told |= _retain(context, config, tiers, known, store, models)
-                if store.exit() is not None and not store.unfinished and not config.dry_run:
-                    _clear(nodes, store)
+                if store.exit() is not None and not store.unfinished:
+                    over.append(store)
             except (Unavailable, OSError) as error:
                 failed.append(f"{store.id}: {error}")
+    if not config.dry_run:
+        failed += _clear(context, compute, tiers, over)
     if failed:
         raise dg.Failure("; ".join(failed), metadata=told)
     return dg.Output(None, metadata=told)
@@ -89,11 +94,33 @@ def _retain(
     return {store.id: dg.MetadataValue.json({"withdrawn": withdrawn, "removed": removed, "kept": plan.kept})}
 
 
-def _clear(nodes: list[Path], store: TrainingStore) -> None:
-    """Remove what a training that is over has left on the nodes' NVMe; nobody restores from there any more."""
-    for node in nodes:
-        if (node / "checkpoints" / store.id).is_dir():
-            shutil.rmtree(node / "checkpoints" / store.id)
+def _clear(context: dg.OpExecutionContext, compute: Compute, tiers: Tiers, over: list[TrainingStore]) -> list[str]:
+    """Remove what trainings that are over left on the nodes' NVMe, from each node once; what went wrong.
+
+    Nobody restores from there any more.
+    """
+    ready = [node.name for node in compute.fleet().nodes() if node.ready]
+    waiting: dict[str, list[TrainingStore]] = {}
+    for store in over:
+        for name in set(ready).difference(store.reports(_cleared(store))):
+            waiting.setdefault(name, []).append(store)
+    tasks = {
+        node: Discard(str(tiers.nvme_path(node)), [store.id for store in stores]) for node, stores in waiting.items()
+    }
+    failed = []
+    for node, done in on_nodes.run(context, compute, tiers, tasks).items():
+        if done.failure:
+            failed.append(f"{node}: {done.failure}")
+            continue
+        for store in waiting[node]:
+            store.mark_reported(f"{_cleared(store)}{node}")
+    return failed
+
+
+def _cleared(store: TrainingStore) -> str:
+    """The mark of the nodes that hold nothing of a training any more, which may have run again since."""
+    ended = store.exit()
+    return f"cleared-{ended.incarnation if ended else 0:06d}-"
 
 
 def registered(registry: Registry) -> Referred:

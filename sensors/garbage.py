@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from assets import pods
 from assets.datasets import garbage
 from resources.compute import trainings
 from resources.registry import Registry
@@ -23,7 +24,10 @@ class Keep(dg.Config):
     dry_run: bool = Field(default=True, description="Remove nothing, and say what would go")
 
 
-@dg.op(description="Removes what no kept snapshot, unfinished training or registered model refers to.")
+@dg.op(
+    description="Removes what no kept snapshot, unfinished training or registered model refers to.",
+    tags=pods.tags("garbage"),
+)
 def collect_garbage(context: dg.OpExecutionContext, config: Keep, tiers: Tiers, tracking: Tracking) -> dg.Output[None]:
     """Raises what the registry raises when it is away: what it refers to is not known then."""
     durable = tiers.durable_path

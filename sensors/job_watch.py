@@ -1,8 +1,9 @@
 """Job watch: what should run, runs; what has ended is shown, once for each exit record.
 
 It sees a person's cancellation and wants the training stopped, advances every training that somebody wants,
-asks for a run to show each live one, shows incidents, and materialises the result when no run is left to do it. A
-result counts as shown once the event log has it: no crash between two ticks loses one.
+asks for a run to show each live one, shows incidents and what a training waits for in vain, and materialises the
+result when no run is left to do it. A result counts as shown once the event log has it: no crash between two ticks
+loses one.
 """
 
 import dagster as dg
@@ -17,7 +18,7 @@ from resources.tiers import Tiers
 from resources.training_control import TrainingControl
 from resources.training_decision import Action
 from resources.training_store import TrainingStore
-from sensors import incidents, runs
+from sensors import incidents, pending, runs
 from trainer.fence import Exit
 
 DUTY = "run"
@@ -40,6 +41,7 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
         try:
             _heed_cancellation(context.instance, store)
             action = _advance(control, store)
+            waiting = control.overdue(store)
         except Unavailable as error:
             context.log.warning(f"{id}: the launcher cannot be asked: {error}")
             continue
@@ -47,8 +49,9 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
             # A folder that cannot be read holds up its own training alone.
             context.log.error(f"{id}: {error}")
             continue
-        failures = incidents.unshown(context.instance, store)
+        failures = incidents.unshown(context.instance, store, control.launcher)
         events += failures
+        events += pending.untold(context.instance, store, waiting) if waiting else []
         if action is not Action.DONE:
             if store.wanted and runs.may_request(context.instance, _tags(store)):
                 requests.append(training_request(store))

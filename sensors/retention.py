@@ -4,7 +4,6 @@ What a process reads is under a lease and never goes, so that the schedule need 
 objects of trainings that ended long ago, and their logs, go with it.
 """
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,11 +11,13 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
+from assets import on_nodes, pods
+from resources import staged
 from resources.compute import Compute, trainings, trials
 from resources.tiers import Tiers
 from resources.training_job import job_name
 from resources.training_store import Trainings
-from trainer.retention import Retained, retain
+from trainer.node_task import Result, Retain
 
 WEEKLY = "0 2 * * 0"
 """Sunday, 02:00."""
@@ -30,22 +31,29 @@ class Limits(dg.Config):
     dry_run: bool = Field(default=False, description="Remove nothing, and say what would go")
 
 
-@dg.op(description="Brings each ready node's NVMe under the limits; what is under a lease stays.")
+@dg.op(
+    description="Brings each ready node's NVMe under the limits; what is under a lease stays.",
+    tags=pods.tags("node_retention"),
+)
 def retain_on_nodes(context: dg.OpExecutionContext, config: Limits, tiers: Tiers, compute: Compute) -> dg.Output[None]:
-    """One node after the other; one that fails does not keep the others from their turn."""
+    """A node that fails does not keep the others from theirs."""
+    tasks: dict[str, Retain] = {}
+    for node in compute.fleet().nodes():
+        if node.ready:
+            folder = str(tiers.nvme_path(node.name))
+            tasks[node.name] = Retain(folder, config.gigabytes, config.days, config.dry_run)
+        else:
+            context.log.info(f"{node.name}: not ready: left for the next time")
     done: dict[str, dg.MetadataValue[Any]] = {}
     failed: list[str] = []
-    for node in compute.fleet().nodes():
-        if not node.ready:
-            context.log.info(f"{node.name}: not ready: left for the next time")
+    for name, ended in on_nodes.run(context, compute, tiers, tasks).items():
+        if ended.failure:
+            failed.append(f"{name}: {ended.failure}")
             continue
-        try:
-            retained = retain(tiers.nvme_path(node.name), config.gigabytes, config.days, config.dry_run)
-        except OSError as error:
-            failed.append(f"{node.name}: {error}")
-            continue
-        context.log.info(f"{node.name}: {_said(retained, config.dry_run)}")
-        done[node.name] = dg.MetadataValue.json(dataclasses.asdict(retained))
+        if not config.dry_run:
+            staged.forget(tiers.durable_path, name, ended.result["removed_snapshots"])
+        context.log.info(f"{name}: {_said(ended.result, config.dry_run)}")
+        done[name] = dg.MetadataValue.json(ended.result)
     if failed:
         raise dg.Failure("; ".join(failed), metadata=done)
     return dg.Output(None, metadata=done)
@@ -57,7 +65,10 @@ class Age(dg.Config):
     days: float = Field(default=7.0, ge=0, description="After the end of the training")
 
 
-@dg.op(description="Releases the job objects and logs of trainings that ended long ago and are owed nothing.")
+@dg.op(
+    description="Releases the job objects and logs of trainings that ended long ago and are owed nothing.",
+    tags=pods.tags("node_retention"),
+)
 def release_jobs(context: dg.OpExecutionContext, config: Age, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Their ledgers, exits and checkpoints stay; only what the launcher keeps of them goes."""
     launcher, before = compute.launcher(), time.time() - config.days * 86_400
@@ -91,10 +102,10 @@ retention = dg.ScheduleDefinition(
 )
 
 
-def _said(retained: Retained, dry_run: bool) -> str:
+def _said(retained: Result, dry_run: bool) -> str:
     return (
-        f"{'would remove' if dry_run else 'removed'} {len(retained.removed_snapshots)} snapshots, "
-        f"{retained.removed_shards} shards of {retained.removed_bytes / 1e9:.2f} GB and {retained.removed_partial} "
-        f"partial files; {retained.kept_snapshots} snapshots of {retained.kept_bytes / 1e9:.2f} GB stay, "
-        f"{retained.leased_snapshots} of them in use"
+        f"{'would remove' if dry_run else 'removed'} {len(retained['removed_snapshots'])} snapshots, "
+        f"{retained['removed_shards']} shards of {retained['removed_bytes'] / 1e9:.2f} GB and "
+        f"{retained['removed_partial']} partial files; {retained['kept_snapshots']} snapshots of "
+        f"{retained['kept_bytes'] / 1e9:.2f} GB stay, {retained['leased_snapshots']} of them in use"
     )

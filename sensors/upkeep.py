@@ -16,8 +16,8 @@ WHEN = {DRILL: "30 4 * * *", BACKUP: "0 4 * * *", STORAGE: "5 * * * *"}
 """By job: each night, and each hour."""
 
 
-def jobs(trainings: dict[str, Training]) -> list["UnresolvedAssetJobDefinition"]:
-    """A job for each kind of upkeep."""
+def jobs(trainings: dict[str, Training], own_databases: bool) -> list["UnresolvedAssetJobDefinition"]:
+    """A job for each kind of upkeep; of databases that are not our own files, somebody else makes the backups."""
     checks = [
         dg.AssetCheckKey(keys.key(recipe, "checkpoint"), restore_drill.check_name(tier))
         for recipe in trainings
@@ -31,14 +31,19 @@ def jobs(trainings: dict[str, Training]) -> list["UnresolvedAssetJobDefinition"]
         BACKUP: (dg.AssetSelection.assets(metadata_backup.KEY), "Backs the metadata up, and restores the backup."),
         STORAGE: (dg.AssetSelection.assets(storage.KEY), "Looks ahead at how each tier fills."),
     }
-    return [dg.define_asset_job(name, chosen, description=said) for name, (chosen, said) in selections.items()]
+    return [
+        dg.define_asset_job(name, chosen, description=said)
+        for name, (chosen, said) in selections.items()
+        if own_databases or name != BACKUP
+    ]
 
 
-def schedules() -> list[dg.ScheduleDefinition]:
+def schedules(own_databases: bool) -> list[dg.ScheduleDefinition]:
     """The schedules of all jobs here."""
     return [
         dg.ScheduleDefinition(
             name=f"{name}_schedule", cron_schedule=cron, job_name=name, default_status=dg.DefaultScheduleStatus.RUNNING
         )
         for name, cron in WHEN.items()
+        if own_databases or name != BACKUP
     ]

@@ -9,11 +9,20 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
+from dagster._core.definitions.job_base import InMemoryJob
+from dagster._core.executor.in_process import InProcessExecutor
+from dagster._core.executor.step_delegating import StepDelegatingExecutor
+from dagster._core.system_config.objects import ResolvedRunConfig
+from dagster_k8s.job import get_user_defined_k8s_config
 
 import definitions
 import recipes
+from assets.pods import WEIGHT
 from recipes.load import load
+from resources import platform
 from resources.home import Home
+from tests.kubernetes.settings import settings, write
 
 ROOT = Path(__file__).parents[1]
 MODULES = 1600
@@ -32,6 +41,14 @@ SENSORS = [
     "staging",
     "sweep_completions",
 ]
+KUBECONFIG = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "clusters": [{"name": "there", "cluster": {"server": "http://127.0.0.1:1"}}],
+    "users": [{"name": "slipway", "user": {}}],
+    "contexts": [{"name": "there", "context": {"cluster": "there", "user": "slipway"}}],
+    "current-context": "there",
+}
 
 
 @pytest.fixture
@@ -45,6 +62,11 @@ def folder(tmp_path: Path) -> Path:
 
 def built(folder: Path) -> dg.Definitions:
     return definitions.build(load(folder, {}), definitions.embedded_resources(Home(folder.parent / "home")))
+
+
+def built_for_a_cluster(folder: Path) -> dg.Definitions:
+    file = write(folder.parent / "platform.yaml", settings(node_tasks={"priority": "upkeep"}))
+    return definitions.of_cluster(load(folder, {}), platform.load(file))
 
 
 def keys_of(defs: dg.Definitions) -> list[str]:
@@ -134,3 +156,59 @@ def test_loading_imports_nothing_heavy(tmp_path: Path):
     assert {"torch", "mlflow", "optuna", "pandas", "ray", "matplotlib"}.isdisjoint(loaded)
     assert len(loaded) < MODULES
     assert not (tmp_path / "home").exists()
+
+
+def test_on_a_cluster_there_are_the_same_assets_sensors_and_schedules_but_for_backups_of_its_databases(folder: Path):
+    here, there = built(folder), built_for_a_cluster(folder)
+    assert set(keys_of(here)) - set(keys_of(there)) == {"platform/metadata_backup"}
+    assert {sensor.name for sensor in here.sensors or []} == {sensor.name for sensor in there.sensors or []}
+    schedules = [{schedule.name for schedule in defs.schedules or []} for defs in (here, there)]
+    assert schedules[0] - schedules[1] == {"metadata_backup_schedule"} and schedules[1] < schedules[0]
+    dg.Definitions.validate_loadable(there)
+
+
+def test_a_code_location_is_of_the_cluster_that_its_environment_names(folder: Path):
+    file = write(folder.parent / "platform.yaml", settings())
+    environ = {"SLIPWAY_RECIPES": str(folder), "SLIPWAY_PLATFORM": str(file)}
+    assert keys_of(definitions.here(environ)) == keys_of(built_for_a_cluster(folder))
+
+
+def steps(defs: dg.Definitions) -> dict[str, dict[str, str]]:
+    """The tags of every op, asset and check, by its name."""
+    return {node.name: dict(node.tags) for job in defs.resolve_all_job_defs() for node in job.nodes}
+
+
+def test_every_step_says_what_its_pod_needs(folder: Path):
+    for name, tags in steps(built_for_a_cluster(folder)).items():
+        resources = get_user_defined_k8s_config(tags).container_config["resources"]
+        assert {"cpu", "memory", "ephemeral-storage"} == set(resources["requests"]), name
+        assert {"memory", "ephemeral-storage"} <= set(resources["limits"]), name
+
+
+def test_a_dataset_recipe_may_say_what_its_build_needs(folder: Path):
+    recipe = folder / "datasets" / "python-stdlib.yaml"
+    recipe.write_text(f"{recipe.read_text()}\nresources: {{memory: 256Gi}}\n")
+    tags = steps(built_for_a_cluster(folder))["python_stdlib__documents"]
+    resources = get_user_defined_k8s_config(tags).container_config["resources"]
+    assert resources["limits"]["memory"] == resources["requests"]["memory"] == "256Gi"
+
+
+def executor_for(defs: dg.Definitions, kubeconfig: Path, *assets: str) -> dg.Executor:
+    """What executes a run of these assets, on the cluster of a kubeconfig."""
+    whole = defs.get_repository_def().get_implicit_global_asset_job_def()
+    job = whole.get_subset(asset_selection={dg.AssetKey.from_user_string(asset) for asset in assets})
+    cluster = {"load_incluster_config": False, "kubeconfig_file": str(kubeconfig)}
+    config = ResolvedRunConfig.build(job, {"execution": {"config": cluster}}).execution.execution_engine_config
+    definition = job.executor_def
+    assert definition.executor_creation_fn is not None
+    with dg.instance_for_test() as instance:
+        return definition.executor_creation_fn(dg.InitExecutorContext(InMemoryJob(job), definition, config, instance))
+
+
+def test_who_waits_does_so_in_the_run_s_own_pod_and_work_has_pods_of_its_own(folder: Path):
+    defs, kubeconfig = built_for_a_cluster(folder), folder.parent / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(KUBECONFIG))
+    waiting, working = ["tiny_decoder/training"], ["tiny_decoder/training", "python_stdlib/documents"]
+    assert {steps(defs)[name.replace("/", "__")][WEIGHT] for name in working} == {"light", "heavy"}
+    assert isinstance(executor_for(defs, kubeconfig, *waiting), InProcessExecutor)
+    assert isinstance(executor_for(defs, kubeconfig, *working), StepDelegatingExecutor)

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys
+from assets import keys, pods
 from assets.datasets import metadata, snapshot, steps, tokenizer
 from assets.datasets.content import Content
 from assets.datasets.difference import difference
@@ -37,6 +37,7 @@ def _documents(recipe: Dataset, content: Content[Any]) -> dg.AssetsDefinition:
         kinds={"parquet", "duckdb"},
         owners=[recipe.owner],
         code_version=content.versions["documents"],
+        op_tags=pods.tags("documents", recipe.resources),
         description=f"{recipe.description}\n\nAll documents and what became of each: kept, or left out by which rule. "
         "A document's split is decided by the hash of its content.",
     )
@@ -58,6 +59,7 @@ def _tokenizer(recipe: Dataset) -> dg.AssetsDefinition:
         kinds={"tokenizers"},
         owners=[recipe.owner],
         code_version=tokenizer.VERSION,
+        op_tags=pods.tags("tokenizer", recipe.resources),
         description=f"Byte-level BPE with up to {recipe.tokenizer.vocab_size} tokens, trained on the first train split "
         "and kept as the dataset grows.",
     )
@@ -81,6 +83,7 @@ def _snapshot(recipe: Dataset, content: Content[Any], after: list[str]) -> dg.As
         kinds={"dataset"},
         owners=[recipe.owner],
         code_version=content.versions["snapshot"],
+        op_tags=pods.tags("snapshot", recipe.resources),
         description=f"The documents as {content.shards_of} shards under one immutable manifest, which trainings name "
         "by its SHA-256. The dataset points at it once its checks have passed.",
         check_specs=[

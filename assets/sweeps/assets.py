@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots
+from assets import keys, plots, pods
 from assets.datasets import snapshot as snapshots
 from assets.initial import settled
 from assets.sweeps.controller import Controller, Subject, trial_id, trials_of
@@ -38,6 +38,7 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
         deps=[keys.key(training.dataset, "snapshot")],
         group_name=keys.lane(recipe.name),
         kinds={"optuna"},
+        op_tags=pods.tags("sweep"),
         owners=[recipe.owner],
         description=(
             f"{recipe.description}. Trials are jobs of their own; losing this run loses nothing, the next one "

@@ -14,6 +14,7 @@ MERGE_KEYS = {
     "containers": "name",
     "env": "name",
     "ephemeralContainers": "name",
+    "evictionResponders": "name",
     "hostAliases": "ip",
     "imagePullSecrets": "name",
     "initContainers": "name",
@@ -39,7 +40,7 @@ def apply(template: Object, patch: Mapping[str, Any], whose: str) -> Object:
         return template
     from resources.kubernetes import fields
 
-    merged = _merge(template, patch, whose)
+    merged = _merge(copy.deepcopy(template), patch, whose)
     problems = fields.problems_of_template(merged, whose) or list(_problems_for_us(template, merged, whose))
     if problems:
         raise ValueError("\n".join(problems))

@@ -13,6 +13,7 @@ from resources.kubernetes.placement import least, size
 from resources.launcher.commands import JOB_VARIABLE, SIBLING_GRACE_SECONDS
 from resources.launcher.protocol import Job
 from trainer.agent import ADDRESS_VARIABLE
+from trainer.last_words import FILE_VARIABLE
 
 CONFIG, CONFIG_FOLDER, SHARED_MEMORY = "config", "/etc/slipway", "shared-memory"
 CONFIG_FILE = "config.json"
@@ -20,6 +21,8 @@ CONFIG_FILE = "config.json"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 """Annotation by which Multus attaches a pod to further networks."""
+TERMINATION_LOG = "/dev/termination-log"
+"""Where Kubernetes has it by default."""
 PORT = 29500
 """Of the rendezvous store, on the first pod."""
 LONE_RANK = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}
@@ -114,6 +117,7 @@ def _environment(job: Job, cluster: Cluster) -> list[Object]:
         **cluster.environment,
         **job.environment,
         JOB_VARIABLE: job.name,
+        FILE_VARIABLE: TERMINATION_LOG,
     }
     known = {NODE_VARIABLE: "spec.nodeName", ADDRESS_VARIABLE: "status.podIP"}
     return [

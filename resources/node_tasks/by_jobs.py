@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.fleet.protocol import Fleet, Node
+from resources.fleet.protocol import Fleet
 from resources.launcher.protocol import Job, Launcher, State, Status, Unavailable
 from resources.node_tasks.protocol import Done, Say
+from resources.training_faults import lost_nodes
 from trainer import atomic, digest, node_task
 from trainer.node_task import Task
 
@@ -121,8 +122,8 @@ class ByJobs:
             if status.reason and told.get(name) != status.reason:
                 told[name] = status.reason
                 say(f"{name}: {status.state.value}: {status.reason}")
-            if status.state.live and not (name in nodes and nodes[name].ready):
-                self._give_up(attempt, _why_lost(nodes.get(name)))
+            if status.state.live and (name not in nodes or nodes[name].lost):
+                self._give_up(attempt, "; ".join(lost_nodes([name], nodes.values())))
             elif status.state is State.PENDING and time.time() - (status.submitted_at or time.time()) > PENDING_SECONDS:
                 self._give_up(attempt, f"it was not started within {PENDING_SECONDS:.0f} s: {status.reason}")
             elif why := self._failure(attempt, status):
@@ -159,7 +160,3 @@ class ByJobs:
         """The last line that the task wrote."""
         said = [log.strip().splitlines() for log in self.launcher.logs(attempt.name, tail_bytes=4096).values()]
         return "".join(f": {lines[-1].removeprefix('node task: ')}" for lines in said if lines)
-
-
-def _why_lost(node: Node | None) -> str:
-    return f"the node is lost: {node.reason}" if node else "there is no such node"

@@ -25,10 +25,16 @@ def ended(main: Object, succeeded: str, failed: str) -> Reading | None:
     held = holding(main)
     for kind, state in ((failed, State.FAILED), (succeeded, State.SUCCEEDED)):
         if condition := held.get(kind):
-            reason = why(condition) if state is State.FAILED else ""
+            disrupted = state is State.FAILED and is_disruption(condition)
+            reason = f"{'disrupted: ' if disrupted else ''}{why(condition)}" if state is State.FAILED else ""
             at = seconds(condition.get("lastTransitionTime"))
-            return Reading(state, reason, submitted_at=submitted_at(main), ended_at=at)
+            return Reading(state, reason, disrupted, submitted_at=submitted_at(main), ended_at=at)
     return None
+
+
+def is_disruption(failed: Mapping[str, str]) -> bool:
+    """Whether our rule for disruptions is what fired: a Job's pod failure policy, or a JobSet's failure policy."""
+    return "DisruptionTarget" in failed.get("message", "") or failed.get("reason") == "FailJobSetFailurePolicyAction"
 
 
 def suspended(main: Object) -> Reading:

@@ -48,7 +48,8 @@ def _live(job: Object) -> Reading:
     at, began = conditions.submitted_at(job), conditions.seconds(status.get("startTime"))
     for kind, state in (("FailureTarget", State.FAILED), ("SuccessCriteriaMet", State.SUCCEEDED)):
         if kind in held:
-            return Reading(State.RUNNING, f"is ending: {conditions.why(held[kind])}", state, at, began)
+            disrupted, reason = conditions.is_disruption(held[kind]), f"is ending: {conditions.why(held[kind])}"
+            return Reading(State.RUNNING, reason, disrupted, ending=state, submitted_at=at, started_at=began)
     ready, wanted = status.get("ready", 0) + status.get("succeeded", 0), job["spec"]["parallelism"]
     if ready:
         reason = "" if ready >= wanted else f"{ready} of {wanted} pods are ready"

@@ -32,7 +32,7 @@ class JobSet:
 
 
 def job_set_spec(name: str, job: Job, cluster: Cluster) -> Object:
-    """Of a JobSet; without a failure policy it restarts nothing."""
+    """Of a JobSet that restarts nothing."""
     template = pods.template(name, job, cluster, rendezvous=f"{name}-{NODE}-0-0.{name}")
     replicated = {
         "name": NODE,
@@ -41,4 +41,18 @@ def job_set_spec(name: str, job: Job, cluster: Cluster) -> Object:
     }
     # The pods find each other before they are ready: they are only when all have met.
     network = {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name}
-    return {"network": network, "replicatedJobs": [replicated]}
+    return {"failurePolicy": _failure_policy(), "network": network, "replicatedJobs": [replicated]}
+
+
+def _failure_policy() -> Object:
+    """The JobSet says no more than which rule fired: this one for what the Job's pod failure policy calls a disruption.
+
+    Whatever else fails a Job is a restart too many.
+    """
+    disruption = {
+        "name": "disruption",
+        "action": "FailJobSet",
+        "onJobFailureReasons": ["PodFailurePolicy"],
+        "onJobFailureMessagePatterns": ["DisruptionTarget"],
+    }
+    return {"maxRestarts": 0, "rules": [disruption]}

@@ -16,6 +16,9 @@ class Reading:
     """PENDING also while it is suspended: a queue holds it back, or took its place away. Workloads count pods that
     are ready, not those that run: one that is PENDING with pods may be running all the same, and its pods say so."""
     reason: str = ""
+    disrupted: bool = False
+    """Whether it failed because a pod was evicted or pre-empted, or its node died: not the job's own fault. A pod that
+    was may be gone without a trace but this."""
     ending: State | None = None
     """How it will have ended once the last of its pods has; until then it is not terminal."""
     submitted_at: float | None = None

@@ -43,6 +43,7 @@ class PyTorchJob:
         """The container has the controller's name and learns its place from the controller's label."""
         template = pods.template(name, job, cluster, rendezvous=f"{name}-worker-0")
         template["metadata"]["annotations"][pods.DEFAULT_CONTAINER] = self.container
+        del template["spec"]["restartPolicy"]  # the workers' own says it, and two are one too many for the controller
         for container in template["spec"]["containers"]:
             if container["name"] == CONTAINER:
                 container["name"] = self.container
@@ -56,6 +57,7 @@ class PyTorchJob:
             return conditions.suspended(main)
         at = conditions.submitted_at(main)
         if running := conditions.holding(main).get("Running"):
-            return Reading(State.RUNNING, "", None, at, conditions.seconds(running.get("lastTransitionTime")))
+            began = conditions.seconds(running.get("lastTransitionTime"))
+            return Reading(State.RUNNING, submitted_at=at, started_at=began)
         workers = main.get("status", {}).get("replicaStatuses", {}).get("Worker")
         return Reading(State.PENDING, "none of its pods runs" if workers else "it has no pods yet", submitted_at=at)

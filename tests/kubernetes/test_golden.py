@@ -1,0 +1,69 @@
+"""The golden files: what the code makes is what they hold, each time, and two versions of Kubernetes take it.
+
+``python -m tests.kubernetes.golden`` writes them anew.
+"""
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+
+from resources.kubernetes.objects import JOB, Object
+from resources.kubernetes.workloads import KINDS
+from tests.kubernetes.golden import CASES, FILES, objects, text
+from tests.pod_security import violations
+from tests.schemas import problems
+
+
+def pod_templates(found: Any) -> list[Object]:
+    """The pod templates anywhere in an object."""
+    if isinstance(found, list):
+        return [each for item in found for each in pod_templates(item)]
+    if not isinstance(found, dict):
+        return []
+    return [found] if "containers" in found.get("spec", {}) else pod_templates(list(found.values()))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_code_makes_what_the_file_holds(name: str):
+    assert text(name) == FILES[name].read_text(), "python -m tests.kubernetes.golden writes it anew"
+
+
+def test_there_is_no_file_without_a_case():
+    folder = next(iter(FILES.values())).parent
+    assert sorted(folder.glob("*.yaml")) == sorted(FILES.values())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_versions_of_kubernetes_take_it(name: str):
+    assert [problem for each in objects(name) for problem in problems(each)] == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_pod_passes_the_restricted_pod_security_standard(name: str):
+    templates = pod_templates(objects(name))
+    assert len(templates) == 1
+    assert violations(templates[0]["spec"]) == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_carries_the_name_of_the_job_and_is_called_by_it(name: str):
+    found = objects(name)
+    labels = [each["metadata"]["labels"] for each in (*found, *pod_templates(found))]
+    assert {each[JOB] for each in labels} == {found[-1]["metadata"]["name"]}
+    assert [each["metadata"]["name"] for each in found] == [found[-1]["metadata"]["name"]] * len(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_in_which_a_job_is_described_makes_no_difference(kind: str):
+    _, job, cluster = CASES[f"{kind}-rich"]
+    shuffled = dataclasses.replace(job, environment=shuffle(job.environment), labels=shuffle(job.labels))
+    disordered = dataclasses.replace(
+        cluster, volumes=shuffle(cluster.volumes), environment=shuffle(cluster.environment)
+    )
+    assert KINDS[kind].objects("a", shuffled, disordered) == KINDS[kind].objects("a", job, cluster)
+
+
+def shuffle(mapping: Any) -> dict[str, str]:
+    return dict(random.sample(list(mapping.items()), len(mapping)))

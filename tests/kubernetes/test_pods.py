@@ -1,0 +1,186 @@
+"""What a pod of a job runs, sees and asks for."""
+
+import dataclasses
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from resources.kubernetes import pods
+from resources.kubernetes.cluster import Cluster
+from resources.launcher.protocol import Job
+from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
+from tests.pod_security import violations
+
+KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
+
+
+def template(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
+    return pods.template("job-1", job, cluster, "job-1-0.job-1")
+
+
+def container(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
+    return dict(template(job, cluster)["spec"]["containers"][0])
+
+
+def environment(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(job, cluster)["env"]}
+
+
+def test_several_ranks_meet_at_the_first_pod():
+    command = pods.command(RICH, "job-1-0.job-1")
+    assert command[:5] == ["python", "-m", "trainer.node", "agent", "/checkpoints/llama-70b"]
+    assert {"--rdzv-endpoint=job-1-0.job-1:29500", "--rdzv-id=llama-70b-2", "--nproc-per-node=8"} <= set(command)
+    assert command[-5:] == ["--no-python", "python", "-m", "trainer", "/etc/slipway/config.json"]
+
+
+def test_an_elastic_job_says_with_how_many_nodes_it_can_do():
+    assert "--nnodes=3:4" in pods.command(RICH, "host")
+    assert "--nnodes=4" in pods.command(replace(RICH, least=4), "host")
+    assert "--nnodes=5" in pods.command(replace(RICH, size=0, least=0), "host")
+
+
+def test_the_ranks_of_one_node_need_no_name_and_no_port():
+    assert "--rdzv-endpoint=localhost:0" in pods.command(replace(LONE, ranks_per_node=2), "host")
+
+
+def test_a_lone_rank_needs_no_agent():
+    assert pods.command(LONE, "host")[2:] == ["trainer.node", "rank", "", *LONE.command, "/etc/slipway/config.json"]
+    assert environment(LONE)["WORLD_SIZE"] == "1" and "WORLD_SIZE" not in environment(RICH)
+
+
+def test_one_of_many_nodes_is_one_rank():
+    anywhere = replace(LONE, nodes=("a", "b", "c"), size=1)
+    assert "rank" in pods.command(anywhere, "host")
+    assert set(template(anywhere)["spec"]["affinity"]) == {"nodeAffinity"}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "ranks", "threads"), [("128", 8, "16"), ("500m", 1, "1"), ("7500m", 2, "3"), ("2", 8, "1"), ("2.5", 1, "2")]
+)
+def test_the_ranks_share_the_cores_of_the_pod(cpu: str, ranks: int, threads: str):
+    job, cluster = replace(RICH, ranks_per_node=ranks), replace(LARGE, resources={"cpu": cpu})
+    assert environment(job, cluster)["OMP_NUM_THREADS"] == threads
+
+
+def test_a_given_number_of_threads_is_left_alone_and_without_cores_none_is_given():
+    assert environment(replace(RICH, environment={"OMP_NUM_THREADS": "3"}))["OMP_NUM_THREADS"] == "3"
+    assert "OMP_NUM_THREADS" not in environment(RICH, SMALL)
+
+
+def test_the_job_overrides_the_cluster_and_nobody_the_place_of_the_pod():
+    pretends = {"NCCL_IB_HCA": "mlx5_7", "SLIPWAY_NODE": "other", "SLIPWAY_JOB": "other", "SLIPWAY_ADDRESS": "other"}
+    seen = environment(replace(RICH, environment=pretends))
+    assert (seen["NCCL_IB_HCA"], seen["NCCL_SOCKET_IFNAME"], seen["SLIPWAY_JOB"]) == ("mlx5_7", "ib0", "llama-70b-2")
+    assert seen["SLIPWAY_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert seen["SLIPWAY_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+
+
+def test_gpus_and_rdma_are_asked_for_and_no_more_is_used():
+    amounts = container()["resources"]
+    assert amounts["requests"] == amounts["limits"] == LARGE.resources
+    assert template()["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "slipway/ib0,slipway/ib1"
+
+
+def test_shared_memory_the_config_and_the_claims_are_mounted():
+    mounts = {each["mountPath"]: each["name"] for each in container()["volumeMounts"]}
+    volumes = {each["name"]: each for each in template()["spec"]["volumes"]}
+    assert volumes[mounts["/dev/shm"]]["emptyDir"] == {"medium": "Memory", "sizeLimit": "128Gi"}
+    assert volumes[mounts["/etc/slipway"]]["configMap"]["name"] == "job-1"
+    assert volumes[mounts["/nvme"]]["persistentVolumeClaim"] == {"claimName": "nvme"}
+    assert set(mounts) == {"/dev/shm", "/etc/slipway", *LARGE.volumes} and set(mounts.values()) == set(volumes)
+
+
+def test_one_claim_can_be_mounted_twice():
+    twice = replace(SMALL, volumes={"/a": "team.claim", "/b": "team.claim"})
+    assert len([each for each in template(RICH, twice)["spec"]["volumes"] if "persistentVolumeClaim" in each]) == 1
+
+
+def test_a_pod_runs_only_on_the_nodes_of_its_job_and_rather_where_its_data_is():
+    nodes = template()["spec"]["affinity"]["nodeAffinity"]
+    [required] = nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    [preferred] = nodes["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert required["matchExpressions"][0]["values"] == list(RICH.nodes)
+    assert preferred["preference"]["matchExpressions"][0]["values"] == ["gpu-1", "gpu-2"]
+
+
+def test_a_node_gets_one_pod():
+    [apart] = template()["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart == {
+        "labelSelector": {"matchLabels": {"slipway/job": "job-1"}},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+
+
+def test_nodes_are_close_together_where_they_can_be():
+    spec = template()["spec"]
+    [close] = spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert close["podAffinityTerm"]["topologyKey"] == LARGE.topology and "topologySpreadConstraints" not in spec
+
+
+def test_kueue_is_asked_where_it_chooses_the_nodes():
+    queued = template(RICH, replace(LARGE, queue="team-a"))
+    assert queued["metadata"]["annotations"][KUEUE_TOPOLOGY] == LARGE.topology
+    assert "podAffinity" not in queued["spec"]["affinity"]
+
+
+def test_nodes_are_apart_where_that_is_wanted():
+    spec = template(RICH, replace(LARGE, spread="spread"))["spec"]
+    [apart] = spec["topologySpreadConstraints"]
+    assert (apart["topologyKey"], apart["whenUnsatisfiable"]) == (LARGE.topology, "ScheduleAnyway")
+    assert "podAffinity" not in spec["affinity"]
+
+
+def test_pods_of_a_dead_node_are_given_up_soon_and_spot_nodes_tolerated_where_that_is_wanted():
+    tolerated = {each["key"]: each for each in template()["spec"]["tolerations"]}
+    assert set(tolerated) == {
+        *("nvidia.com/gpu", "example.org/spot"),
+        *("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"),
+    }
+    assert tolerated["node.kubernetes.io/unreachable"]["tolerationSeconds"] == 30
+    assert "example.org/spot" not in str(template(RICH, replace(LARGE, spot=False)))
+
+
+def test_volcano_gets_the_pods_of_a_group():
+    volcano = template(RICH, replace(LARGE, scheduler="volcano"))
+    assert volcano["spec"]["schedulerName"] == "volcano"
+    assert volcano["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "job-1"
+
+
+def test_labels_are_fit_for_kubernetes():
+    labels = template(replace(RICH, labels={"training": "Llama 70B", "example.org/team": "a"}))["metadata"]["labels"]
+    assert labels["slipway/training"].startswith("Llama-70B--") and labels["example.org/team"] == "a"
+
+
+def test_a_label_does_not_make_it_another_job():
+    assert template(replace(RICH, labels={"job": "other"}))["metadata"]["labels"]["slipway/job"] == "job-1"
+
+
+def test_the_recipe_has_the_last_word():
+    recipe = {
+        "image": "mine:1",
+        "spread": "spread",
+        "resources": {"cpu": "4"},
+        "patch": {"spec": {"priorityClassName": "mine", "schedulerName": "mine"}},
+    }
+    wanted = dataclasses.replace(LARGE, patch={"spec": {"priorityClassName": "theirs"}}).with_recipe(recipe)
+    spec = template(RICH, wanted)["spec"]
+    assert (spec["containers"][0]["image"], spec["priorityClassName"]) == ("mine:1", "mine")
+    assert spec["containers"][0]["resources"]["limits"] == {"cpu": "4"} and "topologySpreadConstraints" in spec
+
+
+def test_the_pod_security_check_sees_what_is_not_restricted():
+    spec = template()["spec"]
+    assert violations(spec) == []
+    assert violations({**spec, "securityContext": {}, "hostNetwork": True}) == [
+        "hostNetwork is set",
+        "container trainer runs as root",
+        "container trainer has no seccomp profile",
+    ]
+    root = {**spec["containers"][0], "name": "other", "securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
+    assert violations({**spec, "initContainers": [root], "volumes": [{"name": "host", "hostPath": {}}]}) == [
+        "volume host is a hostPath",
+        "container other may gain privileges",
+        "container other keeps capabilities",
+        "container other adds capabilities",
+    ]

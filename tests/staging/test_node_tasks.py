@@ -1,0 +1,156 @@
+"""Node tasks: what is done on nodes comes to the same in this process and by a job on each node.
+
+By jobs, whoever comes next finds what is under way; what ended while nobody looked is begun anew.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from resources.compute import CODE
+from resources.fleet.embedded import EmbeddedFleet
+from resources.fleet.protocol import Node
+from resources.launcher.local import LocalLauncher
+from resources.node_tasks.by_jobs import ByJobs
+from resources.node_tasks.in_process import InProcess
+from resources.node_tasks.protocol import Done
+from tests.conftest import PATIENCE_SECONDS, Marked, until
+from tests.staging.folders import assert_whole, half_a_shard, is_in_mid_copy
+from trainer import shards
+from trainer.node_task import Discard, Measure, Retain, Stage, Task
+from trainer.staging import is_staged
+
+NODES = ("node-0", "node-1")
+
+
+class Watched:
+    """A fleet that knows whether anybody has asked it."""
+
+    def __init__(self, fleet: EmbeddedFleet) -> None:
+        self.fleet, self.scheduled = fleet, fleet.scheduled
+        self.was_asked = threading.Event()
+
+    def nodes(self) -> list[Node]:
+        self.was_asked.set()
+        return self.fleet.nodes()
+
+
+class Place:
+    """Two nodes, a launcher for them, and a snapshot to stage."""
+
+    def __init__(self, root: Path, durable: Path, snapshot: shards.Snapshot) -> None:
+        self.root, self.durable, self.snapshot = root, durable, snapshot
+        self.fleet = EmbeddedFleet(root / "nodes", NODES, reboot_seconds=60)
+        self.launcher = LocalLauncher(root / "jobs", CODE, self.fleet)
+
+    def by_jobs(self, fleet: Watched | None = None) -> ByJobs:
+        return ByJobs(self.launcher, fleet or self.fleet, self.durable / "node-tasks", poll_seconds=0.05)
+
+    def nvme(self, node: str) -> Path:
+        return self.root / "nodes" / node / "nvme"
+
+    def stage(self, node: str, snapshot: str = "") -> Stage:
+        return Stage(snapshot or self.snapshot.sha256, [str(self.durable)], str(self.nvme(node)))
+
+    def attempts(self) -> list[str]:
+        """The outcomes that were left."""
+        return sorted(path.name for path in (self.durable / "node-tasks").glob("*/*.json"))
+
+
+@pytest.fixture
+def place(tmp_path: Path, durable: Path, snapshot: shards.Snapshot, marked: Marked) -> Place:
+    return Place(tmp_path, durable, snapshot)
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor() as pool:
+        yield pool
+
+
+def run(tasks: InProcess | ByJobs, wanted: Mapping[str, Task], said: list[str] | None = None) -> dict[str, Done]:
+    return tasks.run(wanted, (said if said is not None else []).append)
+
+
+def test_in_this_process_each_node_does_its_own_task_and_one_that_fails_keeps_no_other_from_it(place: Place):
+    tasks = {"node-0": place.stage("node-0", "f" * 64), "node-1": place.stage("node-1")}
+    done = run(InProcess(), tasks)
+    assert "there is no such snapshot" in done["node-0"].failure
+    assert done["node-1"].result["shards"] == 4 and is_staged(place.snapshot.sha256, place.nvme("node-1"))
+
+
+def test_by_jobs_each_node_does_its_own_task_and_one_that_fails_keeps_no_other_from_it(place: Place, marked: Marked):
+    tasks = {"node-0": place.stage("node-0", "f" * 64), "node-1": place.stage("node-1")}
+    done = run(place.by_jobs(), tasks)
+    assert "there is no such snapshot" in done["node-0"].failure
+    here = run(InProcess(), {"node-1": place.stage("node-1")})["node-1"].result
+    assert done["node-1"].result.keys() == here.keys() and done["node-1"].result["copied_shards"] == 4
+    assert_whole(place.snapshot, place.nvme("node-1"))
+    assert list(place.launcher.folder.iterdir()) == [], "the jobs are released"
+
+
+def staging_in_its_middle(place: Place, threads: ThreadPoolExecutor) -> "Future[dict[str, Done]]":
+    """Somebody waits for a staging on node-0, which waits for the rest of a shard."""
+    waiting = threads.submit(run, place.by_jobs(), {"node-0": place.stage("node-0")})
+    until(lambda: is_in_mid_copy(place.nvme("node-0")), "a copy to begin")
+    return waiting
+
+
+def test_who_wants_what_is_under_way_adopts_it(place: Place, threads: ThreadPoolExecutor):
+    source, fleet = shards.shard_path(place.durable, place.snapshot.shards()[1]), Watched(place.fleet)
+    with half_a_shard(source) as rest:
+        first = staging_in_its_middle(place, threads)
+        second = threads.submit(run, place.by_jobs(fleet), {"node-0": place.stage("node-0")})
+        until(fleet.was_asked.is_set, "the second to ask after it")
+        with open(source, "wb", buffering=0) as pipe:
+            pipe.write(rest)
+    assert first.result(PATIENCE_SECONDS) == second.result(PATIENCE_SECONDS)
+    assert place.attempts() == ["000001.json"]
+
+
+def test_what_was_stopped_says_so_and_is_begun_anew_by_the_next(place: Place, threads: ThreadPoolExecutor):
+    tasks = {"node-0": place.stage("node-0")}
+    with half_a_shard(shards.shard_path(place.durable, place.snapshot.shards()[1])):
+        waiting = staging_in_its_middle(place, threads)
+        place.by_jobs().stop(tasks)
+        assert waiting.result(PATIENCE_SECONDS)["node-0"].failure == "it was stopped"
+    assert run(place.by_jobs(), tasks)["node-0"].result["copied_shards"] == 1
+    assert place.attempts() == ["000001.json", "000002.json"]
+
+
+def test_a_node_that_is_lost_gives_its_task_up(place: Place, threads: ThreadPoolExecutor):
+    with half_a_shard(shards.shard_path(place.durable, place.snapshot.shards()[1])):
+        waiting = staging_in_its_middle(place, threads)
+        place.fleet.mark_lost("node-0", "its power is off")
+        assert waiting.result(PATIENCE_SECONDS)["node-0"].failure == "node node-0 is lost: its power is off"
+
+
+def test_a_node_that_does_not_exist_is_told_at_once(place: Place):
+    done = run(place.by_jobs(), {"node-9": place.stage("node-9")})
+    assert "node-9" in done["node-9"].failure and not done["node-9"].result
+
+
+def test_what_ended_while_nobody_looked_is_begun_anew(place: Place):
+    task = Measure(str(place.nvme("node-0")))
+    tasks = place.by_jobs()
+    left = tasks._begin("node-0", task)
+    until(left.outcome.exists, "the job to leave its outcome")
+    assert run(tasks, {"node-0": task})["node-0"].result == {"sample": None}
+    assert place.attempts() == ["000001.json", "000002.json"]
+
+
+def test_the_other_tasks_do_what_they_say(place: Place):
+    nvme = place.nvme("node-0")
+    (nvme / "checkpoints" / "over").mkdir(parents=True)
+    (nvme / "checkpoints" / "runs").mkdir()
+    done = run(InProcess(), {"node-0": Discard(str(nvme), ["over", "elsewhere"])})
+    assert done["node-0"].result == {"discarded": ["over"]}
+    assert [path.name for path in (nvme / "checkpoints").iterdir()] == ["runs"]
+    sample = run(InProcess(), {"node-0": Measure(str(nvme))})["node-0"].result["sample"]
+    assert 0 < sample["used"] < sample["capacity"]
+    run(InProcess(), {"node-0": place.stage("node-0")})
+    removed = run(InProcess(), {"node-0": Retain(str(nvme), gigabytes=0, days=0, dry_run=False)})["node-0"].result
+    assert removed["removed_snapshots"] == (place.snapshot.sha256,)
