@@ -11,9 +11,9 @@ from kubernetes import client, config, watch
 from urllib3.exceptions import HTTPError
 
 from tests.conftest import Marked, until
+from tests.kubernetes.place import Place, condition, holds, refusal, told
 from tests.kubernetes.simulated.cluster import Cluster
 from tests.kubernetes.simulated.kinds import PODS, WORKLOADS, Object
-from tests.kubernetes.test_facts import Place, condition, holds, refusal, told
 
 FAIL_DISRUPTED = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
