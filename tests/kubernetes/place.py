@@ -1,4 +1,4 @@
-"""A namespace of some cluster, real or simulated, as tests write and read it: with the official client, not with ours."""
+"""A namespace of some cluster, real or simulated, as tests write and read it: with the official client, not ours."""
 
 import dataclasses
 import json
