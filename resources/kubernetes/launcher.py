@@ -17,7 +17,6 @@ from resources.kubernetes.objects import (
     CONFIG_MAPS,
     EVENTS,
     JOB,
-    JOBS,
     LOCAL_QUEUES,
     NODES,
     PODS,
@@ -30,7 +29,7 @@ from resources.kubernetes.pod_facts import PodFacts
 from resources.kubernetes.queues import QUEUE
 from resources.kubernetes.reader import Reader
 from resources.kubernetes.workloads import conditions
-from resources.kubernetes.workloads.protocol import Reading, Workload
+from resources.kubernetes.workloads.protocol import Workload
 from resources.launcher import document
 from resources.launcher.protocol import Job, State, Status, Unavailable
 
@@ -197,19 +196,10 @@ class KubernetesLauncher:
         main, pods, now = self._main(order, reader), self._pods(order, reader), time.time()
         overdue = {pod.node for pod in pods if status.is_overdue(pod, now)}
         dark = {node for node in overdue if not _answers(reader.get(NODES, node))}
-        found = status.of(order, self._read(main, reader) if main else None, pods, dark, now)
+        found = status.of(order, self.workload.read(main) if main else None, pods, dark, now)
         if found.state is State.PENDING and main is not None and order.cancellation is None:
             return replace(found, reason=self._wait(order, main, pods, reader) or found.reason)
         return found
-
-    def _read(self, main: Object, reader: Reader) -> Reading:
-        """What the workload says; where it only says that a Job of its failed, what that Job says."""
-        reading = self.workload.read(main)
-        if reading.state is not State.FAILED or self.workload.resource == JOBS:
-            return reading
-        failed = [conditions.holding(job).get("Failed") for job in reader.list(JOBS, {JOB: main["metadata"]["name"]})]
-        reasons = [conditions.why(each) for each in failed if each]
-        return replace(reading, reason="; ".join(reasons) or reading.reason)
 
     def _wait(self, order: Order, main: Object, pods: list[PodFacts], reader: Reader) -> str:
         """What a pending job waits for; it waits all the same where that cannot be found out."""

@@ -11,9 +11,9 @@ from kubernetes import client, config, watch
 from urllib3.exceptions import HTTPError
 
 from tests.conftest import Marked, until
+from tests.kubernetes.place import Place, condition, holds, refusal, told
 from tests.kubernetes.simulated.cluster import Cluster
-from tests.kubernetes.simulated.kinds import PODS, WORKLOADS, Object
-from tests.kubernetes.test_facts import Place, condition, holds, refusal, told
+from tests.kubernetes.simulated.kinds import NODES, PODS, WORKLOADS, Object
 
 FAIL_DISRUPTED = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
@@ -122,7 +122,7 @@ class TestNodes:
         body = place.template("true", nodeSelector={"fleet": "large"})
         place.core.create_namespaced_pod(place.namespace, {"metadata": {"name": "kept"}, **body})
         until(lambda: place.read_pod("kept")["status"]["phase"] == "Running", "the pod to be said to run")
-        assert len(place.core.list_node().items) == 1000
+        assert len(cluster.all_of(NODES)) == 1000
 
 
 class TestTheApiServer:

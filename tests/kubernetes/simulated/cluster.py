@@ -102,8 +102,12 @@ class Cluster:
         with_kubelet: bool = True,
     ) -> None:
         """Without a kubelet, pods are said to run and nothing is started: for thousands of nodes."""
-        for name in names:
-            self._do(lambda: self._plane.add_node(name, {**CAPACITY, **(capacity or {})}, labels or {}, with_kubelet))  # noqa: B023
+
+        def add() -> None:
+            for name in names:
+                self._plane.add_node(name, {**CAPACITY, **(capacity or {})}, labels or {}, with_kubelet)
+
+        self._do(add)
 
     def power_off(self, node: str) -> None:
         """Return when all its processes are dead."""

@@ -1,0 +1,128 @@
+"""A namespace of some cluster, real or simulated, as tests write and read it: with the official client, not ours."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubernetes import client
+
+from tests.conftest import until
+
+Object = dict[str, Any]
+GROUPS = {"jobsets": ("jobset.x-k8s.io", "v1alpha2"), "pytorchjobs": ("kubeflow.org", "v1")}
+GROUPS |= dict.fromkeys(("trainjobs", "trainingruntimes"), ("trainer.kubeflow.org", "v1alpha1"))
+ENDS = ("Complete", "Completed", "Succeeded", "Failed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A namespace of some cluster, seen through the official client; objects are as JSON has them."""
+
+    api: client.ApiClient
+    namespace: str
+    image: str
+
+    @property
+    def core(self) -> client.CoreV1Api:
+        return client.CoreV1Api(self.api)
+
+    @property
+    def batch(self) -> client.BatchV1Api:
+        return client.BatchV1Api(self.api)
+
+    def json(self, answer: Any) -> Object:
+        found: Object = self.api.sanitize_for_serialization(answer)
+        return found
+
+    def config_map(self, name: str, **metadata: object) -> Object:
+        body = {"metadata": {"name": name, **metadata}, "data": {"key": "value"}}
+        return self.json(self.core.create_namespaced_config_map(self.namespace, body))
+
+    def config_maps(self) -> set[str]:
+        return {each.metadata.name for each in self.core.list_namespaced_config_map(self.namespace).items}
+
+    def job(self, script: str, name: str = "job", **spec: Any) -> Object:
+        return self.json(self.batch.create_namespaced_job(self.namespace, self.job_body(script, name, **spec)))
+
+    def job_body(self, script: str, name: str = "job", **spec: Any) -> Object:
+        size = {"completionMode": "Indexed", "completions": 1, "parallelism": 1, "backoffLimit": 0}
+        return {"metadata": {"name": name}, "spec": {**size, "template": self.template(script), **spec}}
+
+    def template(self, script: str, **spec: Any) -> Object:
+        container = {"name": "main", "image": self.image, "command": ["sh", "-c", script]}
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError"
+        return {"spec": {"restartPolicy": "Never", "containers": [container], **spec}}
+
+    def pod(self, script: str, name: str = "pod", **spec: Any) -> Object:
+        body = {"metadata": {"name": name}, **self.template(script, **spec)}
+        return self.json(self.core.create_namespaced_pod(self.namespace, body))
+
+    def read_pod(self, name: str = "pod") -> Object:
+        return self.json(self.core.read_namespaced_pod(name, self.namespace))
+
+    def pods(self, **wanted: str) -> list[Object]:
+        return list(self.json(self.core.list_namespaced_pod(self.namespace, **wanted))["items"])
+
+    def custom(self, plural: str, body: Object) -> Object:
+        group, version = GROUPS[plural]
+        whole = {"apiVersion": f"{group}/{version}", **body}
+        api = client.CustomObjectsApi(self.api)
+        made: Object = api.create_namespaced_custom_object(group, version, self.namespace, plural, whole)
+        return made
+
+    def read(self, plural: str, name: str = "job") -> Object:
+        if plural == "jobs":
+            return self.json(self.batch.read_namespaced_job(name, self.namespace))
+        custom = client.CustomObjectsApi(self.api)
+        found: Object = custom.get_namespaced_custom_object(*GROUPS[plural], self.namespace, plural, name)
+        return found
+
+    def ended(self, plural: str = "jobs", name: str = "job") -> Object:
+        def over() -> Object | None:
+            found = self.read(plural, name)
+            return found if any(holds(found, each) for each in ENDS) else None
+
+        found = until(over, f"the end of {plural} {name}")
+        assert found
+        return found
+
+    def log(self, pod: Object, **wanted: int) -> str:
+        """Raw: the client would make a text of the representation of bytes."""
+        name = pod["metadata"]["name"]
+        answer = self.core.read_namespaced_pod_log(name, self.namespace, _preload_content=False, **wanted)
+        return str(answer.data.decode())
+
+
+def condition(object: Object, type: str) -> Object:
+    """Empty where it is not there."""
+    found = [each for each in object.get("status", {}).get("conditions") or () if each["type"] == type]
+    return found[0] if found else {}
+
+
+def holds(object: Object, type: str) -> bool:
+    return condition(object, type).get("status") == "True"
+
+
+def told(object: Object, type: str) -> tuple[str, str, str]:
+    found = condition(object, type)
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+def refusal(call: Callable[..., object], *arguments: object, **named: object) -> Object:
+    """What the API server says as it refuses."""
+    with pytest.raises(client.ApiException) as refused:
+        call(*arguments, **named)
+    found: Object = json.loads(refused.value.body)
+    return found
+
+
+def holding(object: Object, type: str) -> Object:
+    """The object, or an empty one while the condition does not hold."""
+    return object if holds(object, type) else {}
+
+
+def holds_not(object: Object, type: str) -> Object:
+    """The object, or an empty one until the condition is said not to hold."""
+    return object if condition(object, type).get("status") == "False" else {}
