@@ -16,8 +16,10 @@ from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster as Settings
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
-from resources.kubernetes.objects import JOBS, NODES, RUN, Object
+from resources.kubernetes.objects import JOB_SETS, JOBS, NODES, RUN, Object
 from resources.kubernetes.workloads.indexed_job import IndexedJob
+from resources.kubernetes.workloads.jobset import JobSet
+from resources.kubernetes.workloads.protocol import Workload
 from resources.launcher.protocol import State, Unavailable
 from resources.training_control import MISSING_GRACE_SECONDS, TrainingControl
 from resources.training_decision import Action
@@ -46,13 +48,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Lab:
     """Trainings of one rank on a cluster of two nodes, under the control of the Kubernetes launcher and fleet."""
 
-    def __init__(self, cluster: Cluster, durable: Path) -> None:
+    def __init__(self, cluster: Cluster, durable: Path, workload: Workload) -> None:
         self.cluster, self.durable = cluster, durable
         self.now = time.time
         client = Client(str(cluster.kubeconfig), namespace=NAMESPACE)
         settings = Settings(image="trainer", namespace=NAMESPACE)
         self.fleet = KubernetesFleet(client, settings)
-        launcher = KubernetesLauncher(client, settings, IndexedJob())
+        launcher = KubernetesLauncher(client, settings, workload)
         paths = Paths(durable, "/nvme")
         self.control = TrainingControl(launcher, self.fleet, paths, clock=lambda: self.now())
 
@@ -103,12 +105,22 @@ class Lab:
 
 @pytest.fixture
 def lab(cluster: Cluster, tmp_path: Path, marked: Marked) -> Iterator[Lab]:
-    lab = Lab(cluster, tmp_path)
+    yield from _lab(cluster, tmp_path, IndexedJob())
+
+
+@pytest.fixture
+def lab_of_job_sets(cluster: Cluster, tmp_path: Path, marked: Marked) -> Iterator[Lab]:
+    yield from _lab(cluster, tmp_path, JobSet())
+
+
+def _lab(cluster: Cluster, durable: Path, workload: Workload) -> Iterator[Lab]:
+    """With all nodes on and no training at its end."""
+    lab = Lab(cluster, durable, workload)
     yield lab
     for node in NODES_OF_THE_FLEET:
         cluster.power_on(node)
-    for training in Trainings(tmp_path / "trainings").known():
-        store = Trainings(tmp_path / "trainings").store(training)
+    known = Trainings(durable / "trainings")
+    for store in map(known.store, known.known()):
         store.want("stop", BY, "the test is over")
         advance(lab.control, store)
 
@@ -174,12 +186,25 @@ def test_an_evicted_training_is_started_again_and_that_is_not_held_against_it(la
     until(lambda: store.begun(2), "the next trainer")
 
 
-def test_a_pre_empted_training_gives_its_incarnation_up_and_queues_anew(lab: Lab):
+def test_a_pre_empted_training_gives_its_incarnation_up_and_queues_anew(lab_of_job_sets: Lab):
+    lab = lab_of_job_sets
     store = lab.running()
-    lab.cluster.change(JOBS, NAMESPACE, lab.workload(store), lambda it: it["spec"].update(suspend=True))
+    lab.cluster.change(JOB_SETS, NAMESPACE, lab.workload(store), _suspend)
     fault = lab.superseded(store)
-    assert fault.cause.startswith("pre-empted: ") and fault.disrupted
+    assert fault.cause.startswith("pre-empted: suspended") and fault.disrupted
     assert store.fruitless() == 0 and lab.control.launcher.poll(job_of(store, 1)).state is State.STOPPED
+
+
+def test_a_pre_empted_job_whose_pods_end_with_an_error_is_not_held_against_its_training(lab: Lab):
+    store = lab.running()
+    lab.cluster.change(JOBS, NAMESPACE, lab.workload(store), _suspend)
+    advance(lab.control, store, Action.SUBMIT)
+    [ended] = store.failures()
+    assert "exit code 143" in ended.reason and ended.disrupted and store.fruitless() == 0
+
+
+def _suspend(workload: Object) -> None:
+    workload["spec"]["suspend"] = True
 
 
 def test_a_job_deleted_by_hand_is_started_again_and_this_is_said(lab: Lab):
