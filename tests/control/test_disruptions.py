@@ -16,7 +16,7 @@ from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster as Settings
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
-from resources.kubernetes.objects import JOB_SETS, JOBS, NODES, RUN, Object
+from resources.kubernetes.objects import JOBS, NODES, RUN, Object
 from resources.kubernetes.workloads.indexed_job import IndexedJob
 from resources.kubernetes.workloads.jobset import JobSet
 from resources.kubernetes.workloads.protocol import Workload
@@ -49,7 +49,7 @@ class Lab:
     """Trainings of one rank on a cluster of two nodes, under the control of the Kubernetes launcher and fleet."""
 
     def __init__(self, cluster: Cluster, durable: Path, workload: Workload) -> None:
-        self.cluster, self.durable = cluster, durable
+        self.cluster, self.durable, self.workload = cluster, durable, workload
         self.now = time.time
         client = Client(str(cluster.kubeconfig), namespace=NAMESPACE)
         settings = Settings(image="trainer", namespace=NAMESPACE)
@@ -85,7 +85,7 @@ class Lab:
         for pod in self.cluster.pods(NAMESPACE):
             self.cluster.evict(NAMESPACE, pod["metadata"]["name"])
 
-    def workload(self, store: TrainingStore) -> str:
+    def objects_of(self, store: TrainingStore) -> str:
         """The name of the first incarnation's objects."""
         return names.object_name(job_of(store, 1))
 
@@ -103,23 +103,13 @@ class Lab:
         return fault
 
 
-@pytest.fixture
-def lab(cluster: Cluster, tmp_path: Path, marked: Marked) -> Iterator[Lab]:
-    yield from _lab(cluster, tmp_path, IndexedJob())
-
-
-@pytest.fixture
-def lab_of_job_sets(cluster: Cluster, tmp_path: Path, marked: Marked) -> Iterator[Lab]:
-    yield from _lab(cluster, tmp_path, JobSet())
-
-
-def _lab(cluster: Cluster, durable: Path, workload: Workload) -> Iterator[Lab]:
-    """With all nodes on and no training at its end."""
-    lab = Lab(cluster, durable, workload)
+@pytest.fixture(params=[IndexedJob()])
+def lab(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path, marked: Marked) -> Iterator[Lab]:
+    lab = Lab(cluster, tmp_path, request.param)
     yield lab
     for node in NODES_OF_THE_FLEET:
         cluster.power_on(node)
-    known = Trainings(durable / "trainings")
+    known = Trainings(tmp_path / "trainings")
     for store in map(known.store, known.known()):
         store.want("stop", BY, "the test is over")
         advance(lab.control, store)
@@ -141,7 +131,7 @@ def test_a_job_is_offered_all_ready_nodes_and_says_whose_it_is(lab: Lab):
     assert lab.control.advance(store, BY, run="run-7") is Action.SUBMIT
     claim = store.newest_claim()
     assert claim is not None and claim.nodes == NODES_OF_THE_FLEET
-    job = lab.cluster.get(JOBS, NAMESPACE, lab.workload(store))
+    job = lab.cluster.get(JOBS, NAMESPACE, lab.objects_of(store))
     assert job is not None
     [preferred] = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
         "preferredDuringSchedulingIgnoredDuringExecution"
@@ -186,21 +176,15 @@ def test_an_evicted_training_is_started_again_and_that_is_not_held_against_it(la
     until(lambda: store.begun(2), "the next trainer")
 
 
-def test_a_pre_empted_training_gives_its_incarnation_up_and_queues_anew(lab_of_job_sets: Lab):
-    lab = lab_of_job_sets
+@pytest.mark.parametrize("lab", [IndexedJob(), JobSet()], indirect=True, ids=["job", "jobset"])
+def test_a_pre_empted_training_is_claimed_anew_and_that_is_not_held_against_it(lab: Lab):
     store = lab.running()
-    lab.cluster.change(JOB_SETS, NAMESPACE, lab.workload(store), _suspend)
-    fault = lab.superseded(store)
-    assert fault.cause.startswith("pre-empted: suspended") and fault.disrupted
-    assert store.fruitless() == 0 and lab.control.launcher.poll(job_of(store, 1)).state is State.STOPPED
-
-
-def test_a_pre_empted_job_whose_pods_end_with_an_error_is_not_held_against_its_training(lab: Lab):
-    store = lab.running()
-    lab.cluster.change(JOBS, NAMESPACE, lab.workload(store), _suspend)
+    lab.cluster.change(lab.workload.resource, NAMESPACE, lab.objects_of(store), _suspend)
     advance(lab.control, store, Action.SUBMIT)
     [ended] = store.failures()
-    assert "exit code 143" in ended.reason and ended.disrupted and store.fruitless() == 0
+    assert ended.disrupted and store.fruitless() == 0
+    claim = store.newest_claim()
+    assert claim is not None and claim.token.incarnation == 2 and claim.cause.startswith("incarnation 1 failed: ")
 
 
 def _suspend(workload: Object) -> None:
@@ -209,7 +193,7 @@ def _suspend(workload: Object) -> None:
 
 def test_a_job_deleted_by_hand_is_started_again_and_this_is_said(lab: Lab):
     store = lab.running()
-    lab.cluster.delete(JOBS, NAMESPACE, lab.workload(store))
+    lab.cluster.delete(JOBS, NAMESPACE, lab.objects_of(store))
     until(lambda: lab.control.status(store).state is State.MISSING, "the job to be gone")
     assert lab.control.failure(store, lab.fleet.nodes()) is None
     assert lab.control.advance(store, BY) is Action.WAIT
