@@ -140,12 +140,12 @@ def _wait(
     while True:
         try:
             action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
-            waiting = control.waiting(store) if action is Action.WAIT else None
+            waiting = control.waiting(store, poll_seconds) if action is Action.WAIT else None
         except Unavailable as error:
             context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
             action, waiting = Action.WAIT, None
         if waiting and waiting.reason != told:
-            context.log.info(f"incarnation {waiting.incarnation} waits: {waiting.reason}")
+            context.log.info(f"it waits: {waiting.reason}")
             told = waiting.reason
         for event in tail.new():
             _show(context, event)

@@ -17,13 +17,15 @@ from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.mirror import Mirror
+from resources.kubernetes.objects import Resource
 from resources.kubernetes.reader import Reader
 from resources.kubernetes.workloads.indexed_job import IndexedJob
 from resources.kubernetes.workloads.jobset import JobSet
 from resources.kubernetes.workloads.protocol import Workload
 from resources.kubernetes.workloads.pytorch_job import PyTorchJob
 from resources.kubernetes.workloads.train_job import TrainJob
-from resources.node_tasks.by_jobs import ByJobs
+from resources.node_tasks.by_jobs import FOLDER, ByJobs
 from resources.platform import ComputeSettings, NodeTaskSettings
 from resources.tiers import Tiers
 
@@ -49,7 +51,7 @@ class KubernetesCompute(Compute):
         self._in_a_run = context.run is not None
 
     def launcher(self) -> KubernetesLauncher:
-        return KubernetesLauncher(self._client, self._cluster, WORKLOADS[self._read.launcher], self._mirror)
+        return KubernetesLauncher(self._client, self._cluster, self._workload, self._mirror)
 
     def fleet(self) -> KubernetesFleet:
         return KubernetesFleet(self._mirror or self._client, self._cluster)
@@ -58,7 +60,7 @@ class KubernetesCompute(Compute):
         """Outcomes are left on the durable tier, which every pod of a job mounts where it is here."""
         cluster = of_node_tasks(self._cluster, self._read.node_tasks)
         launcher = KubernetesLauncher(self._client, cluster, WORKLOADS["job"])
-        return ByJobs(launcher, self.fleet(), tiers.durable_path / "node-tasks", self.poll_seconds)
+        return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
 
     @property
     def grace_seconds(self) -> float:
@@ -73,12 +75,16 @@ class KubernetesCompute(Compute):
         return self._read.cluster
 
     @property
+    def _workload(self) -> Workload:
+        return WORKLOADS[self._read.launcher]
+
+    @property
     def _client(self) -> Client:
         return _client(self._read.kubeconfig, self._read.context, self._cluster.namespace)
 
     @property
     def _mirror(self) -> Reader | None:
-        return None if self._in_a_run else _mirror(self._client)
+        return None if self._in_a_run else _mirror(self._client, self._workload.resource)
 
 
 def of_node_tasks(cluster: Cluster, settings: NodeTaskSettings) -> Cluster:
@@ -101,6 +107,6 @@ def _client(kubeconfig: str, context: str, namespace: str) -> Client:
 
 
 @functools.cache
-def _mirror(client: Client) -> Reader:
+def _mirror(client: Client, workload: Resource) -> Reader:
     """One for each cluster and process, begun when somebody first looks into it."""
-    return Mirror(client)
+    return Mirror(client, workload)

@@ -42,11 +42,12 @@ def _ending(
     reading: Reading, pods: Sequence[PodFacts], stranded: Sequence[PodFacts], open_pods: Sequence[PodFacts]
 ) -> State | None:
     """How the job ended; None while it may run. Its workload waits for stranded pods, and may wait for ever."""
-    if reading.state.terminal:
-        return reading.state
-    if open_pods or not stranded:
+    has_ended = reading.state.terminal
+    if not has_ended and (open_pods or not stranded):
         return None
-    return reading.ending or State.FAILED
+    end = reading.state if has_ended else reading.ending or State.FAILED
+    # What obeys a SIGTERM exits with 0, and has not done what it was to do.
+    return State.FAILED if any(pod.disruption for pod in pods) else end
 
 
 def _cancelled(

@@ -210,6 +210,10 @@ class Platform:
         tags = {"dagster/partition": partition} if partition else {}
         return self.launch(dg.RunRequest(asset_selection=list(assets), tags=tags))
 
+    def said(self, run_id: str) -> list[str]:
+        """What a run said in its log."""
+        return [entry.user_message for entry in self.instance.all_logs(run_id)]
+
     def _job(self, request: dg.RunRequest) -> dg.JobDefinition:
         assert request.asset_selection is not None
         whole = self.repository.get_implicit_global_asset_job_def()

@@ -47,6 +47,7 @@ def test_a_lost_node_is_superseded_once_and_job_watch_does_the_rest(platform: Pl
     [incident] = platform.observations(store.id)
     assert incident.metadata["cause"].value == claim.cause == "node node-0 is lost: the power is gone"
     assert (incident.metadata["nodes"].value, incident.metadata["disrupted"].value) == ("node-0", True)
+    assert "node-0" in str(incident.metadata["tails"].value)
     assert not platform.tick("node_failures").asset_events
     until(lambda: platform.apply("job_watch") is not None and store.submitted(2), "the next incarnation")
     assert platform.compute.launcher().poll(job_name(store.id, 1)).state is State.STOPPED

@@ -47,6 +47,19 @@ def test_a_training_that_runs_already_is_adopted(platform: Platform, marked: Mar
     assert [event["incarnation"] for event in store.events() if event["event"] == "started"] == [1]
 
 
+def test_a_run_says_what_its_training_waits_for(platform: Platform):
+    for node in ("node-0", "node-1"):
+        platform.compute.fleet().mark_lost(node, "a test")
+    store = platform.proposed("waits")
+    waiting = threading.Thread(target=platform.materialise, args=(TRAINING, store.id))
+    waiting.start()
+    wanted = "it waits: of the fleet's 2 nodes 0 are ready, and it needs 1"
+    [run] = until(lambda: platform.instance.get_runs(dg.RunsFilter(tags={keys.TRAINING_TAG: store.id})), "the run")
+    until(lambda: any(wanted in line for line in platform.said(run.run_id)), "the run to say so")
+    store.want("stop", BY, "the test is over")
+    waiting.join()
+
+
 def test_a_training_that_is_stopped_while_it_is_waited_for_fails_the_run_in_words(platform: Platform):
     store = platform.wanted(run={"steps": 1_000_000})
     platform.advance(store, Action.SUBMIT)

@@ -1,0 +1,81 @@
+"""The compute of a cluster: who reads through the mirror, and what pods of node tasks are given."""
+
+import dagster as dg
+import pytest
+
+from assets.restore_drill import restore_checks
+from recipes.load import load, recipes_folder
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.compute import WORKLOADS, KubernetesCompute, of_node_tasks
+from resources.kubernetes.launcher import KubernetesLauncher
+from resources.platform import NodeTaskSettings
+from resources.tiers import Tiers
+from tests.kubernetes.settings import settings
+
+
+@pytest.fixture
+def compute() -> KubernetesCompute:
+    return KubernetesCompute(settings=settings(launcher="job")["compute"])
+
+
+def test_sensors_read_through_one_mirror(compute: KubernetesCompute):
+    seen: list[KubernetesLauncher] = []
+
+    @dg.sensor(name="looks", target="*")
+    def looks(context: dg.SensorEvaluationContext, compute: KubernetesCompute) -> dg.SkipReason:
+        seen.append(compute.launcher())
+        return dg.SkipReason("it has looked")
+
+    for _ in range(2):
+        with dg.build_sensor_context(resources={"compute": compute}) as context:
+            looks(context)
+    [first, second] = seen
+    assert first.mirror is not None and first.mirror is second.mirror
+
+
+def test_a_run_asks_the_cluster_itself(compute: KubernetesCompute):
+    seen: list[KubernetesLauncher] = []
+
+    @dg.asset
+    def looks(compute: KubernetesCompute) -> None:
+        seen.append(compute.launcher())
+
+    assert dg.materialize([looks], resources={"compute": compute}).success
+    assert [launcher.mirror for launcher in seen] == [None]
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_each_kind_of_workload_can_be_chosen(kind: str):
+    compute = KubernetesCompute(settings=settings(launcher=kind)["compute"])
+    assert compute.launcher().workload is WORKLOADS[kind]
+
+
+def test_node_tasks_need_no_custom_resource(compute: KubernetesCompute, tmp_path):
+    launcher = compute.node_tasks(Tiers(durable=str(tmp_path), nvme="/mnt/nvme")).launcher
+    assert isinstance(launcher, KubernetesLauncher) and launcher.workload.resource.group == "batch"
+
+
+def test_pods_of_node_tasks_take_no_gpu_and_stand_in_no_queue():
+    of_trainings = Cluster(
+        image="trainer",
+        resources={"cpu": "128", "nvidia.com/gpu": "8", "rdma/ib": "1"},
+        volumes={"/mnt/durable": "durable", "/mnt/nvme": "nvme"},
+        networks=("slipway/ib0",),
+        queue="training",
+        scheduler="volcano",
+        priority="production",
+    )
+    given = of_node_tasks(of_trainings, NodeTaskSettings(resources={"cpu": "2", "memory": "1Gi"}, priority="upkeep"))
+    assert (given.resources, given.priority) == ({"cpu": "2", "memory": "1Gi"}, "upkeep")
+    assert (given.queue, given.scheduler, given.networks) == ("", "", ())
+    assert given.volumes == of_trainings.volumes and given.tolerations == of_trainings.tolerations
+
+
+def test_a_drill_of_the_nodes_own_disks_says_that_they_cannot_be_seen_from_here(compute: KubernetesCompute, tmp_path):
+    tiers = Tiers(durable=str(tmp_path), nvme=str(tmp_path / "nvme"))
+    (tmp_path / "nvme" / "checkpoints").mkdir(parents=True)
+    recipe = load(recipes_folder({}), {}).trainings["tiny-decoder"]
+    [nvme, *_] = restore_checks(recipe)
+    result = nvme(tiers=tiers, compute=compute)
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed and result.metadata["note"].value == "the nodes' disks can be seen on the nodes alone"
