@@ -124,7 +124,7 @@ def promotions(durable: Path, model: str) -> list[journal.Event]:
 
 def _uri(folder: Path) -> str:
     """Of a checkpoint's folder. A tracking server refuses file: for what is not among a run's artefacts."""
-    return f"slipway:{folder.as_posix()}"
+    return f"slipway:{folder.as_uri().removeprefix('file://')}"
 
 
 def _version(version: "ModelVersion") -> Version:
