@@ -1,12 +1,22 @@
 """What a recipe may say about the pods of its jobs on Kubernetes, where the cluster's own settings do not suit it."""
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from recipes.parts import Part, Text
 
-Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$")]
+_AMOUNT = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
+
+
+def _amount(text: str) -> str:
+    if not re.match(_AMOUNT, text):
+        raise ValueError("expected an amount as Kubernetes writes it, like 8, 500m or 512Gi")
+    return text
+
+
+Quantity = Annotated[str, AfterValidator(_amount), Field(json_schema_extra={"pattern": _AMOUNT})]
 """As Kubernetes writes amounts: 8, 500m, 512Gi."""
 
 

@@ -58,7 +58,7 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
 class EmbeddedCompute(Compute):
     """This machine as a small cluster."""
 
-    poll_seconds: ClassVar[float] = 1.0
+    poll_seconds: ClassVar[float] = 0.5
     sees_nodes: ClassVar[bool] = True
     jobs: str = Field(description="Folder of the job objects")
     nodes: str = Field(description="Folder of the nodes")

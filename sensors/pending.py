@@ -1,6 +1,7 @@
-"""Pending: a training that waits for too long is told of with the reason, once, and again when the reason changes.
+"""Pending: a training that waits for too long is told of with the reason, and told of again when that changes.
 
-As with incidents it counts as told when the event log has it.
+No more than once in the time that its terms call too long: a reason may name what is tried anew each second. As with
+incidents, it counts as told when the event log has it.
 """
 
 import dagster as dg
@@ -9,24 +10,21 @@ from assets import keys
 from resources.event_log import observed
 from resources.training_faults import Waiting
 from resources.training_store import TrainingStore
-from trainer import digest
 
 
 def untold(instance: dg.DagsterInstance, store: TrainingStore, waiting: Waiting) -> list[dg.AssetObservation]:
     """The observation of what the training waits for, unless the event log has it."""
-    key, mark = keys.key(store.specification().recipe, "training"), _mark(waiting)
+    key = keys.key(store.specification().recipe, "training")
+    period = int(waiting.seconds // store.terms().pending_seconds)
+    mark = f"pending-{waiting.incarnation:06d}-{period}"
     if store.reported(mark):
         return []
-    shown: dict[str, str | int] = {"outcome": "pending", "reason": waiting.reason, "incarnation": waiting.incarnation}
-    if observed(instance, key, store.id, shown):
+    shown: dict[str, str | int] = {"outcome": "pending", "incarnation": waiting.incarnation}
+    if any(
+        observed(instance, key, store.id, {**shown, **more})
+        for more in ({"reason": waiting.reason}, {"period": period})
+    ):
         store.mark_reported(mark)
         return []
-    return [
-        dg.AssetObservation(
-            key, partition=store.id, description=waiting.reason, metadata={**shown, "seconds": waiting.seconds}
-        )
-    ]
-
-
-def _mark(waiting: Waiting) -> str:
-    return f"pending-{waiting.incarnation:06d}-{digest.sha256(waiting.reason.encode())[:12]}"
+    metadata = {**shown, "reason": waiting.reason, "seconds": waiting.seconds, "period": period}
+    return [dg.AssetObservation(key, partition=store.id, description=waiting.reason, metadata=metadata)]

@@ -14,6 +14,7 @@ from pydantic import Field
 from assets import on_nodes, pods
 from resources import staged
 from resources.compute import Compute, trainings, trials
+from resources.node_tasks import by_jobs
 from resources.tiers import Tiers
 from resources.training_job import job_name
 from resources.training_store import Trainings
@@ -70,10 +71,14 @@ class Age(dg.Config):
     tags=pods.tags("node_retention"),
 )
 def release_jobs(context: dg.OpExecutionContext, config: Age, tiers: Tiers, compute: Compute) -> dg.Output[None]:
-    """Their ledgers, exits and checkpoints stay; only what the launcher keeps of them goes."""
+    """Their ledgers, exits and checkpoints stay; only what the launcher keeps of them goes.
+
+    So do the outcomes of node tasks of that age.
+    """
     launcher, before = compute.launcher(), time.time() - config.days * 86_400
     roots = [trainings(tiers), *trials(tiers).values()]
     jobs = [job for known in roots for job in _ended(known, before)]
+    by_jobs.forget(tiers.durable_path, before)
     released = sum(launcher.release(job) for job in jobs)
     context.log.info(f"released {released} of {len(jobs)} jobs that ended more than {config.days:g} days ago")
     return dg.Output(None, metadata={"released": released})

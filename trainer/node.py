@@ -43,10 +43,14 @@ class Node:
         )
 
     def run(self) -> int:
-        """Wait for the command; return its exit code, 128 + n when signal n ended it."""
+        """Wait for the command; return its exit code, 128 + n when signal n ended it.
+
+        What was told to stop has not done what it was to do, although it may have ended with 0.
+        """
         while True:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(POLL_SECONDS)
+                code = code or (-signal.SIGTERM if self._stopping else 0)
                 return code if code >= 0 else 128 - code
             if self._stopping:
                 self._tell_ranks()

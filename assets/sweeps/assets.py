@@ -52,7 +52,7 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
         store = open_sweep(subject, tiers)
         context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
         shown = _Shown(context, recipe, store)
-        ended = Controller(store, subject, compute.control(tiers)).run(shown.update)
+        ended = Controller(store, subject, compute.control(tiers), compute.poll_seconds).run(shown.update)
         assert ended.closed is not None
         found = report(ended)
         if ended.closed.outcome != "complete":

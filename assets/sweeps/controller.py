@@ -23,8 +23,6 @@ from resources.training_job import job_name
 from resources.training_store import Specification, Terms, Trainings, TrainingStore
 from trainer import fence, ledger, lock
 
-POLL_SECONDS = 0.5
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -68,8 +66,8 @@ class Subject:
 class Controller:
     """Runs one sweep. Of several, one works and the others wait: a log has one writer."""
 
-    def __init__(self, store: SweepStore, subject: Subject, control: TrainingControl) -> None:
-        self.store, self.subject, self.control = store, subject, control
+    def __init__(self, store: SweepStore, subject: Subject, control: TrainingControl, poll_seconds: float) -> None:
+        self.store, self.subject, self.control, self.poll_seconds = store, subject, control, poll_seconds
         self.trials = trials_of(store)
 
     def run(self, on_change: Callable[[Sweep], None]) -> Sweep:
@@ -89,7 +87,7 @@ class Controller:
             elif seen := self._act_and_observe(sweep):
                 self.store.append(*seen)
             else:
-                time.sleep(POLL_SECONDS)
+                time.sleep(self.poll_seconds)
 
     def _act_and_observe(self, sweep: Sweep) -> list[events.Event]:
         stops = {action.trial: action for action in next_actions(sweep) if isinstance(action, Stop)}

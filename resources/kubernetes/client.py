@@ -24,6 +24,7 @@ PAGE = 500
 """Objects in one page of a list, as kubectl has it."""
 RETRIES = urllib3.Retry(
     total=2,
+    connect=0,
     status_forcelist=(429, 503),
     allowed_methods=None,
     raise_on_status=False,

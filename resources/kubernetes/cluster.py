@@ -5,23 +5,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from recipes.kubernetes import Kubernetes
+from recipes.kubernetes import Kubernetes, Quantity
+from recipes.parts import Text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
     """The defaults are those that every cluster has; the rest is the platform's to say."""
 
-    image: str
+    image: Text
     """The trainer's image, by digest where it comes from a registry."""
     namespace: str = "slipway"
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     service_account: str = "slipway-trainer"
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes of the fleet."""
-    resources: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[str, Quantity] = field(default_factory=dict)
     """What each pod of a training is given, as requests and as limits."""
-    shared_memory: str = "1Gi"
+    shared_memory: Quantity = "1Gi"
     """The size of /dev/shm, which loaders' workers and NCCL share; it counts as memory of the pod."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """PersistentVolumeClaims by where they are mounted: the durable tier and each node's NVMe."""

@@ -25,7 +25,7 @@ from resources.kubernetes.workloads.jobset import JobSet
 from resources.kubernetes.workloads.protocol import Workload
 from resources.kubernetes.workloads.pytorch_job import PyTorchJob
 from resources.kubernetes.workloads.train_job import TrainJob
-from resources.node_tasks.by_jobs import ByJobs
+from resources.node_tasks.by_jobs import FOLDER, ByJobs
 from resources.platform import ComputeSettings, NodeTaskSettings
 from resources.tiers import Tiers
 
@@ -60,7 +60,7 @@ class KubernetesCompute(Compute):
         """Outcomes are left on the durable tier, which every pod of a job mounts where it is here."""
         cluster = of_node_tasks(self._cluster, self._read.node_tasks)
         launcher = KubernetesLauncher(self._client, cluster, WORKLOADS["job"])
-        return ByJobs(launcher, self.fleet(), tiers.durable_path / "node-tasks", self.poll_seconds)
+        return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
 
     @property
     def grace_seconds(self) -> float:

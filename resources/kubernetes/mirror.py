@@ -32,6 +32,7 @@ class _Kind:
         self._heard_at = 0.0
         self._trouble = "it is being listed"
         self._changed = threading.Condition()
+        self._closed = threading.Event()
         threading.Thread(target=self._run, name=f"mirror of {resource.plural}", daemon=True).start()
 
     def objects(self) -> dict[str, Object]:
@@ -46,15 +47,18 @@ class _Kind:
                 raise Unavailable(f"{what}: {self._trouble}")
             return dict(self._objects)
 
+    def close(self) -> None:
+        self._closed.set()
+
     def _run(self) -> None:
         version = ""
-        while True:
+        while not self._closed.is_set():
             try:
                 version = self._follow(version or self._list())
             except Unavailable as error:
                 # What was heard before it broke off must not be taken once more: listing it all is simpler.
                 version, self._trouble = "", str(error)
-                time.sleep(PAUSE_SECONDS)
+                self._closed.wait(PAUSE_SECONDS)
 
     def _list(self) -> str:
         """Take all objects as they are now; the version that they have together."""
@@ -67,7 +71,7 @@ class _Kind:
     def _follow(self, version: str) -> str:
         """Watch from a version on; the version that was reached, empty where history does not go back so far."""
         for event in self._client.watch(self._resource, self._selector, version, WATCH_SECONDS):
-            if event["type"] == "ERROR":
+            if event["type"] == "ERROR" or self._closed.is_set():
                 return ""
             version = event["object"]["metadata"]["resourceVersion"]
             self._take(event["type"], event["object"])
@@ -111,6 +115,11 @@ class Mirror:
         if kind is None or not _has(labels, resource):
             return self.client.list(resource, labels, namespace)
         return [found for found in kind.objects().values() if _matches(found, labels)]
+
+    def close(self) -> None:
+        """Let its threads end, as soon as they hear something."""
+        for kind in self._kinds.values():
+            kind.close()
 
     def _kind(self, resource: Resource) -> _Kind | None:
         with self._begins:

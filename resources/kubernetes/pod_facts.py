@@ -54,7 +54,7 @@ def of(pod: Object) -> PodFacts:
     container = _container(pod)
     ended = container.get("terminated")
     begun = ended or container.get("running") or {}
-    disruption, message = _disruption(status)
+    disruption, message = _disruption(status, (ended or {}).get("finishedAt", ""))
     return PodFacts(
         name=metadata["name"],
         node=pod["spec"].get("nodeName", ""),
@@ -88,10 +88,12 @@ def _container(pod: Object) -> Object:
     return states.get(name) or {}
 
 
-def _disruption(status: Object) -> tuple[str, str]:
-    """Why the pod was taken away, and what is said about it."""
+def _disruption(status: Object, finished_at: str) -> tuple[str, str]:
+    """Why the pod was taken away before it had finished, and what is said about it."""
     for condition in status.get("conditions") or ():
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            if finished_at and condition.get("lastTransitionTime", "") > finished_at:
+                return "", ""
             # The kubelet ends pods for several reasons, and says which beside.
             reason = status.get("reason") if condition.get("reason") == "TerminationByKubelet" else ""
             return reason or condition.get("reason", ""), status.get("message") or condition.get("message", "")

@@ -11,7 +11,6 @@ from resources.kubernetes.pod_facts import LOSSES, PodFacts
 from resources.kubernetes.workloads.protocol import Reading
 from resources.launcher.protocol import State, Status
 
-
 def of(order: Order, reading: Reading | None, pods: Sequence[PodFacts], dark: Collection[str], now: float) -> Status:
     """The status at `now`, seconds since the epoch; `dark` are those of the pods' nodes that are gone or not ready.
 
@@ -42,11 +41,12 @@ def _ending(
     reading: Reading, pods: Sequence[PodFacts], stranded: Sequence[PodFacts], open_pods: Sequence[PodFacts]
 ) -> State | None:
     """How the job ended; None while it may run. Its workload waits for stranded pods, and may wait for ever."""
-    if reading.state.terminal:
-        return reading.state
-    if open_pods or not stranded:
+    has_ended = reading.state.terminal
+    if not has_ended and (open_pods or not stranded):
         return None
-    return reading.ending or State.FAILED
+    end = reading.state if has_ended else reading.ending or State.FAILED
+    # What obeys a SIGTERM exits with 0, and has not done what it was to do.
+    return State.FAILED if any(pod.disruption for pod in pods) else end
 
 
 def _cancelled(

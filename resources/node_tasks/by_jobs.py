@@ -5,6 +5,7 @@ The job of an attempt has a name that is a function of task, node and attempt, s
 is under way adopts it; a finished one is done again, which costs little where little is left to do.
 """
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -20,6 +21,8 @@ from trainer import atomic, digest, node_task
 from trainer.node_task import Task
 
 GRACE_SECONDS = 5.0
+FOLDER = "node-tasks"
+"""Of all outcomes, on the durable tier."""
 PENDING_SECONDS = 1800.0
 """After which a job that was never started is given up: who wants the task asks again."""
 
@@ -76,16 +79,16 @@ class ByJobs:
     def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, Done]:
         waiting = {node: self._begin(node, task) for node, task in tasks.items()}
         done, told = dict[str, Done](), dict[str, str]()
-        while True:
+        while waiting:
             try:
                 self._look(waiting, say, told)
                 done |= self._through(waiting)
             except Unavailable as error:
                 say(f"the cluster cannot be asked ({error}); nothing follows from that")
             waiting = {node: attempt for node, attempt in waiting.items() if node not in done}
-            if not waiting:
-                return {node: done[node] for node in tasks}
-            time.sleep(self.poll_seconds)
+            if waiting:
+                time.sleep(self.poll_seconds)
+        return {node: done[node] for node in tasks}
 
     def stop(self, tasks: Mapping[str, Task]) -> None:
         for node, task in tasks.items():
@@ -160,3 +163,12 @@ class ByJobs:
         """The last line that the task wrote."""
         said = [log.strip().splitlines() for log in self.launcher.logs(attempt.name, tail_bytes=4096).values()]
         return "".join(f": {lines[-1].removeprefix('node task: ')}" for lines in said if lines)
+
+
+def forget(durable: Path, before: float) -> None:
+    """Remove the outcomes that were left before a time, seconds since the epoch: who waited for one has read it."""
+    for outcome in (durable / FOLDER).glob("*/[0-9]*.json"):
+        if outcome.stat().st_mtime < before:
+            outcome.unlink()
+            with contextlib.suppress(OSError):  # there are others yet
+                outcome.parent.rmdir()

@@ -11,6 +11,7 @@ import pytest
 
 from resources import scripts, staged
 from resources.fleet.protocol import Node
+from resources.kubernetes import names
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster as Settings
 from resources.kubernetes.fleet import KubernetesFleet
@@ -26,7 +27,7 @@ from resources.training_store import Specification, Terms, Trainings, TrainingSt
 from tests.conftest import Marked, until
 from tests.control.lab import BY, advance
 from tests.kubernetes.simulated.cluster import Cluster
-from tests.kubernetes.simulated.kinds import NAMESPACES
+from tests.kubernetes.simulated.kinds import NAMESPACES, SERVICE_ACCOUNTS
 
 NAMESPACE = "slipway"
 PROGRAM = Path(__file__).parent / "programs" / "trains_for_ever.py"
@@ -38,6 +39,7 @@ NODES_OF_THE_FLEET = ("node-0", "node-1")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("kubernetes"), NODES_OF_THE_FLEET) as cluster:
         cluster.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
+        cluster.create(SERVICE_ACCOUNTS, NAMESPACE, {"metadata": {"name": "slipway-trainer"}})
         yield cluster
 
 
@@ -75,6 +77,15 @@ class Lab:
         """Where it runs."""
         [node] = self.control.status(store).nodes
         return node
+
+    def evict(self) -> None:
+        """All pods, as a drain does."""
+        for pod in self.cluster.pods(NAMESPACE):
+            self.cluster.evict(NAMESPACE, pod["metadata"]["name"])
+
+    def workload(self, store: TrainingStore) -> str:
+        """The name of the first incarnation's objects."""
+        return names.object_name(job_of(store, 1))
 
     def fault(self, store: TrainingStore) -> Fault:
         found = until(lambda: self.control.failure(store, self.fleet.nodes()), "the fault to be seen")
@@ -118,9 +129,11 @@ def test_a_job_is_offered_all_ready_nodes_and_says_whose_it_is(lab: Lab):
     assert lab.control.advance(store, BY, run="run-7") is Action.SUBMIT
     claim = store.newest_claim()
     assert claim is not None and claim.nodes == NODES_OF_THE_FLEET
-    [job] = lab.cluster.all_of(JOBS, NAMESPACE)
-    pod = job["spec"]["template"]["spec"]
-    [preferred] = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    job = lab.cluster.get(JOBS, NAMESPACE, lab.workload(store))
+    assert job is not None
+    [preferred] = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
+        "preferredDuringSchedulingIgnoredDuringExecution"
+    ]
     assert job["spec"]["parallelism"] == 1 and "node-1" in str(preferred) and "node-0" not in str(preferred)
     assert job["metadata"]["labels"][RUN] == "run-7"
 
@@ -153,19 +166,17 @@ def test_a_training_on_a_node_that_was_cut_off_goes_on_while_the_old_one_runs(la
 
 def test_an_evicted_training_is_started_again_and_that_is_not_held_against_it(lab: Lab):
     store = lab.running()
-    [pod] = lab.cluster.pods(NAMESPACE)
-    lab.cluster.evict(NAMESPACE, pod["metadata"]["name"])
+    lab.evict()
     actions = advance(lab.control, store, Action.SUBMIT)
     assert [action for action in actions if action is not Action.WAIT] == [Action.RECORD, Action.CLAIM, Action.SUBMIT]
     [ended] = store.failures()
-    assert "EvictionByEvictionAPI" in ended.reason and ended.disrupted and store.fruitless() == 0
+    assert "DisruptionTarget" in ended.reason and ended.disrupted and store.fruitless() == 0
     until(lambda: store.begun(2), "the next trainer")
 
 
 def test_a_pre_empted_training_gives_its_incarnation_up_and_queues_anew(lab: Lab):
     store = lab.running()
-    [job] = lab.cluster.all_of(JOBS, NAMESPACE)
-    lab.cluster.change(JOBS, NAMESPACE, job["metadata"]["name"], lambda it: it["spec"].update(suspend=True))
+    lab.cluster.change(JOBS, NAMESPACE, lab.workload(store), lambda it: it["spec"].update(suspend=True))
     fault = lab.superseded(store)
     assert fault.cause.startswith("pre-empted: ") and fault.disrupted
     assert store.fruitless() == 0 and lab.control.launcher.poll(job_of(store, 1)).state is State.STOPPED
@@ -173,8 +184,7 @@ def test_a_pre_empted_training_gives_its_incarnation_up_and_queues_anew(lab: Lab
 
 def test_a_job_deleted_by_hand_is_started_again_and_this_is_said(lab: Lab):
     store = lab.running()
-    [job] = lab.cluster.all_of(JOBS, NAMESPACE)
-    lab.cluster.delete(JOBS, NAMESPACE, job["metadata"]["name"])
+    lab.cluster.delete(JOBS, NAMESPACE, lab.workload(store))
     until(lambda: lab.control.status(store).state is State.MISSING, "the job to be gone")
     assert lab.control.failure(store, lab.fleet.nodes()) is None
     assert lab.control.advance(store, BY) is Action.WAIT
@@ -216,10 +226,10 @@ def _uncordoned(node: Object) -> None:
 
 
 def test_what_fits_nowhere_is_told_after_a_while_and_not_given_up(lab: Lab):
-    store = lab.wanted(pending_seconds=600.0, kubernetes={"resources": {"nvidia.com/gpu": "9"}})
+    store = lab.wanted(kubernetes={"resources": {"nvidia.com/gpu": "9"}})
     advance(lab.control, store, Action.SUBMIT)
     until(lambda: "Insufficient nvidia.com/gpu" in lab.control.status(store).reason, "the scheduler to say so")
-    assert lab.control.overdue(store) is None
+    assert lab.control.waiting(store) and lab.control.overdue(store) is None
     lab.now = lambda: time.time() + 601
     waiting = lab.control.overdue(store)
     assert waiting is not None and "Insufficient nvidia.com/gpu" in waiting.reason

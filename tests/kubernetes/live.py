@@ -16,7 +16,7 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, Object, Resource
+from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PARTS, PODS, Object, Resource
 from resources.kubernetes.workloads import conditions
 from tests.conftest import until
 
@@ -49,7 +49,8 @@ class Live:
             self.client.delete(CONFIG_MAPS, order["metadata"]["name"])
         for pod in self.client.list(PODS, {}):
             self.client.delete(PODS, pod["metadata"]["name"], grace_seconds=1)
-        until(lambda: not self.client.list(PODS, {}), "the pods to go")
+        kinds = [PODS, *(kind for kind in PARTS.values() if self.client.serves(kind))]
+        until(lambda: not any(self.client.listing(kind, JOB).items for kind in kinds), "all that belongs to jobs to go")
 
 
 def connected() -> Live:

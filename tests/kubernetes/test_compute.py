@@ -3,6 +3,8 @@
 import dagster as dg
 import pytest
 
+from assets.restore_drill import restore_checks
+from recipes.load import load, recipes_folder
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.compute import WORKLOADS, KubernetesCompute, of_node_tasks
 from resources.kubernetes.launcher import KubernetesLauncher
@@ -67,3 +69,13 @@ def test_pods_of_node_tasks_take_no_gpu_and_stand_in_no_queue():
     assert (given.resources, given.priority) == ({"cpu": "2", "memory": "1Gi"}, "upkeep")
     assert (given.queue, given.scheduler, given.networks) == ("", "", ())
     assert given.volumes == of_trainings.volumes and given.tolerations == of_trainings.tolerations
+
+
+def test_a_drill_of_the_nodes_own_disks_says_that_they_cannot_be_seen_from_here(compute: KubernetesCompute, tmp_path):
+    tiers = Tiers(durable=str(tmp_path), nvme=str(tmp_path / "nvme"))
+    (tmp_path / "nvme" / "checkpoints").mkdir(parents=True)
+    recipe = load(recipes_folder({}), {}).trainings["tiny-decoder"]
+    [nvme, *_] = restore_checks(recipe)
+    result = nvme(tiers=tiers, compute=compute)
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed and result.metadata["note"].value == "the nodes' disks can be seen on the nodes alone"

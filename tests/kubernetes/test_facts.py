@@ -47,6 +47,9 @@ class Place:
         body = {"metadata": {"name": name, **metadata}, "data": {"key": "value"}}
         return self.json(self.core.create_namespaced_config_map(self.namespace, body))
 
+    def config_maps(self) -> set[str]:
+        return {each.metadata.name for each in self.core.list_namespaced_config_map(self.namespace).items}
+
     def job(self, script: str, name: str = "job", **spec: Any) -> Object:
         return self.json(self.batch.create_namespaced_job(self.namespace, self.job_body(script, name, **spec)))
 
@@ -93,7 +96,10 @@ class Place:
         return found
 
     def log(self, pod: Object, **wanted: int) -> str:
-        return str(self.core.read_namespaced_pod_log(pod["metadata"]["name"], self.namespace, **wanted))
+        """Raw: the client would make a text of the representation of bytes."""
+        name = pod["metadata"]["name"]
+        answer = self.core.read_namespaced_pod_log(name, self.namespace, _preload_content=False, **wanted)
+        return str(answer.data.decode())
 
 
 def condition(object: Object, type: str) -> Object:
@@ -208,22 +214,20 @@ class TestObjects:
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
         place.config_map("owned", ownerReferences=[reference])
         place.core.delete_namespaced_config_map("owner", place.namespace)
-        names = lambda: {each.metadata.name for each in place.core.list_namespaced_config_map(place.namespace).items}  # noqa: E731
-        until(lambda: "owned" not in names(), "the owned object to go")
+        until(lambda: "owned" not in place.config_maps(), "the owned object to go")
 
     def test_what_names_an_owner_of_another_uid_is_collected(self, place: Place):
         place.config_map("owner")
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": str(uuid.uuid4())}
         place.config_map("owned", ownerReferences=[reference])
-        names = lambda: {each.metadata.name for each in place.core.list_namespaced_config_map(place.namespace).items}  # noqa: E731
-        until(lambda: "owned" not in names(), "the orphan to go")
-        assert "owner" in names()
+        until(lambda: "owned" not in place.config_maps(), "the orphan to go")
+        assert "owner" in place.config_maps()
 
 
 class TestPods:
     def test_an_exit_code_a_signal_and_the_end_of_the_output_are_told(self, place: Place):
         place.pod("echo first; echo last; exit 42", "exits")
-        place.pod("kill -9 $$", "killed")
+        place.pod("sleep 600 & kill -9 $!; wait $!", "killed")
         until(lambda: len(place.pods(field_selector="status.phase=Failed")) == 2, "both pods to fail")
         exits, killed = (
             place.read_pod(name)["status"]["containerStatuses"][0]["state"]["terminated"]
@@ -239,11 +243,26 @@ class TestPods:
         until(
             lambda: place.read_pod()["status"]["phase"] == "Running" and "up" in place.log(place.read_pod()), "a start"
         )
+        place.core.delete_namespaced_pod("pod", place.namespace, grace_period_seconds=4)
+        assert place.read_pod()["metadata"]["deletionGracePeriodSeconds"] == 4
+        until(lambda: "asked" in place.log(place.read_pod()), "SIGTERM to arrive")
+        until(lambda: not place.pods(), "the pod to go")
+
+    def test_a_grace_that_is_shortened_later_comes_too_late(self, place: Place):
+        """The API takes it; the kubelet is waiting for the first one to be over (kubernetes/kubernetes#113606)."""
+        script = "trap 'echo asked; sleep 5; exit 0' TERM; echo up; while true; do sleep 0.1; done"
+        body = {"metadata": {"name": "pod", "finalizers": ["slipway/test"]}, **place.template(script)}
+        place.core.create_namespaced_pod(place.namespace, body)
+        until(
+            lambda: place.read_pod()["status"]["phase"] == "Running" and "up" in place.log(place.read_pod()), "a start"
+        )
         place.core.delete_namespaced_pod("pod", place.namespace, grace_period_seconds=300)
-        assert place.read_pod()["metadata"]["deletionGracePeriodSeconds"] == 300
         until(lambda: "asked" in place.log(place.read_pod()), "SIGTERM to arrive")
         place.core.delete_namespaced_pod("pod", place.namespace, grace_period_seconds=1)
-        until(lambda: not place.pods(), "the pod to go")
+        assert place.read_pod()["metadata"]["deletionGracePeriodSeconds"] == 1
+        until(lambda: place.read_pod()["status"]["phase"] != "Running", "the pod to end")
+        assert place.read_pod()["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
+        place.core.patch_namespaced_pod("pod", place.namespace, {"metadata": {"finalizers": None}})
 
     def test_a_pod_that_no_node_wants_says_why_and_goes_at_once(self, place: Place):
         place.pod("true", nodeSelector={"kubernetes.io/hostname": "nowhere"})
@@ -418,9 +437,11 @@ class TestCustomJobs:
         assert labels["training.kubeflow.org/replica-index"] == "1"
 
 
-def holding(object: Object, type: str) -> Object | None:
-    return object if holds(object, type) else None
+def holding(object: Object, type: str) -> Object:
+    """The object, or an empty one while the condition does not hold."""
+    return object if holds(object, type) else {}
 
 
-def holds_not(object: Object, type: str) -> Object | None:
-    return object if condition(object, type).get("status") == "False" else None
+def holds_not(object: Object, type: str) -> Object:
+    """The object, or an empty one until the condition is said not to hold."""
+    return object if condition(object, type).get("status") == "False" else {}

@@ -1,5 +1,6 @@
 """Jobs of every kind pass the launcher contract on a simulated cluster: over HTTP, with real processes for pods."""
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -7,8 +8,12 @@ import pytest
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.mirror import Mirror
 from resources.kubernetes.workloads.indexed_job import IndexedJob
+from resources.kubernetes.workloads.jobset import JobSet
 from resources.kubernetes.workloads.protocol import Workload
+from resources.kubernetes.workloads.pytorch_job import PyTorchJob
+from resources.kubernetes.workloads.train_job import TrainJob
 from tests.conftest import Marked
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
@@ -25,6 +30,11 @@ def survivors(marked: Marked) -> Marked:
     return marked
 
 
+def on(simulated: Simulated, namespace: str, workload: Workload) -> KubernetesLauncher:
+    client = Client(str(simulated.kubeconfig), namespace=namespace)
+    return KubernetesLauncher(client, Cluster(image="slipway-trainer:test", namespace=namespace), workload)
+
+
 class OnASimulatedCluster(LauncherContract):
     """The contract, for a kind of workload."""
 
@@ -32,11 +42,40 @@ class OnASimulatedCluster(LauncherContract):
 
     @pytest.fixture
     def launcher(self, marked: Marked, simulated: Simulated, namespace: str) -> Iterator[KubernetesLauncher]:
-        client = Client(str(simulated.kubeconfig), namespace=namespace)
-        cluster = Cluster(image="slipway-trainer:test", namespace=namespace)
-        yield KubernetesLauncher(client, cluster, self.workload)
-        Live(client, cluster).clear()
+        launcher = on(simulated, namespace, self.workload)
+        yield launcher
+        Live(launcher.client, launcher.cluster).clear()
 
 
+class TestJobSet(OnASimulatedCluster):
+    workload = JobSet()
+
+
+@pytest.mark.slow
 class TestIndexedJob(OnASimulatedCluster):
     workload = IndexedJob()
+
+
+@pytest.mark.slow
+class TestTrainJob(OnASimulatedCluster):
+    workload = TrainJob()
+
+
+@pytest.mark.slow
+class TestPyTorchJob(OnASimulatedCluster):
+    workload = PyTorchJob()
+
+
+@pytest.mark.slow
+class TestJobSetThroughAMirror(OnASimulatedCluster):
+    """What a sensor sees, which looks at a mirror first."""
+
+    workload = JobSet()
+
+    @pytest.fixture
+    def launcher(self, marked: Marked, simulated: Simulated, namespace: str) -> Iterator[KubernetesLauncher]:
+        launcher = on(simulated, namespace, self.workload)
+        mirror = Mirror(launcher.client, self.workload.resource)
+        yield dataclasses.replace(launcher, mirror=mirror)
+        mirror.close()
+        Live(launcher.client, launcher.cluster).clear()

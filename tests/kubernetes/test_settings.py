@@ -67,6 +67,12 @@ def test_settings_are_read_as_they_are_written(file: Path):
             "platform.yaml:10: compute.launcher: found \"argo\", expected 'jobset', 'job', 'trainjob' or 'pytorchjob'",
         ),
         (
+            'cpu: "2"',
+            'cpu: "2 cores"',
+            'platform.yaml:11: compute.node_tasks.resources.cpu: found "2 cores", '
+            "expected an amount as Kubernetes writes it, like 8, 500m or 512Gi",
+        ),
+        (
             "grace_seconds: 120",
             "grace_seconds: 2m",
             'platform.yaml:16: compute.cluster.grace_seconds: found "2m", expected a whole number',

@@ -91,6 +91,27 @@ def test_a_pod_that_was_taken_away_is_a_disruption_and_no_lost_node(reason: str)
     assert (found.disrupted, found.lost_nodes) == (True, ())
 
 
+def test_a_disruption_is_known_from_the_workload_where_the_pod_is_gone():
+    found = of(ORDER, dataclasses.replace(FAILED, reason="a pod was evicted", disrupted=True))
+    assert (found.reason, found.disrupted) == ("a pod was evicted", True)
+
+
+def test_a_job_whose_pods_obeyed_when_they_were_taken_away_has_not_succeeded():
+    done = Reading(State.SUCCEEDED, ended_at=990.0)
+    found = of(ORDER, done, over(HERE, 0, disruption="EvictionByEvictionAPI", doomed_at=980.0))
+    assert (found.state, found.disrupted) == (State.FAILED, True)
+    assert found.reason == "node-0: its pod was taken away: EvictionByEvictionAPI"
+
+
+@pytest.mark.parametrize(("taken_away", "disruption"), [("00:01", "EvictionByEvictionAPI"), ("00:03", "")])
+def test_a_pod_that_had_finished_before_it_was_taken_away_is_no_disruption(taken_away: str, disruption: str):
+    away = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    away["lastTransitionTime"] = f"2026-01-01T00:{taken_away}Z"
+    ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:02Z"}}
+    states = [{"name": "side", "state": ended}]
+    assert pod_facts.of(pod(status={"conditions": [away], "containerStatuses": states})).disruption == disruption
+
+
 @pytest.mark.parametrize("reason", ["DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown"])
 def test_a_node_that_went_under_a_job_is_lost(reason: str):
     found = of(ORDER, FAILED, over(HERE, 143), over(THERE, 143, disruption=reason, doomed_at=980.0))

@@ -1,7 +1,9 @@
 """The first process of a node: signals, exit codes, nothing left below, and the last words of what failed."""
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Marked, until
+from trainer import processes
 from trainer.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
 from trainer.last_words import BYTES, FILE_VARIABLE
 
@@ -96,3 +99,37 @@ def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_
     assert done.returncode == 42
     assert "no disk\n" in last_words.read_text()
     assert last_words.read_text().endswith("trainer: rank 1 ended with exit code 42\n")
+
+
+def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
+    """One of two machines whose ranks run until they are told to end."""
+    torchrun = ["-P", "-m", "trainer.agent", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
+    meeting = ["--rdzv-id=it", f"--rdzv-endpoint=localhost:{port}", "--shutdown-timeout=3", "--no-python"]
+    last_words.touch()
+    environment = {
+        FILE_VARIABLE: str(last_words),
+        INDEX_VARIABLE: str(index),
+        ADDRESS_VARIABLE: "127.0.0.1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    command = [sys.executable, "-m", "trainer.node", "agent", "", sys.executable, *torchrun, *meeting]
+    return subprocess.Popen([*command, "sleep", "600"], env={**os.environ, **environment})
+
+
+@pytest.mark.slow
+def test_a_machine_that_loses_the_first_one_ends_and_says_so(tmp_path: Path, marked: Marked):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    first, second = (agent(index, port, tmp_path / str(index)) for index in (0, 1))
+    until(lambda: len([pid for pid in marked.pids() if name_of(pid) == "sleep"]) == 2, "both ranks to run")
+    for pid in (first.pid, *processes.descendants(first.pid)):
+        os.kill(pid, signal.SIGKILL)
+    assert second.wait(100) == 1
+    assert "have not met, or lost the first of them" in (tmp_path / "1").read_text()
+    first.wait()
+
+
+def name_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc", str(pid), "comm").read_text().strip()
+    return ""

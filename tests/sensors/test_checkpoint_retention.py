@@ -160,6 +160,18 @@ def test_what_a_training_that_is_over_has_left_on_the_nvme_goes(platform: Platfo
     assert replicas.holders(store.folder, [last]) == {last.name: ("durable",)}
 
 
+def test_a_node_is_cleared_of_a_training_once_and_again_when_it_ran_once_more(platform: Platform, store: TrainingStore):
+    left = platform.tiers.nvme_path("node-1") / "checkpoints" / store.id
+    retained(platform)
+    left.mkdir(parents=True)
+    retained(platform)
+    assert left.exists(), "nobody has asked the node again"
+    store.claim(2, ("node-1",), "once more", "test")
+    store.record_exit(2, "succeeded", "the last step", "test")
+    retained(platform)
+    assert not left.exists()
+
+
 def test_each_tier_keeps_by_its_own_rule(platform: Platform, store: TrainingStore, backup: Path):
     keeps(store, backup={"last": 2})
     for commit in store.commits():

@@ -7,14 +7,27 @@ from resources.training_job import job_name
 from tests.sensors.platform import Platform
 
 
-def shown(platform: Platform, **wanted: object) -> tuple[bool, str]:
-    """Whether the run that shows logs succeeded, and all that it said."""
+def show(platform: Platform, **wanted: object) -> dg.ExecuteInProcessResult:
+    """The run that shows logs."""
     config = {"ops": {"read_logs": {"config": wanted}}}
     job = platform.repository.get_job("training_logs")
     result: dg.ExecuteInProcessResult = job.execute_in_process(
         config, instance=platform.instance, resources=platform.resources, raise_on_error=False
     )
-    return result.success, "\n".join(platform.said(result.run_id))
+    return result
+
+
+def shown(platform: Platform, **wanted: object) -> str:
+    """All that it said."""
+    return "\n".join(platform.said(show(platform, **wanted).run_id))
+
+
+def refusal(platform: Platform, **wanted: object) -> str:
+    """Why it failed."""
+    [failure] = [each for each in show(platform, **wanted).all_events if each.event_type_value == "STEP_FAILURE"]
+    told = failure.step_failure_data.user_failure_data
+    assert told is not None
+    return str(told.description)
 
 
 def test_what_each_node_wrote_is_shown(platform: Platform):
@@ -22,8 +35,8 @@ def test_what_each_node_wrote_is_shown(platform: Platform):
     [node] = platform.compute.launcher().poll(job_name(store.id, 1)).nodes
     log = platform.home.jobs / job_name(store.id, 1) / "logs" / f"{node}.log"
     log.write_text("the beginning\nthe end\n")
-    assert shown(platform, training=store.id)[1].count(f"{node}:\nthe beginning\nthe end\n") == 1
-    assert f"{node}:\nend\n" in shown(platform, training=store.id, incarnation=1, tail_bytes=4)[1]
+    assert shown(platform, training=store.id).count(f"{node}:\nthe beginning\nthe end\n") == 1
+    assert f"{node}:\nend\n" in shown(platform, training=store.id, incarnation=1, tail_bytes=4)
 
 
 def test_when_the_job_is_gone_what_was_kept_of_it_is_shown(platform: Platform):
@@ -32,11 +45,10 @@ def test_when_the_job_is_gone_what_was_kept_of_it_is_shown(platform: Platform):
     (platform.home.jobs / job_name(store.id, 1) / "logs" / f"{node}.log").write_text("last words\n")
     tails.keep(store, 1, launcher)
     launcher.release(job_name(store.id, 1))
-    assert f"{node}:\nlast words\n" in shown(platform, training=store.id)[1]
+    assert f"{node}:\nlast words\n" in shown(platform, training=store.id)
 
 
 def test_a_training_or_incarnation_that_does_not_exist_is_named(platform: Platform):
-    success, said = shown(platform, training="nobody")
-    assert not success
+    assert "found 'nobody', expected the id of a training" in refusal(platform, training="nobody")
     store = platform.finished()
-    assert not shown(platform, training=store.id, incarnation=7)[0]
+    assert refusal(platform, training=store.id, incarnation=7) == f"{store.id}: there is no incarnation 7"

@@ -42,7 +42,7 @@ def subject(platform: Platform) -> Subject:
 
 
 def controller(platform: Platform, store: SweepStore) -> Controller:
-    return Controller(store, subject(platform), platform.control)
+    return Controller(store, subject(platform), platform.control, platform.compute.poll_seconds)
 
 
 def controlling(platform: Platform, store: SweepStore) -> "subprocess.Popen[bytes]":

@@ -3,7 +3,9 @@
 By jobs, whoever comes next finds what is under way; what ended while nobody looked is begun anew.
 """
 
+import os
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +16,7 @@ from resources.compute import CODE
 from resources.fleet.embedded import EmbeddedFleet
 from resources.fleet.protocol import Node
 from resources.launcher.local import LocalLauncher
-from resources.node_tasks.by_jobs import ByJobs
+from resources.node_tasks.by_jobs import ByJobs, forget
 from resources.node_tasks.in_process import InProcess
 from resources.node_tasks.protocol import Done
 from tests.conftest import PATIENCE_SECONDS, Marked, until
@@ -140,6 +142,18 @@ def test_what_ended_while_nobody_looked_is_begun_anew(place: Place):
     until(left.outcome.exists, "the job to leave its outcome")
     assert run(tasks, {"node-0": task})["node-0"].result == {"sample": None}
     assert place.attempts() == ["000001.json", "000002.json"]
+
+
+def test_old_outcomes_are_forgotten_and_young_ones_stay(place: Place):
+    old, young = (
+        place.durable / "node-tasks" / name / "000001.json" for name in ("measure-node-0-1", "stage-node-0-2")
+    )
+    for outcome in (old, young):
+        outcome.parent.mkdir(parents=True)
+        outcome.write_text("{}")
+    os.utime(old, (1, 1))
+    forget(place.durable, before=time.time() - 60)
+    assert place.attempts() == ["000001.json"] and young.exists() and not old.parent.exists()
 
 
 def test_the_other_tasks_do_what_they_say(place: Place):

@@ -94,7 +94,8 @@ class Api(KubernetesScaffold):
         if wanted.verb == "watch":
             return await self._stream(wanted, raw)
         if wanted.subresource == "log":
-            return aiohttp.web.Response(body=subresources.log(self.registry, wanted, self.logs))
+            found = subresources.log(self.registry, wanted, self.logs)
+            return aiohttp.web.Response(body=found, content_type="text/plain")
         status = 201 if wanted.verb == "create" else 200
         return aiohttp.web.json_response(self._object(wanted), status=status)
 

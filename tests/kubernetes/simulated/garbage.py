@@ -75,5 +75,6 @@ def _owners(object: Object) -> list[str]:
 
 
 def _disown(object: Object, owner: str) -> None:
-    references = object["metadata"]["ownerReferences"]
-    object["metadata"]["ownerReferences"] = [each for each in references if each["uid"] != owner]
+    left = [each for each in object["metadata"].pop("ownerReferences") if each["uid"] != owner]
+    if left:
+        object["metadata"]["ownerReferences"] = left

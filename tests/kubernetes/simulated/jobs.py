@@ -129,11 +129,10 @@ class Jobs:
 
         The last condition waits for the pods that are still terminating: also for those of a lost node.
         """
-        found = self._pods(job)
-        over = [
-            pod for pod in found if is_uncounted(pod) and (verdict or pods.is_finished(pod) or has_failed(pod, job))
-        ]
-        lost = [pod for pod in over if pods.phase(pod) != "Succeeded" and failure_policy.counts(job, pod)]
+        found, leaves = self._pods(job), verdict or "deletionTimestamp" in job["metadata"]
+        over = [pod for pod in found if is_uncounted(pod) and (leaves or pods.is_finished(pod) or has_failed(pod, job))]
+        ends = [pod for pod in over if verdict or has_failed(pod, job)]
+        lost = [pod for pod in ends if pods.phase(pod) != "Succeeded" and failure_policy.counts(job, pod)]
         succeeded, terminating = succeeded_of(job, found), sum(pods.is_terminating(pod) for pod in found)
 
         def tell(it: Object) -> None:

@@ -99,7 +99,7 @@ class Kubelets:
         if worker.is_over:
             del self.workers[uid]
         else:
-            worker.kill()
+            worker.let_go()
 
     def _bury(self, pod: Object) -> None:
         """A pod that has run before the node was off, or that was deleted before it ran."""

@@ -114,7 +114,9 @@ class Queues:
         namespace = queued.job["metadata"]["namespace"]
         found = self._store.get(WORKLOADS, namespace, queued.workload)
         if found is None:
-            metadata = {"name": queued.workload, "ownerReferences": [reference_to(queued.job)]}
+            labels = {"kueue.x-k8s.io/job-uid": queued.job["metadata"]["uid"]}
+            owners = [reference_to(queued.job)]
+            metadata = {"name": queued.workload, "labels": labels, "ownerReferences": owners}
             pod_set: Object = {"name": "main", "count": self._count(queued)}
             if LEAST in (annotations := queued.job["metadata"].get("annotations") or {}):
                 pod_set["minCount"] = int(annotations[LEAST])

@@ -34,27 +34,29 @@ class Worker:
         self._running: dict[str, asyncio.subprocess.Process] = {}
         self._out_of_memory: set[str] = set()
         self._is_killed = False
-        self._stopping: tuple[float, int] | None = None
-        """When it was told to stop, by the loop's clock, and the grace in seconds."""
+        self._is_stopping = False
         self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self, grace: int) -> None:
-        """SIGTERM now, SIGKILL after the grace, which a later call can only shorten."""
-        loop = asyncio.get_running_loop()
-        since, before = self._stopping or (loop.time(), grace + 1)
-        if grace >= before:
+        """SIGTERM now, SIGKILL after the grace. A later call changes nothing: a kubelet that waits for a container
+        to stop looks at nothing else of its pod (kubernetes/kubernetes#113606; seen on a real cluster).
+        """
+        if self._is_stopping:
             return
-        for process in self._running.values() if self._stopping is None else ():
+        self._is_stopping = True
+        for process in self._running.values():
             _send(process, "terminate")
-        self._stopping = (since, grace)
-        if self._timer:
-            self._timer.cancel()
-        self._timer = loop.call_at(since + grace, self.kill)
+        self._timer = asyncio.get_running_loop().call_later(grace, self.kill)
+
+    def let_go(self) -> None:
+        """The object was removed by force: kill, unless a stop with a grace is under way, which goes on."""
+        if not self._is_stopping:
+            self.kill()
 
     def kill(self) -> None:
         self._is_killed = True
-        self._stopping = self._stopping or (0.0, 0)
+        self._is_stopping = True
         for process in self._running.values():
             _send(process, "kill")
 
@@ -84,7 +86,7 @@ class Worker:
             containers = zip(self.pod["spec"]["containers"], self.main, strict=True)
             await asyncio.gather(*(self._container(spec, status, volumes) for spec, status in containers))
         for status in [*self.init, *self.main]:
-            if status.exit_code is None and self._stopping is not None:
+            if status.exit_code is None and self._is_stopping:
                 status.state = statuses.terminated(137, "ContainerStatusUnknown", NEVER_STARTED)
         if self._timer:
             self._timer.cancel()
@@ -92,7 +94,7 @@ class Worker:
         self._changed()
 
     async def _volumes(self) -> dict[str, Path]:
-        while self._stopping is None:
+        while not self._is_stopping:
             try:
                 return mounts.mounted(self._machine.store, self.pod, self._folder)
             except mounts.Missing as missing:
@@ -104,10 +106,10 @@ class Worker:
     async def _container(self, spec: Object, status: ContainerStatus, volumes: dict[str, Path]) -> None:
         """Run the container until it has ended and its pod's policy does not start it again."""
         await self._image(spec, status)
-        while self._stopping is None:
+        while not self._is_stopping:
             await self._once(spec, status, volumes)
             policy = self.pod["spec"]["restartPolicy"]
-            if self._stopping or policy == "Never" or (status.exit_code == 0 and policy == "OnFailure"):
+            if self._is_stopping or policy == "Never" or (status.exit_code == 0 and policy == "OnFailure"):
                 return
             status.last, status.restarts = status.state, status.restarts + 1
             status.state = statuses.waiting("CrashLoopBackOff")
@@ -117,7 +119,7 @@ class Worker:
     async def _image(self, spec: Object, status: ContainerStatus) -> None:
         """Wait for the image, saying so as the kubelet does."""
         for state, reason, message in self._machine.absences(spec["image"], spec["imagePullPolicy"]):
-            if self._stopping is not None:
+            if self._is_stopping:
                 return
             status.state = state
             self._machine.events.warning(self.pod, reason, message, "kubelet")
@@ -129,7 +131,7 @@ class Worker:
         termination_log.write_text("")
         process = await self._started(spec, mounts.paths(spec, volumes, termination_log))
         self._running[spec["name"]] = process
-        if self._stopping:
+        if self._is_stopping:
             _send(process, "kill" if self._is_killed else "terminate")
         status.state = statuses.running()
         self._machine.events.normal(self.pod, "Started", f"Container started: {spec['name']}", "kubelet")

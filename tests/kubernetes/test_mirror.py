@@ -1,0 +1,95 @@
+"""The mirror: what the cluster has, without asking each time, and never what it had."""
+
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+from resources.kubernetes import mirror as mirror_module
+from resources.kubernetes.client import Client
+from resources.kubernetes.mirror import Mirror
+from resources.kubernetes.objects import CONFIG_MAPS, JOB, JOBS, NODES, PODS, SERVICES, Object
+from resources.launcher.protocol import Unavailable
+from tests.conftest import until
+from tests.kubernetes.simulated.cluster import Cluster
+
+
+def order(name: str) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {JOB: name}}}
+
+
+@pytest.fixture
+def client(simulated: Cluster, namespace: str) -> Client:
+    return Client(str(simulated.kubeconfig), namespace=namespace)
+
+
+@pytest.fixture
+def mirror(client: Client) -> Iterator[Mirror]:
+    """Of the cluster as others change it: with a client of its own."""
+    mirror = Mirror(pickle.loads(pickle.dumps(client)), JOBS)
+    yield mirror
+    mirror.close()
+
+
+def test_what_is_there_is_there_at_the_first_look(client: Client, mirror: Mirror):
+    client.create(CONFIG_MAPS, order("one"))
+    found = mirror.get(CONFIG_MAPS, "one")
+    assert found is not None and found["metadata"]["labels"] == {JOB: "one"}
+    assert {node["metadata"]["name"] for node in mirror.list(NODES, {})} == {"node-0", "node-1"}
+    assert mirror.list(PODS, {JOB: "one"}) == []
+
+
+def test_what_happens_is_heard(client: Client, mirror: Mirror):
+    assert mirror.get(CONFIG_MAPS, "one") is None
+    client.create(CONFIG_MAPS, order("one"))
+    until(lambda: mirror.get(CONFIG_MAPS, "one"), "the order to be heard of")
+    client.patch(CONFIG_MAPS, "one", {"metadata": {"annotations": {"slipway/cancelled-at": "1"}}})
+    until(lambda: (mirror.get(CONFIG_MAPS, "one") or {})["metadata"].get("annotations"), "the change to be heard of")
+    client.delete(CONFIG_MAPS, "one")
+    until(lambda: mirror.get(CONFIG_MAPS, "one") is None, "the end to be heard of")
+
+
+def test_looking_costs_no_request(client: Client, mirror: Mirror):
+    mirror.list(PODS, {JOB: "one"})
+    until(lambda: sum(count for what, count in mirror.client.requests.items() if "watch" in what) == 4, "four watches")
+    before = mirror.client.requests.copy()
+    for number in range(100):
+        mirror.get(CONFIG_MAPS, f"job-{number}")
+        mirror.list(PODS, {JOB: f"job-{number}"})
+    assert mirror.client.requests == before
+
+
+def test_what_it_does_not_hold_is_asked_for(client: Client, mirror: Mirror):
+    client.create(SERVICES, order("one") | {"kind": "Service", "spec": {"clusterIP": "None"}})
+    assert mirror.get(SERVICES, "one") is not None
+    unlabelled = order("two")
+    unlabelled["metadata"]["labels"] = {"another": "label"}
+    client.create(CONFIG_MAPS, unlabelled)
+    assert [found["metadata"]["name"] for found in mirror.list(CONFIG_MAPS, {"another": "label"})] == ["two"]
+
+
+def test_history_that_is_forgotten_is_no_loss(simulated: Cluster, client: Client, mirror: Mirror):
+    mirror.get(CONFIG_MAPS, "one")
+    simulated.expire_watches()
+    client.create(CONFIG_MAPS, order("one"))
+    until(lambda: mirror.get(CONFIG_MAPS, "one"), "the order to be heard of")
+
+
+def test_a_mirror_that_has_heard_nothing_for_too_long_does_not_answer_until_it_hears_again(
+    simulated: Cluster, client: Client, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+):
+    client.create(CONFIG_MAPS, order("one"))
+    assert mirror.get(CONFIG_MAPS, "one") is not None
+    simulated.stop_api()
+    monkeypatch.setattr(mirror_module, "STALE_SECONDS", 0.0)
+    with pytest.raises(Unavailable, match="the mirror of configmaps has heard nothing for"):
+        mirror.get(CONFIG_MAPS, "one")
+    monkeypatch.undo()
+    simulated.start_api()
+    client.delete(CONFIG_MAPS, "one")
+    until(lambda: mirror.get(CONFIG_MAPS, "one") is None, "the mirror to hear again")
+
+
+def test_a_mirror_of_a_cluster_that_cannot_be_asked_says_why():
+    with pytest.raises(Unavailable, match=r"empty yet: .*nowhere"):
+        Mirror(Client("/nowhere", timeout_seconds=0.5), JOBS).get(CONFIG_MAPS, "one")

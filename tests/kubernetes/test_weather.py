@@ -1,0 +1,267 @@
+"""Jobs on Kubernetes in hostile weather (K2): each thing that can go wrong ends in the right state, and says so."""
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from resources.kubernetes import orders
+from resources.kubernetes.client import Client
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, PODS, Object
+from resources.kubernetes.workloads.indexed_job import IndexedJob
+from resources.kubernetes.workloads.jobset import JobSet
+from resources.kubernetes.workloads.protocol import Workload
+from resources.launcher.protocol import State, Status, Unavailable
+from tests.conftest import Marked, until
+from tests.kubernetes.live import Live
+from tests.kubernetes.simulated.cluster import Cluster as Simulated
+from tests.launcher.contract import ended, job
+from tests.launcher.notes import Notes
+
+
+@pytest.fixture
+def launcher(marked: Marked, simulated: Simulated, namespace: str) -> Iterator[KubernetesLauncher]:
+    """Indexed Jobs, on a cluster that is put right afterwards."""
+    client = Client(str(simulated.kubeconfig), namespace=namespace)
+    cluster = Cluster(image="slipway-trainer:test", namespace=namespace, unreachable_seconds=1, grace_seconds=1)
+    yield KubernetesLauncher(client, cluster, IndexedJob())
+    simulated.allow()
+    Live(client, cluster).clear()
+
+
+def with_cluster(launcher: KubernetesLauncher, **settings: object) -> KubernetesLauncher:
+    return dataclasses.replace(launcher, cluster=dataclasses.replace(launcher.cluster, **settings))  # type: ignore[arg-type]
+
+
+def reason_of(launcher: KubernetesLauncher, words: str) -> Status:
+    """The status of the job once its reason has these words."""
+
+    def found() -> Status | None:
+        status = launcher.poll("job-1")
+        return status if words in status.reason else None
+
+    status = until(found, f"a reason with {words!r}")
+    assert status is not None
+    return status
+
+
+def pods(launcher: KubernetesLauncher) -> list[Object]:
+    return launcher.client.list(PODS, {})
+
+
+def accepted_only(launcher: KubernetesLauncher) -> None:
+    """A job whose submitter died between making the order and the workload."""
+    assert launcher.client.create(CONFIG_MAPS, orders.written("job-1", job("exits", "node-0")))
+
+
+def test_while_the_api_server_is_away_nothing_is_known_and_then_all_is_as_it_was(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated
+):
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid")
+    simulated.stop_api()
+    for ask in (launcher.poll, launcher.logs, launcher.release, lambda name: launcher.cancel(name, 0)):
+        with pytest.raises(Unavailable):
+            ask("job-1")
+    with pytest.raises(Unavailable):
+        launcher.submit(job("waits", "node-0"))
+    simulated.start_api()
+    launcher.submit(job("waits", "node-0"))
+    assert launcher.poll("job-1").state is State.RUNNING
+    assert len(notes.starts()) == 1
+
+
+def test_a_submit_that_was_cut_short_is_completed_by_the_next(launcher: KubernetesLauncher):
+    accepted_only(launcher)
+    assert launcher.poll("job-1").state is State.MISSING
+    launcher.submit(job("exits", "node-0"))
+    assert ended(launcher).state is State.SUCCEEDED
+
+
+def test_a_job_that_is_cancelled_before_its_workload_is_made_never_runs(launcher: KubernetesLauncher):
+    accepted_only(launcher)
+    launcher.cancel("job-1", grace_seconds=30)
+    launcher.submit(job("exits", "node-0"))
+    assert launcher.poll("job-1").state is State.STOPPED
+    assert launcher.client.list(JOBS, {}) == pods(launcher) == []
+
+
+def test_a_cancellation_that_was_cut_short_is_completed_by_the_next(launcher: KubernetesLauncher, notes: Notes):
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid")
+    found = launcher.client.get(CONFIG_MAPS, "job-1")
+    assert found is not None
+    launcher.client.patch(
+        CONFIG_MAPS, "job-1", orders.cancelled(orders.read(found), orders.Cancellation(at=0, grace_seconds=30))
+    )
+    assert launcher.poll("job-1").state is State.RUNNING
+    launcher.cancel("job-1", grace_seconds=30)
+    assert ended(launcher).state is State.STOPPED
+
+
+def test_a_workload_deleted_by_hand_is_a_missing_job_that_can_be_started_again(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+):
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid")
+    simulated.delete(JOBS, namespace, "job-1")
+    until(lambda: launcher.poll("job-1").state is State.MISSING, "the job to go")
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid", count=2)
+
+
+def test_an_order_deleted_by_hand_takes_everything_along(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str, marked: Marked
+):
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid")
+    simulated.delete(CONFIG_MAPS, namespace, "job-1")
+    assert launcher.poll("job-1").state is State.MISSING
+    marked.until_gone()
+    until(lambda: not launcher.client.list(JOBS, {}), "the workload to go")
+
+
+def test_a_job_that_ended_and_was_collected_is_missing(
+    launcher: KubernetesLauncher, simulated: Simulated, namespace: str
+):
+    launcher.submit(job("exits", "node-0"))
+    ended(launcher)
+    simulated.collect(namespace, "job-1")
+    until(lambda: launcher.poll("job-1").state is State.MISSING, "the job to go")
+
+
+def test_a_job_that_is_missing_in_a_mirror_is_asked_for(launcher: KubernetesLauncher):
+    class Behind:
+        """A mirror that has not heard of anything yet."""
+
+        def get(self, *_: object) -> None:
+            return None
+
+        def list(self, *_: object) -> list[Object]:
+            return []
+
+    launcher.submit(job("waits", "node-0"))
+    assert dataclasses.replace(launcher, mirror=Behind()).poll("job-1").state.live
+
+
+@pytest.mark.parametrize(("verb", "plural"), [("create", "jobs"), ("create", "services"), ("create", "configmaps")])
+def test_a_permission_that_is_missing_is_named_and_nothing_is_left(
+    launcher: KubernetesLauncher, simulated: Simulated, namespace: str, verb: str, plural: str
+):
+    simulated.forbid(verb, plural)
+    with pytest.raises(ValueError, match=rf"cannot {verb} .*{plural}.*{namespace}.* would grant it"):
+        launcher.submit(job("exits", "node-0"))
+    assert launcher.poll("job-1").state is State.MISSING
+    assert launcher.client.list(CONFIG_MAPS, {"slipway/job": "job-1"}) == []
+
+
+def test_a_launcher_whose_kind_is_not_installed_says_what_to_install(
+    launcher: KubernetesLauncher, simulated: Simulated
+):
+    simulated.uninstall("jobset")
+    try:
+        with pytest.raises(ValueError, match=r"job-1: the cluster has no jobsets\.jobset\.x-k8s\.io.*install JobSet"):
+            dataclasses.replace(launcher, workload=JobSet()).submit(job("exits", "node-0"))
+    finally:
+        simulated.install("jobset")
+    assert launcher.poll("job-1").state is State.MISSING
+
+
+def test_a_queue_that_does_not_exist_is_named(launcher: KubernetesLauncher, namespace: str):
+    with pytest.raises(ValueError, match=rf"queue nobody: there is no such LocalQueue in namespace {namespace}"):
+        with_cluster(launcher, queue="nobody").submit(job("exits", "node-0"))
+
+
+def test_a_node_selector_that_matches_nothing_is_named(launcher: KubernetesLauncher):
+    with pytest.raises(ValueError, match=r"no node of the cluster has the labels \{'slipway/fleet': 'h300'\}"):
+        with_cluster(launcher, node_selector={"slipway/fleet": "h300"}).submit(job("exits", "node-0"))
+
+
+def test_a_patch_with_a_field_that_there_is_not_is_named(launcher: KubernetesLauncher):
+    with pytest.raises(ValueError, match="tolerationz"):
+        with_cluster(launcher, patch={"spec": {"tolerationz": []}}).submit(job("exits", "node-0"))
+    assert launcher.poll("job-1").state is State.MISSING
+
+
+def test_an_image_that_cannot_be_pulled_is_told_while_the_job_waits(launcher: KubernetesLauncher, simulated: Simulated):
+    simulated.lose_image("slipway-trainer:lost")
+    with_cluster(launcher, image="slipway-trainer:lost").submit(job("exits", "node-0"))
+    assert reason_of(launcher, "slipway-trainer:lost").state is State.PENDING
+
+
+def test_a_job_that_fits_nowhere_says_what_the_scheduler_says(launcher: KubernetesLauncher):
+    with_cluster(launcher, resources={"nvidia.com/gpu": "9"}).submit(job("exits", "node-0"))
+    assert reason_of(launcher, "Insufficient nvidia.com/gpu").state is State.PENDING
+
+
+def test_a_warning_about_the_workload_is_told_where_no_pod_can_say_anything(
+    launcher: KubernetesLauncher, simulated: Simulated, namespace: str
+):
+    subject = {"kind": "Job", "name": "job-1", "namespace": namespace, "apiVersion": "batch/v1"}
+    warning = {"type": "Warning", "reason": "FailedCreate", "message": "exceeded quota: team"}
+    launcher.submit(dataclasses.replace(job("exits", "node-0"), kubernetes={"patch": UNSCHEDULED}))
+    simulated.create(EVENTS, namespace, {"metadata": {"name": "it"}, "involvedObject": subject, **warning})
+    until(lambda: pods(launcher), "its pod")
+    assert reason_of(launcher, "Job job-1: FailedCreate: exceeded quota: team").state is State.PENDING
+
+
+UNSCHEDULED = {"spec": {"schedulerName": "nobody"}}
+"""A patch by which no scheduler looks at the pods."""
+
+
+def test_a_node_that_loses_its_power_is_told_and_the_job_ends(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated
+):
+    launcher.submit(job("waits", "node-1"))
+    notes.until("pid")
+    simulated.power_off("node-1")
+    try:
+        status = ended(launcher)
+        assert (status.state, status.lost_nodes, status.disrupted) == (State.FAILED, ("node-1",), True)
+        assert "node-1 was lost" in status.reason
+    finally:
+        simulated.power_on("node-1")
+
+
+def test_a_dead_node_does_not_hold_up_a_cancelled_job(launcher: KubernetesLauncher, notes: Notes, simulated: Simulated):
+    launcher.submit(job("waits", "node-1"))
+    notes.until("pid")
+    simulated.power_off("node-1")
+    try:
+        launcher.cancel("job-1", grace_seconds=1)
+        status = ended(launcher)
+        assert status.state is State.STOPPED and status.reason.startswith("cancelled")
+    finally:
+        simulated.power_on("node-1")
+
+
+@pytest.mark.parametrize("workload", [IndexedJob(), JobSet()], ids=["indexed-job", "jobset"])
+def test_an_eviction_is_a_disruption_and_no_fault_of_the_job(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str, workload: Workload
+):
+    launcher = dataclasses.replace(launcher, workload=workload)
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid")
+    simulated.evict(namespace, pods(launcher)[0]["metadata"]["name"])
+    status = ended(launcher)
+    assert (status.state, status.disrupted, status.lost_nodes) == (State.FAILED, True, ())
+
+
+def test_a_job_that_needs_more_memory_than_its_limit_says_so(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+):
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid")
+    simulated.run_out_of_memory(namespace, pods(launcher)[0]["metadata"]["name"], "trainer")
+    status = ended(launcher)
+    assert status.state is State.FAILED and "node-0 ended with exit code 137 (OOMKilled" in status.reason
+
+
+def test_names_that_kubernetes_refuses_are_those_of_other_objects(launcher: KubernetesLauncher):
+    odd = ("Job.1", "job.1", "9-lives", "a" * 90)
+    for name in odd:
+        launcher.submit(job("exits", "node-0", name=name))
+    assert {ended(launcher, name).state for name in odd} == {State.SUCCEEDED}
+    assert len(launcher.client.list(JOBS, {})) == len(odd)
