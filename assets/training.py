@@ -4,6 +4,7 @@ The run that waits is disposable. Whoever materialises the partition wants the t
 dies, the job goes on, the next run adopts it, and the job watch materialises the result should no run be left.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,9 @@ from resources.training_decision import Action
 from resources.training_store import Specification, Terms, TrainingStore
 from trainer import contents, figures, ledger, snapshots
 from trainer.journal import Event
+
+TELL_SECONDS = 60.0
+"""Between two tellings of what a training waits for: what is tried anew each second has ever new reasons."""
 
 
 def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
@@ -136,7 +140,7 @@ def _wait(
     context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl, poll_seconds: float
 ) -> None:
     """Advance the training until nothing is left to do; show its ledger while it runs, and else what it waits for."""
-    tail, told = ledger.Tail(store.folder), ""
+    tail, told, told_at = ledger.Tail(store.folder), "", -math.inf
     while True:
         try:
             action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
@@ -144,9 +148,9 @@ def _wait(
         except Unavailable as error:
             context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
             action, waiting = Action.WAIT, None
-        if waiting and waiting.reason != told:
+        if waiting and waiting.reason != told and time.monotonic() - told_at >= TELL_SECONDS:
             context.log.info(f"it waits: {waiting.reason}")
-            told = waiting.reason
+            told, told_at = waiting.reason, time.monotonic()
         for event in tail.new():
             _show(context, event)
         if action is Action.DONE:

@@ -109,7 +109,7 @@ class Registry:
     def _create(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
         if not self._client.search_registered_models(f"name = '{model}'"):
             self._client.create_registered_model(model)
-        return _version(self._client.create_model_version(model, source.as_uri(), run or None, tags=dict(tags)))
+        return _version(self._client.create_model_version(model, _uri(source), run or None, tags=dict(tags)))
 
 
 def promotions_path(durable: Path, model: str) -> Path:
@@ -120,6 +120,11 @@ def promotions_path(durable: Path, model: str) -> Path:
 def promotions(durable: Path, model: str) -> list[journal.Event]:
     """Every promotion of a model, the last one being the champion's; read without MLflow."""
     return journal.read(promotions_path(durable, model)).events
+
+
+def _uri(folder: Path) -> str:
+    """Of a checkpoint's folder. A tracking server refuses file: for what is not among a run's artefacts."""
+    return f"slipway:{folder.as_uri().removeprefix('file://')}"
 
 
 def _version(version: "ModelVersion") -> Version:

@@ -1,5 +1,6 @@
 """Each cluster's own objects, and the committed files of all objects, which are what the sources give."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -60,10 +61,9 @@ def test_the_nodes_own_disks_are_one_volume_without_host_path(cluster: str):
 
 @needs_kustomize
 def test_shared_volumes_can_be_on_lustre(tmp_path: Path):
-    base = render.DEPLOY / "platform"
-    relative = Path(*[".."] * (len(tmp_path.resolve().parts) - 1)) / base.relative_to("/")
+    there = os.path.relpath(render.DEPLOY / "platform", tmp_path.resolve())  # kustomize takes no absolute paths
     (tmp_path / "kustomization.yaml").write_text(
-        f"resources: [{relative}/base]\ncomponents: [{relative}/components/volumes, {relative}/components/lustre]\n"
+        f"resources: [{there}/base]\ncomponents: [{there}/components/volumes, {there}/components/lustre]\n"
     )
     objects = parsed(render.cluster_objects(tmp_path))
     assert [problem for found in objects for problem in schemas.problems(found)] == []

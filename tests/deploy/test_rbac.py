@@ -93,7 +93,7 @@ def test_no_role_has_wildcards_secrets_or_ways_into_pods(case: str):
 
 def test_cordoning_is_given_to_nobody():
     objects = workloads("full")
-    assert _verbs(of_kind(objects, "ClusterRole")["slipway-cordon"]) == {"nodes": "get patch"}
+    assert _verbs(of_kind(objects, "ClusterRole")["slipway-cordon"]) == {"nodes": "list patch"}
     assert "slipway-cordon" in of_kind(objects, "ServiceAccount")
     assert ("cordon", EVERYWHERE) not in rights(objects)
 

@@ -93,7 +93,7 @@ def test_the_best_checkpoint_becomes_the_champion_with_its_whole_lineage(tracked
     champion = registry(tracked).aliased(MODEL, CHAMPION)
     best, score = min(evaluated(store), key=lambda pair: pair[1].bits_per_byte)
     assert champion is not None and champion == registry(tracked).aliased(MODEL, CANDIDATE)
-    assert champion.source == (tracked.home.durable / best.folder).as_uri()
+    assert champion.source == f"slipway:{tracked.home.durable / best.folder}"
     assert champion.tags[MANIFEST_TAG] == best.manifest
     assert champion.tags["slipway.training"] == store.id
     assert champion.tags["slipway.snapshot"] == store.specification().snapshot
