@@ -18,6 +18,8 @@ from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.objects import JOBS, NODES, RUN, Object
 from resources.kubernetes.workloads.indexed_job import IndexedJob
+from resources.kubernetes.workloads.jobset import JobSet
+from resources.kubernetes.workloads.protocol import Workload
 from resources.launcher.protocol import State, Unavailable
 from resources.training_control import MISSING_GRACE_SECONDS, TrainingControl
 from resources.training_decision import Action
@@ -46,13 +48,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 class Lab:
     """Trainings of one rank on a cluster of two nodes, under the control of the Kubernetes launcher and fleet."""
 
-    def __init__(self, cluster: Cluster, durable: Path) -> None:
-        self.cluster, self.durable = cluster, durable
+    def __init__(self, cluster: Cluster, durable: Path, workload: Workload) -> None:
+        self.cluster, self.durable, self.workload = cluster, durable, workload
         self.now = time.time
         client = Client(str(cluster.kubeconfig), namespace=NAMESPACE)
         settings = Settings(image="trainer", namespace=NAMESPACE)
         self.fleet = KubernetesFleet(client, settings)
-        launcher = KubernetesLauncher(client, settings, IndexedJob())
+        launcher = KubernetesLauncher(client, settings, workload)
         paths = Paths(durable, "/nvme")
         self.control = TrainingControl(launcher, self.fleet, paths, clock=lambda: self.now())
 
@@ -83,7 +85,7 @@ class Lab:
         for pod in self.cluster.pods(NAMESPACE):
             self.cluster.evict(NAMESPACE, pod["metadata"]["name"])
 
-    def workload(self, store: TrainingStore) -> str:
+    def objects_of(self, store: TrainingStore) -> str:
         """The name of the first incarnation's objects."""
         return names.object_name(job_of(store, 1))
 
@@ -101,14 +103,14 @@ class Lab:
         return fault
 
 
-@pytest.fixture
-def lab(cluster: Cluster, tmp_path: Path, marked: Marked) -> Iterator[Lab]:
-    lab = Lab(cluster, tmp_path)
+@pytest.fixture(params=[IndexedJob()])
+def lab(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path, marked: Marked) -> Iterator[Lab]:
+    lab = Lab(cluster, tmp_path, request.param)
     yield lab
     for node in NODES_OF_THE_FLEET:
         cluster.power_on(node)
-    for training in Trainings(tmp_path / "trainings").known():
-        store = Trainings(tmp_path / "trainings").store(training)
+    known = Trainings(tmp_path / "trainings")
+    for store in map(known.store, known.known()):
         store.want("stop", BY, "the test is over")
         advance(lab.control, store)
 
@@ -129,7 +131,7 @@ def test_a_job_is_offered_all_ready_nodes_and_says_whose_it_is(lab: Lab):
     assert lab.control.advance(store, BY, run="run-7") is Action.SUBMIT
     claim = store.newest_claim()
     assert claim is not None and claim.nodes == NODES_OF_THE_FLEET
-    job = lab.cluster.get(JOBS, NAMESPACE, lab.workload(store))
+    job = lab.cluster.get(JOBS, NAMESPACE, lab.objects_of(store))
     assert job is not None
     [preferred] = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
         "preferredDuringSchedulingIgnoredDuringExecution"
@@ -174,17 +176,24 @@ def test_an_evicted_training_is_started_again_and_that_is_not_held_against_it(la
     until(lambda: store.begun(2), "the next trainer")
 
 
-def test_a_pre_empted_training_gives_its_incarnation_up_and_queues_anew(lab: Lab):
+@pytest.mark.parametrize("lab", [IndexedJob(), JobSet()], indirect=True, ids=["job", "jobset"])
+def test_a_pre_empted_training_is_claimed_anew_and_that_is_not_held_against_it(lab: Lab):
     store = lab.running()
-    lab.cluster.change(JOBS, NAMESPACE, lab.workload(store), lambda it: it["spec"].update(suspend=True))
-    fault = lab.superseded(store)
-    assert fault.cause.startswith("pre-empted: ") and fault.disrupted
-    assert store.fruitless() == 0 and lab.control.launcher.poll(job_of(store, 1)).state is State.STOPPED
+    lab.cluster.change(lab.workload.resource, NAMESPACE, lab.objects_of(store), _suspend)
+    advance(lab.control, store, Action.SUBMIT)
+    [ended] = store.failures()
+    assert ended.disrupted and store.fruitless() == 0
+    claim = store.newest_claim()
+    assert claim is not None and claim.token.incarnation == 2 and claim.cause.startswith("incarnation 1 failed: ")
+
+
+def _suspend(workload: Object) -> None:
+    workload["spec"]["suspend"] = True
 
 
 def test_a_job_deleted_by_hand_is_started_again_and_this_is_said(lab: Lab):
     store = lab.running()
-    lab.cluster.delete(JOBS, NAMESPACE, lab.workload(store))
+    lab.cluster.delete(JOBS, NAMESPACE, lab.objects_of(store))
     until(lambda: lab.control.status(store).state is State.MISSING, "the job to be gone")
     assert lab.control.failure(store, lab.fleet.nodes()) is None
     assert lab.control.advance(store, BY) is Action.WAIT

@@ -8,7 +8,7 @@ import pytest
 
 from resources.training_store import DUTIES, Specification, Terms, Trainings, TrainingStore
 from tests.control.lab import at_once, numbers
-from trainer import fence
+from trainer import fence, heartbeat
 
 SPECIFICATION = Specification("tiny", numbers(20), "a" * 64, "b" * 64)
 TERMS = Terms(1, 1, 1, no_progress_seconds=60, fruitless_incarnations=3)
@@ -111,6 +111,24 @@ def test_fruitless_are_the_failures_since_the_last_checkpoint(store: TrainingSto
     fail(store, 3)
     fail(store, 4)
     assert store.fruitless() == 2
+
+
+def test_an_incarnation_that_was_disrupted_is_neither_fruitless_nor_fruitful(store: TrainingStore):
+    store.want("run", "test", "")
+    fail(store, 1)
+    store.claim(2, ("node-0",), "a test", "test")
+    store.record_exit(2, "failed", "node-0 is lost", "test", nodes=("node-0",), disrupted=True)
+    assert store.fruitless() == 1
+    fail(store, 3)
+    assert store.fruitless() == 2
+    assert [(ended.nodes, ended.disrupted) for ended in store.failures()][1] == (("node-0",), True)
+
+
+def test_an_incarnation_has_begun_once_a_trainer_of_it_was_heard_of(store: TrainingStore):
+    store.claim(1, ("node-0",), "a test", "test")
+    assert not store.begun(1)
+    heartbeat.Heartbeat(store.folder, fence.Token(1, generation=2), rank=0).beat("training", 1)
+    assert store.begun(1) and not store.begun(2)
 
 
 def test_an_incarnation_that_was_stopped_is_not_fruitless(store: TrainingStore):

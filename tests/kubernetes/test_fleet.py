@@ -6,7 +6,7 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster as Settings
-from resources.kubernetes.fleet import EVENTS_NAMESPACE, KubernetesFleet
+from resources.kubernetes.fleet import EVENTS_NAMESPACE, EVENTS_SECONDS, KubernetesFleet
 from resources.kubernetes.objects import EVENTS, NODES
 from resources.launcher.protocol import Unavailable
 from tests.conftest import until
@@ -65,6 +65,17 @@ def test_a_node_with_a_hardware_error_among_its_events_is_lost(cluster: Cluster,
     assert first.lost and "Xid 95 (RESET_GPU)" in first.reason and second.ready
     cluster.delete(EVENTS, EVENTS_NAMESPACE, "node-0.xid")
     until(lambda: ready(fleet)["node-0"], "the event to be forgotten")
+
+
+def test_who_looks_often_asks_for_the_events_once(cluster: Cluster):
+    client, now = Client(str(cluster.kubeconfig)), 1000.0
+    fleet = KubernetesFleet(client, Settings(image="trainer", node_selector=LABELS), clock=lambda: now)
+    for _ in range(5):
+        fleet.nodes()
+    assert client.requests["list events"] == 1
+    now += EVENTS_SECONDS + 1
+    fleet.nodes()
+    assert client.requests["list events"] == 2
 
 
 def test_labels_that_no_node_has_are_no_empty_fleet(fleet: KubernetesFleet):

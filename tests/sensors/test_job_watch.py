@@ -147,3 +147,36 @@ def test_a_training_that_cannot_be_read_does_not_hold_up_the_others(platform: Pl
     (broken.folder / "terms.json").write_text("{")
     platform.apply("job_watch")
     assert len(platform.materialisations("training", store.id)) == 1
+
+
+def test_what_a_training_waits_for_too_long_is_told_once(platform: Platform):
+    for node in ("node-0", "node-1"):
+        platform.compute.fleet().mark_lost(node, "the power is gone")
+    store = platform.wanted(recovery={"pending_seconds": 0.01})
+    until(lambda: platform.apply("job_watch") is not None and platform.observations(store.id), "it to be told")
+    told = {name: value.value for name, value in platform.observations(store.id)[0].metadata.items()}
+    assert (told["outcome"], told["incarnation"]) == ("pending", 0)
+    assert str(told["reason"]).startswith(
+        "of the fleet's 2 nodes 0 are ready, and it needs 1 (node-0: the power is gone"
+    )
+    for _ in range(3):
+        platform.apply("job_watch")
+    assert len(platform.observations(store.id)) == 1 and store.wanted
+
+
+def test_what_it_waits_for_is_told_again_when_it_is_something_else(platform: Platform):
+    fleet = platform.compute.fleet()
+    for node in ("node-0", "node-1"):
+        fleet.mark_lost(node, "the power is gone")
+    store = platform.wanted(recovery={"pending_seconds": 0.01})
+    until(lambda: platform.apply("job_watch") is not None and platform.observations(store.id), "it to be told")
+    fleet.mark_lost("node-1", "the roof leaks")
+    until(lambda: platform.apply("job_watch") is not None and len(platform.observations(store.id)) == 2, "the news")
+    assert "the roof leaks" in str(platform.observations(store.id)[0].metadata["reason"].value)
+
+
+def test_what_a_training_waits_for_briefly_is_not_told(platform: Platform):
+    for node in ("node-0", "node-1"):
+        platform.compute.fleet().mark_lost(node, "the power is gone")
+    platform.wanted()
+    assert not platform.tick("job_watch").asset_events

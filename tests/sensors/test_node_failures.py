@@ -5,16 +5,19 @@ import signal
 from typing import Any
 
 from assets import keys
+from resources import staged
+from resources.event_log import data_version
 from resources.launcher.protocol import State
 from resources.training_decision import Action
 from resources.training_job import job_name
 from resources.training_store import TrainingStore
-from sensors.node_failures import BY
+from sensors.node_failures import BY, LOST
 from tests.conftest import Marked, until
 from tests.sensors.platform import Platform
 from trainer import ledger
 
 ENDLESS = {"steps": 1_000_000}
+STAGED = keys.key("texts", "staged_shards")
 
 
 def running(platform: Platform, **changes: dict[str, Any]) -> TrainingStore:
@@ -43,6 +46,7 @@ def test_a_lost_node_is_superseded_once_and_job_watch_does_the_rest(platform: Pl
     platform.apply("job_watch")
     [incident] = platform.observations(store.id)
     assert incident.metadata["cause"].value == claim.cause == "node node-0 is lost: the power is gone"
+    assert (incident.metadata["nodes"].value, incident.metadata["disrupted"].value) == ("node-0", True)
     assert "node-0" in str(incident.metadata["tails"].value)
     assert not platform.tick("node_failures").asset_events
     until(lambda: platform.apply("job_watch") is not None and store.submitted(2), "the next incarnation")
@@ -100,3 +104,39 @@ def test_nodes_that_join_get_a_partition_and_nodes_that_leave_lose_theirs(platfo
     platform.apply("node_failures")
     assert sorted(platform.partitions(keys.NODES)) == ["node-0", "node-1"]
     assert not platform.tick("node_failures").dynamic_partitions_requests
+
+
+def staged_version(platform: Platform, node: str) -> str | None:
+    return data_version(platform.instance, STAGED, node)
+
+
+def stage(platform: Platform, node: str) -> str:
+    """Have the snapshot's shards on a node; the snapshot."""
+    platform.add(keys.NODES, node)
+    assert platform.materialise([STAGED], node).success
+    current = staged_version(platform, node)
+    assert current is not None
+    return current
+
+
+def test_the_shards_staged_on_a_lost_node_are_lost_until_they_are_staged_again(platform: Platform):
+    snapshot = stage(platform, "node-0")
+    assert staged.holders(platform.home.durable, snapshot) == {"node-0"}
+    platform.compute.fleet().mark_lost("node-0", "the power is gone")
+    platform.apply("node_failures")
+    assert staged_version(platform, "node-0") == LOST
+    assert staged.holders(platform.home.durable, snapshot) == frozenset()
+    assert not platform.tick("node_failures").asset_events, "once is enough"
+    assert not [request for request in platform.apply("staging") if request.partition_key == "node-0"]
+    platform.compute.fleet().restore("node-0")
+    requests = platform.apply("staging")
+    [again] = [request for request in requests if request.tags["dagster/partition"] == "node-0"]
+    assert platform.launch(again).success
+    assert staged_version(platform, "node-0") == snapshot
+
+
+def test_the_shards_staged_on_a_node_that_left_do_not_count_when_it_joins_again(platform: Platform):
+    stage(platform, "node-7")
+    platform.apply("node_failures")
+    assert staged_version(platform, "node-7") == LOST
+    assert "node-7" not in platform.partitions(keys.NODES)

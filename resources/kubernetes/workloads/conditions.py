@@ -25,7 +25,8 @@ def ended(main: Object, succeeded: str, failed: str) -> Reading | None:
     held = holding(main)
     for kind, state in ((failed, State.FAILED), (succeeded, State.SUCCEEDED)):
         if condition := held.get(kind):
-            disrupted = state is State.FAILED and is_disruption(condition)
+            # What is suspended once it has begun is pre-empted; how its pods took that may count as an error of theirs.
+            disrupted = state is State.FAILED and (is_disruption(condition) or "Suspended" in holding(main))
             reason = f"{'disrupted: ' if disrupted else ''}{why(condition)}" if state is State.FAILED else ""
             at = seconds(condition.get("lastTransitionTime"))
             return Reading(state, reason, disrupted, submitted_at=submitted_at(main), ended_at=at)
