@@ -17,6 +17,7 @@ from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.mirror import Mirror
 from resources.kubernetes.reader import Reader
 from resources.kubernetes.workloads.indexed_job import IndexedJob
 from resources.kubernetes.workloads.jobset import JobSet

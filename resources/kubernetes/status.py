@@ -11,6 +11,7 @@ from resources.kubernetes.pod_facts import LOSSES, PodFacts
 from resources.kubernetes.workloads.protocol import Reading
 from resources.launcher.protocol import State, Status
 
+
 def of(order: Order, reading: Reading | None, pods: Sequence[PodFacts], dark: Collection[str], now: float) -> Status:
     """The status at `now`, seconds since the epoch; `dark` are those of the pods' nodes that are gone or not ready.
 
