@@ -10,12 +10,13 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
 def check_preconditions(resource: Resource, object: Object, options: Object) -> None:
-    metadata, name = object["metadata"], object["metadata"]["name"]
-    wanted = options.get("preconditions") or {}
-    for field, shown in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+    metadata, wanted = object["metadata"], options.get("preconditions") or {}
+    guesses = {"uid": ("UID", "deleted and then recreated"), "resourceVersion": ("ResourceVersion", "modified")}
+    for field, (shown, guess) in guesses.items():
         if wanted.get(field, metadata[field]) != metadata[field]:
-            why = f"{shown} in precondition: {wanted[field]}, {shown} in object meta: {metadata[field]}"
-            raise errors.conflict(resource, name, f"Precondition failed: {why}")
+            differs = f"({wanted[field]}) does not match the {shown} in record ({metadata[field]})"
+            why = f"the {shown} in the precondition {differs}. The object might have been {guess}"
+            raise errors.conflict(resource, metadata["name"], why)
 
 
 def marked(resource: Resource, object: Object, options: Object) -> Object:

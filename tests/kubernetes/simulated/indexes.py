@@ -1,4 +1,4 @@
-"""The completion indexes of an Indexed Job, and how its status writes them (``0,2-4``)."""
+"""The completion indexes of an Indexed Job, and how its status writes them (``0,1,3-5``)."""
 
 from collections.abc import Iterable
 
@@ -36,4 +36,4 @@ def written(indexes: Iterable[int]) -> str:
             spans[-1][1:] = [index]
         else:
             spans.append([index])
-    return ",".join("-".join(map(str, span)) for span in spans)
+    return ",".join(f"{span[0]}-{span[-1]}" if span[-1] > span[0] + 1 else ",".join(map(str, span)) for span in spans)

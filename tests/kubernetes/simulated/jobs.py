@@ -85,7 +85,8 @@ class Jobs:
         wanted = 0 if spec["suspend"] else min(spec["parallelism"], left)
         terminating = [pod for pod in found if pods.is_terminating(pod)] if only_failed_are_replaced(job) else []
         for pod in active[wanted:] if len(active) > wanted else []:
-            self._delete(job, pod)
+            # Let go of first: what the controller itself has no use for is not counted as failed.
+            self._delete(job, self._release(pod))
         missing = wanted - len(active) - len(terminating)
         taken = indexes.completed(job, found) | {indexes.of(pod) for pod in [*active, *terminating]}
         free = [index for index in range(completions or spec["parallelism"]) if index not in taken]
@@ -150,7 +151,7 @@ class Jobs:
 
         after = self._registry.change(JOBS, job, tell)
         for pod in over:
-            self._registry.change(PODS, pod, lambda it: it["metadata"]["finalizers"].remove(TRACKING))
+            self._release(pod)
         if is_finished(after):
             self._tell_end(after)
 
@@ -165,7 +166,10 @@ class Jobs:
         for pod in self._store.all_of(PODS, key[0]):
             owner = pods.controller_of(pod)
             if owner and (owner["kind"], owner["name"]) == ("Job", key[1]) and is_uncounted(pod):
-                self._registry.change(PODS, pod, lambda it: it["metadata"]["finalizers"].remove(TRACKING))
+                self._release(pod)
+
+    def _release(self, pod: Object) -> Object:
+        return self._registry.change(PODS, pod, lambda it: it["metadata"]["finalizers"].remove(TRACKING))
 
 
 def conclude(job: Object, verdict: Verdict, terminating: int) -> None:

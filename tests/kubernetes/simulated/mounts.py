@@ -17,10 +17,12 @@ class Missing(Exception):
 
 
 def mounted(store: Store, pod: Object, folder: Path) -> dict[str, Path]:
-    """Write the pod's ConfigMaps below the folder; return where each volume is."""
-    found: dict[str, Path] = {}
-    for volume in pod["spec"].get("volumes") or ():
-        if "configMap" in volume:
+    """Write the ConfigMaps that the pod's containers mount below the folder; return where each volume is."""
+    found, spec = {}, pod["spec"]
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    used = {mount["name"] for container in containers for mount in container.get("volumeMounts") or ()}
+    for volume in spec.get("volumes") or ():
+        if "configMap" in volume and volume["name"] in used:
             found[volume["name"]] = folder / volume["name"]
             _write(store, pod["metadata"]["namespace"], volume, found[volume["name"]])
     return found

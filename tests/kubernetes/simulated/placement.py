@@ -136,11 +136,11 @@ def best(pod: Object, nodes: list[Object], others: list[Object]) -> str:
         counts[other["spec"]["nodeName"]] = counts.get(other["spec"]["nodeName"], 0) + 1
     by_name = {node["metadata"]["name"]: node["metadata"].get("labels") or {} for node in nodes}
 
-    def order(name: str) -> tuple[int, int, str]:
-        node = next(each for each in nodes if each["metadata"]["name"] == name)
+    def order(node: Object) -> tuple[int, int, str]:
+        name = node["metadata"]["name"]
         return -_preference(pod, node, placed, by_name), counts.get(name, 0), name
 
-    return str(min(by_name, key=order))
+    return str(min(nodes, key=order)["metadata"]["name"])
 
 
 def _preference(pod: Object, node: Object, placed: list[Object], by_name: Mapping[str, Mapping[str, str]]) -> int:

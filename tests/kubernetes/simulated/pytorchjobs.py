@@ -96,7 +96,7 @@ def _environment(job: Object, kind: str, index: int) -> list[Object]:
     """Rank and world of pods, not of processes; where to meet only when there is a master (pkg/.../envvar.go)."""
     replicas = job["spec"]["pytorchReplicaSpecs"]
     size = sum(each.get("replicas", 1) for each in replicas.values())
-    values = {"PYTHONUNBUFFERED": "1", "PET_NNODES": str(size)}
+    values = {"PYTHONUNBUFFERED": "1", "PET_NNODES": str(size), "PET_NPROC_PER_NODE": "auto"}
     if "Master" in replicas:
         rank = str(index if kind == "Master" else index + 1)
         master = f"{job['metadata']['name']}-master-0"
@@ -116,11 +116,11 @@ def _service(pod: Object) -> Object:
 
 def _write_status(job: Object, found: list[Object]) -> None:
     status, kinds = job["status"], job["spec"]["pytorchReplicaSpecs"]
-    status["replicaStatuses"] = {kind: _counts(kind, found) for kind in kinds}
     if is_finished(job):
         return
+    status["replicaStatuses"] = {kind: _counts(kind, found) for kind in kinds}
     if is_suspended(job):
-        _tell(job, "Suspended", "suspended")
+        pods.set_condition(job, "Suspended", "True", "PyTorchJobSuspended", f"PyTorchJob {_name(job)} is suspended.")
         pods.set_condition(job, "Running", "False", "PyTorchJobSuspended", f"PyTorchJob {_name(job)} is suspended.")
         status.pop("startTime", None)
         return
@@ -132,27 +132,25 @@ def _write_status(job: Object, found: list[Object]) -> None:
 
 def _conclude(job: Object, kinds: Object) -> None:
     """The first worker decides over success, or the master where there is one; any failure fails the job."""
-    counts = job["status"]["replicaStatuses"]
+    counts, whole = job["status"]["replicaStatuses"], f"PyTorchJob {job['metadata']['namespace']}/{_name(job)}"
     for kind in kinds:
         if failed := counts[kind].get("failed", 0):
-            _end(job, "Failed", f"failed because {failed} {kind} replica(s) failed")
+            limit = f"Job {_name(job)} has failed because it has reached the specified backoff limit"
+            failures = f"PyTorchJob {_name(job)} is failed because {failed} {kind} replica(s) failed."
+            _end(job, "Failed", limit if "backoffLimit" in job["spec"]["runPolicy"] else failures)
             return
     leader = "Master" if "Master" in kinds else "Worker"
     if counts[leader].get("succeeded", 0) == kinds[leader].get("replicas", 1):
-        _end(job, "Succeeded", "successfully completed")
+        _end(job, "Succeeded", f"{whole} successfully completed.")
     elif any(each.get("active", 0) for each in counts.values()):
-        _tell(job, "Running", "running")
+        pods.set_condition(job, "Running", "True", "PyTorchJobRunning", f"{whole} is running.")
 
 
-def _end(job: Object, type: str, words: str) -> None:
-    if pods.condition(job, "Running"):
-        pods.set_condition(job, "Running", "False", "PyTorchJobRunning", f"PyTorchJob {_name(job)} is running.")
-    _tell(job, type, words)
+def _end(job: Object, type: str, message: str) -> None:
+    if running := pods.condition(job, "Running"):
+        pods.set_condition(job, "Running", "False", running["reason"], running["message"])
+    pods.set_condition(job, type, "True", f"PyTorchJob{type}", message)
     job["status"]["completionTime"] = clock.now()
-
-
-def _tell(job: Object, type: str, words: str) -> None:
-    pods.set_condition(job, type, "True", f"PyTorchJob{type}", f"PyTorchJob {_name(job)} is {words}.")
 
 
 def _name(job: Object) -> str:

@@ -84,4 +84,5 @@ def _why(refusals: list[list[str]]) -> str:
 
 
 def _preemption(nodes: int) -> str:
-    return f"preemption: 0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+    why = f"0/{nodes} nodes are available: {nodes} Preemption is not helpful for scheduling."
+    return f"no new claims to deallocate, preemption: {why}"

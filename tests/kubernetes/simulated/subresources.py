@@ -12,6 +12,8 @@ def log(registry: Registry, wanted: Asked, read: Callable[[Object, str], bytes])
     """The end of a container's output (`tailLines`), or the start of that end (`limitBytes`)."""
     pod = registry.get(PODS, wanted.namespace, wanted.name)
     container = _container(pod, wanted.parameters.get("container", ""))
+    if not pod["spec"].get("nodeName"):
+        return b""
     _must_have_started(pod, container)
     text = read(pod, container)
     if lines := wanted.parameters.get("tailLines"):
@@ -46,8 +48,6 @@ def _container(pod: Object, wanted: str) -> str:
 def _must_have_started(pod: Object, container: str) -> None:
     status = pods.container_status(pod, container)
     waiting = (status or {"state": {"waiting": {"reason": "ContainerCreating"}}})["state"].get("waiting")
-    if not pod["spec"].get("nodeName"):
-        raise errors.bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
     if waiting:
         why = f"is waiting to start: {waiting['reason']}"
         raise errors.bad_request(f'container "{container}" in pod "{pod["metadata"]["name"]}" {why}')

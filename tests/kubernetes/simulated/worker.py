@@ -45,7 +45,8 @@ class Worker:
         if self._is_stopping:
             return
         self._is_stopping = True
-        for process in self._running.values():
+        for container, process in self._running.items():
+            self._machine.events.normal(self.pod, "Killing", f"Stopping container {container}", "kubelet")
             _send(process, "terminate")
         self._timer = asyncio.get_running_loop().call_later(grace, self.kill)
 
@@ -134,7 +135,7 @@ class Worker:
         if self._is_stopping:
             _send(process, "kill" if self._is_killed else "terminate")
         status.state = statuses.running()
-        self._machine.events.normal(self.pod, "Started", f"Container started: {spec['name']}", "kubelet")
+        self._machine.events.normal(self.pod, "Started", "Container started", "kubelet")
         self._changed()
         code = await process.wait()
         del self._running[spec["name"]]
