@@ -32,7 +32,8 @@ def survivors(marked: Marked) -> Marked:
 
 def on(simulated: Simulated, namespace: str, workload: Workload) -> KubernetesLauncher:
     client = Client(str(simulated.kubeconfig), namespace=namespace)
-    return KubernetesLauncher(client, Cluster(image="slipway-trainer:test", namespace=namespace), workload)
+    cluster = Cluster(image="slipway-trainer:test", namespace=namespace, grace_seconds=5)
+    return KubernetesLauncher(client, cluster, workload)
 
 
 class OnASimulatedCluster(LauncherContract):
