@@ -26,15 +26,13 @@ from resources.kubernetes.objects import (
 )
 from resources.kubernetes.orders import Cancellation, Order
 from resources.kubernetes.pod_facts import PodFacts
-from resources.kubernetes.queues import QUEUE
+from resources.kubernetes.queues import QUEUE, QUEUED_JOB
 from resources.kubernetes.reader import Reader
 from resources.kubernetes.workloads import conditions
 from resources.kubernetes.workloads.protocol import Workload
 from resources.launcher import document
 from resources.launcher.protocol import Job, State, Status, Unavailable
 
-QUEUED_JOB = "kueue.x-k8s.io/job-uid"
-"""Label of Kueue's object for a workload: the workload's uid."""
 LOG_READERS = 8
 """How many pods' logs are read at a time."""
 

@@ -8,11 +8,22 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
 
 from resources.kubernetes.client import Client
-from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, Object, Resource
+from resources.kubernetes.objects import (
+    CONFIG_MAPS,
+    JOB,
+    JOB_SETS,
+    JOBS,
+    NODES,
+    PODS,
+    PYTORCH_JOBS,
+    TRAIN_JOBS,
+    WORKLOADS,
+    Object,
+    Resource,
+)
+from resources.kubernetes.queues import QUEUED_JOB
 from resources.launcher.protocol import Unavailable
 
 WATCH_SECONDS = 30
@@ -92,52 +103,57 @@ class _Kind:
         self._changed.notify_all()
 
 
+HELD: Mapping[Resource, str] = {
+    CONFIG_MAPS: JOB,
+    JOBS: JOB,
+    JOB_SETS: JOB,
+    NODES: "",
+    PODS: JOB,
+    PYTORCH_JOBS: JOB,
+    TRAIN_JOBS: JOB,
+    WORKLOADS: QUEUED_JOB,
+}
+"""What a mirror can hold, and the label of those objects that it does."""
+
+
 @dataclass(frozen=True)
 class Mirror:
-    """Implements `reader.Reader`: of orders, the workloads and pods of jobs, and nodes. For all else it asks.
+    """Implements `reader.Reader`: from what it holds since somebody first asked, and by asking for all else.
 
-    One for a process; its threads begin with the first question and end with the process.
+    One for a process, with whose end its threads end.
     """
 
     client: Client
-    workload: Resource
-    """The kind of the jobs' workloads."""
+    _kinds: dict[Resource, _Kind] = field(default_factory=dict, init=False, repr=False, compare=False)
     _begins: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def get(self, resource: Resource, name: str) -> Object | None:
         """The object of that name, None when there is none. Raises Unavailable."""
-        kind = self._kind(resource)
-        return kind.objects().get(name) if kind else self.client.get(resource, name)
+        if resource not in HELD:
+            return self.client.get(resource, name)
+        return self._kind(resource).objects().get(name)
 
     def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[Object]:
         """All objects with these labels. Raises Unavailable."""
-        kind = self._kind(resource) if namespace in ("", self.client.namespace) else None
-        if kind is None or not _has(labels, resource):
+        is_held = resource in HELD and HELD[resource] in ("", *labels)
+        if not is_held or namespace not in ("", self.client.namespace):
             return self.client.list(resource, labels, namespace)
-        return [found for found in kind.objects().values() if _matches(found, labels)]
+        return [found for found in self._kind(resource).objects().values() if _matches(found, labels)]
 
     def close(self) -> None:
         """Let its threads end, as soon as they hear something."""
         for kind in self._kinds.values():
             kind.close()
 
-    def _kind(self, resource: Resource) -> _Kind | None:
+    def _kind(self, resource: Resource) -> _Kind:
         with self._begins:
-            return self._kinds.get(resource)
+            if resource not in self._kinds:
+                self._kinds[resource] = _Kind(self.client, resource, HELD[resource])
+            return self._kinds[resource]
 
-    @cached_property
-    def _kinds(self) -> dict[Resource, _Kind]:
-        watched = {CONFIG_MAPS: JOB, self.workload: JOB, PODS: JOB, NODES: ""}
-        return {resource: _Kind(self.client, resource, selector) for resource, selector in watched.items()}
-
-    def __reduce__(self) -> tuple[type["Mirror"], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type["Mirror"], tuple[Client]]:
         """Another process has a mirror of its own."""
-        return Mirror, (self.client, self.workload)
-
-
-def _has(labels: Mapping[str, str], resource: Resource) -> bool:
-    """Whether the mirror holds all objects with these labels: of namespaced ones it holds those of jobs."""
-    return not resource.namespaced or JOB in labels
+        return Mirror, (self.client,)
 
 
 def _matches(found: Object, labels: Mapping[str, str]) -> bool:

@@ -8,6 +8,8 @@ from resources.launcher.protocol import Job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 """Label of a workload: the LocalQueue that it waits in."""
+QUEUED_JOB = "kueue.x-k8s.io/job-uid"
+"""Label of Kueue's object for a workload: the workload's uid."""
 GROUP = "scheduling.k8s.io/group-name"
 """Annotation of a pod: its PodGroup."""
 VOLCANO = "volcano"

@@ -28,9 +28,9 @@ def of(order: Order, reading: Reading | None, pods: Sequence[PodFacts], dark: Co
     ending = _ending(reading, pods, stranded, open_pods)
     if ending is not None:
         return _ended(order, ending, reading, pods, stranded)
-    state = State.RUNNING if any(pod.started_at for pod in pods) else State.PENDING
-    reason = reading.reason if state is State.PENDING else _losses(stranded)
-    return _live(order, state, reason, pods, stranded)
+    if any(pod.started_at for pod in pods):
+        return _live(order, State.RUNNING, _losses(stranded), pods, stranded)
+    return _live(order, State.PENDING, reading.reason, pods, stranded)
 
 
 def is_overdue(pod: PodFacts, now: float) -> bool:
@@ -41,11 +41,10 @@ def is_overdue(pod: PodFacts, now: float) -> bool:
 def _ending(
     reading: Reading, pods: Sequence[PodFacts], stranded: Sequence[PodFacts], open_pods: Sequence[PodFacts]
 ) -> State | None:
-    """How the job ended; None while it may run. Its workload waits for stranded pods, and may wait for ever."""
-    has_ended = reading.state.terminal
-    if not has_ended and (open_pods or not stranded):
+    """How the job ended; None while it may run: not all kinds wait for their pods, and some for stranded ones too."""
+    if open_pods or not (stranded or reading.state.terminal):
         return None
-    end = reading.state if has_ended else reading.ending or State.FAILED
+    end = reading.state if reading.state.terminal else reading.ending or State.FAILED
     # What obeys a SIGTERM exits with 0, and has not done what it was to do.
     return State.FAILED if any(pod.disruption for pod in pods) else end
 

@@ -70,11 +70,13 @@ def live() -> Iterator[Live]:
     """The cluster, with the namespace and what the pods of trainings need in it."""
     with furnished(connected()) as found:
         yield found
+    name = found.client.namespace
+    until(lambda: found.client.get(NAMESPACES, name) is None, f"namespace {name} to go")
 
 
 @contextlib.contextmanager
 def furnished(found: Live) -> Iterator[Live]:
-    """Make the namespace and what pods need in it, and remove it afterwards."""
+    """Make the namespace and what pods need in it, and let it go afterwards."""
     name = found.client.namespace
     # Our own pods pass "restricted"; what a patch adds to show them an image's missing files (hostPath) may not.
     level = "privileged" if found.cluster.patch else "restricted"
@@ -85,7 +87,6 @@ def furnished(found: Live) -> Iterator[Live]:
         yield found
     finally:
         found.client.delete(NAMESPACES, name)
-        until(lambda: found.client.get(NAMESPACES, name) is None, f"namespace {name} to go")
 
 
 def _named(resource: Resource, name: str) -> Object:

@@ -10,10 +10,17 @@ from resources.kubernetes.workloads.jobset import JobSet
 from resources.kubernetes.workloads.protocol import Workload
 from resources.kubernetes.workloads.pytorch_job import PyTorchJob
 from resources.kubernetes.workloads.train_job import TrainJob
-from tests.kubernetes.live import Live
+from tests.kubernetes.live import Live, connected, furnished
 from tests.launcher.contract import LauncherContract, Nodes
 
 pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def live() -> Iterator[Live]:
+    """A namespace for each test: controllers remember objects by name for a while, and names of jobs are unique."""
+    with furnished(connected()) as found:
+        yield found
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ def survivors(marked: Marked) -> Marked:
 
 def on(simulated: Simulated, namespace: str, workload: Workload) -> KubernetesLauncher:
     client = Client(str(simulated.kubeconfig), namespace=namespace)
-    return KubernetesLauncher(client, Cluster(image="slipway-trainer:test", namespace=namespace), workload)
+    cluster = Cluster(image="slipway-trainer:test", namespace=namespace, grace_seconds=5)
+    return KubernetesLauncher(client, cluster, workload)
 
 
 class OnASimulatedCluster(LauncherContract):
@@ -75,7 +76,7 @@ class TestJobSetThroughAMirror(OnASimulatedCluster):
     @pytest.fixture
     def launcher(self, marked: Marked, simulated: Simulated, namespace: str) -> Iterator[KubernetesLauncher]:
         launcher = on(simulated, namespace, self.workload)
-        mirror = Mirror(launcher.client, self.workload.resource)
+        mirror = Mirror(launcher.client)
         yield dataclasses.replace(launcher, mirror=mirror)
         mirror.close()
         Live(launcher.client, launcher.cluster).clear()

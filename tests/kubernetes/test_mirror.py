@@ -8,7 +8,7 @@ import pytest
 from resources.kubernetes import mirror as mirror_module
 from resources.kubernetes.client import Client
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import CONFIG_MAPS, JOB, JOBS, NODES, PODS, SERVICES, Object
+from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, SERVICES, Object
 from resources.launcher.protocol import Unavailable
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster
@@ -26,7 +26,7 @@ def client(simulated: Cluster, namespace: str) -> Client:
 @pytest.fixture
 def mirror(client: Client) -> Iterator[Mirror]:
     """Of the cluster as others change it: with a client of its own."""
-    mirror = Mirror(pickle.loads(pickle.dumps(client)), JOBS)
+    mirror = Mirror(pickle.loads(pickle.dumps(client)))
     yield mirror
     mirror.close()
 
@@ -51,7 +51,8 @@ def test_what_happens_is_heard(client: Client, mirror: Mirror):
 
 def test_looking_costs_no_request(client: Client, mirror: Mirror):
     mirror.list(PODS, {JOB: "one"})
-    until(lambda: sum(count for what, count in mirror.client.requests.items() if "watch" in what) == 4, "four watches")
+    mirror.get(CONFIG_MAPS, "one")
+    until(lambda: {"watch pods", "watch configmaps"} <= set(mirror.client.requests), "its watches")
     before = mirror.client.requests.copy()
     for number in range(100):
         mirror.get(CONFIG_MAPS, f"job-{number}")
@@ -92,4 +93,4 @@ def test_a_mirror_that_has_heard_nothing_for_too_long_does_not_answer_until_it_h
 
 def test_a_mirror_of_a_cluster_that_cannot_be_asked_says_why():
     with pytest.raises(Unavailable, match=r"empty yet: .*nowhere"):
-        Mirror(Client("/nowhere", timeout_seconds=0.5), JOBS).get(CONFIG_MAPS, "one")
+        Mirror(Client("/nowhere", timeout_seconds=0.5)).get(CONFIG_MAPS, "one")

@@ -135,6 +135,11 @@ def test_while_others_run_a_lost_node_is_told_of_a_job_that_runs():
     assert (found.state, found.lost_nodes) == (State.RUNNING, ("node-1",))
 
 
+def test_a_job_has_not_ended_while_a_pod_runs_that_its_workload_did_not_wait_for():
+    found = of(ORDER, FAILED, over(HERE, 3), doomed(THERE, NOW + 60))
+    assert (found.state, found.ended_at) == (State.RUNNING, None)
+
+
 def test_a_workload_that_waits_for_a_dark_node_says_itself_how_it_ends():
     ending = dataclasses.replace(RUNNING, ending=State.SUCCEEDED)
     assert of(ORDER, ending, over(HERE, 0), doomed(THERE, NOW - 1), dark=("node-1",)).state is State.SUCCEEDED

@@ -174,6 +174,30 @@ def test_a_queue_that_does_not_exist_is_named(launcher: KubernetesLauncher, name
         with_cluster(launcher, queue="nobody").submit(job("exits", "node-0"))
 
 
+def test_a_job_that_its_queue_holds_says_why_until_there_is_room(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+):
+    launcher = with_cluster(launcher, queue="team")
+    simulated.quota(namespace, "team", pods=0)
+    launcher.submit(job("waits", "node-0"))
+    assert reason_of(launcher, "the queue team holds it: ").state is State.PENDING
+    simulated.quota(namespace, "team", pods=1)
+    notes.until("pid")
+    assert launcher.poll("job-1").state is State.RUNNING
+
+
+def test_a_job_whose_place_is_given_to_others_is_pending_again(
+    launcher: KubernetesLauncher, notes: Notes, simulated: Simulated, namespace: str
+):
+    launcher = with_cluster(launcher, queue="team")
+    simulated.quota(namespace, "team", pods=1)
+    launcher.submit(job("sleeps", "node-0"))
+    notes.until("pid")
+    simulated.quota(namespace, "team", pods=0)
+    simulated.preempt(namespace, "job-1")
+    until(lambda: launcher.poll("job-1").state is State.PENDING, "the job to be pending")
+
+
 def test_a_node_selector_that_matches_nothing_is_named(launcher: KubernetesLauncher):
     with pytest.raises(ValueError, match=r"no node of the cluster has the labels \{'slipway/fleet': 'h300'\}"):
         with_cluster(launcher, node_selector={"slipway/fleet": "h300"}).submit(job("exits", "node-0"))

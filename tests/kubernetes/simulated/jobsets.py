@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import re
 from collections.abc import Iterable
 
 from tests.kubernetes.simulated import jobs, pods
@@ -34,7 +35,7 @@ class JobSets:
             return
         self._delete([job for job in children if job not in current])
         if failed := [job for job in current if pods.is_true(job, "Failed")]:
-            self._fail(job_set, min(failed, key=_failed_at)["metadata"]["name"])
+            self._fail(job_set, min(failed, key=_failed_at))
         elif len(complete(current)) == sum(each["replicas"] for each in job_set["spec"]["replicatedJobs"]):
             self._end(job_set, "Completed", "AllJobsCompleted", "jobset completed successfully")
         elif len(current) == len(children):  # names of jobs that are being deleted are taken
@@ -63,10 +64,14 @@ class JobSets:
             self._registry.change(JOB_SETS, job_set, lambda it: pods.set_condition(it, "Suspended", status, *words))
             self._events.normal(job_set, *words, COMPONENT)
 
-    def _fail(self, job_set: Object, first: str) -> None:
-        """Start all over, as often as the failure policy allows; without one, never."""
+    def _fail(self, job_set: Object, job: Object) -> None:
+        """Do what the failure policy's rule says, or start all over, as often as it allows; without one, never."""
         policy, restarts = job_set["spec"].get("failurePolicy"), job_set["status"].get("restarts", 0)
-        if policy is None:
+        first = job["metadata"]["name"]
+        if policy and _action(policy, job) == "FailJobSet":
+            message = f"applying FailJobSet failure policy action (first failed job: {first})"
+            self._end(job_set, "Failed", "FailJobSetFailurePolicyAction", message)
+        elif policy is None:
             message = f"jobset failed due to one or more job failures (first failed job: {first})"
             self._end(job_set, "Failed", "FailedJobs", message)
         elif restarts >= policy.get("maxRestarts", 0):
@@ -144,6 +149,17 @@ def _service(job_set: Object) -> Object:
         "publishNotReadyAddresses": job_set["spec"]["network"]["publishNotReadyAddresses"],
     }
     return {"metadata": {"name": subdomain(job_set), "ownerReferences": [reference_to(job_set)]}, "spec": spec}
+
+
+def _action(policy: Object, job: Object) -> str:
+    """What the first rule that fits the failed Job says."""
+    failure = next(each for each in job["status"]["conditions"] if each["type"] == "Failed")
+    for rule in policy.get("rules") or ():
+        reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")
+        is_told = not patterns or any(re.search(pattern, failure["message"]) for pattern in patterns)
+        if (not reasons or failure["reason"] in reasons) and is_told:
+            return str(rule["action"])
+    return "RestartJobSet"
 
 
 def _failed_at(job: Object) -> str:
