@@ -34,7 +34,7 @@ from resources.kubernetes.compute import KubernetesCompute
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import CONFIG_MAPS, JOB_SETS, resource_of
+from resources.kubernetes.objects import CONFIG_MAPS, resource_of
 from resources.kubernetes.workloads.jobset import JobSet
 from resources.launcher.protocol import Job
 from resources.tiers import Tiers
@@ -82,7 +82,7 @@ def _requests() -> None:
         submitting = KubernetesLauncher(client, cluster, JobSet())
         for job in jobs:
             submitting.submit(job)
-        mirror = Mirror(client, JOB_SETS)
+        mirror = Mirror(client)
         launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
         _tick(launcher, fleet, jobs)
         for name, ours in (("steady tick", _asked(client, lambda: _tick(launcher, fleet, jobs))),):

@@ -18,24 +18,12 @@ from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import Resource
 from resources.kubernetes.reader import Reader
-from resources.kubernetes.workloads.indexed_job import IndexedJob
-from resources.kubernetes.workloads.jobset import JobSet
+from resources.kubernetes.workloads import KINDS
 from resources.kubernetes.workloads.protocol import Workload
-from resources.kubernetes.workloads.pytorch_job import PyTorchJob
-from resources.kubernetes.workloads.train_job import TrainJob
 from resources.node_tasks.by_jobs import FOLDER, ByJobs
 from resources.platform import ComputeSettings, NodeTaskSettings
 from resources.tiers import Tiers
-
-WORKLOADS: dict[str, Workload] = {
-    "jobset": JobSet(),
-    "job": IndexedJob(),
-    "trainjob": TrainJob(),
-    "pytorchjob": PyTorchJob(),
-}
-"""The kinds of object that run a job's pods, by what the settings call them."""
 
 
 class KubernetesCompute(Compute):
@@ -59,7 +47,7 @@ class KubernetesCompute(Compute):
     def node_tasks(self, tiers: Tiers) -> ByJobs:
         """Outcomes are left on the durable tier, which every pod of a job mounts where it is here."""
         cluster = of_node_tasks(self._cluster, self._read.node_tasks)
-        launcher = KubernetesLauncher(self._client, cluster, WORKLOADS["job"])
+        launcher = KubernetesLauncher(self._client, cluster, KINDS["job"])
         return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
 
     @property
@@ -76,7 +64,7 @@ class KubernetesCompute(Compute):
 
     @property
     def _workload(self) -> Workload:
-        return WORKLOADS[self._read.launcher]
+        return KINDS[self._read.launcher]
 
     @property
     def _client(self) -> Client:
@@ -84,7 +72,7 @@ class KubernetesCompute(Compute):
 
     @property
     def _mirror(self) -> Reader | None:
-        return None if self._in_a_run else _mirror(self._client, self._workload.resource)
+        return None if self._in_a_run else _mirror(self._client)
 
 
 def of_node_tasks(cluster: Cluster, settings: NodeTaskSettings) -> Cluster:
@@ -107,6 +95,6 @@ def _client(kubeconfig: str, context: str, namespace: str) -> Client:
 
 
 @functools.cache
-def _mirror(client: Client, workload: Resource) -> Reader:
+def _mirror(client: Client) -> Reader:
     """One for each cluster and process, begun when somebody first looks into it."""
-    return Mirror(client, workload)
+    return Mirror(client)
