@@ -54,11 +54,17 @@ class Live:
         until(lambda: not any(self.client.listing(kind, JOB).items for kind in kinds), "all that belongs to jobs to go")
 
 
+def skip_without_a_cluster() -> None:
+    """Skip the test, or the module that is being imported."""
+    if not os.environ.get("KUBECONFIG") or not os.environ.get("SLIPWAY_TEST_IMAGE"):
+        reason = "no cluster to test on: KUBECONFIG and SLIPWAY_TEST_IMAGE are not both set"
+        pytest.skip(reason, allow_module_level=True)
+
+
 def connected() -> Live:
     """The cluster of the environment, with a namespace's name and no namespace yet; skips where there is none."""
-    kubeconfig, image = os.environ.get("KUBECONFIG"), os.environ.get("SLIPWAY_TEST_IMAGE")
-    if not kubeconfig or not image:
-        pytest.skip("no cluster to test on: KUBECONFIG and SLIPWAY_TEST_IMAGE are not both set")
+    skip_without_a_cluster()
+    kubeconfig, image = os.environ["KUBECONFIG"], os.environ["SLIPWAY_TEST_IMAGE"]
     namespace = f"slipway-test-{uuid.uuid4().hex[:8]}"
     policy: Any = os.environ.get("SLIPWAY_TEST_PULL_POLICY", "IfNotPresent")
     cluster = Cluster(image=image, namespace=namespace, pull_policy=policy, patch=_patch(), grace_seconds=60)

@@ -10,10 +10,11 @@ from resources.kubernetes.workloads.jobset import JobSet
 from resources.kubernetes.workloads.protocol import Workload
 from resources.kubernetes.workloads.pytorch_job import PyTorchJob
 from resources.kubernetes.workloads.train_job import TrainJob
-from tests.kubernetes.live import Live, connected, furnished
+from tests.kubernetes.live import Live, connected, furnished, skip_without_a_cluster
 from tests.launcher.contract import LauncherContract, Nodes
 
 pytestmark = pytest.mark.cluster
+skip_without_a_cluster()
 
 
 @pytest.fixture
