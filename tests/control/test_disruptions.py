@@ -180,11 +180,13 @@ def test_an_evicted_training_is_started_again_and_that_is_not_held_against_it(la
 def test_a_pre_empted_training_is_claimed_anew_and_that_is_not_held_against_it(lab: Lab):
     store = lab.running()
     lab.cluster.change(lab.workload.resource, NAMESPACE, lab.objects_of(store), _suspend)
+    fault = until(lambda: lab.control.failure(store, lab.fleet.nodes()), "the pre-emption to be seen")
+    assert fault is not None and lab.control.supersede(store, fault, BY)
     advance(lab.control, store, Action.SUBMIT)
     [ended] = store.failures()
     assert ended.disrupted and store.fruitless() == 0
     claim = store.newest_claim()
-    assert claim is not None and claim.token.incarnation == 2 and claim.cause.startswith("incarnation 1 failed: ")
+    assert claim is not None and claim.token.incarnation == 2 and claim.cause.startswith("pre-empted: ")
 
 
 def _suspend(workload: Object) -> None:

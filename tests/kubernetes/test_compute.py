@@ -6,8 +6,9 @@ import pytest
 from assets.restore_drill import restore_checks
 from recipes.load import load, recipes_folder
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.compute import WORKLOADS, KubernetesCompute, of_node_tasks
+from resources.kubernetes.compute import KubernetesCompute, of_node_tasks
 from resources.kubernetes.launcher import KubernetesLauncher
+from resources.kubernetes.workloads import KINDS
 from resources.platform import NodeTaskSettings
 from resources.tiers import Tiers
 from tests.kubernetes.settings import settings
@@ -44,10 +45,10 @@ def test_a_run_asks_the_cluster_itself(compute: KubernetesCompute):
     assert [launcher.mirror for launcher in seen] == [None]
 
 
-@pytest.mark.parametrize("kind", WORKLOADS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_workload_can_be_chosen(kind: str):
     compute = KubernetesCompute(settings=settings(launcher=kind)["compute"])
-    assert compute.launcher().workload is WORKLOADS[kind]
+    assert compute.launcher().workload is KINDS[kind]
 
 
 def test_node_tasks_need_no_custom_resource(compute: KubernetesCompute, tmp_path):
