@@ -36,7 +36,7 @@ from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.mirror import Mirror
 from resources.kubernetes.objects import CONFIG_MAPS, resource_of
 from resources.kubernetes.workloads.jobset import JobSet
-from resources.launcher.protocol import Job
+from resources.launcher.protocol import Job, State
 from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from tests.conftest import until
@@ -84,11 +84,11 @@ def _requests() -> None:
             submitting.submit(job)
         mirror = Mirror(client)
         launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
-        _tick(launcher, fleet, jobs)
-        for name, ours in (("steady tick", _asked(client, lambda: _tick(launcher, fleet, jobs))),):
-            _print(
-                f"API requests in a {name}: {TRAININGS} trainings, {NODES} nodes", "requests", ours, {}, MOST_REQUESTS
-            )
+        until(lambda: all(launcher.poll(job.name).state is State.RUNNING for job in jobs), "all to run", PATIENCE)
+        ours = _asked(client, lambda: _tick(launcher, fleet, jobs))
+        asking = _asked(client, lambda: _tick(submitting, KubernetesFleet(client, cluster), jobs))
+        metric = f"API requests of a tick: {TRAININGS} trainings, {NODES} nodes"
+        _print(metric, "requests", ours, {"asking each time": asking}, MOST_REQUESTS)
 
 
 def _tick(launcher: KubernetesLauncher, fleet: KubernetesFleet, jobs: list[Job]) -> None:

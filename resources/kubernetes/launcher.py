@@ -207,7 +207,7 @@ class KubernetesLauncher:
             if QUEUE in main["metadata"].get("labels", {}) and not pods:
                 admissions = reader.list(WORKLOADS, {QUEUED_JOB: main["metadata"]["uid"]})
                 return waiting.by_queue(admissions)
-            return waiting.by_events(self.client.listing(EVENTS, fields="type=Warning").items, order.name)
+            return waiting.by_events(reader.list(EVENTS, {}), order.name)
         return ""
 
     def _log(self, pod: Object, tail_bytes: int) -> str:

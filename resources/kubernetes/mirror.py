@@ -32,6 +32,8 @@ STALE_SECONDS = 60.0
 """For how long nothing may have been heard."""
 PAUSE_SECONDS = 1.0
 """Between attempts to hear something again."""
+ASKED_SECONDS = 5.0
+"""For how long the answer to what is not held is good: a tick of the sensors, in which many jobs ask the same."""
 
 
 class _Kind:
@@ -114,6 +116,9 @@ HELD: Mapping[Resource, str] = {
     WORKLOADS: QUEUED_JOB,
 }
 """What a mirror can hold, and the label of those objects that it does."""
+_Objects = list[Object]
+_Question = tuple[Resource, frozenset[tuple[str, str]], str]
+"""What is listed: which kind, with which labels, in which namespace."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,10 @@ class Mirror:
     client: Client
     _kinds: dict[Resource, _Kind] = field(default_factory=dict, init=False, repr=False, compare=False)
     _begins: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+    _answers: dict[_Question, tuple[float, _Objects]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was asked for, and when."""
 
     def get(self, resource: Resource, name: str) -> Object | None:
         """The object of that name, None when there is none. Raises Unavailable."""
@@ -137,8 +146,16 @@ class Mirror:
         """All objects with these labels. Raises Unavailable."""
         is_held = resource in HELD and HELD[resource] in ("", *labels)
         if not is_held or namespace not in ("", self.client.namespace):
-            return self.client.list(resource, labels, namespace)
+            return self._asked((resource, frozenset(labels.items()), namespace))
         return [found for found in self._kind(resource).objects().values() if _matches(found, labels)]
+
+    def _asked(self, question: _Question) -> _Objects:
+        resource, labels, namespace = question
+        at, found = self._answers.get(question, (float("-inf"), []))
+        if time.monotonic() - at > ASKED_SECONDS:
+            found = self.client.list(resource, dict(labels), namespace)
+            self._answers[question] = time.monotonic(), found
+        return found
 
     def close(self) -> None:
         """Let its threads end, as soon as they hear something."""

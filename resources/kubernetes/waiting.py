@@ -25,7 +25,8 @@ def by_queue(admissions: Iterable[Object]) -> str:
 
 def by_events(events: Iterable[Object], name: str) -> str:
     """The latest warning about an object of the job that is called `name`."""
-    about = [event for event in events if _is_about(event["involvedObject"].get("name", ""), name)]
+    warnings = (event for event in events if event.get("type") == "Warning")
+    about = [event for event in warnings if _is_about(event["involvedObject"].get("name", ""), name)]
     if not about:
         return ""
     last = max(about, key=_when)
