@@ -44,7 +44,7 @@ from tests.control.lab import BRIEF, ENDLESS, happened, numbers
 from tests.drills import small_recipes
 from tests.kubernetes.grounds import RealGround
 from tests.kubernetes.lab import ClusterLab, open_to_all
-from tests.kubernetes.live import NAMESPACES, connected, furnished
+from tests.kubernetes.live import NAMESPACES, SERVICE_ACCOUNTS, connected, furnished
 from tests.kubernetes.simulated.cluster import Cluster as Simulation
 
 TRAININGS, NODES, TICKS = 100, 1000, 5
@@ -78,6 +78,7 @@ def _requests() -> None:
         simulation.add_nodes(*(f"node-{number:04d}" for number in range(NODES)), with_kubelet=False)
         simulation.create(NAMESPACES, "", {"metadata": {"name": "slipway"}})
         client, cluster = Client(str(simulation.kubeconfig)), Cluster(image="slipway-trainer:test")
+        client.create(SERVICE_ACCOUNTS, {"metadata": {"name": cluster.service_account}})
         jobs = [Job(f"training-{number}", ("python",), {}, (f"node-{number:04d}",)) for number in range(TRAININGS)]
         submitting = KubernetesLauncher(client, cluster, JobSet())
         for job in jobs:
