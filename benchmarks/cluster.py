@@ -21,27 +21,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import dagster as dg
-
-from assets import keys
-from assets.training import training_assets
-from recipes.load import load
 from resources import training_job
 from resources.kubernetes import names, orders
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.compute import KubernetesCompute
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.mirror import Mirror
 from resources.kubernetes.objects import CONFIG_MAPS, resource_of
 from resources.kubernetes.workloads.jobset import JobSet
 from resources.launcher.protocol import Job, State
-from resources.tiers import Tiers
 from resources.training_store import TrainingStore
 from tests.conftest import until
 from tests.control.lab import BRIEF, ENDLESS, happened, numbers
-from tests.drills import small_recipes
+from tests.kubernetes import run
 from tests.kubernetes.grounds import RealGround
 from tests.kubernetes.lab import ClusterLab, open_to_all
 from tests.kubernetes.live import NAMESPACES, SERVICE_ACCOUNTS, connected, furnished
@@ -118,35 +111,13 @@ def _starts(ground: RealGround, count: int) -> None:
 def _materialised(ground: RealGround) -> float:
     lab = ClusterLab(ground, JobSet())
     store = lab.wanted(numbers(BRIEF))
-    settings = {
-        "launcher": "jobset",
-        "kubeconfig": lab.ground.client.kubeconfig,
-        "cluster": {
-            "image": lab.ground.cluster.image,
-            "namespace": lab.ground.cluster.namespace,
-            "pull_policy": lab.ground.cluster.pull_policy,
-            "patch": dict(lab.ground.cluster.patch),
-        },
-    }
-    resources = {
-        "tiers": Tiers(durable=str(lab.durable), nvme=str(lab.root / "nodes" / "{node}" / "nvme")),
-        "compute": KubernetesCompute(settings=settings),
-    }
-    with tempfile.TemporaryDirectory() as folder, dg.DagsterInstance.local_temp(folder) as instance:
-        written = Path(folder, "recipes")
-        recipe = load(small_recipes.write(written, 10), {}).trainings[small_recipes.ALONE]
-        partitions = keys.training_partitions(recipe.name)
-        assert partitions.name is not None
-        instance.add_dynamic_partitions(partitions.name, [store.id])
+    with tempfile.TemporaryDirectory() as folder:
+        told = run.described(lab, store, Path(folder))
         begun = time.time()
-        run = threading.Thread(
-            target=lambda: dg.materialize(
-                training_assets(recipe), partition_key=store.id, instance=instance, resources=resources
-            )
-        )
-        run.start()
+        executing = threading.Thread(target=run.execute, args=(told,))
+        executing.start()
         seconds = _first_step(store) - begun
-        run.join()
+        executing.join()
     ground.clear()
     return seconds
 

@@ -4,6 +4,10 @@ Each runs on the simulated cluster and, with `pytest -m cluster`, on a real one.
 drill stands in for the two sensors, and does what these do in a tick.
 """
 
+import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,15 +19,18 @@ from resources.kubernetes.objects import JOB_SETS, PODS
 from resources.kubernetes.workloads.jobset import JobSet
 from resources.launcher.protocol import State
 from resources.training_store import TrainingStore
-from tests.conftest import Marked
+from tests.conftest import Marked, until
 from tests.control.lab import ENDLESS, happened, numbers
+from tests.kubernetes import run
 from tests.kubernetes.grounds import Ground, RealGround, SimulatedGround
-from tests.kubernetes.lab import ClusterLab, open_to_all
+from tests.kubernetes.lab import PATIENCE_SECONDS, ClusterLab, open_to_all
 from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
 from trainer import fence
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 GRACE_SECONDS = 20
+LONG = 6000
+"""Steps of a training that is brought to its end: some times what a run takes to start."""
 
 
 @pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.cluster)])
@@ -154,6 +161,23 @@ def test_two_that_ask_for_one_training_get_one_job(lab: ClusterLab) -> None:
     assert {pod["metadata"]["labels"]["slipway/incarnation"] for pod in lab.pods(store, 1)} == {"1"}
     assert len(lab.pods(store, 1)) == 2
     lab.until_stopped(store)
+
+
+def test_a_run_that_is_killed_leaves_the_job_alone_and_the_next_one_adopts_it(lab: ClusterLab, tmp_path: Path) -> None:
+    """K2: the pod of a run is evicted; what it waited for is not its to end."""
+    store = lab.wanted(numbers(LONG, every=200), nodes=2)
+    order = tmp_path / "run.json"
+    order.write_text(json.dumps(run.described(lab, store, tmp_path)))
+    first = subprocess.Popen([sys.executable, "-m", "tests.kubernetes.run", str(order)])
+    until(store.commits, "a checkpoint", PATIENCE_SECONDS)
+    first.kill()
+    assert first.wait() == -signal.SIGKILL
+    at_work = {pod["metadata"]["uid"] for pod in lab.pods(store, 1)}
+    second = subprocess.run([sys.executable, "-m", "tests.kubernetes.run", str(order)], timeout=PATIENCE_SECONDS)
+    assert second.returncode == 0
+    ended = store.exit()
+    assert ended is not None and (ended.outcome, ended.step, ended.incarnation) == ("succeeded", LONG, 1)
+    assert {pod["metadata"]["uid"] for pod in lab.pods(store, 1)} == at_work
 
 
 def test_a_stopped_training_has_saved_and_stays_stopped(lab: ClusterLab) -> None:

@@ -1,0 +1,61 @@
+"""A Dagster run that materialises a training on a cluster: ``python -m tests.kubernetes.run FILE``.
+
+The JSON file says where: `home` (Dagster's), `tiers`, `compute` (the section of the platform's settings), `training`.
+It ends when the training has, as the pod of a run would; killed, it leaves the job alone.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import keys
+from assets.training import training_assets
+from recipes.load import load
+from resources.kubernetes.compute import KubernetesCompute
+from resources.kubernetes.workloads.jobset import JobSet
+from resources.tiers import Tiers
+from resources.training_store import TrainingStore
+from tests.drills import small_recipes
+from tests.kubernetes.lab import ClusterLab
+
+
+def described(lab: ClusterLab, store: TrainingStore, home: Path) -> dict[str, Any]:
+    """What the file holds for a training of the lab."""
+    given, client = lab.ground.cluster, lab.ground.client
+    cluster = {
+        "image": given.image,
+        "namespace": given.namespace,
+        "pull_policy": given.pull_policy,
+        "grace_seconds": given.grace_seconds,
+        "patch": dict(given.patch),
+    }
+    assert isinstance(lab.on_pods.workload, JobSet)
+    return {
+        "home": str(home),
+        "tiers": {"durable": str(lab.durable), "nvme": lab.paths.nvme},
+        "compute": {"launcher": "jobset", "kubeconfig": client.kubeconfig, "cluster": cluster},
+        "training": store.id,
+    }
+
+
+def execute(told: dict[str, Any]) -> bool:
+    """Materialise the training; returns whether the run succeeded."""
+    resources = {"tiers": Tiers(**told["tiers"]), "compute": KubernetesCompute(settings=told["compute"])}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        dg.DagsterInstance.local_temp(told["home"]) as instance,
+    ):
+        recipe = load(small_recipes.write(Path(folder), 10), {}).trainings[small_recipes.ALONE]
+        partitions = keys.training_partitions(recipe.name)
+        assert partitions.name is not None
+        instance.add_dynamic_partitions(partitions.name, [told["training"]])
+        assets = training_assets(recipe)
+        return dg.materialize(assets, partition_key=told["training"], instance=instance, resources=resources).success
+
+
+if __name__ == "__main__":
+    sys.exit(0 if execute(json.loads(Path(sys.argv[1]).read_bytes())) else 1)
