@@ -19,6 +19,8 @@ pytest_plugins = ["tests.s3", "tests.launcher.notes", "tests.kubernetes.live"]
 hypothesis.settings.register_profile("slipway", deadline=None)
 hypothesis.settings.load_profile("slipway")
 
+MARK = "SLIPWAY_TEST"
+"""In the environment of all that a test starts."""
 PATIENCE_SECONDS = 120.0
 ENDING_SECONDS = 30.0
 """What processes that are told to end, and keep others waiting, may take on a busy machine."""
@@ -70,9 +72,9 @@ class Marked:
 @pytest.fixture
 def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Marked]:
     """Mark all that a test starts; at its end, nothing may be left. What is left all the same is ended here."""
-    name, value = "SLIPWAY_TEST", uuid.uuid4().hex
-    monkeypatch.setenv(name, value)
-    started = Marked({name: value})
+    value = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, value)
+    started = Marked({MARK: value})
     yield started
     started.must_be_gone()
 

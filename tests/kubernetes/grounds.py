@@ -20,7 +20,7 @@ import pytest
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import JOB, PODS, Object
-from tests.conftest import until
+from tests.conftest import MARK, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
 
@@ -154,4 +154,6 @@ def _said(variable: str, what: str) -> str:
 
 def _run(variable: str, *words: str) -> None:
     command = _said(variable, "the command that does this to the cluster")
-    subprocess.run([*shlex.split(command), *words], check=True, stdout=subprocess.DEVNULL)
+    # What it starts belongs to the cluster: with our mark it would be ended with the test.
+    unmarked = {name: value for name, value in os.environ.items() if name != MARK}
+    subprocess.run([*shlex.split(command), *words], check=True, stdout=subprocess.DEVNULL, env=unmarked)
