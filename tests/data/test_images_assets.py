@@ -12,6 +12,7 @@ from PIL import Image
 from assets.datasets import snapshot
 from assets.datasets.assets import dataset_assets
 from assets.staging import staging_assets
+from resources.compute import EmbeddedCompute
 from resources.tiers import Tiers
 from tests.data.digits import digits, make_digits, png, recipe_for, write
 
@@ -24,7 +25,10 @@ def corpus(tmp_path):
 def materialise(recipe, durable, assets=dataset_assets, **more) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         assets(recipe),
-        resources={"tiers": Tiers(durable=str(durable), nvme=str(durable.parent / "{node}"))},
+        resources={
+            "tiers": Tiers(durable=str(durable), nvme=str(durable.parent / "{node}")),
+            "compute": EmbeddedCompute(jobs=str(durable.parent / "jobs"), nodes=str(durable.parent), names=["node-1"]),
+        },
         raise_on_error=False,
         **more,
     )

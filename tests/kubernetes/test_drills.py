@@ -29,7 +29,7 @@ from trainer import fence
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 GRACE_SECONDS = 20
-LONG = 6000
+LONG = 3000
 """Steps of a training that is brought to its end: some times what a run takes to start."""
 
 
@@ -165,7 +165,7 @@ def test_two_that_ask_for_one_training_get_one_job(lab: ClusterLab) -> None:
 
 def test_a_run_that_is_killed_leaves_the_job_alone_and_the_next_one_adopts_it(lab: ClusterLab, tmp_path: Path) -> None:
     """K2: the pod of a run is evicted; what it waited for is not its to end."""
-    store = lab.wanted(numbers(LONG, every=200), nodes=2)
+    store = lab.wanted(numbers(LONG, every=200))
     order = tmp_path / "run.json"
     order.write_text(json.dumps(run.described(lab, store, tmp_path)))
     first = subprocess.Popen([sys.executable, "-m", "tests.kubernetes.run", str(order)])

@@ -8,7 +8,7 @@ import pytest
 from resources.kubernetes import mirror as mirror_module
 from resources.kubernetes.client import Client
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, SERVICES, Object
+from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, Object
 from resources.launcher.protocol import Unavailable
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster
@@ -67,6 +67,13 @@ def test_what_it_does_not_hold_is_asked_for(client: Client, mirror: Mirror):
     unlabelled["metadata"]["labels"] = {"another": "label"}
     client.create(CONFIG_MAPS, unlabelled)
     assert [found["metadata"]["name"] for found in mirror.list(CONFIG_MAPS, {"another": "label"})] == ["two"]
+
+
+def test_what_many_ask_for_at_once_is_asked_for_once(client: Client, mirror: Mirror):
+    client.requests.clear()
+    for _ in range(100):
+        mirror.list(EVENTS, {})
+    assert client.requests["list events"] < 100 / 10
 
 
 def test_history_that_is_forgotten_is_no_loss(simulated: Cluster, client: Client, mirror: Mirror):

@@ -209,9 +209,10 @@ def test_the_queue_is_quoted():
     assert waiting.by_queue([admission]) == "the queue team holds it: insufficient unused quota for cpu"
 
 
-def event(kind: str, name: str, at: str, message: str) -> Object:
+def event(kind: str, name: str, at: str, message: str, type: str = "Warning") -> Object:
     subject = {"kind": kind, "name": name}
     return {
+        "type": type,
         "involvedObject": subject,
         "lastTimestamp": at,
         "reason": "FailedCreate",
@@ -225,6 +226,7 @@ def test_the_latest_warning_about_what_belongs_to_the_job_is_told():
         event("Job", "job-1-node-0", "2026-01-01T00:00:02Z", "exceeded quota"),
         event("Pod", "job-1-node-0-0-abcde", "2026-01-01T00:00:01Z", "earlier"),
         event("Pod", "job-10", "2026-01-01T00:00:03Z", "of another job"),
+        event("Job", "job-1-node-0", "2026-01-01T00:00:04Z", "created pod", type="Normal"),
     ]
     assert waiting.by_events(events, "job-1") == "Job job-1-node-0: FailedCreate: exceeded quota"
     assert waiting.by_events(events, "job-2") == ""
