@@ -49,7 +49,7 @@ def execute(told: dict[str, Any]) -> bool:
         tempfile.TemporaryDirectory() as folder,
         dg.DagsterInstance.local_temp(told["home"]) as instance,
     ):
-        recipe = load(small_recipes.write(Path(folder), 10), {}).trainings[small_recipes.ALONE]
+        recipe = load(small_recipes.write(Path(folder), trial_steps=20), {}).trainings[small_recipes.ALONE]
         partitions = keys.training_partitions(recipe.name)
         assert partitions.name is not None
         instance.add_dynamic_partitions(partitions.name, [told["training"]])
