@@ -1,7 +1,8 @@
 """Drills: what happens to a training on a cluster that loses pods, nodes, objects and its API server.
 
-Each runs on the simulated cluster and, with `pytest -m cluster`, on a real one. The trainers are real on both; the
-drill stands in for the two sensors, and does what these do in a tick.
+With `pytest -m cluster` all run on a real cluster. On the simulated one run those that no test without trainers shows
+(tests/control/test_disruptions.py). The trainers are real on both; the drill stands in for the two sensors, and does
+what these do in a tick.
 """
 
 import json
@@ -33,7 +34,11 @@ LONG = 3000
 """Steps of a training that is brought to its end: some times what a run takes to start."""
 
 
-@pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.cluster)])
+REAL = pytest.param("real", marks=pytest.mark.cluster)
+on_a_real_cluster = pytest.mark.parametrize("ground", [REAL], indirect=True)
+
+
+@pytest.fixture(params=["simulated", REAL])
 def ground(request: pytest.FixtureRequest, marked: Marked, tmp_path: Path) -> Iterator[Ground]:
     if request.param == "real":
         found: Ground = RealGround(request.getfixturevalue("live"))
@@ -100,6 +105,7 @@ def test_a_killed_worker_pod_leads_to_the_next_incarnation(lab: ClusterLab) -> N
     assert first_end(store).outcome == "failed"
 
 
+@on_a_real_cluster
 def test_an_evicted_pod_is_no_fault_of_the_training(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     lab.ground.evict(lab.pods(store, 1)[1]["metadata"]["name"])
@@ -121,6 +127,7 @@ def test_a_node_that_loses_power_is_done_without(lab: ClusterLab) -> None:
     assert lost in first_end(store).reason and first_end(store).disrupted
 
 
+@on_a_real_cluster
 def test_a_node_that_is_cut_off_trains_on_to_no_avail(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     cut_off = lab.pods(store, 1)[1]["spec"]["nodeName"]
@@ -136,6 +143,7 @@ def test_a_node_that_is_cut_off_trains_on_to_no_avail(lab: ClusterLab) -> None:
     assert stale == set(sealed)
 
 
+@on_a_real_cluster
 def test_a_jobset_deleted_by_hand_is_started_again_and_this_is_said(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     lab.ground.client.delete(JOB_SETS, lab.order(store, 1))
@@ -143,6 +151,7 @@ def test_a_jobset_deleted_by_hand_is_started_again_and_this_is_said(lab: Cluster
     assert "deleted by hand" in first_end(store).reason
 
 
+@on_a_real_cluster
 def test_an_api_server_that_restarts_changes_nothing(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     lab.ground.restart_api()
@@ -153,6 +162,7 @@ def test_an_api_server_that_restarts_changes_nothing(lab: ClusterLab) -> None:
     assert ended is not None and (ended.outcome, ended.incarnation) == ("stopped", 1)
 
 
+@on_a_real_cluster
 def test_two_that_ask_for_one_training_get_one_job(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     other = lab.cluster_control()
