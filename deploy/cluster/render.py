@@ -3,7 +3,6 @@
 `deploy/rendered/` is made from the chart and the overlays, and never edited.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,6 @@ def workloads(values: dict[str, Any]) -> str:
         templates = chart.render(values, name=NAME, namespace=NAMESPACE)
     objects = [text.strip().removeprefix("---\n") for _, text in sorted(templates.items()) if "\nkind: " in text]
     return "\n---\n".join(objects) + "\n"
-
-
-def has_kustomize() -> bool:
-    return shutil.which("kubectl") is not None
 
 
 def cluster_objects(folder: Path) -> str:

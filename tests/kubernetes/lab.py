@@ -3,13 +3,14 @@
 import functools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from resources.kubernetes import names
 from resources.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.objects import Object
 from resources.kubernetes.workloads.protocol import Workload
+from resources.launcher.protocol import Unavailable
 from resources.training_control import TrainingControl
 from resources.training_job import Paths
 from resources.training_store import Trainings, TrainingStore
@@ -47,10 +48,12 @@ class ClusterLab(Lab):
         control = self.cluster_control()
 
         def ticked() -> object:
-            fault = control.failure(store, self.cluster_fleet.nodes())
-            if fault is not None and store.wanted:
-                control.supersede(store, fault, BY)
-            control.advance(store, BY)
+            # An API server that is away is asked again at the next tick.
+            with suppress(Unavailable):
+                fault = control.failure(store, self.cluster_fleet.nodes())
+                if fault is not None and store.wanted:
+                    control.supersede(store, fault, BY)
+                control.advance(store, BY)
             return condition()
 
         until(ticked, what, PATIENCE_SECONDS)
