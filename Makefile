@@ -1,47 +1,71 @@
 # make demo   install, then carry a corpus to a champion on this machine
-# make test   install, then formatter, linter, type checker and the fast tests
+# make test   install, then make lint and the fast tests
+# make check  in less than a minute, while you work: make lint and the pure tests
 # make help   the rest
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-COVERAGE := --cov --cov-append --cov-report=
+# Tests wait for processes much of the time, so that one more than there are processors does not slow the others.
+WORKERS ?= $(shell expr $$(nproc) + 1)
+# What .ci/run sets, to measure which lines the tests cover; without it they are faster.
+COVERAGE ?=
+PYTEST := $(BIN)/python -m pytest
 
-.PHONY: help install demo dev test test-slow coverage lint bench recipes clean
+.PHONY: help install lock docs demo dev check changed test test-slow test-nightly coverage lint bench recipes clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-install: $(INSTALLED) ## prepare .venv
+install: $(INSTALLED) ## prepare .venv, with the versions of requirements/
 
-$(INSTALLED): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "found Python %d.%d, expected 3.11 or newer; set PYTHON=" % sys.version_info[:2])'
+$(INSTALLED): pyproject.toml $(wildcard requirements/*.*)
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15) and "found Python %d.%d, expected 3.11 to 3.14; set PYTHON=" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python requirements/install.py dev
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
+$(BIN)/uv:
+	$(MAKE) install
+
+lock: $(BIN)/uv ## write requirements/ from pyproject.toml; with UPGRADE=1, newest versions
+	$(BIN)/python requirements/lock.py $(if $(UPGRADE),--upgrade)
+
+docs: install ## build the documentation into build/site; a dead link fails
+	$(BIN)/zensical build --strict --clean
+
 demo: install ## make everything, from corpus to champion
-	@$(BIN)/python -m deploy.embedded demo
+	@$(BIN)/slipway demo
 
 dev: install ## open the UI on http://127.0.0.1:3000 (SLIPWAY_PORT)
-	@$(BIN)/python -m deploy.embedded dev
+	@$(BIN)/slipway dev
 
 recipes: install ## validate the recipes
-	@$(BIN)/python -m recipes
+	@$(BIN)/slipway recipes check
 
-lint: install ## formatter, linter, type checker
+lint: install ## formatter, linter, who imports whom, type checker
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy .
 
-test: lint ## all of lint, and the fast tests
-	rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --maxprocesses 4 --dist loadfile $(COVERAGE)
+check: lint ## lint, and the tests that start no process and import neither Dagster nor torch
+	$(PYTEST) -p tests.pure --quiet --numprocesses $(WORKERS)
 
-test-slow: install ## the tests that run for minutes: real daemons, kills, drills
-	$(BIN)/python -m pytest -m slow --numprocesses 2 --dist loadfile $(COVERAGE)
+changed: lint ## lint, and the tests of the rooms that differ from BASE (the last commit)
+	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile $$($(BIN)/python -m tests.changed $(BASE))
+
+test: lint ## lint, and all tests but the slow ones
+	rm -f .coverage .coverage.*
+	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile --durations 50 $(COVERAGE)
+
+test-slow: install ## the tests that take more than 5 s: real daemons, kills, drills
+	$(PYTEST) -m "slow and not nightly" --numprocesses $(WORKERS) --dist loadfile --durations 50 $(COVERAGE)
+
+test-nightly: install ## what is too long for each change: kills at every point, bounds of memory, whole drills
+	$(PYTEST) -m nightly --numprocesses $(WORKERS) --dist loadfile --durations 50
 
 coverage: install ## lines covered by the tests run so far, subprocesses included
 	$(BIN)/coverage report --skip-covered --fail-under=85
@@ -50,4 +74,4 @@ bench: install ## every benchmark, a JSON line a metric
 	@for script in benchmarks/*.py; do $(BIN)/python -m benchmarks.$$(basename $$script .py) || exit 1; done
 
 clean: ## remove what make made, but not .slipway
-	rm -rf $(VENV) .coverage* .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	rm -rf $(VENV) .coverage* .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .cache build *.egg-info

@@ -3,9 +3,10 @@
 import dagster as dg
 
 from assets import keys
-from recipes.schema import Training, TrainingRecipe
-from resources.training_store import TrainingStore
-from trainer.fence import Commit
+from recipes.training import ModelRecipe, TrainingRecipe
+from resources.trainings.checkpoint_faults import CheckpointFault
+from resources.trainings.facts import TrainingFacts
+from trainer.record.fence import Commit
 
 
 def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
@@ -16,7 +17,7 @@ def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
             deps=[keys.key(recipe.name, "training")],
             partitions_def=keys.checkpoint_partitions(recipe.name),
             group_name=keys.lane(recipe.name),
-            kinds={"torch", "safetensors"} if isinstance(recipe, Training) else {"script"},
+            kinds={"torch", "safetensors"} if isinstance(recipe, ModelRecipe) else {"script"},
             owners=[recipe.owner],
             description=(
                 f"A committed checkpoint: {_content(recipe)}, with the hash of every byte. Written by the trainer, "
@@ -27,14 +28,16 @@ def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
 
 
 def _content(recipe: TrainingRecipe) -> str:
-    return "weights, optimiser, random states, data position" if isinstance(recipe, Training) else "the script's files"
+    return (
+        "weights, optimiser, random states, data position" if isinstance(recipe, ModelRecipe) else "the script's files"
+    )
 
 
-def checkpoint_materialisation(store: TrainingStore, commit: Commit) -> dg.AssetMaterialization:
+def checkpoint_materialisation(facts: TrainingFacts, commit: Commit) -> dg.AssetMaterialization:
     """The event that shows one commit."""
     return dg.AssetMaterialization(
-        keys.key(store.specification().recipe, "checkpoint"),
-        partition=keys.checkpoint_partition(store.id, commit.step),
+        keys.key(facts.specification.recipe, "checkpoint"),
+        partition=keys.checkpoint_partition(facts.id, commit.step),
         metadata={
             **{name: dg.MetadataValue.float(value) for name, value in commit.metrics.items()},
             "step": commit.step,
@@ -44,4 +47,22 @@ def checkpoint_materialisation(store: TrainingStore, commit: Commit) -> dg.Asset
             "dagster/uri": commit.folder,
         },
         tags={"dagster/data_version": commit.manifest},
+    )
+
+
+def checkpoint_observation(facts: TrainingFacts, fault: CheckpointFault) -> dg.AssetObservation:
+    """The event that tells what happened to one checkpoint."""
+    where = f" on the {fault.tier} tier" if fault.tier else ""
+    return dg.AssetObservation(
+        keys.key(facts.specification.recipe, "checkpoint"),
+        partition=keys.checkpoint_partition(facts.id, fault.step),
+        description=f"{fault.what}{where}: {fault.reason}; what to do: {fault.what_to_do}",
+        metadata={
+            "commit": fault.commit,
+            "tier": fault.tier or "all",
+            "what": fault.what,
+            "reason": fault.reason,
+            "what_to_do": fault.what_to_do,
+            "fault": fault.id,
+        },
     )

@@ -1,26 +1,28 @@
-"""Evaluation: each checkpoint on the whole validation split, in a process that imports nothing of Dagster."""
+"""Evaluation: measures each checkpoint on the whole validation split, in a process that does not import Dagster."""
 
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import dagster as dg
 
-from assets import keys, plots, pods
-from recipes.schema import Training
-from resources.compute import CODE, trainings
+from assets import keys, plots
+from assets.execution import pods
+from recipes.training import ModelRecipe
+from resources import watched
+from resources.home import CODE
 from resources.tiers import Tiers
-from resources.training_store import TrainingStore
-from trainer import atomic, fence
-from trainer.checkpoint.interval import DURABLE
-from trainer.scores import FORMAT, Score
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.roots import trainings
+from trainer.base import codec
+from trainer.checkpoint.tiers.tier import DURABLE
+from trainer.record import fence, files
+from trainer.record.scores import FORMAT, Score, Scores
 
 SPLIT = "validation"
 
 
-def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
+def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
     """The evaluations of one lane, a partition for each checkpoint; those that wait share one process."""
 
     @dg.asset(
@@ -42,8 +44,9 @@ def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
         damaged = []
         for training, steps in _by_training(context.partition_keys).items():
             store = trainings(tiers).store(training)
-            commits = [commit for commit in store.commits(DURABLE) if commit.step in steps]
-            scores = {score.checkpoint: score for score in evaluate(store, commits, tiers)}
+            facts = store.read()
+            commits = [commit for commit in facts.commits_on(DURABLE) if commit.step in steps]
+            scores = {score.checkpoint: score for score in evaluate(facts, commits, tiers)}
             for commit in commits:
                 score = scores[commit.name]
                 if score.damaged:
@@ -51,7 +54,7 @@ def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
                     damaged.append(f"step {commit.step}: {score.damaged}")
                     continue
                 context.add_asset_metadata(
-                    _metadata(store, commit, score), partition_key=keys.checkpoint_partition(training, commit.step)
+                    _metadata(facts, commit, score), partition_key=keys.checkpoint_partition(training, commit.step)
                 )
         if damaged:
             raise dg.Failure(f"damaged checkpoints were set aside: {'; '.join(damaged)}")
@@ -60,18 +63,18 @@ def evaluation_assets(recipe: Training) -> list[dg.AssetsDefinition]:
     return [evaluation]
 
 
-def evaluate(store: TrainingStore, commits: list[fence.Commit], tiers: Tiers) -> list[Score]:
-    """Evaluate commits of one training on its own snapshot; what is known already is not done again."""
-    waiting = [commit for commit in commits if score_of(store, commit) is None]
+def evaluate(facts: TrainingFacts, commits: list[fence.Commit], tiers: Tiers) -> list[Score]:
+    """Evaluate commits of one training on its own snapshot; a commit that has a score is not measured again."""
+    waiting = [commit for commit in commits if score_of(facts, commit) is None]
     if waiting:
-        measured = measure(store.specification().snapshot, waiting, tiers)
+        measured = measure(facts.specification.snapshot, waiting, tiers)
         for score in measured:
             if not score.damaged:
-                atomic.replace(_path(store, score.checkpoint), atomic.readable_json(vars(score)))
+                codec.replace(_path(facts, score.checkpoint), score)
         damaged = [score for score in measured if score.damaged]
     else:
         damaged = []
-    return [known for commit in commits if (known := score_of(store, commit)) is not None] + damaged
+    return [known for commit in commits if (known := score_of(facts, commit)) is not None] + damaged
 
 
 def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers, root: Path | None = None) -> list[Score]:
@@ -89,33 +92,38 @@ def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers, root: Path
     }
     with tempfile.TemporaryDirectory(prefix="evaluation-") as folder:
         request, output = Path(folder, "request.json"), Path(folder, "scores.json")
-        request.write_bytes(atomic.readable_json({**document, "output": str(output)}))
+        codec.replace(request, {**document, "output": str(output)})
         command = [sys.executable, "-m", "trainer.evaluate", str(request)]
-        done = subprocess.run(command, cwd=CODE, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise dg.Failure(f"the evaluator ended with exit code {done.returncode}: {done.stderr[-2000:]}")
-        answer = json.loads(output.read_bytes())
-    assert answer["format"] == FORMAT
-    return [Score(**score) for score in answer["scores"]]
+        try:
+            done = watched.run(command, CODE)
+        except watched.Idle as idle:
+            raise dg.Failure(f"the evaluator hung: {idle}; the checkpoints are evaluated again") from None
+        if done.code != 0:
+            raise dg.Failure(f"the evaluator ended with exit code {done.code}: {done.error[-2000:]}")
+        return list(codec.read(output, Scores, FORMAT).scores)
 
 
-def evaluated(store: TrainingStore) -> list[tuple[fence.Commit, Score]]:
+def evaluated(facts: TrainingFacts) -> list[tuple[fence.Commit, Score]]:
     """The commits on the durable tier that have been evaluated, by step, with their scores."""
-    return [(commit, known) for commit in store.commits(DURABLE) if (known := score_of(store, commit)) is not None]
+    return [(commit, known) for commit in facts.commits_on(DURABLE) if (known := score_of(facts, commit)) is not None]
 
 
-def score_of(store: TrainingStore, commit: fence.Commit) -> Score | None:
-    """What the evaluation of a commit measured, None before it was done."""
-    path = _path(store, commit.name)
-    return Score(**json.loads(path.read_bytes())) if path.exists() else None
+def best(facts: TrainingFacts) -> tuple[fence.Commit, Score] | None:
+    """The evaluated checkpoint that ranks first, of equals the latest; None before one is evaluated."""
+    return min(reversed(evaluated(facts)), key=lambda pair: pair[1].ranking, default=None)
 
 
-def _path(store: TrainingStore, checkpoint: str) -> Path:
-    return store.folder / "evaluations" / f"{checkpoint}.json"
+def score_of(facts: TrainingFacts, commit: fence.Commit) -> Score | None:
+    """What the evaluation of a commit measured, None before it was done; one whose record is damaged is done again."""
+    return codec.read_if_whole(_path(facts, commit.name), Score)
 
 
-def _metadata(store: TrainingStore, commit: fence.Commit, score: Score) -> dict[str, dg.MetadataValue]:
-    curve = [(each.step, known.loss) for each, known in evaluated(store)]
+def _path(facts: TrainingFacts, checkpoint: str) -> Path:
+    return files.named(facts.folder, files.EVALUATIONS, checkpoint)
+
+
+def _metadata(facts: TrainingFacts, commit: fence.Commit, score: Score) -> dict[str, dg.MetadataValue]:
+    curve = [(each.step, known.loss) for each, known in evaluated(facts)]
     return {
         "step": dg.MetadataValue.int(commit.step),
         "loss": dg.MetadataValue.float(score.loss),

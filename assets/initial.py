@@ -1,37 +1,38 @@
-"""Initial weights of a recipe, settled: which folder they lie in and what must be found there.
+"""Initial weights of a recipe: the folder in which they lie, and the digest that must be found there.
 
-Settled before a training is proposed, so that its id covers the weights, and whatever does not fit is said while
-nothing runs yet. An alias is read at that moment; the training keeps what it meant.
+They are located before a training is proposed, so that its id covers the weights and whatever does not fit is reported
+before anything runs. An alias is read at that moment; the training keeps the version that it then named.
 """
 
 from pathlib import Path
 from typing import TypeVar
 
-from assets.datasets import tokenizer
-from recipes.initial import Init
-from recipes.schema import Training, TrainingRecipe
-from resources.compute import trainings
-from resources.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from assets.datasets.texts import tokenizer
+from recipes.initial import InitSection
+from recipes.training import ModelRecipe, TrainingRecipe
+from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from resources.tracking import Tracking
-from trainer import huggingface, initial, vocabulary
-from trainer.shards import Tokenizer, read_manifest
+from resources.trainings.roots import trainings
+from trainer.data import vocabulary
+from trainer.data.shards import TokenizerRecord, read_manifest
+from trainer.start import huggingface, initial
 
 Recipe = TypeVar("Recipe", bound=TrainingRecipe)
 
 
-def settled(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: Tracking) -> Recipe:
+def with_initial_weights(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: Tracking) -> Recipe:
     """`recipe` with the folder and the digest of its initial weights; itself when it draws its weights.
 
     Raises ValueError for weights that are not there, are others than the recipe says, or do not fit the recipe's
     model or the snapshot's vocabulary, with the numbers that do not fit.
     """
-    if not isinstance(recipe, Training) or recipe.init is None:
+    if not isinstance(recipe, ModelRecipe) or recipe.init is None:
         return recipe
     try:
         init = _located(recipe.init, tiers, tracking)
         described = read_manifest(tiers.durable_path, snapshot).tokenizer
-        initial.check(init.layout, Path(init.folder), recipe.model, described)
+        initial.check_fit(init.layout, Path(init.folder), recipe.model, described)
         if init.layout == "huggingface":
             _check_tokenizer(Path(init.folder), described, tiers)
     except ValueError as error:
@@ -39,7 +40,7 @@ def settled(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: Tracking) -> 
     return recipe.model_copy(update={"init": init})
 
 
-def _located(init: Init, tiers: Tiers, tracking: Tracking) -> Init:
+def _located(init: InitSection, tiers: Tiers, tracking: Tracking) -> InitSection:
     """`init` as a folder and its digest."""
     if init.model is not None:
         folder, recorded = _registered(init, init.model, tiers, tracking)
@@ -51,10 +52,10 @@ def _located(init: Init, tiers: Tiers, tracking: Tracking) -> Init:
     for expected in (recorded, init.digest):
         if expected not in (None, found):
             raise ValueError(f"{folder}: found the digest {found}, expected {expected}")
-    return Init.model_validate({init.layout: str(folder), "digest": found})
+    return InitSection.model_validate({init.layout: str(folder), "digest": found})
 
 
-def _registered(init: Init, model: str, tiers: Tiers, tracking: Tracking) -> tuple[Path, str | None]:
+def _registered(init: InitSection, model: str, tiers: Tiers, tracking: Tracking) -> tuple[Path, str | None]:
     """The folder and the manifest of a registered version."""
     from mlflow.exceptions import MlflowException
 
@@ -84,7 +85,7 @@ def _committed(checkpoint: str, tiers: Tiers) -> tuple[Path, str | None]:
     return tiers.durable_path / commit.folder, commit.manifest
 
 
-def _check_tokenizer(folder: Path, described: Tokenizer, tiers: Tiers) -> None:
+def _check_tokenizer(folder: Path, described: TokenizerRecord, tiers: Tiers) -> None:
     """Raises ValueError when a model comes with a tokenizer that gives other ids than the snapshot's."""
     path = folder / huggingface.TOKENIZER
     if not path.exists():

@@ -11,7 +11,9 @@ NODES = dg.DynamicPartitionsDefinition(name="nodes")
 TRAINING_TAG = "slipway/training"
 SWEEP_TAG = "slipway/sweep"
 SHOWS_TAG = "slipway/shows"
-"""On a run that only shows a training that is wanted already: such a run wants nothing itself."""
+"""On a run that only shows a training: such a run does not want the training itself."""
+LIFE_TAG = "slipway/life"
+"""On a run of a training, the life that it last saw: to cancel the run ends that life, and no later one."""
 
 
 def lane(recipe: str) -> str:

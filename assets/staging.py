@@ -4,18 +4,19 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, on_nodes, pods
-from assets.datasets import snapshot
-from recipes.dataset import Dataset
-from resources import staged
-from resources.compute import Compute
+from assets import keys
+from assets.datasets.snapshots import pointer
+from assets.execution import on_nodes, pods
+from recipes.dataset import DatasetRecipe
+from resources import receipts
+from resources.compute.protocol import Compute
 from resources.tiers import Tiers
-from trainer.node_task import Result, Stage
+from trainer.node_task import Result, StageTask
 
 BANDWIDTH = "read_bandwidth"
 
 
-def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
+def staging_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
     """The staged shards of one dataset lane, a partition for each node."""
     key = keys.key(recipe.name, "staged_shards")
 
@@ -41,7 +42,7 @@ def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
         ),
     )
     def staged_shards(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        current = snapshot.current(tiers.durable_path, recipe.name)
+        current = pointer.current(tiers.durable_path, recipe.name)
         if current is None:
             raise dg.Failure(
                 f"{recipe.name}: there is no snapshot to stage: materialise {recipe.name}'s snapshot first"
@@ -69,9 +70,9 @@ def staging_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
 def _stage(
     context: dg.AssetExecutionContext, compute: Compute, tiers: Tiers, current: str, nodes: list[str]
 ) -> dict[str, Result]:
-    """Stage on each node of this run; those that did have a receipt, whatever becomes of the others."""
+    """Stage on each node of this run; a node that has staged gets a receipt even when another one fails."""
     tasks = {
-        node: Stage(current, tiers.staging_origins(node, nodes), str(tiers.nvme_path(node)))
+        node: StageTask(current, tiers.staging_origins(node, nodes), str(tiers.nvme_path(node)))
         for node in context.partition_keys
     }
     results, failed = dict[str, Result](), list[str]()
@@ -80,7 +81,7 @@ def _stage(
             failed.append(f"{node}: {done.failure}")
             continue
         results[node] = done.result
-        staged.note(tiers.durable_path, current, node, done.result["bytes"])
+        receipts.note(tiers.durable_path, current, node, done.result["bytes"])
         for fault in done.result["faults"]:
             context.log.warning(f"{node}: repaired from another origin: {fault}")
     if failed:

@@ -1,69 +1,114 @@
 """Training: the asset that submits or adopts a training job, and waits for it.
 
-The run that waits is disposable. Whoever materialises the partition wants the training to run; if this run
-dies, the job goes on, the next run adopts it, and the job watch materialises the result should no run be left.
+The run that waits is disposable. Materialising the partition means wanting the training to run. If this run dies, the
+job goes on and the next run adopts it; if no run is left, the job watch materialises the result.
 """
 
+import dataclasses
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots, pods
-from recipes.schema import Script, Training, TrainingRecipe
-from resources import scripts
-from resources.compute import Compute, trainings
-from resources.launcher.protocol import Unavailable
+from assets import keys, results
+from assets.execution import pods
+from recipes import assignments, crossing
+from recipes.script import ScriptRecipe
+from recipes.strict import validate
+from recipes.training import ModelRecipe, TrainingRecipe
+from resources.compute.protocol import Compute
 from resources.tiers import Tiers
-from resources.training_control import TrainingControl
-from resources.training_decision import Action
-from resources.training_store import Specification, Terms, TrainingStore
-from trainer import contents, figures, ledger, snapshots
-from trainer.journal import Event
+from resources.trainings import scripts
+from resources.trainings.changes import sentence
+from resources.trainings.control import TrainingControl
+from resources.trainings.decision import Action
+from resources.trainings.records import Specification, Terms
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
+from resources.unavailable import Unavailable
+from trainer.base.journal import JournalEvent
+from trainer.config.resolved import OPERATION, SECTIONS
+from trainer.data import contents, snapshots
+from trainer.figures import measures
+from trainer.record import ledger
 
-TELL_SECONDS = 60.0
-"""Between two tellings of what a training waits for: what is tried anew each second has ever new reasons."""
+TERMS = ("placement", "recovery", *OPERATION)
+"""The sections of a recipe that are terms; the others decide what a training is."""
+LOG_SECONDS = 60.0
+"""Between two log lines about what a training waits for: a launcher that tries again each second has many reasons."""
 
 
 def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
-    """What a training recipe (with its parameters applied, and its `init` settled) means on a snapshot.
+    """The specification of a training recipe (its parameters applied, its initial weights located) on a snapshot.
 
-    The code of a script is kept. Raises ValueError when it cannot be, and for a model that cannot be trained on what
-    the snapshot holds.
+    Keeps the code of a script. Raises ValueError when the code cannot be kept, and for a model that cannot be trained
+    on the snapshot.
     """
     described = snapshots.read(tiers.durable_path, snapshot)
-    if isinstance(recipe, Training):
+    if isinstance(recipe, ModelRecipe):
         contents.data(described, recipe.model, recipe.batch.length)
     tokenizer = contents.tokenizer_digest(described)
     return Specification(recipe.name, _numbers(recipe, tiers), snapshot, tokenizer, cause)
 
 
 def _numbers(recipe: TrainingRecipe, tiers: Tiers) -> dict[str, Any]:
-    if isinstance(recipe, Script):
+    if isinstance(recipe, ScriptRecipe):
         code = scripts.keep(Path(recipe.code), tiers.durable_path)
         return {"script": {"command": list(recipe.command), "code": code}, "parameters": recipe.parameters}
-    assert isinstance(recipe, Training)
+    assert isinstance(recipe, ModelRecipe)
     return recipe.numbers()
 
 
-def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None) -> Terms:
-    """Where a training of this recipe may run, and how it recovers."""
+def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, fields: Sequence[str] = ()) -> Terms:
+    """Where a training of this recipe may run, and how it recovers; a trial's are made here too.
+
+    `fields` are those of the recipe that a person has set otherwise for this training alone, as FIELD=VALUE.
+    """
     return Terms(
         min_nodes=recipe.placement.nodes.min,
         max_nodes=recipe.placement.nodes.max,
         ranks_per_node=recipe.placement.ranks_per_node,
         staging=recipe.placement.staging,
         no_progress_seconds=recipe.recovery.no_progress_seconds,
-        fruitless_incarnations=recipe.recovery.fruitless_incarnations,
+        failures_without_checkpoint=recipe.recovery.failures_without_checkpoint,
         pending_seconds=recipe.recovery.pending_seconds,
+        phase_seconds=dict[str, float](recipe.recovery.phase_seconds.items()),
         origin=dict(origin or {}),
-        init=recipe.init.folder if isinstance(recipe, Training) and recipe.init else "",
-        operation=recipe.operation() if isinstance(recipe, Training) else {},
-        kubernetes=recipe.placement.kubernetes.model_dump(exclude_defaults=True),
+        init=recipe.init.folder if isinstance(recipe, ModelRecipe) and recipe.init else "",
+        operation=recipe.operation() if isinstance(recipe, ModelRecipe) else {},
+        kubernetes=recipe.placement.kubernetes.model_dump(mode="json", exclude_defaults=True),
+        fields=[field for field in fields if field.split(".")[0] in TERMS],
     )
+
+
+def terms_of_all(recipe: TrainingRecipe) -> Terms:
+    """The terms that all trainings of a recipe have, but for their origin, their weights and a person's fields."""
+    return terms(recipe.model_copy(update={"init": None}) if isinstance(recipe, ModelRecipe) else recipe)
+
+
+def follows(held: Terms, common: Terms) -> bool:
+    """Whether terms are `common`, which all trainings of the recipe have: the cheap answer for most of them."""
+    own = {"origin": held.origin, "init": held.init, "fields": held.fields, "edition": held.edition}
+    return not held.fields and dataclasses.replace(common, **own) == held  # type: ignore[arg-type]
+
+
+def terms_now(recipe: TrainingRecipe, held: Terms, numbers: Mapping[str, Any]) -> Terms:
+    """The terms of a training under its recipe as it is now, given the terms and the numbers that it has.
+
+    Its origin, the place of its weights, and what a person set for it alone stay its own. Raises ValueError when the
+    recipe's layout does not fit the training's numbers, which may be those of an earlier recipe.
+    """
+    own: TrainingRecipe = assignments.applied(recipe, held.fields)
+    if isinstance(own, ModelRecipe):
+        sections = {name: numbers[name] for name in SECTIONS if name in numbers}
+        own = validate(ModelRecipe, {**own.model_dump(mode="json"), **sections, "init": None})
+        for fault in crossing.layout_faults(own):
+            raise ValueError(f"its recipe has changed, but does not fit its own numbers: {fault}; it keeps its terms")
+    now = terms(own, held.origin, held.fields)
+    return dataclasses.replace(now, init=held.init, edition=held.edition)
 
 
 def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
@@ -74,83 +119,71 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         deps=[keys.key(recipe.dataset, "staged_shards")],
         partitions_def=keys.training_partitions(recipe.name),
         group_name=keys.lane(recipe.name),
-        kinds={"torch" if isinstance(recipe, Training) else "script"},
+        kinds={"torch" if isinstance(recipe, ModelRecipe) else "script"},
         owners=[recipe.owner],
         op_tags=pods.tags("training"),
+        output_required=False,  # a result that has been shown is not shown again
         description=(
             f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
             "it starts the training, or adopts it where it runs; stopping this run does not harm the training, "
             "cancelling it stops the training."
         ),
     )
-    def training(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
-        known = trainings(tiers)
-        store = known.store(context.partition_key)
+    def training(
+        context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute
+    ) -> Iterator[dg.MaterializeResult[None]]:
+        root = trainings(tiers)
+        store = root.store(context.partition_key)
         context.instance.add_run_tags(context.run.run_id, {keys.TRAINING_TAG: store.id})
-        # Who executes a run again has its tags copied: that is a person, and wants the training.
+        # A run that a person executes again has the tags of the first run: that person wants the training.
         if keys.SHOWS_TAG not in context.run.tags or context.run.parent_run_id is not None:
-            known.start(store, f"run {context.run.run_id}", "materialised")
+            _follow_recipe(context, store, recipe)
+            root.start(store, f"run {context.run.run_id}", "materialised")
         _wait(context, store, compute.control(tiers), compute.poll_seconds)
-        ended = store.exit()
-        if ended is None or ended.outcome != "succeeded":
-            desired = store.desired()
-            raise dg.Failure(f"{store.id} is not wanted any more: {desired.why if desired else 'nobody asked for it'}")
-        return dg.MaterializeResult(metadata=result_metadata(store), data_version=result_version(store))
+        facts = store.read()
+        if not facts.succeeded:
+            why = facts.desired.why if facts.desired else "it was never wanted"
+            raise dg.Failure(f"{facts.id} is not wanted any more: {why}")
+        with results.showing(context.instance, facts) as due:
+            if due:
+                yield dg.MaterializeResult(
+                    metadata=results.result_metadata(facts), data_version=results.result_version(facts)
+                )
+            else:
+                context.log.info(f"{facts.id}: its result has been shown")
 
     return [training]
 
 
-def result_version(store: TrainingStore) -> dg.DataVersion:
-    """A training's data version: the manifest of its last checkpoint, when one is left that is not damaged."""
-    commits = store.commits()
-    return dg.DataVersion(commits[-1].manifest if commits else "no good checkpoint")
-
-
-def result_metadata(store: TrainingStore) -> dict[str, Any]:
-    """What the UI shows of a finished training."""
-    events = store.events()
-    steps = [event for event in events if event["event"] == "step"]
-    last, script = steps[-1], store.specification().script
-    ended = store.exit()
-    assert ended is not None
-    return {
-        "loss": last["loss"],
-        "steps": ended.step,
-        **(last["figures"] if script else _figures(steps)),
-        "bound": next((event["advice"] for event in reversed(events) if event["event"] == "bound"), ""),
-        "incarnations": ended.incarnation,
-        "checkpoints": len(store.commits()),
-        "wall_seconds": events[-1]["t"] - events[0]["t"],
-        "snapshot": store.specification().snapshot,
-        "origin": dg.MetadataValue.json(dict(store.terms().origin)),
-        "loss_curve": plots.curve(
-            {"training loss": ledger.loss_curve(events)}, "step", "loss" if script else "nats per prediction"
-        ),
-        "dagster/uri": str(store.folder),
-    }
-
-
-def _figures(steps: list[Event]) -> dict[str, Any]:
-    """Tokens in all, and the throughput of the median step."""
-    median = sorted(steps, key=lambda event: event["seconds"])[len(steps) // 2]
-    return {"tokens": steps[-1]["tokens"], "throughput": figures.throughput(median)}
+def _follow_recipe(context: dg.AssetExecutionContext, store: TrainingStore, recipe: TrainingRecipe) -> None:
+    """Give a training that is wanted now the terms of its recipe as it is now; it may have been offered long ago."""
+    try:
+        now = terms_now(recipe, store.terms(), store.specification().numbers)
+    except ValueError as error:
+        context.log.warning(str(error))
+        return
+    if changed := store.change_terms(now, f"run {context.run.run_id}", f"recipe {recipe.name}"):
+        context.log.info(f"its terms follow the recipe: {sentence(changed)}")
 
 
 def _wait(
     context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl, poll_seconds: float
 ) -> None:
-    """Advance the training until nothing is left to do; show its ledger while it runs, and else what it waits for."""
-    tail, told, told_at = ledger.Tail(store.folder), "", -math.inf
+    """Advance the training until nothing is left to do; log its ledger while it runs, and what it waits for before."""
+    tail, logged, logged_at, life = ledger.Tail(store.folder), "", -math.inf, 0
     while True:
+        if store.life() != life:
+            life = store.life()
+            context.instance.add_run_tags(context.run.run_id, {keys.LIFE_TAG: str(life)})
         try:
             action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
-            waiting = control.waiting(store, poll_seconds) if action is Action.WAIT else None
+            waiting = control.waiting(store.read(), poll_seconds) if action is Action.WAIT else None
         except Unavailable as error:
-            context.log.warning(f"the launcher cannot be asked ({error}); nothing follows from that")
+            context.log.warning(f"the launcher cannot be asked, the run asks again: {error}")
             action, waiting = Action.WAIT, None
-        if waiting and waiting.reason != told and time.monotonic() - told_at >= TELL_SECONDS:
+        if waiting and waiting.reason != logged and time.monotonic() - logged_at >= LOG_SECONDS:
             context.log.info(f"it waits: {waiting.reason}")
-            told, told_at = waiting.reason, time.monotonic()
+            logged, logged_at = waiting.reason, time.monotonic()
         for event in tail.new():
             _show(context, event)
         if action is Action.DONE:
@@ -159,13 +192,13 @@ def _wait(
             time.sleep(poll_seconds)
 
 
-def _show(context: dg.AssetExecutionContext, event: Event) -> None:
-    """A line of the ledger in the run's log; of the steps, every tenth."""
+def _show(context: dg.AssetExecutionContext, event: JournalEvent) -> None:
+    """Log an event of the ledger in the run; only every tenth step is logged."""
     match event["event"]:
         case "step" if event["step"] % 10 == 0:
-            told = "".join(f", {name} {value:,.6g}" for name, value in event.get("figures", {}).items())
-            told = told or f", {figures.throughput(event)}"
-            context.log.info(f"step {event['step']}: loss {event['loss']:.4f}{told}")
+            figures = "".join(f", {name} {value:,.6g}" for name, value in event.get("figures", {}).items())
+            figures = figures or f", {measures.throughput(event)}"
+            context.log.info(f"step {event['step']}: loss {event['loss']:.4f}{figures}")
         case "step" | "segment" | "validated":
             pass
         case name:

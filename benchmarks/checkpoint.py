@@ -30,13 +30,15 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType,
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from benchmarks import faults
-from trainer import fence
-from trainer.checkpoint import contents, saver, state
-from trainer.checkpoint.progress import Progress
-from trainer.layout import Mesh
-from trainer.operation import Placement
-from trainer.world import World
+from benchmarks import checkpoint_faults
+from trainer.checkpoint import state
+from trainer.checkpoint.disk import contents
+from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.saving import saver
+from trainer.config.layout import Mesh
+from trainer.config.operation import Placement
+from trainer.node.world import World
+from trainer.record import fence
 
 RANKS, WIDTH = 2, 2048
 WORK, PRODUCTS = 512, 8
@@ -118,7 +120,7 @@ class Ours:
         self._saver.prepare(engine)
 
     def save(self, engine: Engine, number: int) -> None:
-        self._saver.save(engine, Progress(number, 0, 0, {}, {}, {}, {}, 0.0))
+        self._saver.save(engine, TrainingProgress(number, 0, 0, {}, {}, {}, {}, 0.0))
 
     def done(self) -> bool:
         assert all(event["event"] == "committed" for event in self._saver.events())
@@ -207,7 +209,7 @@ WAYS: dict[str, Callable[[Path, World], Way]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkpoint")
     parser.add_argument("--megabytes", type=int, default=512, help="of the state over all ranks")
-    parser.add_argument("--rounds", type=int, default=4, help="saves of each kind; the first one is told apart")
+    parser.add_argument("--rounds", type=int, default=4, help="saves of each kind; the first one is reported apart")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = {}
@@ -224,7 +226,7 @@ def main() -> None:
             f"step meanwhile, {size}", "ratio to a quiet step", {name: f.slowdown for name, f in found.items()}, None
         )
         _print_loads(Path(folder), options.megabytes)
-        shares = faults.shares(Path(folder))
+        shares = checkpoint_faults.shares(Path(folder))
     _print("injected faults that are found", "share", shares, 1.0, better="higher")
 
 
@@ -279,9 +281,9 @@ def _print_loads(folder: Path, megabytes: int) -> None:
     commit = fence.commits(folder / "ours" / "store")[-1]
     place = folder / "ours" / commit.folder
     begun = time.perf_counter()
-    found = contents.read(place, commit.manifest)
+    found = contents.open_verified(place, commit.manifest)
     verified = time.perf_counter() - begun
-    tensors = {name: torch.empty(found.described(name).shape) for name in found.manifest.tensors}
+    tensors = {name: torch.empty(found.tensor_type(name).shape) for name in found.manifest.tensors}
     begun = time.perf_counter()
     found.load(tensors)
     loaded = time.perf_counter() - begun

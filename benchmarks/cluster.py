@@ -21,24 +21,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from resources import training_job
-from resources.kubernetes import names, orders
+from resources.fleet.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.fleet import KubernetesFleet
-from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import CONFIG_MAPS, resource_of
-from resources.kubernetes.workloads.jobset import JobSet
-from resources.launcher.protocol import Job, State
-from resources.training_store import TrainingStore
+from resources.kubernetes.objects import CONFIG_MAPS
+from resources.launchers.kubernetes import access, names, orders
+from resources.launchers.kubernetes.launcher import KubernetesLauncher
+from resources.launchers.kubernetes.workloads.jobset import JobSet
+from resources.launchers.protocol import Job, JobState
+from resources.trainings import job as training_job
+from resources.trainings.store import TrainingStore
 from tests.conftest import until
-from tests.control.lab import BRIEF, ENDLESS, happened, numbers
 from tests.kubernetes import run
 from tests.kubernetes.grounds import RealGround
 from tests.kubernetes.lab import ClusterLab, open_to_all
 from tests.kubernetes.live import NAMESPACES, SERVICE_ACCOUNTS, connected, furnished
 from tests.kubernetes.simulated.cluster import Cluster as Simulation
+from tests.resources.trainings.lab import BRIEF, ENDLESS, happened, numbers
 
 TRAININGS, NODES, TICKS = 100, 1000, 5
 PATIENCE = 600.0
@@ -76,9 +76,9 @@ def _requests() -> None:
         submitting = KubernetesLauncher(client, cluster, JobSet())
         for job in jobs:
             submitting.submit(job)
-        mirror = Mirror(client)
+        mirror = Mirror(client, access.held())
         launcher, fleet = replace(submitting, mirror=mirror), KubernetesFleet(mirror, cluster)
-        until(lambda: all(launcher.poll(job.name).state is State.RUNNING for job in jobs), "all to run", PATIENCE)
+        until(lambda: all(launcher.poll(job.name).state is JobState.RUNNING for job in jobs), "all to run", PATIENCE)
         ours = _asked(client, lambda: _tick(launcher, fleet, jobs))
         asking = _asked(client, lambda: _tick(submitting, KubernetesFleet(client, cluster), jobs))
         metric = f"API requests of a tick: {TRAININGS} trainings, {NODES} nodes"
@@ -127,15 +127,13 @@ def _by_hand(ground: RealGround) -> float:
     lab = ClusterLab(ground, JobSet())
     store = lab.wanted(numbers(BRIEF))
     store.claim(1, tuple(node.name for node in lab.cluster_fleet.nodes()), "by hand", "benchmark")
-    claim = store.newest_claim()
-    assert claim is not None
-    job = training_job.job(store, claim, lab.paths)
+    job = training_job.job(store.read(), lab.paths)
     name = names.object_name(job.name)
     begun = time.time()
     order = lab.ground.client.create(CONFIG_MAPS, orders.written(name, job))
     assert order is not None
     for part in JobSet().objects(name, job, lab.ground.cluster):
-        lab.ground.client.create(resource_of(part), orders.owned(part, orders.read(order)))
+        lab.ground.client.create(JobSet().resource_of(part), orders.owned(part, orders.read(order)))
     seconds = _first_step(store) - begun
     until(lambda: store.exit() is not None, "the training to end", PATIENCE)
     ground.clear()

@@ -20,17 +20,19 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from trainer import config, order, sections, shapes
-from trainer.data import Tokens
-from trainer.engine import Engine
-from trainer.layout import Mesh
+from trainer.config import resolved, sections
+from trainer.config.layout import Mesh
+from trainer.config.operation import Placement
+from trainer.data.sequences import Tokens
+from trainer.loading import order
+from trainer.models.decoder import DecoderShape
 from trainer.models.model import Data
-from trainer.operation import Placement
-from trainer.schedule import learning_rate
-from trainer.world import World
+from trainer.node.world import World
+from trainer.step.engine import Engine
+from trainer.step.schedule import learning_rate
 
 STEPS, RANKS, BATCH, LENGTH, VOCABULARY, HELD_OUT = 256, 2, 16, 32, 128, 64
-MODEL = shapes.DecoderShape(layers=2, width=64, heads=4, kv_heads=2, hidden=192)
+MODEL = DecoderShape(layers=2, width=64, heads=4, kv_heads=2, hidden=192)
 MODES = {
     "DDP, fp32": sections.Communication(),
     "bf16": sections.Communication(compression="bf16"),
@@ -90,10 +92,10 @@ def _rank(rank: int, store: Path, steps: int) -> dict[str, Reached]:
         dist.destroy_process_group()
 
 
-def _train(world: World, settings: config.Config, tokens: Tokens) -> Reached:
+def _train(world: World, settings: resolved.Config, tokens: Tokens) -> Reached:
     """All steps of one mode, as the loop takes them."""
     engine, steps = Engine(settings, world, Data(vocabulary=VOCABULARY, length=LENGTH)), settings.run.steps
-    mine = order.share(BATCH, world.rank, world.size)
+    mine = order.rank_slice(BATCH, world.rank, world.size)
     places = np.arange(len(tokens), dtype=np.uint64)
     held_out = slice(BATCH * steps, None)
 
@@ -106,7 +108,7 @@ def _train(world: World, settings: config.Config, tokens: Tokens) -> Reached:
         engine.accumulate(tokens[now], places[now])
         engine.clip()
         engine.update(learning_rate(settings.optimiser, step, steps))
-        engine.meet_if_due(step + 1)
+        engine.synchronise_if_due(step + 1)
     dist.barrier()
     return Reached(first, measured(), (_bytes_sent() - sent) / 1e6)
 
@@ -123,8 +125,8 @@ def _tokens(sequences: int) -> Tokens:
     return rows
 
 
-def _config(communication: sections.Communication, steps: int) -> config.Config:
-    return config.Config(
+def _config(communication: sections.Communication, steps: int) -> resolved.Config:
+    return resolved.Config(
         training="benchmark",
         snapshot="0" * 64,
         model=MODEL,

@@ -30,10 +30,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from assets.datasets import documents, readers, steps, tokenizer, tokens
 from assets.datasets.cleaning.cleaner import Cleaner
-from recipes.dataset import Dataset
-from trainer import shards
+from assets.datasets.documents import document_table
+from assets.datasets.reading.opened_file import OpenedFile
+from assets.datasets.texts import steps, tokenizer, tokens
+from recipes.dataset import DatasetRecipe
+from trainer.data import shards
 
 RULES = {
     "words_at_least": 5,
@@ -100,9 +102,9 @@ def _change(corpus: Path) -> None:
         os.utime(path, (OLD + 1, OLD + 1))
 
 
-def _recipe(home: Path, near: bool) -> Dataset:
+def _recipe(home: Path, near: bool) -> DatasetRecipe:
     trained = home / "tokenizer.json"
-    return Dataset.model_validate(
+    return DatasetRecipe.model_validate(
         {
             "name": "corpus",
             "source": {"kind": "directory", "path": str(home / "corpus")},
@@ -130,7 +132,7 @@ def _train(home: Path) -> None:
     recipe, durable = _recipe(home, near=False), home / "first"
     steps.make_documents(recipe, durable)
     begun = _cpu()
-    made = shards.Tokenizer(**steps.make_tokenizer(recipe, durable).result)
+    made = shards.TokenizerRecord(**steps.make_tokenizer(recipe, durable).result)
     _print("training the tokenizer on 20 MB, apart from all below", "CPU-s", "lower", _cpu() - begun)
     (home / "tokenizer.json").write_bytes(tokenizer.read(durable, made.sha256))
     shutil.rmtree(durable)
@@ -268,16 +270,16 @@ def _timed_build(home: Path) -> dict[str, float]:
 
         return run
 
-    def read(opened: readers.Opened) -> Iterator[Any]:
+    def read(opened: OpenedFile[Any]) -> Iterator[Any]:
         documents = iterate(opened)
         following = timed("reading", lambda: next(documents, None))
         while (document := following()) is not None:
             yield document
 
-    iterate = readers.Opened.__iter__
-    readers.Opened.__iter__ = read  # type: ignore[method-assign]
+    iterate = OpenedFile.__iter__
+    OpenedFile.__iter__ = read  # type: ignore[method-assign]
     Cleaner.clean = timed("cleaning", Cleaner.clean)  # type: ignore[method-assign]
-    documents.write = timed("comparing", documents.write)
+    document_table.write = timed("comparing", document_table.write)
     tokens._encode = timed("encoding", tokens._encode)
     _built(home, near=False)
     turn()

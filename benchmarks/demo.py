@@ -24,9 +24,9 @@ import dagster as dg
 from dagster import DagsterEventType
 
 from resources.home import Home
-from resources.launcher.commands import JOB_VARIABLE
-from resources.training_store import Trainings
-from trainer import processes
+from resources.launchers.environment import JOB_VARIABLE
+from resources.trainings.store import Trainings
+from trainer.base import processes
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE_SECONDS = 0.5
@@ -121,7 +121,7 @@ def _steps(instance: dg.DagsterInstance, run: str) -> Iterable[tuple[str, Interv
 def _incarnations(known: Trainings) -> list[Interval]:
     """From the claim to the last event of each incarnation."""
     found: list[Interval] = []
-    for id in known.known():
+    for id in known.ids():
         store = known.store(id)
         times: dict[int, list[float]] = {}
         for event in store.events() if store.newest_claim() else []:

@@ -16,13 +16,14 @@ from pathlib import Path
 import torch
 
 from benchmarks.peers import steps as stepping
-from trainer.config import Config
-from trainer.hardware import peak_flops
+from trainer.config.hardware import peak_flops
+from trainer.config.operation import Layout
+from trainer.config.resolved import Config
+from trainer.config.sections import Batch, Precision
+from trainer.config.shapes import Data
 from trainer.models import build
-from trainer.operation import Layout
-from trainer.parallel.eight_bits import LEAST_CAPABILITY
-from trainer.sections import Batch, Precision
-from trainer.shapes import Data, DecoderShape
+from trainer.models.decoder import DecoderShape
+from trainer.step.parallel.eight_bits import LEAST_CAPABILITY
 
 MODELS = {
     "1B": (

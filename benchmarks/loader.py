@@ -22,9 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from trainer import shards
-from trainer.data import Sequences, Tokens
-from trainer.order import Order
+from trainer.data import shards
+from trainer.data.sequences import Sequences, Tokens
+from trainer.loading.order import Order
 
 BATCH, ROUNDS = 512, 4
 SHARD = 1 << 22
@@ -84,9 +84,9 @@ def _rate(read: Pass, seed: int, tokens: int) -> float:
 def _ours(folder: Path, stream: Windows, length: int) -> Pass:
     parts = [stream[at : at + SHARD + 1] for at in range(0, len(stream) - 1, SHARD)]
     written = tuple(shards.write_shard(folder, [part], "uint16") for part in parts)
-    splits = {"train": shards.Split(len(parts), len(stream), 2 * len(stream), written)}
-    tokenizer = shards.Tokenizer("0" * 64, 50_000, 0)
-    snapshot = shards.Snapshot("random", "0" * 64, {}, {}, tokenizer, "uint16", splits)
+    splits = {"train": shards.TokenSplit(len(parts), len(stream), 2 * len(stream), written)}
+    tokenizer = shards.TokenizerRecord("0" * 64, 50_000, 0)
+    snapshot = shards.TextSnapshot("random", "0" * 64, {}, {}, tokenizer, "uint16", splits)
     sequences = Sequences(folder, snapshot, "train", length)
     buffer = np.empty((BATCH, length + 1), np.uint16)
 

@@ -18,13 +18,15 @@ from typing import Any
 import torch
 
 from benchmarks.peers import steps
-from trainer import config, fence
+from trainer.config import resolved
+from trainer.config.operation import Layout, Observation
+from trainer.config.sections import Batch
+from trainer.figures.timeline import Timeline
 from trainer.loop import Trainer
-from trainer.operation import Layout, Observation
-from trainer.sections import Batch
-from trainer.shapes import DecoderShape
-from trainer.timeline import Timeline
-from trainer.world import World
+from trainer.models.decoder import DecoderShape
+from trainer.node.world import World
+from trainer.record import fence
+from trainer.record.recorder import RankRecorder
 
 WARMUP = 5
 
@@ -67,7 +69,7 @@ def main() -> None:
     _print(f"{described}, its figures alone", watching, alone, 0.01)
 
 
-def _settings(folder: Path, on_gpu: bool, pairs: int) -> config.Config:
+def _settings(folder: Path, on_gpu: bool, pairs: int) -> resolved.Config:
     """Short steps, as what watching costs does not grow with them; the last ones are profiled."""
     model = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
     batch = Batch(sequences=1, length=32, micro=1)
@@ -75,10 +77,10 @@ def _settings(folder: Path, on_gpu: bool, pairs: int) -> config.Config:
     return replace(settings, observation=Observation(profile_from=WARMUP + 2 * pairs + 1, profile_steps=pairs))
 
 
-def _trainer(settings: config.Config, device: torch.device) -> Trainer:
+def _trainer(settings: resolved.Config, device: torch.device) -> Trainer:
     store, token = Path(settings.placement.store), fence.Token(1)
     fence.claim(store, token, nodes=("local",), cause="benchmark", by="benchmark")
-    return Trainer(settings, World(0, 1, 0, device), token)
+    return Trainer(settings, World(0, 1, 0, device), token, RankRecorder(store, token, 0))
 
 
 def _in_turn(trainer: Trainer, device: torch.device, pairs: int) -> tuple[float, float, float]:

@@ -20,10 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.peers import steps
-from trainer import atomic, config, ledger, processes
-from trainer.operation import Layout
-from trainer.sections import Batch
-from trainer.shapes import DecoderShape
+from trainer.base import atomic, processes
+from trainer.config import resolved
+from trainer.config.operation import Layout
+from trainer.config.sections import Batch
+from trainer.models.decoder import DecoderShape
+from trainer.record import ledger
 
 EVERY, RANKS, PATIENCE = 5, 2, 180.0
 SMALL = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
@@ -48,7 +50,7 @@ def _ours(folder: Path, kills: int) -> dict[str, float]:
     settings = steps.settings(folder, SMALL, BATCH, Layout(), "fp32")
     settings = replace(settings, checkpoint=replace(settings.checkpoint, every=EVERY))
     path, store = folder / "config.json", Path(settings.placement.store)
-    path.write_bytes(atomic.readable_json(config.dump(settings)))
+    path.write_bytes(atomic.readable_json(resolved.dump(settings)))
     return _recoveries(["-m", "trainer", str(path)], lambda since: _our_marks(store, since), kills)
 
 

@@ -20,8 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer import digest, shards
-from trainer.staging import stage
+from trainer.base import digest
+from trainer.data import shards
+from trainer.staging.stage import stage
 
 MEGABYTE = 1_000_000
 SMALLEST, LARGEST = 16, 256
@@ -108,20 +109,20 @@ def _second_staging(folder: Path) -> None:
     _print("bytes moved after 1 % of the shards changed", "share of the snapshot", "lower", share, {}, 0.011)
 
 
-def _snapshot(durable: Path, draw: np.random.Generator, sizes: list[int]) -> shards.Snapshot:
+def _snapshot(durable: Path, draw: np.random.Generator, sizes: list[int]) -> shards.TextSnapshot:
     """A snapshot of random tokens, one document a shard."""
     written = tuple(_shard(durable, draw, size) for size in sizes)
     tokens = sum(shard.tokens for shard in written)
-    split = shards.Split(len(written), tokens, tokens, written)
-    tokenizer = shards.Tokenizer("0" * 64, 65536, 0)
-    snapshot = shards.Snapshot("random", "0" * 64, {"kind": "random"}, {}, tokenizer, "uint16", {"train": split})
+    split = shards.TokenSplit(len(written), tokens, tokens, written)
+    tokenizer = shards.TokenizerRecord("0" * 64, 65536, 0)
+    snapshot = shards.TextSnapshot("random", "0" * 64, {"kind": "random"}, {}, tokenizer, "uint16", {"train": split})
     shards.write_manifest(durable, snapshot)
     return snapshot
 
 
-def _shard(durable: Path, draw: np.random.Generator, size: int) -> shards.Shard:
+def _shard(durable: Path, draw: np.random.Generator, size: int) -> shards.TokenShard:
     data = draw.bytes(size)
-    shard = shards.Shard(digest.of_bytes(data), size, size // 2, 1)
+    shard = shards.TokenShard(digest.of_bytes(data), size, size // 2, 1)
     path = shards.shard_path(durable, shard)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)

@@ -1,9 +1,9 @@
-"""What to build: one YAML file is one recipe, and one recipe is one lane of assets. No Python is needed for one more.
+"""Recipes: one YAML file is one recipe, and one recipe is one lane of assets. A new recipe needs no Python.
 
 A recipe lies in `datasets/`, `trainings/` or `sweeps/`; the name of its file is its name, and its first field
-says its kind and version, such as `slipway: training/1`. To begin one, copy a file and change it. `python -m
-recipes [FOLDER]` validates all of them and shows every problem at once: file, line, field, what was found and
-what is expected.
+says its kind and version, such as `slipway: training/1`. `slipway recipes new` begins one;
+`slipway recipes check [FOLDER]` validates all of them and shows every problem at once: file, line, field, what was
+found and what is expected.
 
 An environment variable overrides a field, for every process that has it set:
 
@@ -12,6 +12,6 @@ An environment variable overrides a field, for every process that has it set:
     SLIPWAY_SWEEPS__TINY_DECODER__TRIAL__OPTIMISER__CLIP=0.5
     SLIPWAY_SWEEPS__TINY_DECODER__SPACE__OPTIMISER__BETA2='{choice: [0.9, 0.95]}'
 
-The parts are the folder, the recipe (hyphens as underscores) and the field's own path, in capitals, with two
-underscores between them; the value is YAML. It is validated like the file, and a problem names the variable.
+The parts are the folder, the recipe (hyphens as underscores) and the path of the field, in capitals, joined by two
+underscores; the value is YAML. It is validated like the file, and a problem names the variable.
 """

@@ -1,4 +1,4 @@
-"""Cron strings of five fields, checked for form and range, so that a typing error is found before a schedule is."""
+"""Cron strings of five fields, checked for form and range when recipes are loaded, before a schedule uses them."""
 
 import re
 
@@ -7,7 +7,7 @@ _ITEM = re.compile(r"(?:\*|(?P<low>\d+)(?:-(?P<high>\d+))?)(?:/(?P<step>\d+))?")
 
 
 def check(text: str) -> str:
-    """`text` as it is. Raises ValueError saying what is expected; names of days and months are not accepted."""
+    """`text` unchanged. Raises ValueError with what is expected; names of days and months are not accepted."""
     fields = text.split()
     if len(fields) != len(FIELDS):
         raise ValueError(f"expected a cron string of five fields: {', '.join(FIELDS)}")

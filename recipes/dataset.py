@@ -1,7 +1,7 @@
-"""What a dataset recipe holds: where the texts come from, how they are cleaned, encoded, split and packed.
+"""A dataset's recipe: where the texts come from, and how they are cleaned, encoded, split and packed.
 
-With a section `images` the documents are labelled images instead, which are neither cleaned nor encoded. Everything
-but the source has a default, so that a recipe for a folder of one's own is three lines.
+With a section `images` the documents are labelled images instead, which are neither cleaned nor encoded. Every field
+but the source has a default, so a recipe for a folder of texts is three lines long.
 """
 
 from fnmatch import fnmatchcase
@@ -10,20 +10,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from recipes.cleaning import Cleaning
+from recipes.cleaning import CleaningSection
 from recipes.kubernetes import Quantity
-from recipes.parts import Count, Part, Recipe, Text
-from trainer.invalid import require
+from recipes.parts import Count, Recipe, RecipeSection, Text
+from trainer.base.invalid import require
 
 
-class Selection(Part):
-    """Which files of a source are taken: those that an `include` matches and no `exclude` does.
+class FileSelection(RecipeSection):
+    """The files of a source that are taken: those that match an `include` pattern and no `exclude` pattern.
 
     Both are patterns of `fnmatch` over the path inside the source, with forward slashes; `*` also matches `/`.
     """
 
     include: tuple[Text, ...] = ("*",)
+    """The patterns of the files that are taken."""
     exclude: tuple[Text, ...] = ()
+    """The patterns of the files that are left out, even if an `include` pattern matches them."""
 
     def selects(self, path: str) -> bool:
         """Whether the file at `path`, relative to the source, is taken."""
@@ -32,34 +34,36 @@ class Selection(Part):
         )
 
 
-class Stdlib(Selection):
-    """The interpreter's own standard library: sources, without tests and without what others installed."""
+class StdlibSource(FileSelection):
+    """The sources of the interpreter's own standard library, without its tests and without installed packages."""
 
     kind: Literal["stdlib"]
     include: tuple[Text, ...] = ("*.py",)
+    """The patterns of the files that are taken."""
     exclude: tuple[Text, ...] = tuple(
         pattern
         for folder in ("test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__")
         for pattern in (f"{folder}/*", f"*/{folder}/*")
     )
+    """The patterns of the files that are left out, even if an `include` pattern matches them."""
 
 
-class Directory(Selection):
+class DirectorySource(FileSelection):
     """The files below a folder."""
 
     kind: Literal["directory"]
     path: Text
-    """An absolute path once loaded; the recipe may write it relative to its own file."""
+    """The folder with the files; a relative path starts at the recipe's folder."""
 
     @property
     def file_system_snapshot(self) -> str | None:
-        """The snapshot of the file system that the folder lies in, as CephFS shows them: `.snap/<name>`."""
+        """The name of the file system's snapshot that the folder lies in (`.snap/<name>` on CephFS), or None."""
         parts = Path(self.path).parts
         return parts[parts.index(".snap") + 1] if ".snap" in parts[:-1] else None
 
     @property
     def place(self) -> str:
-        """Where the folder lies, whichever snapshot of the file system it is seen in."""
+        """The path of the folder without the file system's snapshot, which may change from build to build."""
         return str(Path(self.path)).replace(f"/.snap/{self.file_system_snapshot}", "")
 
     @field_validator("path")
@@ -68,53 +72,60 @@ class Directory(Selection):
         return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())
 
 
-class ObjectStore(Selection):
-    """The objects below a prefix of an S3 bucket; endpoint and credentials come from the environment (AWS_*)."""
+class ObjectStoreSource(FileSelection):
+    """The objects below a prefix of an S3 bucket. Endpoint and credentials come from the environment (AWS_*)."""
 
     kind: Literal["s3"]
     url: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/.*)?$")]
-    """`s3://bucket/prefix`"""
+    """The bucket and the prefix: `s3://bucket/prefix`."""
 
 
-class Reading(Part):
-    """How files become documents; a file's format is told by its name (docs/datasets.md)."""
+class ReadingSection(RecipeSection):
+    """How documents are read from files. The name of a file tells its format (docs/datasets.md)."""
 
     text_field: Text = "text"
     """The field of a JSON line, or the column of a Parquet file, that holds the text."""
     longest_megabytes: Annotated[float, Field(gt=0)] = 16.0
-    """A document with more text than this is set aside; it bounds the memory that a reader needs."""
+    """Megabytes of text in the longest document that is kept; it limits the memory that a reader needs."""
     quarantine: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """The largest share of documents that may be set aside as unreadable before the build is refused."""
+    """The largest share of unreadable documents, from 0 to 1, with which a build goes on instead of failing."""
+
+    def content(self) -> dict[str, Any]:
+        """The fields that decide what documents a file holds, as JSON has them."""
+        return self.model_dump(mode="json", exclude={"quarantine"})
 
 
-class Images(Part):
-    """Labelled images in the rows of Parquet files, instead of texts; all are brought to one size."""
+class ImagesSection(RecipeSection):
+    """Labelled images in the rows of Parquet files, instead of texts. All images are resized to one size."""
 
     height: Count
+    """Pixels of every image from top to bottom."""
     width: Count
+    """Pixels of every image from left to right."""
     channels: Literal[1, 3, 4] = 3
-    """1 is grey, 3 is red, green and blue, 4 has opacity too."""
+    """Numbers per pixel: 1 is grey, 3 is red, green and blue, 4 is these and opacity."""
     image_field: Text = "image"
-    """The column with the image: a PNG or JPEG, or a struct with one as `bytes`; or a list of the pixels' bytes."""
+    """The column with the image: a PNG or JPEG, a struct with one as `bytes`, or a list of the pixels' bytes."""
     label_field: Text = "label"
-    """The column with the class: a whole number or text."""
+    """The column with the name of the class, a whole number or text."""
     largest_megapixels: Annotated[float, Field(gt=0)] = 50.0
-    """An image with more pixels is set aside; it bounds the memory that a reader needs."""
+    """Millions of pixels in the largest image that is kept; it limits the memory that a reader needs."""
     shard_megabytes: Annotated[float, Field(gt=0)] = 32.0
-    """Pixels in a shard, on average; a shard is between half and one and a half times as long."""
+    """Megabytes of pixels in an average shard; every shard has between half and one and a half times as many."""
 
 
-class Tokenizer(Part):
-    """A byte-level BPE tokenizer: trained on the first training split, then kept; or one that exists."""
+class TokenizerSection(RecipeSection):
+    """A byte-level BPE tokenizer: trained on the first training split and then kept, or an existing one."""
 
     vocab_size: Annotated[int, Field(ge=257)] = 8192
-    """Tokens in all: the 256 bytes, the end of a document, and merges."""
+    """The number of tokens: the 256 bytes, the end of a document, and the merges."""
     edition: Count = 1
-    """Raise it to have a new tokenizer trained on the present documents: every shard changes with it."""
+    """A number to raise for a new tokenizer, trained on the present documents; every shard changes with it."""
     megabytes: Annotated[float, Field(gt=0)] = 100.0
-    """Text that it is trained on at most: a sample of the training documents, chosen by their hash."""
+    """Megabytes of text to train on at most: a sample of the training documents, chosen by their hashes."""
     file: Text | None = None
-    """An existing tokenizer instead, in the JSON of the library `tokenizers`; relative to the recipe."""
+    """The file of an existing tokenizer to use instead, in the JSON of the library `tokenizers`; a relative path starts
+    at the recipe's folder."""
 
     @field_validator("file")
     @classmethod
@@ -122,38 +133,44 @@ class Tokenizer(Part):
         return None if file is None else str(((info.context or {}).get("folder", Path.cwd()) / file).resolve())
 
 
-class Split(Part):
+class SplitSection(RecipeSection):
+    """The share of the documents that is held out for validation."""
+
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """The share of the documents that is held out, chosen by their hash."""
+    """The share of the documents, between 0 and 1, that is held out for validation; their hashes decide which."""
 
 
-class Shards(Part):
+class ShardsSection(RecipeSection):
+    """How the tokens are divided into shards."""
+
     tokens: Count = 16_777_216
-    """Tokens in a shard, on average; a shard is between half and one and a half times as long."""
+    """Tokens in an average shard; every shard has between half and one and a half times as many."""
 
 
-class Checks(Part):
-    """What must hold of a snapshot before trainings see it; a check that fails blocks what is downstream."""
+class ChecksSection(RecipeSection):
+    """The limits of the checks that a snapshot passes before trainings use it; a failed check blocks later assets."""
 
     drift: Annotated[float, Field(gt=0)] = 0.25
-    """The largest population stability index of lengths and languages against the parent snapshot."""
+    """The largest population stability index, against the parent snapshot, of lengths and languages, or of classes."""
 
 
-class Dataset(Recipe):
+class DatasetRecipe(Recipe):
     FORMAT: ClassVar = "dataset/1"
 
     description: Text = "A dataset"
+    """What the dataset is, in one sentence for the UI."""
     owner: str = "team:data"
-    source: Annotated[Stdlib | Directory | ObjectStore, Field(discriminator="kind")]
-    reading: Reading = Reading()
-    images: Images | None = None
-    cleaning: Cleaning = Cleaning()
-    tokenizer: Tokenizer = Tokenizer()
-    split: Split = Split()
-    shards: Shards = Shards()
-    checks: Checks = Checks()
+    source: Annotated[StdlibSource | DirectorySource | ObjectStoreSource, Field(discriminator="kind")]
+    reading: ReadingSection = ReadingSection()
+    images: ImagesSection | None = None
+    cleaning: CleaningSection = CleaningSection()
+    tokenizer: TokenizerSection = TokenizerSection()
+    split: SplitSection = SplitSection()
+    shards: ShardsSection = ShardsSection()
+    checks: ChecksSection = ChecksSection()
     resources: dict[str, Quantity] = Field(default={})
-    """What the pods that build it are given on a cluster, where the usual does not do: `memory: 128Gi`."""
+    """The resources of the pods that build the dataset on a cluster, such as `memory: 128Gi`; the cluster's settings
+    decide the others."""
 
     @model_validator(mode="after")
     def _images_are_no_text(self) -> Self:
@@ -169,20 +186,20 @@ class Dataset(Recipe):
         return self
 
     def selects(self, path: str) -> bool:
-        """Whether the file at `path`, relative to the source, is taken; images lie in Parquet files alone."""
+        """Whether the file at `path`, relative to the source, is taken; for images, only Parquet files are."""
         return self.source.selects(path) and (self.images is None or path.lower().endswith(".parquet"))
 
     def content(self) -> dict[str, Any]:
-        """What decides the snapshot's content, as JSON has it.
+        """The fields that decide the snapshot's content, as JSON has them.
 
-        Where the files lie is not part of it: their names and contents are, in the snapshot's provenance.
+        The place of the files is not among them: the snapshot's provenance has their names and contents.
         """
         of_kind = {"cleaning", "tokenizer", "shards"} if self.images is None else {"images"}
         sections = {"source", "reading", "split"} | of_kind
         content = self.model_dump(mode="json", include=sections)
         for place in ("path", "url"):
             content["source"].pop(place, None)
-        content["reading"].pop("quarantine")
+        content["reading"] = self.reading.content()
         if self.images is not None:
             return content
         content["tokenizer"].pop("file")

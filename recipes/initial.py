@@ -1,4 +1,4 @@
-"""Where a training's first weights come from, as its recipe says it: the section `init`."""
+"""The section `init` of a training: where its first weights come from."""
 
 import re
 from pathlib import Path
@@ -6,28 +6,29 @@ from typing import Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from recipes.parts import Count, Part, Text, absolute
-from trainer.invalid import require
+from recipes.parts import Count, RecipeSection, Text, absolute
+from trainer.base.invalid import require
 
 _FOLDERS = ("/", "./", "../")
 _STEP = re.compile(r"[^/\s.][^/\s]*/\d+")
 
 
-class Init(Part):
-    """Exactly one of `checkpoint`, `model` and `huggingface`."""
+class InitSection(RecipeSection):
+    """The source of the first weights: exactly one of `checkpoint`, `model` and `huggingface`."""
 
     checkpoint: Text | None = None
-    """A checkpoint's folder, or `<training>/<step>` of this platform; absolute once loaded, if it is a folder."""
+    """A checkpoint of this platform as `<training>/<step>`, or a checkpoint's folder that begins with /, ./ or ../; a
+    relative path starts at the recipe's folder."""
     model: Text | None = None
-    """A registered model."""
+    """The name of a registered model."""
     version: Count | None = None
-    """Of the registered model."""
+    """The version of the registered model; null for the version of the alias."""
     alias: Text | None = None
-    """Or the version that has this alias when the training is offered; without both, the champion."""
+    """The alias whose version is used when the training is started; without version and alias, the champion."""
     huggingface: Text | None = None
-    """A folder with a Llama model; an absolute path once loaded, the recipe may write it relative to its file."""
+    """A folder with a Llama model of Hugging Face; a relative path starts at the recipe's folder."""
     digest: str | None = None
-    """What must be found there (`trainer.initial.digest_of`); weights with another digest are refused."""
+    """The digest that the weights must have (64 hex digits); weights with another digest are refused."""
 
     @field_validator("checkpoint")
     @classmethod
@@ -65,17 +66,19 @@ class Init(Part):
 
     @property
     def folder(self) -> str:
-        """The folder, once it is known where the weights lie."""
+        """The folder with the weights, once it is known."""
         folder = self.checkpoint or self.huggingface
-        assert folder is not None and Path(folder).is_absolute(), "it is settled first"
+        assert folder is not None and Path(folder).is_absolute(), (
+            "the place and the digest of the weights are found first"
+        )
         return folder
 
     @property
     def moving_alias(self) -> str | None:
-        """The alias that decides, which tomorrow may mean other weights than today; None when none does."""
+        """The alias that decides the version, which may change from day to day; None when no alias does."""
         return self.alias or "champion" if self.model is not None and self.version is None else None
 
     def identity(self) -> dict[str, str]:
-        """What of it decides the training's numbers, as `trainer.config.Init` has it."""
-        assert self.digest is not None, "it is settled first"
+        """The part that decides the training's numbers, as `trainer.config.resolved.Init` has it."""
+        assert self.digest is not None, "the place and the digest of the weights are found first"
         return {"layout": self.layout, "digest": self.digest}

@@ -1,11 +1,11 @@
-"""What a recipe may say about the pods of its jobs on Kubernetes, where the cluster's own settings do not suit it."""
+"""The section `placement.kubernetes`: how the pods of a training differ from the cluster's own settings."""
 
 import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from recipes.parts import Part, Text
+from recipes.parts import RecipeSection, Text
 
 _AMOUNT = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
 
@@ -17,28 +17,28 @@ def _amount(text: str) -> str:
 
 
 Quantity = Annotated[str, AfterValidator(_amount), Field(json_schema_extra={"pattern": _AMOUNT})]
-"""As Kubernetes writes amounts: 8, 500m, 512Gi."""
+"""An amount as Kubernetes writes it: 8, 500m, 512Gi."""
 
 
-class Kubernetes(Part):
-    """The section `placement.kubernetes`; what is left out is as the cluster has it."""
+class KubernetesSection(RecipeSection):
+    """How the pods of a training differ from the cluster's own settings; a field that is null keeps the cluster's."""
 
     image: Text | None = None
-    """The trainer's image, by digest."""
+    """The image of the trainer, by its digest."""
     queue: Text | None = None
     """The Kueue LocalQueue that admits the job."""
     priority: Text | None = None
     """The PriorityClass of the pods."""
     resources: dict[str, Quantity] | None = None
-    """What each pod is given, as requests and as limits: `nvidia.com/gpu: "8"`, `cpu: "128"`, `rdma/ib: "1"`."""
+    """The requests and limits of each pod: `nvidia.com/gpu: "8"`, `cpu: "128"`, `rdma/ib: "1"`."""
     shared_memory: Quantity | None = None
-    """The size of /dev/shm."""
+    """The size of /dev/shm in each pod, such as 64Gi."""
     grace_seconds: Annotated[int, Field(ge=1)] | None = None
-    """What the pods get to save a last checkpoint in, when they are stopped, evicted or pre-empted."""
+    """Seconds for a last checkpoint when the pods are stopped, evicted or pre-empted."""
     spot: bool = False
     """Whether the pods may run on spot nodes."""
     spread: Literal["pack", "spread"] | None = None
-    """Nodes close together in the network topology, or apart."""
+    """Whether the nodes are close together in the network topology (pack) or apart (spread)."""
     patch: dict[str, Any] = Field(default={})
-    """Merged into the pods' template as `kubectl patch --type strategic` would: lists of containers, volumes and the
-    like by their names, other lists replaced."""
+    """A patch of the pod template, merged as `kubectl patch --type strategic` does: lists of named items, such as
+    containers and volumes, by name; other lists are replaced."""

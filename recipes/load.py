@@ -1,4 +1,4 @@
-"""Reading all recipes of a folder at once, with the overrides of the environment, or every problem they have."""
+"""Loading: all recipes of a folder with the overrides of the environment, or all their problems at once."""
 
 import os
 import re
@@ -8,35 +8,39 @@ from pathlib import Path
 from typing import Any
 
 from recipes import crossing, overrides, yaml_lines
-from recipes.dataset import Dataset
-from recipes.problems import Fault, InvalidRecipes, Place, Problem, dotted, shown
-from recipes.schema import KINDS, Script, Sweep, Training, TrainingRecipe, kind_of
-from recipes.strict import Refused, validate
+from recipes import folder as folder_in_use
+from recipes.dataset import DatasetRecipe
+from recipes.kinds import KINDS, kind_of
+from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
+from recipes.script import ScriptRecipe
+from recipes.strict import RefusedValue, validate
+from recipes.sweep import SweepRecipe
+from recipes.training import ModelRecipe, TrainingRecipe
 from recipes.yaml_lines import Document
 
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-"""Replacing the hyphens by underscores, as asset keys do, keeps such names apart."""
+"""Names that stay different when asset keys replace their hyphens by underscores."""
 
 
 @dataclass(frozen=True)
 class Recipes:
     """All recipes by name, each kind in the order of the names."""
 
-    datasets: dict[str, Dataset] = field(default_factory=dict)
-    trainings: dict[str, Training] = field(default_factory=dict)
-    scripts: dict[str, Script] = field(default_factory=dict)
-    """Trainings too, in the same folder."""
-    sweeps: dict[str, Sweep] = field(default_factory=dict)
+    datasets: dict[str, DatasetRecipe] = field(default_factory=dict)
+    trainings: dict[str, ModelRecipe] = field(default_factory=dict)
+    scripts: dict[str, ScriptRecipe] = field(default_factory=dict)
+    """Trainings by scripts, in the same folder as the others."""
+    sweeps: dict[str, SweepRecipe] = field(default_factory=dict)
 
     @property
     def all_trainings(self) -> dict[str, TrainingRecipe]:
-        """Those of our models and those of scripts."""
+        """The trainings of built-in models and those by scripts."""
         return {**self.trainings, **self.scripts}
 
 
 @dataclass(frozen=True)
-class File:
-    """One file of a kind: its document, or None when it cannot be used."""
+class RecipeFile:
+    """One file of a kind, with its document, or None when the file cannot be used."""
 
     kind: str
     path: Path
@@ -48,7 +52,7 @@ class File:
 
 
 def load(folder: Path = Path(__file__).parent, environ: Mapping[str, str] = os.environ) -> Recipes:
-    """The recipes under `folder`. Raises InvalidRecipes with all the problems of all files and variables."""
+    """The recipes below `folder`. Raises InvalidRecipes with all problems of all files and variables."""
     problems: list[Problem] = []
     files = list(_files(folder, problems))
     problems += overrides.apply({(file.kind, file.name): file.document for file in files}, environ)
@@ -56,18 +60,19 @@ def load(folder: Path = Path(__file__).parent, environ: Mapping[str, str] = os.e
     for file in files:
         if file.document is not None:
             _build(file, file.document, recipes, problems)
-    _cross(files, recipes, problems)
+    _check_between(files, recipes, problems)
     if problems:
         raise InvalidRecipes(problems)
     return recipes
 
 
 def recipes_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder that SLIPWAY_RECIPES names, by default the one beside the code."""
-    return Path(environ.get("SLIPWAY_RECIPES") or Path(__file__).parent)
+    """The folder that SLIPWAY_RECIPES names, the user's folder around the working folder, or the one beside the
+    code."""
+    return folder_in_use.selected(environ)
 
 
-def _files(folder: Path, problems: list[Problem]) -> Iterator[File]:
+def _files(folder: Path, problems: list[Problem]) -> Iterator[RecipeFile]:
     if not any((folder / kind).is_dir() for kind in KINDS):
         wanted = f"a folder with at least one of {', '.join(f'{kind}/' for kind in KINDS)}"
         problems.append(Problem(Place(str(folder)), "", "no recipes", wanted))
@@ -79,38 +84,42 @@ def _files(folder: Path, problems: list[Problem]) -> Iterator[File]:
                 problems.append(Problem(Place(file), "", f"the file name {path.name}", wanted))
             document, found = yaml_lines.read(path.read_bytes(), file)
             problems += found
-            yield File(kind, path, _headed(document, kind, path.stem, problems))
+            yield RecipeFile(kind, path, _with_name(document, kind, path.stem, problems))
 
 
 def _nearby(path: Path) -> str:
-    """The path as a person would write it: relative to the working directory if it is below."""
+    """The path as a person would write it: relative to the working directory if it is inside."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _headed(document: Document | None, kind: str, name: str, problems: list[Problem]) -> Document | None:
-    """`document` with its name in the place of its header, or None when it is not of the format we read."""
+def _with_name(document: Document | None, kind: str, name: str, problems: list[Problem]) -> Document | None:
+    """`document` with its name instead of its header, or None when it does not have the expected format."""
     if document is None:
         return None
     wanted = KINDS[kind].FORMAT
     if not isinstance(document.value, dict):
-        problems.append(_problem(document, Fault((), shown(document.value), f"a recipe that begins slipway: {wanted}")))
+        problems.append(
+            _problem(document, RecipeFault((), shown(document.value), f"a recipe that begins slipway: {wanted}"))
+        )
         return None
     first, header = next(iter(document.value), None), document.value.pop("slipway", None)
     if header != wanted:
         found = "nothing" if header is None else shown(header)
-        problems.append(_problem(document, Fault(("slipway",), found, f"{wanted}{_hint(header, wanted)}")))
+        problems.append(_problem(document, RecipeFault(("slipway",), found, f"{wanted}{_hint(header, wanted)}")))
         return None
     if first != "slipway":
-        problems.append(_problem(document, Fault(("slipway",), "this field further down", "it as the first")))
+        problems.append(
+            _problem(document, RecipeFault(("slipway",), "this field further down", "it as the first field"))
+        )
     if "name" in document.value:
-        wanted = f"none: a recipe is named by its file, here {name}"
-        problems.append(_problem(document, Fault(("name",), shown(document.value["name"]), wanted)))
+        wanted = f"no such field: a recipe has the name of its file, here {name}"
+        problems.append(_problem(document, RecipeFault(("name",), shown(document.value["name"]), wanted)))
     document.value["name"] = name
     return document
 
 
 def _hint(header: Any, wanted: str) -> str:
-    """Why a well-formed header is not the wanted one."""
+    """Why a well-formed header is not the expected one."""
     match = re.fullmatch(r"(dataset|training|sweep)/(\d+)", str(header))
     if match is None:
         return ""
@@ -119,20 +128,20 @@ def _hint(header: Any, wanted: str) -> str:
     return " (a newer Slipway reads that version)"
 
 
-def _build(file: File, document: Document, recipes: Recipes, problems: list[Problem]) -> None:
+def _build(file: RecipeFile, document: Document, recipes: Recipes, problems: list[Problem]) -> None:
     try:
         recipe = validate(kind_of(file.kind, document.value), document.value, {"folder": file.path.parent})
-    except Refused as refused:
+    except RefusedValue as refused:
         problems += [_problem(document, fault) for fault in refused.faults]
     else:
-        getattr(recipes, "scripts" if isinstance(recipe, Script) else file.kind)[file.name] = recipe
+        getattr(recipes, "scripts" if isinstance(recipe, ScriptRecipe) else file.kind)[file.name] = recipe
 
 
-def _cross(files: list[File], recipes: Recipes, problems: list[Problem]) -> None:
-    """Check recipes against one another; a file that is not usable still counts as there."""
+def _check_between(files: list[RecipeFile], recipes: Recipes, problems: list[Problem]) -> None:
+    """Check recipes against one another; a file that cannot be used still counts as present."""
     names = {kind: {file.name for file in files if file.kind == kind} for kind in KINDS}
     documents = {(file.kind, file.name): file.document for file in files}
-    faults: list[tuple[str, str, Fault]] = []
+    faults: list[tuple[str, str, RecipeFault]] = []
     for name, training in recipes.all_trainings.items():
         dataset = recipes.datasets.get(training.dataset)
         found = crossing.training_faults(training, names["datasets"], dataset)
@@ -147,5 +156,5 @@ def _cross(files: list[File], recipes: Recipes, problems: list[Problem]) -> None
         problems.append(_problem(document, fault))
 
 
-def _problem(document: Document, fault: Fault) -> Problem:
+def _problem(document: Document, fault: RecipeFault) -> Problem:
     return Problem(document.place(fault.path), dotted(fault.path), fault.found, fault.expected)

@@ -1,25 +1,25 @@
-"""Overrides of recipes by environment variables, for a change that should not be written down in a file.
+"""Overrides of recipes by environment variables, for a change that should not be in a file.
 
 `SLIPWAY_TRAININGS__TINY_DECODER__RUN__STEPS=50` sets `run.steps` of `trainings/tiny-decoder.yaml`: the folder,
-the recipe and the fields, in capitals, parted by two underscores, hyphens written as one. The value is YAML.
+the recipe and the fields, in capitals, joined by two underscores, with each hyphen as one. The value is YAML.
 """
 
 from collections.abc import Iterator, Mapping
 
 from recipes import yaml_lines
+from recipes.kinds import KINDS
 from recipes.problems import Path, Place, Problem, dotted, shown
-from recipes.schema import KINDS
 from recipes.yaml_lines import Document
 
 PREFIX = "SLIPWAY_"
 BY_PARAMETER = ("trial", "space")
-"""Sections of a sweep whose keys are parameters, so that the next two parts make one key."""
+"""Sections of a sweep whose keys are parameters `section.field`: two parts of the variable make one key."""
 
 
 def apply(documents: Mapping[tuple[str, str], Document | None], environ: Mapping[str, str]) -> list[Problem]:
-    """Change `documents`, by kind and name, as the environment says; returns the problems met.
+    """Change `documents`, by kind and name, as the environment says; returns the problems found.
 
-    A document that is None is known but not usable. The values are validated later, with those of the files.
+    A document that is None exists but cannot be used. The values are validated later, with those of the files.
     """
     return [
         problem
@@ -60,7 +60,9 @@ def _set(document: Document, path: Path, variable: str, text: str) -> Iterator[P
         yield from (Problem(Place(variable), dotted(path), each.found, each.expected) for each in problems)
         return
     if path == ("name",):
-        yield Problem(Place(variable), "name", shown(value.value), "none: a recipe is named by its file")
+        yield Problem(
+            Place(variable), "name", shown(value.value), "no such variable: a recipe has the name of its file"
+        )
         return
     known = document.value.get("parameters")
     if path[0] == "parameters" and isinstance(known, dict) and path[1] not in known:

@@ -1,4 +1,4 @@
-"""What recipes are made of: strictly typed, frozen sections, and what every recipe has."""
+"""The parts of recipes: strictly typed, frozen sections, and the fields of every recipe."""
 
 import re
 from pathlib import Path
@@ -10,19 +10,20 @@ Count = Annotated[int, Field(ge=1)]
 Text = Annotated[str, Field(min_length=1)]
 
 
-class Part(BaseModel):
+class RecipeSection(BaseModel):
     """A part of a recipe: strictly typed, no unknown fields, frozen."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class Recipe(Part):
-    """What all recipes have. The name is the stem of the file."""
+class Recipe(RecipeSection):
+    """A recipe. Its name is the name of its file without the suffix."""
 
     name: str
     description: Text
+    """What the recipe makes, in one sentence for the UI."""
     owner: str
-    """Who is asked about the assets, as Dagster writes it."""
+    """The owner of the assets: team:<name> or an email address."""
 
     @field_validator("owner")
     @classmethod
@@ -33,5 +34,5 @@ class Recipe(Part):
 
 
 def absolute(path: str, info: ValidationInfo) -> str:
-    """`path`, which a recipe may write relative to its own file."""
+    """The absolute form of `path`, which a recipe may write relative to its own folder."""
     return str(((info.context or {}).get("folder", Path.cwd()) / path).resolve())

@@ -1,6 +1,6 @@
 """Problems found in recipes: where, in which field, what was found and what is expected.
 
-All problems of all recipes are gathered and raised together, so that one look shows everything to mend.
+All problems of all recipes are collected and raised together, so that a person can correct them all at once.
 """
 
 import json
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""The way to a value: keys of mappings and places in lists, from the top of the recipe."""
+"""The path to a value: keys of mappings and places in lists, from the top of the recipe."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What is wrong with one value of a recipe, whichever file that came from."""
+class RecipeFault:
+    """What is wrong with one value of a recipe, without its place in a file."""
 
     path: Path
     found: str
@@ -50,7 +50,7 @@ class Problem:
 
 
 class InvalidRecipes(ValueError):
-    """Recipes that cannot be used; its text has one problem a line, by file and line."""
+    """Recipes that cannot be used. The text has one problem on each line, by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda each: (each.place.file, each.place.line or 0, each.field)))

@@ -1,7 +1,7 @@
-"""Strict validation against a pydantic model: every fault at once, in words that say what is expected.
+"""Strict validation against a pydantic model: all faults at once, each with what is expected.
 
-Strict is meant in JSON's sense: "3" is not a number and 3.0 is not a whole one, while a list may become a
-tuple and a section a dataclass. A dataclass's own `trainer.invalid.Invalid` keeps its field.
+Strict is meant as in JSON: "3" is not a number and 3.0 is not a whole number, but a list may become a tuple and a
+section a dataclass. The field that a dataclass's `trainer.base.invalid.Invalid` names is kept.
 """
 
 import dataclasses
@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 import pydantic
 from pydantic_core import ErrorDetails
 
-from recipes.parts import Part
-from recipes.problems import Fault, Path, shown
-from trainer.invalid import Invalid
+from recipes.parts import RecipeSection
+from recipes.problems import Path, RecipeFault, shown
+from trainer.base.invalid import Invalid
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
 Value = TypeVar("Value")
@@ -43,80 +43,80 @@ _EXPECTED = {
 _WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", tuple: "a list", list: "a list"}
 
 
-class Refused(ValueError):
+class RefusedValue(ValueError):
     """A value that its model does not accept; `faults` are all the reasons."""
 
-    def __init__(self, faults: list[Fault]) -> None:
+    def __init__(self, faults: list[RecipeFault]) -> None:
         self.faults = faults
         super().__init__("; ".join(map(str, faults)))
 
 
 def validate(kind: type[Model], value: Any, context: Mapping[str, Any] | None = None) -> Model:
-    """`value`, made of what JSON has, as an instance of `kind`. Raises Refused with every fault."""
+    """`value`, made of what JSON has, as an instance of `kind`. Raises RefusedValue with every fault."""
     try:
         return kind.model_validate_json(json.dumps(value), context=dict(context or {}))
     except pydantic.ValidationError as error:
-        raise Refused(_faults(kind, value, error)) from None
+        raise RefusedValue(_faults(kind, value, error)) from None
 
 
-class _Section(Part, Generic[Value]):
+class _Section(RecipeSection, Generic[Value]):
     section: Value
 
 
 def validate_section(kind: type[Value], value: Any) -> Value:
-    """`value` as an instance of the dataclass `kind`, for a section whose type its content tells. Raises Refused."""
+    """`value` as an instance of the dataclass `kind`, which the content of a section decides. Raises RefusedValue."""
     try:
         return validate(_Section[kind], {"section": value}).section  # type: ignore[valid-type]
-    except Refused as refused:
-        raise Refused([Fault(each.path[1:], each.found, each.expected) for each in refused.faults]) from None
+    except RefusedValue as refused:
+        raise RefusedValue([RecipeFault(each.path[1:], each.found, each.expected) for each in refused.faults]) from None
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
-    """The fields of a model or dataclass that a recipe may write, with their types; its name is its file's."""
+    """The fields of a model or dataclass that a recipe may write, with their types; `name` is not among them."""
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return {each.name: hints[each.name] for each in dataclasses.fields(kind)}
     return {name: each.annotation for name, each in kind.model_fields.items() if name != "name"}
 
 
-def _faults(kind: Any, value: Any, error: pydantic.ValidationError) -> list[Fault]:
+def _faults(kind: Any, value: Any, error: pydantic.ValidationError) -> list[RecipeFault]:
     faults = []
     for each in error.errors(include_url=False):
         cause = each.get("ctx", {}).get("error")
-        if isinstance(cause, Refused):  # by a section that was validated on its own
+        if isinstance(cause, RefusedValue):  # from a section that was validated separately
             path = _path(value, each["loc"])
-            faults += [Fault((*path, *fault.path), fault.found, fault.expected) for fault in cause.faults]
+            faults += [RecipeFault((*path, *fault.path), fault.found, fault.expected) for fault in cause.faults]
         else:
             faults.append(_fault(kind, value, each))
     return faults
 
 
-def _fault(kind: Any, value: Any, error: ErrorDetails) -> Fault:
+def _fault(kind: Any, value: Any, error: ErrorDetails) -> RecipeFault:
     path, context = _path(value, error["loc"]), error.get("ctx", {})
     cause = context.get("error")
     if isinstance(cause, Invalid):
         path = (*path, *cause.field.split("."))
-        return Fault(path, shown(_at(value, path)), str(cause).removeprefix("expected "))
+        return RecipeFault(path, shown(_at(value, path)), str(cause).removeprefix("expected "))
     if cause is not None:
-        return Fault(path, shown(error["input"]), str(cause).removeprefix("expected "))
+        return RecipeFault(path, shown(error["input"]), str(cause).removeprefix("expected "))
     match error["type"]:
         case "missing":
-            return Fault(path, "nothing", _words(_kind_at(kind, error["loc"])))
+            return RecipeFault(path, "nothing", _words(_kind_at(kind, error["loc"])))
         case "extra_forbidden" | "unexpected_keyword_argument":
             known = ", ".join(fields_of(_members(_kind_at(kind, error["loc"][:-1]))[0]))
-            return Fault(path, "an unknown field", f"one of {known}")
+            return RecipeFault(path, "an unknown field", f"one of {known}")
         case "union_tag_not_found":
-            return Fault((*path, "kind"), "nothing", "the kind of this section")
+            return RecipeFault((*path, "kind"), "nothing", "the kind of this section")
         case "union_tag_invalid":
             path = (*path, "kind")
-            return Fault(path, shown(context["tag"]), _EXPECTED["union_tag_invalid"].format(**context))
+            return RecipeFault(path, shown(context["tag"]), _EXPECTED["union_tag_invalid"].format(**context))
     bounds = {name: f"{bound:g}" if isinstance(bound, float) else bound for name, bound in context.items()}
     expected = _EXPECTED[error["type"]].format(**bounds) if error["type"] in _EXPECTED else error["msg"]
-    return Fault(path, shown(error["input"]), expected)
+    return RecipeFault(path, shown(error["input"]), expected)
 
 
 def _path(value: Any, loc: Path) -> Path:
-    """`loc` without the steps that pydantic adds for the member of a union, which no recipe writes."""
+    """`loc` without the steps that pydantic adds for the members of unions, which are in no recipe."""
     path: Path = ()
     for depth, step in enumerate(loc):
         last = depth == len(loc) - 1
@@ -149,14 +149,14 @@ def _kind_at(kind: Any, loc: Path) -> Any:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The types that a union consists of, without None; any other type alone."""
+    """The types of a union without None, or the one type that is no union."""
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return [kind]
     return [each for each in typing.get_args(kind) if each is not types.NoneType]
 
 
 def _words(kind: Any) -> str:
-    """What a missing value of type `kind` should be."""
+    """What a missing value of the type `kind` should be, in words."""
     kind = _members(kind)[0]
     if typing.get_origin(kind) is typing.Literal:
         return f"one of {', '.join(typing.get_args(kind))}"

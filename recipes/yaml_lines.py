@@ -1,7 +1,7 @@
-"""YAML with the line of every value, so that a problem can be pointed at.
+"""YAML with the line of every value, so that a problem can name its line.
 
-A plain scalar is read as YAML 1.2's core schema says, and as nothing else: `3e-4` is a number, `on` and
-`2026-01-01` are text. PyYAML's own YAML 1.1 says the opposite of each, which is a trap in a recipe.
+Plain scalars follow the core schema of YAML 1.2: `3e-4` is a number, `on` and `2026-01-01` are text. PyYAML follows
+YAML 1.1, where each of these means something else, which would surprise the author of a recipe.
 """
 
 import re
@@ -16,10 +16,10 @@ from recipes.problems import Path, Place, Problem, dotted
 class Loader(yaml.SafeLoader):
     """PyYAML's parser with the scalars of YAML 1.2's core schema (less octal, hexadecimal, infinity and NaN).
 
-    Aliases are refused: each value stands in one place, and no document is endless.
+    Aliases are refused, so that each value has one place and no document is endless.
     """
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML's own way, filled below
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML expects it so; it is filled below
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -49,19 +49,19 @@ _PLAIN: dict[str, Any] = {
 
 @dataclass
 class Document:
-    """A recipe's value, made of what JSON has, and the place of each value in it."""
+    """The value of a recipe, of the types of JSON, and the place of each value in it."""
 
     value: Any
     places: dict[Path, Place]
 
     def place(self, path: Path) -> Place:
-        """Where the value at `path` was written, or else the nearest one that it would belong to."""
+        """The place of the value at `path`, or of the nearest value above it."""
         while path not in self.places:
             path = path[:-1]
         return self.places[path]
 
     def set(self, path: Path, value: Any, place: Place) -> None:
-        """Put `value` at `path`, making the sections on the way. Raises KeyError(path) of a non-section there."""
+        """Put `value` at `path`, in sections made as needed. Raises KeyError(path) for a value that is no section."""
         section = self.value
         for depth, step in enumerate(path):
             if not isinstance(section, dict):
@@ -73,7 +73,7 @@ class Document:
 
 
 def read(data: bytes | str, file: str) -> tuple[Document | None, list[Problem]]:
-    """The document in `data`, or None when it is not YAML, and every problem of its form."""
+    """The document in `data`, or None when it is not YAML, and all problems of its form."""
     try:
         node = yaml.compose(data, Loader)
     except yaml.YAMLError as error:
@@ -94,7 +94,7 @@ def _syntax_problem(error: yaml.YAMLError, data: bytes | str, file: str) -> Prob
 
 
 class _Reader:
-    """Turns the nodes of one file into values, noting their places and the problems met."""
+    """Turns the nodes of one file into values, and collects their places and the problems found."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -117,7 +117,9 @@ class _Reader:
                 continue
             if key.value in mapping:
                 first = self.places[(*path, key.value)].line
-                self._problem(key, (*path, key.value), "the field a second time", f"it once (first on line {first})")
+                self._problem(
+                    key, (*path, key.value), "the field a second time", f"it once (it is on line {first} already)"
+                )
                 continue
             self.places[(*path, key.value)] = self._at(key)
             mapping[key.value] = self.value(item, (*path, key.value))
@@ -130,7 +132,7 @@ class _Reader:
         try:
             return _PLAIN[node.tag](node.value)
         except ValueError:
-            return node.value  # tagged as what it is not: as text, so that the schema says what it should be
+            return node.value  # a wrong tag: as text, so that the schema says what is expected
 
     def _problem(self, node: yaml.Node, path: Path, found: str, expected: str) -> None:
         self.problems.append(Problem(self._at(node), dotted(path), found, expected))

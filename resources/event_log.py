@@ -1,6 +1,6 @@
-"""Dagster's event log, asked narrowly: has this been shown already?"""
+"""Dagster's event log: narrow questions whether something has been shown already."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import dagster as dg
@@ -8,6 +8,8 @@ from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
 DATA_VERSION_TAG = "dagster/data_version"
+AT_ONCE = 5000
+"""So many partitions in one query: databases have a limit of variables."""
 
 
 def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> bool:
@@ -24,6 +26,48 @@ def data_version(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str)
     return (materialisation.tags or {}).get(DATA_VERSION_TAG) if materialisation else None
 
 
+def data_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str]) -> dict[str, str]:
+    """The data versions of the partitions' last materialisations, in one query; without those that have none."""
+    found: dict[str, str] = {}
+    for some in _portions(sorted(partitions)):
+        tags = instance.event_log_storage.get_latest_tags_by_partition(
+            key, dg.DagsterEventType.ASSET_MATERIALIZATION, [DATA_VERSION_TAG], some
+        )
+        found |= {name: each[DATA_VERSION_TAG] for name, each in tags.items() if DATA_VERSION_TAG in each}
+    return found
+
+
+def shown_partitions(instance: dg.DagsterInstance, key: dg.AssetKey) -> set[str]:
+    """The partitions of an asset that have any materialisation or observation."""
+    kinds = (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
+    latest = instance.event_log_storage.get_latest_storage_id_by_partition
+    return {partition for kind in kinds for partition in latest(key, kind)}
+
+
+def newest_record(instance: dg.DagsterInstance) -> int:
+    """The number of the newest record of the event log: lower than before when it was replaced by an older one."""
+    return instance.event_log_storage.get_maximum_record_id() or 0
+
+
+def _portions(values: list[str]) -> Iterator[list[str]]:
+    """Of these values, so many at once as a query may have."""
+    for first in range(0, len(values), AT_ONCE):
+        yield values[first : first + AT_ONCE]
+
+
+def observations(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> Iterator[dict[str, Any]]:
+    """The metadata of all of a partition's observations, the newest first."""
+    where, cursor = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), None
+    while True:
+        found = instance.fetch_observations(where, limit=100, cursor=cursor)
+        for record in found.records:
+            if (observation := record.asset_observation) is not None:
+                yield {name: value.value for name, value in observation.metadata.items()}
+        if not found.has_more:
+            return
+        cursor = found.cursor
+
+
 def observed(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, metadata: dict[str, Any]) -> bool:
     """Whether one of the partition's latest observations carries all of `metadata`."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
@@ -33,7 +77,7 @@ def observed(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, met
 
 
 def rejected(instance: dg.DagsterInstance, key: dg.AssetKey, checks: Iterable[str], partition: str) -> bool:
-    """Whether one of the asset's checks said no when it was last evaluated on this partition."""
+    """Whether one of the asset's checks failed when it was last evaluated on this partition."""
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(
         [dg.AssetCheckKey(key, name) for name in checks], PartitionKeyFilter(key=partition)
     )

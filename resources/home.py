@@ -12,7 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-DEFAULT = Path(__file__).resolve().parent.parent / ".slipway"
+from recipes import folder
+
+CODE = Path(__file__).resolve().parent.parent
+"""The folder of Slipway's packages."""
+DEFAULT = CODE / ".slipway"
 NODES = ("node-0", "node-1")
 
 
@@ -24,8 +28,13 @@ class Home:
 
     @staticmethod
     def of(environ: Mapping[str, str] = os.environ) -> "Home":
-        """The folder that SLIPWAY_HOME names, `.slipway` beside the code by default; SLIPWAY_BACKUP is its backup."""
-        root = Path(environ.get("SLIPWAY_HOME") or DEFAULT).expanduser().absolute()
+        """The folder that SLIPWAY_HOME names, else `.slipway` in one's own recipes (`slipway init`) or beside the code.
+
+        SLIPWAY_BACKUP is its backup.
+        """
+        recipes = folder.selected(environ)
+        default = recipes / ".slipway" if folder.is_own(recipes) else DEFAULT
+        root = Path(environ.get("SLIPWAY_HOME") or default).expanduser().absolute()
         return Home(root, environ.get("SLIPWAY_BACKUP", ""))
 
     @property

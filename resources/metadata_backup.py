@@ -1,8 +1,8 @@
 """Backup of the metadata: Dagster's and MLflow's SQLite databases and the recipes, as one verified folder on a tier.
 
-SQLite's own backup copies a database consistently while others write to it; two databases may be moments apart, and
-nothing here needs them to agree, as the truth lies in the training stores. A database server is backed up by its own
-means. Restored into an empty home, the folder is that home's dagster/, mlflow.db and recipes/.
+SQLite's own backup copies a database consistently while other processes write to it. Two databases may be moments
+apart: nothing needs them to agree, because the truth lies in the training stores. A database server is backed up by its
+own means. A restore into an empty home makes that home's dagster/, mlflow.db and recipes/.
 """
 
 import contextlib
@@ -18,20 +18,21 @@ from pathlib import Path
 import dagster as dg
 
 from recipes.load import load
-from resources.tracking import Tracking
-from trainer import atomic, digest
-from trainer.checkpoint.manifest import File, Manifest
-from trainer.checkpoint.tiers import FolderTier, Source, Tier, fetch
+from resources.mlflow.tracking import SQLITE, Tracking
+from trainer.base import atomic, digest, verify
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
+from trainer.checkpoint.tiers.copying import fetch
+from trainer.checkpoint.tiers.folder_tier import FolderTier
+from trainer.checkpoint.tiers.tier import Tier, TierSource
 
 LAYOUT = "metadata/1"
 FOLDER = "metadata"
 FIGURES = "figures.json"
-SQLITE = "sqlite:///"
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a backup holds, counted; a restored one must hold no less."""
+    """What a backup holds, counted; a restored backup must hold no less."""
 
     runs: int
     experiments: int
@@ -55,16 +56,16 @@ def back_up(dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, 
         root = Path(scratch)
         for database in sorted(dagster.rglob("*.db")):
             copy_database(database, root / "dagster" / database.relative_to(dagster))
-        if tracking.uri.startswith(SQLITE):
-            copy_database(Path(tracking.uri.removeprefix(SQLITE)), root / "mlflow.db")
+        if tracking.database is not None:
+            copy_database(tracking.database, root / "mlflow.db")
         for recipe in recipes.glob("*/*.yaml"):
             copy = root / "recipes" / recipe.relative_to(recipes)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(recipe, copy)
         (root / FIGURES).write_bytes(atomic.readable_json(vars(figures)))
         paths = sorted(path for path in root.rglob("*") if path.is_file())
-        files = {str(path.relative_to(root)): File(path.stat().st_size, digest.of_file(path)) for path in paths}
-        manifest = Manifest(LAYOUT, files)
+        files = {str(path.relative_to(root)): _described(path) for path in paths}
+        manifest = CheckpointManifest(LAYOUT, files)
         for name, file in files.items():
             tier.put(folder, name, FolderTier(root.parent).read(root.name, name), file)
         tier.finish(folder, manifest.encode())
@@ -79,7 +80,35 @@ def prune(tier: Tier, keep: int) -> list[str]:
     return going
 
 
-def restore(source: Source, folder: str, manifest: str, into: Path) -> Figures:
+def newest(tier: Tier) -> str:
+    """The folder of the newest backup. Raises ValueError when there is none, and tiers.Unavailable."""
+    found = sorted(tier.folders(FOLDER))
+    if not found:
+        raise ValueError(f"{tier}/{FOLDER}: found no backup, expected one; slipway backup makes one")
+    return found[-1]
+
+
+def made_at(folder: str) -> float:
+    """When a backup was made, by its name; in seconds since the epoch. Raises ValueError for another name."""
+    return datetime.strptime(folder, f"{FOLDER}/%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC).timestamp()
+
+
+@contextlib.contextmanager
+def fetched(tier: Tier, folder: str, into: Path) -> Iterator[tuple[Path, Figures]]:
+    """A verified copy of a backup in `into`, which is removed afterwards, and what it holds. Raises as `restore` does.
+
+    Its files are held to its manifest; of that nobody has kept the hash.
+    """
+    made_at(folder)
+    shutil.rmtree(into, ignore_errors=True)
+    try:
+        manifest = digest.sha256(b"".join(tier.read(folder, MANIFEST)))
+        yield into, restore(tier, folder, manifest, into)
+    finally:
+        shutil.rmtree(into, ignore_errors=True)
+
+
+def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figures:
     """Restore a backup into the new folder `into` and count what it holds, through Dagster and MLflow themselves.
 
     Raises Damaged for bytes that are not what was backed up, and ValueError for a database that is not whole or
@@ -99,7 +128,7 @@ def restore(source: Source, folder: str, manifest: str, into: Path) -> Figures:
 
 
 def count(instance: dg.DagsterInstance, tracking: Tracking | None, recipes: Path) -> Figures:
-    """What there is."""
+    """Count what Dagster, MLflow and the recipes hold."""
     experiments = models = 0
     if tracking is not None:
         client = tracking.client()
@@ -115,11 +144,16 @@ def copy_database(source: Path, target: Path) -> None:
         original.backup(copy)
 
 
+def _described(path: Path) -> CheckpointFile:
+    found = verify.measure(path)
+    return CheckpointFile(found.bytes, found.blake3)
+
+
 def _check(database: Path) -> None:
     with _opened(database) as connection:
-        said = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-    if said != ["ok"]:
-        raise ValueError(f"{database.name}: SQLite finds {'; '.join(said)[:500]}")
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+    if found != ["ok"]:
+        raise ValueError(f"{database.name}: SQLite finds {'; '.join(found)[:500]}")
 
 
 @contextlib.contextmanager

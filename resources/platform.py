@@ -1,64 +1,74 @@
-"""The platform's settings: one YAML file says what a cluster has, where an embedded instance has its home.
+"""The platform's settings: one YAML file that describes a cluster. An embedded instance needs none.
 
-``slipway: platform/1`` is its first line; SLIPWAY_PLATFORM names it. A secret is never in it: a field ending in
-`_file` names the file that holds one, and credentials of an object store come from the environment (AWS_*).
+SLIPWAY_PLATFORM names the file; its first line is ``slipway: platform/1``. It never holds a secret: a field that ends
+in `_file` names the file that does, and credentials of an object store come from the environment (AWS_*).
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
 from recipes import yaml_lines
 from recipes.kubernetes import Quantity
-from recipes.parts import Part, Text
-from recipes.problems import Fault, InvalidRecipes, Place, Problem, dotted, shown
-from recipes.strict import Refused, validate
+from recipes.parts import RecipeSection, Text
+from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
+from recipes.strict import RefusedValue, validate
+from resources import credentials
+from resources.credentials import PublicAddress
 from resources.kubernetes.cluster import Cluster
+from resources.launchers.kubernetes.workloads import KINDS
+from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.tiers import Tiers
-from trainer.invalid import require
+from trainer.base.invalid import require
 
 VARIABLE = "SLIPWAY_PLATFORM"
+MOUNTED = "none in the settings, which are shown and stored: mount a Secret as a file (`patch`) and name the file"
 
 _TIERS: dict[str, Any] = {name: (each.annotation, each) for name, each in Tiers.model_fields.items()}
-TierSettings = create_model("TierSettings", __base__=Part, **_TIERS)
+TierSettings = create_model("TierSettings", __base__=RecipeSection, **_TIERS)
 """The fields of the resource `Tiers`, typed as strictly as a recipe's."""
 
 
-class TrackingSettings(Part):
-    """Where MLflow is."""
+def _kind_of_workload(name: str) -> str:
+    if name not in KINDS:
+        raise ValueError(f"expected one of {', '.join(KINDS)}")
+    return name
 
-    uri: Text | None = None
-    """`http://…`; what has a password in it goes into a file."""
+
+WorkloadName = Annotated[str, AfterValidator(_kind_of_workload), Field(json_schema_extra={"enum": list(KINDS)})]
+"""The name of a kind of workload in the settings."""
+
+
+class TrackingSettings(RecipeSection):
+    """The address of MLflow."""
+
+    uri: PublicAddress | None = None
+    """`http://…`; a URI with a password belongs into a file."""
     uri_file: Text | None = None
-    """The file that holds it, a mounted secret."""
+    """The file that holds the URI, such as a mounted secret: `https://user:password@host`."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         require((self.uri is None) != (self.uri_file is None), "uri", "expected one of uri and uri_file")
-        require("@" not in (self.uri or ""), "uri", "expected no user and password here; write the URI into a uri_file")
         return self
 
-    def address(self) -> str:
-        """The URI. Raises OSError when the file that has it cannot be read."""
-        return self.uri or Path(self.uri_file or "").read_text().strip()
 
-
-class NodeTaskSettings(Part):
-    """The pods that do something on one node: stage, remove what is old, look at the disk."""
+class NodeTaskSettings(RecipeSection):
+    """The pods of node tasks, which stage data, remove old data and measure the disk of one node."""
 
     resources: dict[str, Quantity] = Field(default={"cpu": "4", "memory": "4Gi"})
-    """What each is given, as requests and as limits; it needs no GPU."""
+    """What each pod gets, as requests and as limits; it needs no GPU."""
     priority: str = ""
-    """Their PriorityClass."""
+    """The PriorityClass of these pods."""
 
 
-class ComputeSettings(Part):
-    """How jobs are run on the cluster, and what its nodes give them."""
+class ComputeSettings(RecipeSection):
+    """How jobs run on the cluster, and what its nodes give them."""
 
-    launcher: Literal["jobset", "job", "trainjob", "pytorchjob"] = "jobset"
+    launcher: WorkloadName = JobSet.name
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
     kubeconfig: str = ""
     """The path of a kubeconfig; empty inside the cluster, where pods have a service account."""
@@ -67,8 +77,15 @@ class ComputeSettings(Part):
     cluster: Cluster
     node_tasks: NodeTaskSettings = NodeTaskSettings()
 
+    @field_validator("cluster")
+    @classmethod
+    def _has_no_secret(cls, cluster: Cluster) -> Cluster:
+        if named := credentials.secret_variables(cluster.environment):
+            raise RefusedValue([RecipeFault(("environment", named[0]), "a secret", MOUNTED)])
+        return cluster
 
-class Platform(Part):
+
+class Platform(RecipeSection):
     """Everything that differs between clusters."""
 
     FORMAT: ClassVar = "platform/1"
@@ -81,12 +98,12 @@ class Platform(Part):
 
 
 def named(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file that SLIPWAY_PLATFORM names; None where the instance is embedded."""
+    """The file that SLIPWAY_PLATFORM names; None for an embedded instance."""
     return Path(environ[VARIABLE]) if environ.get(VARIABLE) else None
 
 
 def load(path: Path) -> Platform:
-    """The settings in a file. Raises InvalidRecipes with all that is wrong with them, by line."""
+    """The settings in a file. Raises InvalidRecipes with every problem and its line."""
     file = str(path)
     try:
         data = path.read_bytes()
@@ -100,17 +117,17 @@ def load(path: Path) -> Platform:
     if not faults:
         try:
             return validate(Platform, {name: each for name, each in document.value.items() if name != "slipway"})
-        except Refused as refused:
+        except RefusedValue as refused:
             faults = refused.faults
     raise InvalidRecipes(
         Problem(document.place(fault.path), dotted(fault.path), fault.found, fault.expected) for fault in faults
     )
 
 
-def _header_faults(value: Any) -> list[Fault]:
+def _header_faults(value: Any) -> list[RecipeFault]:
     if not isinstance(value, dict):
-        return [Fault((), shown(value), f"settings that begin slipway: {Platform.FORMAT}")]
+        return [RecipeFault((), shown(value), f"settings that begin slipway: {Platform.FORMAT}")]
     header = value.get("slipway")
     if header == Platform.FORMAT:
         return []
-    return [Fault(("slipway",), "nothing" if header is None else shown(header), Platform.FORMAT)]
+    return [RecipeFault(("slipway",), "nothing" if header is None else shown(header), Platform.FORMAT)]

@@ -1,25 +1,27 @@
-"""The storage tiers: where durable things lie, each node's NVMe folder, and what staging may ask of them."""
+"""The storage tiers: the durable folder, each node's NVMe folder, the backup, and what staging may ask of them."""
 
 from pathlib import Path
 
 import dagster as dg
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from trainer.checkpoint import tiers as checkpoints
-from trainer.checkpoint.interval import BACKUP, DURABLE
-from trainer.checkpoint.tiers import Tier
+from resources.credentials import PublicAddress
+from trainer.checkpoint.tiers import copying
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
 
 
 class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Paths of the tiers. A durable tier is a shared file system: CephFS, Lustre, NFS, or a local folder."""
 
+    model_config = ConfigDict(hide_input_in_errors=True)  # a refused address is not shown either
+
     durable: str = Field(description="Folder of the durable tier: snapshots, shards, trainings, checkpoints")
     nvme: str = Field(description="A node's own fast disk; {node} stands for the node's name")
-    backup: str = Field(
+    backup: PublicAddress = Field(
         default="",
         description="Object store of checkpoints (s3://bucket/prefix), or a folder; credentials come from AWS_*",
     )
-    origins: list[str] = Field(
+    origins: list[PublicAddress] = Field(
         default=[],
         description=(
             "Folders and URLs that staging asks, in this order, for what the durable tier lacks or has damaged; "
@@ -45,7 +47,7 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
     def shared(self) -> dict[str, Tier]:
         """The tiers of checkpoints that all nodes share, by name. Raises ValueError for an unknown scheme."""
         where = {DURABLE: self.durable, BACKUP: self.backup}
-        return {name: checkpoints.tier(place) for name, place in where.items() if place}
+        return {name: copying.tier_at(place) for name, place in where.items() if place}
 
     def staging_origins(self, node: str, nodes: list[str]) -> list[str]:
         """Folders and URLs where `node`, one of `nodes`, may fetch shards from, in order."""
@@ -56,7 +58,7 @@ class Tiers(dg.ConfigurableResource):  # type: ignore[type-arg]
         return [self.durable, *named]
 
     def bandwidth_warnings(self, size: int, nodes: int) -> list[str]:
-        """What staging `size` bytes on each of `nodes` nodes in `staging_seconds` asks for beyond what is given."""
+        """Warnings that staging `size` bytes on each of `nodes` nodes takes longer than `staging_seconds`."""
         each = size / self.staging_seconds / 1e9
         warnings = []
         if each > self.node_gigabytes_per_second:

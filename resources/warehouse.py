@@ -1,6 +1,6 @@
-"""Warehouse: SQL over documents tables, in the process, with duckdb reading the Parquet files themselves.
+"""Warehouse: SQL over documents tables by duckdb, in this process, on the Parquet files themselves.
 
-Everything comes back as plain values; nothing is kept between questions, so there is no server and no state.
+Every function returns plain values and keeps nothing between calls, so that there is no server and no state.
 """
 
 from collections.abc import Sequence, Set
@@ -51,7 +51,7 @@ class Total:
 
 
 @dataclass(frozen=True)
-class Removal:
+class RemovalCount:
     """How many documents one rule left out, and the names of the first of them."""
 
     reason: str
@@ -60,8 +60,8 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Statistics:
-    """What a documents table holds: of the kept documents, but for `rows` and `removals`."""
+class TableStatistics:
+    """What a documents table holds. Figures are of the kept documents, except `rows` and `removals`."""
 
     rows: int
     documents: int
@@ -74,7 +74,7 @@ class Statistics:
     languages: tuple[Total, ...]
     lengths: tuple[tuple[int, int], ...]
     """Documents by length: (bytes from which a bin counts, a power of two; documents up to twice that)."""
-    removals: tuple[Removal, ...]
+    removals: tuple[RemovalCount, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Changes:
     examples: dict[str, tuple[str, ...]]
 
 
-def statistics(table: Path, top: int = 10) -> Statistics:
+def statistics(table: Path, top: int = 10) -> TableStatistics:
     """Statistics of a documents table. Raises duckdb.Error for a file that is no such table."""
     with duckdb.connect() as connection:
 
@@ -97,7 +97,7 @@ def statistics(table: Path, top: int = 10) -> Statistics:
 
         splits = tuple(Total(*row) for row in ask(SPLITS))
         rows, masked = ask(TOTALS)[0]
-        return Statistics(
+        return TableStatistics(
             rows=rows,
             documents=sum(split.documents for split in splits),
             bytes=sum(split.bytes for split in splits),
@@ -110,11 +110,11 @@ def statistics(table: Path, top: int = 10) -> Statistics:
         )
 
 
-def removals(table: Path) -> tuple[Removal, ...]:
+def removals(table: Path) -> tuple[RemovalCount, ...]:
     """What each rule left out, the most first."""
     with duckdb.connect() as connection:
         found = connection.execute(REMOVED, {"table": str(table)}).fetchall()
-    return tuple(Removal(reason, count, tuple(names)) for reason, count, names in found)
+    return tuple(RemovalCount(reason, count, tuple(names)) for reason, count, names in found)
 
 
 def documents_in_both_splits(table: Path) -> int:
@@ -126,7 +126,7 @@ def documents_in_both_splits(table: Path) -> int:
 
 
 def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int = 5) -> Changes:
-    """What became of the kept documents from one table to another; one has changed when a column of `by` has."""
+    """How the kept documents differ between two tables; a document has changed when a column of `by` has."""
     query = CHANGES.format(**{side: ", ".join(f"{side}.{column}" for column in by) for side in ("old", "new")})
     with duckdb.connect() as connection:
         values = {"old": str(old), "new": str(new), "examples": examples}

@@ -1,134 +1,173 @@
-"""Checkpoint arrivals: each new commit becomes a checkpoint in the UI, and is evaluated if it is one of our models.
+"""Checkpoint arrivals: shows each new commit as a checkpoint, and has it evaluated if it is one of our models'.
 
-A commit is shown first and marked as shown when the event log has it, so that no crash loses one. Those that
-wait for evaluation share one run, and that run one process. A commit that counts no longer (superseded, found
-damaged, or pruned by retention) loses its partition. What lies on the nodes' NVMe alone is not shown.
+Should be: each valid commit on the durable tier or the backup has a partition and an event, and its evaluation; a
+commit that is not valid any more (superseded, found damaged, or pruned by retention) has no partition.
+Is: the training's records, the partitions and events that Dagster has, and the scores of the evaluations.
+What happened to a checkpoint (damaged, away, pruned, superseded) is an event of its partition, before that goes.
+Follows: events and partitions, and one run in one process for all checkpoints of a training that wait for evaluation.
+What is shown is asked of Dagster alone, in one query for all that is new, so that nothing is lost with a crash or with
+a database that is restored. A commit that only the nodes' NVMe holds is not shown.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import dagster as dg
 
-from assets import keys
+from assets import keys, subjects
 from assets.checkpoints import checkpoint_materialisation
-from assets.evaluation import evaluated
-from resources.compute import trainings
-from resources.event_log import data_version
+from assets.subjects import Subject
+from resources.event_log import data_versions
 from resources.tiers import Tiers
-from resources.training_store import TrainingStore
-from sensors import runs
-from trainer.checkpoint.interval import BACKUP, DURABLE
-from trainer.fence import Commit
+from resources.trainings.duties import Duty, OpenDuty
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.roots import trainings
+from resources.trainings.store import Trainings
+from sensors.support import commits, last_words
+from sensors.support.commits import KnownCommits
+from sensors.support.memory import SensorMemory, recalled
+from sensors.support.runs import NewestRuns
+from sensors.support.tick import Tick
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE
+from trainer.record import files
+from trainer.record.fence import Commit
 
-DUTY = "checkpoints"
+NAME = "checkpoint_arrivals"
 EVALUATES_TAG = "slipway/evaluates"
+WITHDRAWN_AT_ONCE = 100
+"""Of one training in one tick: the event log is asked about each."""
+
+
+@dataclass(frozen=True)
+class ChangedTraining:
+    """One training whose checkpoints may have changed."""
+
+    duty: OpenDuty
+    facts: TrainingFacts
+    shown: dict[str, Commit]
+    """By partition, the commits that are to be shown."""
+    waiting: frozenset[str]
+    """The partitions of those that wait for their evaluation."""
+    unread: frozenset[str]
+    """The partitions of valid commits that cannot be read: nothing follows for them."""
+    logged: dict[str, str]
+    """By partition, the manifest that the event log is known to have; kept from tick to tick."""
+
+    @property
+    def recipe(self) -> str:
+        return self.facts.specification.recipe
+
+    def unconfirmed(self) -> list[str]:
+        """The partitions that the event log has to be asked about."""
+        return [partition for partition, commit in self.shown.items() if self.logged.get(partition) != commit.manifest]
 
 
 @dg.sensor(
-    name="checkpoint_arrivals",
+    name=NAME,
     asset_selection='key:"*/evaluation"',
     minimum_interval_seconds=2,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Shows each new commit as a checkpoint and has it evaluated.",
 )
 def checkpoint_arrivals(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
-    known = trainings(tiers)
-    result = _Tick()
-    for id in known.opened(DUTY):
-        store = known.store(id)
-        commits = store.commits(DURABLE, BACKUP)
-        shown = _show_new(context.instance, store, commits, result)
-        withdrawing = _withdraw_gone(context.instance, store, commits, result)
-        waiting = _waiting(store, shown)
-        if waiting and runs.may_request(context.instance, {EVALUATES_TAG: id}):
-            result.requests.append(_evaluation_request(context.instance, store, waiting))
-        if _complete(store) and len(shown) == len(commits) and not waiting and not withdrawing:
-            known.close(id, DUTY)
-    return dg.SensorResult(
-        run_requests=result.requests, asset_events=result.events, dynamic_partitions_requests=result.partitions
+    tick, root = Tick(context, NAME), trainings(tiers)
+    owed, memory = root.with_open(Duty.CHECKPOINTS), recalled(tick.instance, NAME, root.root)
+    memory.keep_only(duty.training for duty in owed)
+    arrivals: list[ChangedTraining] = []
+    tick.each(owed, _subject, lambda duty: arrivals.extend(_look(tick, root, memory, duty)))
+    partitions = _ask(tick.instance, arrivals)
+    runs = NewestRuns(tick.instance, EVALUATES_TAG, [each.facts.id for each in arrivals if each.waiting])
+    tick.each(
+        arrivals,
+        lambda arrival: _subject(arrival.duty),
+        lambda arrival: _show_and_evaluate(tick, memory, arrival, partitions, runs),
     )
+    return tick.result()
 
 
-class _Tick:
-    """What one tick gives back."""
-
-    def __init__(self) -> None:
-        self.requests: list[dg.RunRequest] = []
-        self.events: list[dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation] = []
-        self.partitions: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
+def _subject(duty: OpenDuty) -> Subject:
+    return subjects.training(duty.training)
 
 
-def _show_new(instance: dg.DagsterInstance, store: TrainingStore, commits: list[Commit], tick: _Tick) -> list[Commit]:
-    """Show the commits that the event log has not; returns those that it has."""
-    shown = []
-    for commit in commits:
-        if not store.reported(_mark(commit)) and _show(instance, store, commit, tick):
-            store.mark_reported(_mark(commit))
-        if store.reported(_mark(commit)):
-            shown.append(commit)
-    return shown
-
-
-def _show(instance: dg.DagsterInstance, store: TrainingStore, commit: Commit, tick: _Tick) -> bool:
-    """Ask for what Dagster lacks of the commit, its event or its partition; True when it lacks neither."""
-    recipe, partition = store.specification().recipe, keys.checkpoint_partition(store.id, commit.step)
-    partitions = keys.checkpoint_partitions(recipe)
-    listed = instance.has_dynamic_partition(partitions.name or "", partition)
-    logged = data_version(instance, keys.key(recipe, "checkpoint"), partition) == commit.manifest
-    if not listed:
-        tick.partitions.append(partitions.build_add_request([partition]))
-    if not logged:
-        tick.events.append(checkpoint_materialisation(store, commit))
-    return listed and logged
-
-
-def _withdraw_gone(instance: dg.DagsterInstance, store: TrainingStore, commits: list[Commit], tick: _Tick) -> bool:
-    """Delete the partitions of shown commits that do not count any more, unless another commit has that step.
-
-    True while Dagster still has one of them.
-    """
-    withdrawing = False
-    valid = {commit.name for commit in commits}
-    steps = {commit.step for commit in commits}
-    partitions = keys.checkpoint_partitions(store.specification().recipe)
-    for name in store.reports("commit-"):
-        step = int(name.split(".")[0])
-        if name in valid or store.reported(f"withdrawn-{name}"):
-            continue
-        partition = keys.checkpoint_partition(store.id, step)
-        if step not in steps and instance.has_dynamic_partition(partitions.name or "", partition):
-            tick.partitions.append(partitions.build_delete_request([partition]))
-            withdrawing = True
-        else:
-            store.mark_reported(f"withdrawn-{name}")
-    return withdrawing
-
-
-def _waiting(store: TrainingStore, shown: list[Commit]) -> list[Commit]:
-    """Shown, not evaluated, and on the durable tier, where the evaluation reads it.
-
-    None of a script: it alone knows what its checkpoints hold.
-    """
-    if store.specification().script:
+def _look(tick: Tick, root: Trainings, memory: SensorMemory, duty: OpenDuty) -> list[ChangedTraining]:
+    """What there is of one training's checkpoints; nothing when there was nothing to do and nothing has changed."""
+    store = root.store(duty.training)
+    if memory.is_quiet(store.id, commits.folders(store.folder)):
         return []
-    done = {commit.name for commit, _ in evaluated(store)}
-    there = {commit.name for commit in store.commits(DURABLE)}
-    return [commit for commit in shown if commit.name in there - done]
+    facts, known = store.read(), _known.setdefault(str(store.folder), KnownCommits())
+    recipe, is_script = facts.specification.recipe, facts.specification.script is not None
+    evaluated = set(files.names(store.folder, files.EVALUATIONS))
+    shown: dict[str, Commit] = {}
+    waiting: set[str] = set()
+    unread: set[str] = set()
+
+    def take(name: str, partition: str) -> None:
+        commit, holders = known.read(facts, name)
+        if {DURABLE, BACKUP} & set(holders):
+            shown[partition] = commit
+        # A script's are not evaluated: only the script knows what its checkpoints hold.
+        if DURABLE in holders and name not in evaluated and not is_script:
+            waiting.add(partition)
+
+    for name in known.look(facts):
+        partition = keys.checkpoint_partition(store.id, int(name.partition(".")[0]))
+        who = Subject(f"{store.id}, commit {name}", keys.key(recipe, "checkpoint"), partition)
+        if not tick.visit(who, lambda name=name, partition=partition: take(name, partition)):  # type: ignore[misc]
+            unread.add(partition)
+    return [ChangedTraining(duty, facts, shown, frozenset(waiting), frozenset(unread), memory.of(store.id, {}))]
 
 
-def _evaluation_request(instance: dg.DagsterInstance, store: TrainingStore, waiting: list[Commit]) -> dg.RunRequest:
-    """One run for all that wait. A range goes by the order in which partitions were added, not by step."""
-    recipe = store.specification().recipe
-    wanted = {keys.checkpoint_partition(store.id, commit.step) for commit in waiting}
-    added = [
-        key for key in instance.get_dynamic_partitions(keys.checkpoint_partitions(recipe).name or "") if key in wanted
-    ]
-    return runs.request([keys.key(recipe, "evaluation")], {EVALUATES_TAG: store.id}, added[0], added[-1])
+_known: dict[str, KnownCommits] = {}
+"""By the folder of a training, what was read of its commits: records that never change."""
 
 
-def _complete(store: TrainingStore) -> bool:
-    """Whether no further commit can come."""
-    ended = store.exit()
-    return ended is not None and (ended.outcome == "succeeded" or not store.wanted)
+def _ask(instance: dg.DagsterInstance, arrivals: list[ChangedTraining]) -> dict[str, dict[str, list[str]]]:
+    """Ask Dagster, once for each recipe, which events and partitions it has.
+
+    Notes the events in the arrivals; returns the partitions of the checkpoints by recipe and training, in the order in
+    which they were added.
+    """
+    partitions: dict[str, dict[str, list[str]]] = {}
+    for recipe in {each.recipe for each in arrivals}:
+        asked = [each for each in arrivals if each.recipe == recipe]
+        unconfirmed = [partition for each in asked for partition in each.unconfirmed()]
+        versions = data_versions(instance, keys.key(recipe, "checkpoint"), unconfirmed)
+        for each in asked:
+            each.logged.update({partition: versions.get(partition, "") for partition in each.unconfirmed()})
+        by_training = partitions.setdefault(recipe, {})
+        for partition in instance.get_dynamic_partitions(keys.checkpoint_partitions(recipe).name or ""):
+            by_training.setdefault(partition.rpartition(".")[0], []).append(partition)
+    return partitions
 
 
-def _mark(commit: Commit) -> str:
-    return f"commit-{commit.name}"
+def _show_and_evaluate(
+    tick: Tick,
+    memory: SensorMemory,
+    arrival: ChangedTraining,
+    partitions: Mapping[str, Mapping[str, list[str]]],
+    runs: NewestRuns,
+) -> None:
+    """Show what is new of one training's checkpoints, withdraw what counts no more, and request evaluations."""
+    facts, definition = arrival.facts, keys.checkpoint_partitions(arrival.recipe)
+    listed = partitions[arrival.recipe].get(facts.id, [])
+    lacking, unlogged = sorted(arrival.shown.keys() - set(listed)), arrival.unconfirmed()
+    gone = sorted(set(listed) - arrival.shown.keys() - arrival.unread)[:WITHDRAWN_AT_ONCE]
+    last, ready_to_go = last_words.before_deletion(tick.instance, facts, gone)
+    untold = last_words.untold(tick.instance, facts)
+    tick.events += [*untold, *last]
+    if lacking:
+        tick.partitions.append(definition.build_add_request(lacking))
+    if ready_to_go:
+        tick.partitions.append(definition.build_delete_request(ready_to_go))
+    tick.events += [checkpoint_materialisation(facts, arrival.shown[partition]) for partition in unlogged]
+    ready = arrival.waiting - {*lacking, *unlogged}
+    if ready and runs.may_request(facts.id):
+        # A range goes by the order in which partitions were added, not by step.
+        added = [partition for partition in listed if partition in ready]
+        tick.request([keys.key(arrival.recipe, "evaluation")], {EVALUATES_TAG: facts.id}, added[0], added[-1])
+    if lacking or gone or unlogged or untold or arrival.waiting or arrival.unread:
+        return
+    memory.found_nothing(facts.id)
+    if facts.over:
+        arrival.duty.close(facts.life)
+        _known.pop(str(facts.folder), None)

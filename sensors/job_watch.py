@@ -1,113 +1,176 @@
-"""Job watch: what should run, runs; what has ended is shown, once for each exit record.
+"""Job watch: brings every training to its end, and shows what happened to it.
 
-It sees a person's cancellation and wants the training stopped, advances every training that somebody wants,
-asks for a run to show each live one, shows incidents and what a training waits for in vain, and materialises the
-result when no run is left to do it. A result counts as shown once the event log has it: no crash between two ticks
-loses one.
+Should be: what a training's store says is desired, and each end and each incident shown once.
+Is: the training's facts, its job, and what Dagster's event log has.
+Follows: a training whose newest run a person cancelled is stopped. The step that is due is taken. A live training gets
+a run that shows it. Incidents and long waits become observations. When no run is left to show the result, the job watch
+materialises it. An end counts as shown once the event log has it, so that no crash between two ticks loses one.
 """
+
+from dataclasses import dataclass, field
 
 import dagster as dg
 from dagster import DagsterRunStatus
 
-from assets import keys
-from assets.training import result_metadata, result_version
-from resources.compute import Compute, trainings
-from resources.event_log import materialised, observed
-from resources.launcher.protocol import Unavailable
+from assets import keys, results, subjects
+from resources.compute.protocol import Compute
+from resources.event_log import observed, shown_partitions
 from resources.tiers import Tiers
-from resources.training_control import TrainingControl
-from resources.training_decision import Action
-from resources.training_store import TrainingStore
-from sensors import incidents, pending, runs
-from trainer.fence import Exit
+from resources.trainings.control import TrainingControl
+from resources.trainings.decision import Action
+from resources.trainings.duties import Duty, OpenDuty
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.roots import trainings
+from resources.trainings.store import Trainings, TrainingStore
+from sensors.support import incidents, waits
+from sensors.support.memory import recalled
+from sensors.support.runs import NewestRuns, request
+from sensors.support.tick import Tick
+from trainer.record import fence, files
+from trainer.record.fence import Exit
 
-DUTY = "run"
+NAME = "job_watch"
+BY = "job watch"
+
+
+@dataclass
+class Settled:
+    """What the event log has of one training, as far as it was asked."""
+
+    incidents: set[int] = field(default_factory=set)
+    """The incarnations about which there is nothing to show, or nothing more."""
+    waits: set[tuple[int, int]] = field(default_factory=set)
 
 
 @dg.sensor(
-    name="job_watch",
+    name=NAME,
     asset_selection='key:"*/training"',
     minimum_interval_seconds=2,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="What should run, runs; results are shown once for each exit record.",
 )
 def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    known = trainings(tiers)
-    control = compute.control(tiers)
-    requests: list[dg.RunRequest] = []
-    events: list[dg.AssetMaterialization | dg.AssetObservation] = []
-    for id in known.opened(DUTY):
-        store = known.store(id)
-        try:
-            _heed_cancellation(context.instance, store)
-            action = _advance(control, store)
-            waiting = control.overdue(store)
-        except Unavailable as error:
-            context.log.warning(f"{id}: the launcher cannot be asked: {error}")
-            continue
-        except ValueError as error:
-            # A folder that cannot be read holds up its own training alone.
-            context.log.error(f"{id}: {error}")
-            continue
-        failures = incidents.unshown(context.instance, store, control.launcher)
-        events += failures
-        events += pending.untold(context.instance, store, waiting) if waiting else []
-        if action is not Action.DONE:
-            if store.wanted and runs.may_request(context.instance, _tags(store)):
-                requests.append(training_request(store))
-        elif not failures and not runs.unfinished(context.instance, _tags(store)):
-            ended = store.exit()
-            if ended is not None and not _shown(context.instance, store, ended):
-                events.append(_result(store, ended))
-            elif store.desired() is not None:  # else somebody is about to want it
-                known.close(id, DUTY)
-    return dg.SensorResult(run_requests=requests, asset_events=events)
+    tick, root, control = Tick(context, NAME), trainings(tiers), compute.control(tiers)
+    memory = recalled(tick.instance, NAME, root.root)
+    if memory.new:
+        _owe_what_is_not_shown(tick, root)
+    owed = root.with_open(Duty.RUN)
+    memory.keep_only(duty.training for duty in owed)
+    runs = NewestRuns(tick.instance, keys.TRAINING_TAG, [duty.training for duty in owed])
+    tick.each(
+        owed,
+        lambda duty: subjects.training(duty.training),
+        lambda duty: _bring_to_its_end(
+            tick, duty, root.store(duty.training), control, runs, memory.lasting_of(duty.training, Settled())
+        ),
+    )
+    return tick.result()
 
 
-def training_request(store: TrainingStore) -> dg.RunRequest:
+def _owe_what_is_not_shown(tick: Tick, root: Trainings) -> None:
+    """Open the duties of trainings of which the event log has nothing: an older one may have been restored."""
+    ids, owed = root.ids(), set(root.opened(Duty.RUN))
+    recipes = {id: id.rpartition("-")[0] for id in ids}
+    shown = {recipe: shown_partitions(tick.instance, keys.key(recipe, "training")) for recipe in set(recipes.values())}
+    lacking = [id for id in ids if id not in owed and id not in shown[recipes[id]]]
+
+    def owe(id: str) -> None:
+        if root.store(id).newest_claim() is not None:
+            for duty in (Duty.CHECKPOINTS, Duty.RUN):
+                root.open(id, duty)
+
+    tick.each(lacking, subjects.training, owe)
+
+
+def _bring_to_its_end(
+    tick: Tick, duty: OpenDuty, store: TrainingStore, control: TrainingControl, runs: NewestRuns, settled: Settled
+) -> None:
+    """Take the step that is due for one training, and show what is new."""
+    facts = _heed_cancellation(runs, store, store.read())
+    action, facts = _advance(control, store, facts)
+    _complete(store, facts, settled.incidents)
+    waiting = control.overdue(facts)
+    failures = incidents.unshown(tick, store, facts, control.launcher, settled.incidents)
+    tick.events += failures
+    tick.events += waits.unshown(tick.instance, facts, waiting, settled.waits) if waiting else []
+    if action is not Action.DONE:
+        if facts.wanted and runs.may_request(store.id):
+            _add_partition(tick.instance, facts)
+            request = training_request(facts)
+            tick.request(request.asset_selection or [], dict(request.tags))
+    elif not failures and not runs.unfinished(store.id) and _end_is_shown(tick, facts):
+        duty.close(facts.life)
+
+
+def training_request(facts: TrainingFacts) -> dg.RunRequest:
     """A run that shows this training, which is wanted already: it submits or adopts the job, and waits."""
-    tags = {**_tags(store), keys.SHOWS_TAG: store.id}
-    return runs.request([keys.key(store.specification().recipe, "training")], tags, store.id)
+    tags = {keys.TRAINING_TAG: facts.id, keys.SHOWS_TAG: facts.id, keys.LIFE_TAG: str(facts.life)}
+    return request([keys.key(facts.specification.recipe, "training")], tags, facts.id)
 
 
-def _tags(store: TrainingStore) -> dict[str, str]:
-    return {keys.TRAINING_TAG: store.id}
+def _add_partition(instance: dg.DagsterInstance, facts: TrainingFacts) -> None:
+    """Give the training its partition: a training that was started from the command line has none yet."""
+    keys.add_partition(instance, keys.training_partitions(facts.specification.recipe), facts.id)
 
 
-def _advance(control: TrainingControl, store: TrainingStore) -> Action:
-    """Take the steps that are due, up to one that needs time."""
-    while (action := control.advance(store, "job watch")) in (Action.CLAIM, Action.RECORD, Action.GIVE_UP):
-        pass
-    return action
+def _heed_cancellation(runs: NewestRuns, store: TrainingStore, facts: TrainingFacts) -> TrainingFacts:
+    """Want the training stopped when a person cancelled its newest run; the facts then.
+
+    A run is of the life of the training that its tag says. One that was cancelled before the training was last wanted
+    is of an earlier life: the order of lives says so, and no clock.
+    """
+    run = runs.newest(store.id) if facts.wanted else None
+    if run is None or run.status is not DagsterRunStatus.CANCELED or run.tags.get(keys.LIFE_TAG) != str(facts.life):
+        return facts
+    store.want("stop", BY, f"run {run.id} was cancelled")
+    return store.read()
 
 
-def _heed_cancellation(instance: dg.DagsterInstance, store: TrainingStore) -> None:
-    """When the newest run was cancelled after the training was last wanted, a person wants it stopped."""
-    desired, record = store.desired(), runs.newest(instance, _tags(store))
-    if desired is None or desired.want != "run" or record is None:
+def _complete(store: TrainingStore, facts: TrainingFacts, settled: set[int]) -> None:
+    """Record the end of an incarnation that was superseded by a process that died before it did so."""
+    unknown = [each + 1 for each in range(facts.incarnation - 1) if each + 1 not in settled]
+    if not unknown:
         return
-    run = record.dagster_run
-    if run.status is DagsterRunStatus.CANCELED and (record.end_time or 0.0) > desired.at:
-        store.want("stop", "job watch", f"run {run.run_id} was cancelled")
+    ended = {int(name) for name in files.names(store.folder, files.EXITS)}
+    lacking = [incarnation for incarnation in unknown if incarnation not in ended]
+    claims = {claim.token.incarnation: claim for claim in fence.claims(store.folder)} if lacking else {}
+    for incarnation in lacking:
+        nodes = claims[incarnation].nodes if incarnation in claims else ()
+        cause = claims[incarnation + 1].cause if incarnation + 1 in claims else "it was superseded"
+        store.note_incident(incarnation, cause, nodes, BY)
+        store.record_exit(incarnation, "failed", cause, BY, nodes, disrupted=True)
 
 
-def _shown(instance: dg.DagsterInstance, store: TrainingStore, ended: Exit) -> bool:
-    """Whether the event log has this end."""
-    key = keys.key(store.specification().recipe, "training")
-    if ended.outcome == "succeeded":
-        return materialised(instance, key, store.id)
-    return observed(instance, key, store.id, {"outcome": ended.outcome, "incarnation": ended.incarnation})
+def _advance(control: TrainingControl, store: TrainingStore, facts: TrainingFacts) -> tuple[Action, TrainingFacts]:
+    """Take the steps that are due, up to one that needs time; the last of them, and the facts after it."""
+    while True:
+        action = control.act(store, facts, BY)
+        if action in (Action.WAIT, Action.DONE):
+            return action, facts
+        facts = store.read()
+        if action not in (Action.CLAIM, Action.RECORD, Action.GIVE_UP):
+            return action, facts
 
 
-def _result(store: TrainingStore, ended: Exit) -> dg.AssetMaterialization | dg.AssetObservation:
-    """The event that shows how the newest incarnation ended."""
-    key = keys.key(store.specification().recipe, "training")
-    if ended.outcome == "succeeded":
-        version = result_version(store).value
-        return dg.AssetMaterialization(
-            key, partition=store.id, metadata=result_metadata(store), tags={"dagster/data_version": version}
-        )
-    desired = store.desired()
+def _end_is_shown(tick: Tick, facts: TrainingFacts) -> bool:
+    """Whether the event log has how the newest incarnation ended; what it lacks is shown. True where none has ended."""
+    key, ended = keys.key(facts.specification.recipe, "training"), facts.ended
+    if ended is None:
+        return True
+    if facts.succeeded:
+        with results.showing(tick.instance, facts) as due:
+            if due:
+                tick.instance.report_runless_asset_event(results.materialisation(facts))
+        return True
+    shown = observed(tick.instance, key, facts.id, {"outcome": ended.outcome, "incarnation": ended.incarnation})
+    if not shown:
+        tick.events.append(_end(key, facts, ended))
+    return shown
+
+
+def _end(key: dg.AssetKey, facts: TrainingFacts, ended: Exit) -> dg.AssetObservation:
+    """The observation of an end without success."""
+    desired = facts.desired
     metadata: dict[str, str | int] = {
         "outcome": ended.outcome,
         "reason": ended.reason,
@@ -115,4 +178,4 @@ def _result(store: TrainingStore, ended: Exit) -> dg.AssetMaterialization | dg.A
         "incarnation": ended.incarnation,
         **({"wanted": desired.want, "why": desired.why} if desired else {}),
     }
-    return dg.AssetObservation(key, partition=store.id, metadata=metadata)
+    return dg.AssetObservation(key, partition=facts.id, metadata=metadata)

@@ -1,81 +1,95 @@
-"""Node failures: a dead node, a lost place, or no progress past the deadline, leads to a new incarnation elsewhere.
+"""Node failures: gives a training a new incarnation when a node of it died, and keeps node partitions like the fleet.
 
-This sensor only decides and claims; the job watch stops the old job, confirms that it is gone, submits the next
-and shows the incident. It also keeps the partitions of staged shards in line with the fleet. It cordons nothing: that
-is for a person, or the cluster's own health agents, to do.
+Should be: every wanted training runs on nodes that live, keeps its place, and makes progress within its deadline. The
+partitions of staged shards are those of the nodes in the fleet.
+Is: the fleet, the training's facts, and its job.
+Follows: the next incarnation is claimed. The job watch then stops the old job, confirms that it is gone, submits the
+next one and shows the incident. What was staged on a lost node counts as lost. This sensor cordons no node: a person or
+the cluster's own health agents do.
 """
 
 from collections.abc import Iterator
 
 import dagster as dg
 
-from assets import keys
-from recipes.dataset import Dataset
-from resources import staged
-from resources.compute import Compute, trainings
-from resources.event_log import DATA_VERSION_TAG, data_version
+from assets import keys, subjects
+from assets.subjects import Subject
+from recipes.dataset import DatasetRecipe
+from resources import receipts
+from resources.compute.protocol import Compute
+from resources.event_log import DATA_VERSION_TAG, data_versions
 from resources.fleet.protocol import Node
-from resources.launcher.protocol import Unavailable
 from resources.tiers import Tiers
-from sensors import job_watch
+from resources.trainings.control import TrainingControl
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
+from sensors.support.tick import Tick
 
+NAME = "node_failures"
 BY = "node failures"
+PARTITIONS = Subject("partitions of nodes")
 LOST = "lost"
 """The data version of staged shards whose node died or left: no snapshot has it, so they are staged again."""
 
 
-def node_failures(datasets: dict[str, Dataset]) -> dg.SensorDefinition:
+def node_failures(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
     """The sensor; it marks the staged shards of all dataset recipes."""
     staged_shards = [keys.key(name, "staged_shards") for name in datasets]
 
     @dg.sensor(
-        name="node_failures",
+        name=NAME,
         asset_selection='key:"*/training"',
         minimum_interval_seconds=5,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Gives a training a new incarnation when a node of it died or it makes no progress.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        try:
-            nodes = compute.fleet().nodes()
-        except Unavailable as error:
-            return dg.SensorResult(skip_reason=f"the fleet cannot be asked: {error}")
-        _supersede(context, tiers, compute, nodes)
-        away = {node.name: node.reason for node in nodes if node.lost}
-        away |= dict.fromkeys(_partitions(context) - {node.name for node in nodes}, "it left the fleet")
-        for node in away:
-            staged.forget(tiers.durable_path, node)
-        return dg.SensorResult(
-            asset_events=list(_losses(context.instance, staged_shards, away)),
-            dynamic_partitions_requests=_node_partitions(context, nodes),
+        tick, root, control = Tick(context, NAME), trainings(tiers), compute.control(tiers)
+        nodes: list[Node] = []
+        if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
+            return tick.result()
+        tick.visit(PARTITIONS, lambda: _follow_the_fleet(tick, tiers, nodes, staged_shards))
+        tick.each(
+            root.with_open(Duty.RUN),
+            lambda duty: subjects.training(duty.training),
+            lambda duty: _replace_what_failed(root.store(duty.training), control, nodes),
         )
+        return tick.result()
 
     return sensor
 
 
-def _supersede(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute, nodes: list[Node]) -> None:
-    """Claim the next incarnation of every training whose running one has a fault."""
-    known, control = trainings(tiers), compute.control(tiers)
-    for id in known.opened(job_watch.DUTY):
-        store = known.store(id)
-        try:
-            fault = control.failure(store, nodes)
-            if fault and store.wanted:
-                control.supersede(store, fault, BY)
-        except Unavailable as error:
-            context.log.warning(f"{id}: the launcher or the fleet cannot be asked: {error}")
-        except ValueError as error:
-            # A folder that cannot be read holds up its own training alone.
-            context.log.error(f"{id}: {error}")
+def _replace_what_failed(store: TrainingStore, control: TrainingControl, nodes: list[Node]) -> None:
+    """Claim the next incarnation of a training whose running one has a fault."""
+    facts = store.read()
+    fault = control.fault(facts, nodes)
+    if fault and facts.wanted:
+        control.supersede(store, facts, fault, BY)
+
+
+def _follow_the_fleet(tick: Tick, tiers: Tiers, nodes: list[Node], staged_shards: list[dg.AssetKey]) -> None:
+    """Bring the partitions of nodes, and what is on record as staged there, in line with the fleet."""
+    held, names = _partitions(tick.instance), {node.name for node in nodes}
+    away = {node.name: node.reason for node in nodes if node.lost}
+    away |= dict.fromkeys(held - names, "it left the fleet")
+    for node in away:
+        receipts.forget(tiers.durable_path, node)
+    tick.events += _losses(tick.instance, staged_shards, away)
+    if names - held:
+        tick.partitions.append(keys.NODES.build_add_request(sorted(names - held)))
+    if held - names:
+        tick.partitions.append(keys.NODES.build_delete_request(sorted(held - names)))
 
 
 def _losses(
     instance: dg.DagsterInstance, staged_shards: list[dg.AssetKey], away: dict[str, str]
 ) -> Iterator[dg.AssetMaterialization]:
-    """The loss of what was staged on these nodes, once: a node that comes back may do so with an empty disk."""
+    """The loss of what was staged on these nodes, once: a node may come back with an empty disk."""
     for key in staged_shards:
+        held = data_versions(instance, key, away)
         for node, reason in away.items():
-            if data_version(instance, key, node) not in (None, LOST):
+            if held.get(node) not in (None, LOST):
                 yield dg.AssetMaterialization(
                     key,
                     partition=node,
@@ -85,19 +99,6 @@ def _losses(
                 )
 
 
-def _partitions(context: dg.SensorEvaluationContext) -> set[str]:
+def _partitions(instance: dg.DagsterInstance) -> set[str]:
     assert keys.NODES.name is not None
-    return set(context.instance.get_dynamic_partitions(keys.NODES.name))
-
-
-def _node_partitions(
-    context: dg.SensorEvaluationContext, nodes: list[Node]
-) -> list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest]:
-    """Nodes that joined get a partition, nodes that left the fleet lose theirs."""
-    held, names = _partitions(context), {node.name for node in nodes}
-    requests: list[dg.AddDynamicPartitionsRequest | dg.DeleteDynamicPartitionsRequest] = []
-    if names - held:
-        requests.append(keys.NODES.build_add_request(sorted(names - held)))
-    if held - names:
-        requests.append(keys.NODES.build_delete_request(sorted(held - names)))
-    return requests
+    return set(instance.get_dynamic_partitions(keys.NODES.name))

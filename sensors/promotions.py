@@ -1,59 +1,121 @@
-"""Promotions: a training that has succeeded, with all its checkpoints evaluated, is judged once.
+"""Promotions: judges each training that has succeeded, once all its checkpoints are evaluated.
 
-The run registers the candidate, checks it, and makes it the champion if the checks pass. A run that broke
-before the candidate was judged is requested again; a candidate that failed its checks is not. The trainings of a
-recipe are judged one after the other, each against the champion that the one before it left.
+Should be: the candidate of every finished training is registered and checked, and is the champion if the checks pass.
+Is: the training's facts, its evaluations, and what the event log has of its candidate and its champion.
+Follows: a run that judges the training. A run that broke before the candidate was judged is requested again; a
+candidate that failed its checks is not judged again. One that waits for a person, because the champion cannot be
+compared with, is judged again once there is another champion. The trainings of a recipe are judged one after the other,
+each against the champion that the one before it left.
 """
+
+from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
 
-from assets import keys
-from assets.evaluation import evaluated
-from assets.models import BEATS_CHAMPION, BEATS_UNIGRAMS
-from resources.compute import trainings
+from assets import keys, subjects
+from assets.evaluation import best
+from assets.gate import BEATS_CHAMPION, BEATS_UNIGRAMS
+from assets.subjects import Subject
 from resources.event_log import materialised, rejected
+from resources.mlflow.promotion import is_outdated, undecided
 from resources.tiers import Tiers
-from resources.training_store import TrainingStore
-from sensors import checkpoint_arrivals, runs
+from resources.trainings.duties import Duty, OpenDuty
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.roots import trainings
+from resources.trainings.store import Trainings
+from sensors.support.memory import SensorMemory, recalled
+from sensors.support.runs import NewestRuns
+from sensors.support.tick import Tick
+from trainer.record import files
 
-DUTY = "promotion"
+NAME = "promotions"
 PROMOTES_TAG, JUDGES_TAG = "slipway/promotes", "slipway/judges"
 
 
+@dataclass(frozen=True)
+class EvaluatedTraining:
+    """A training that has ended, all of whose checkpoints are evaluated."""
+
+    duty: OpenDuty
+    facts: TrainingFacts
+
+    @property
+    def recipe(self) -> str:
+        return self.facts.specification.recipe
+
+
 @dg.sensor(
-    name="promotions",
+    name=NAME,
     asset_selection='key:"*/candidate" or key:"*/champion"',
     minimum_interval_seconds=2,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Judges each finished training: candidate, checks, champion.",
 )
 def promotions(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
-    known = trainings(tiers)
-    evaluating = set(known.opened(checkpoint_arrivals.DUTY))
-    requests: dict[str, dg.RunRequest] = {}
-    for id in known.opened(DUTY):
-        store = known.store(id)
-        ended = store.exit()
-        if ended is None or id in evaluating:
-            continue
-        nothing_to_judge = ended.outcome != "succeeded" or not evaluated(store)
-        if nothing_to_judge or _judged(context.instance, store):
-            known.close(id, DUTY)
-            continue
-        recipe = store.specification().recipe
-        judging = recipe in requests or runs.unfinished(context.instance, {JUDGES_TAG: recipe})
-        if not judging and runs.may_request(context.instance, {PROMOTES_TAG: id}):
-            assets = [keys.key(recipe, "candidate"), keys.key(recipe, "champion")]
-            requests[recipe] = runs.request(assets, {PROMOTES_TAG: id, JUDGES_TAG: recipe}, id)
-    return dg.SensorResult(run_requests=list(requests.values()))
+    tick, root = Tick(context, NAME), trainings(tiers)
+    owed, memory = root.with_open(Duty.PROMOTION), recalled(tick.instance, NAME, root.root)
+    memory.keep_only(duty.training for duty in owed)
+    arriving = set(root.opened(Duty.CHECKPOINTS))
+    ended: list[EvaluatedTraining] = []
+    tick.each(
+        [duty for duty in owed if duty.training not in arriving],
+        _subject,
+        lambda duty: ended.extend(_look(root, memory, duty)),
+    )
+    promoting = NewestRuns(tick.instance, PROMOTES_TAG, [each.facts.id for each in ended])
+    judging = NewestRuns(tick.instance, JUDGES_TAG, {each.recipe for each in ended})
+    asked: set[str] = set()
+    tick.each(
+        ended,
+        lambda each: _subject(each.duty),
+        lambda each: _judge(tick, each, promoting, judging, asked, tiers.durable_path),
+    )
+    return tick.result()
 
 
-def _judged(instance: dg.DagsterInstance, store: TrainingStore) -> bool:
+def _subject(duty: OpenDuty) -> Subject:
+    return subjects.training(duty.training)
+
+
+def _look(root: Trainings, memory: SensorMemory, duty: OpenDuty) -> list[EvaluatedTraining]:
+    """The training, if it has ended."""
+    store = root.store(duty.training)
+    if memory.is_quiet(store.id, [store.folder / name for name in (files.DESIRED, files.CLAIMS, files.EXITS)]):
+        return []
+    facts = store.read()
+    facts.specification  # noqa: B018 - a training that cannot be read is no reason to stop at the others
+    if facts.ended is not None:
+        return [EvaluatedTraining(duty, facts)]
+    memory.found_nothing(store.id)
+    return []
+
+
+def _judge(
+    tick: Tick, ended: EvaluatedTraining, promoting: NewestRuns, judging: NewestRuns, asked: set[str], durable: Path
+) -> None:
+    """Have one training judged; `asked` are the recipes for which this tick has requested a run.
+
+    Raises ValueError, with what to do, while its candidate waits for a person.
+    """
+    facts, recipe = ended.facts, ended.recipe
+    found = best(facts) if facts.succeeded else None
+    waiting = undecided(durable, found[0].manifest) if found else None
+    if waiting and not is_outdated(durable, waiting):
+        raise ValueError(f"its candidate waits: {waiting.undecided}")
+    is_judged = waiting is None and not promoting.unfinished(facts.id) and _is_judged(tick.instance, facts)
+    if found is None or is_judged:
+        ended.duty.close(facts.life)
+    elif recipe not in asked and not judging.unfinished(recipe) and promoting.may_request(facts.id):
+        assets = [keys.key(recipe, "candidate"), keys.key(recipe, "champion")]
+        tick.request(assets, {PROMOTES_TAG: facts.id, JUDGES_TAG: recipe}, facts.id)
+        asked.add(recipe)
+
+
+def _is_judged(instance: dg.DagsterInstance, facts: TrainingFacts) -> bool:
     """Whether its candidate has become the champion or failed its checks: a run may break anywhere before."""
-    if runs.unfinished(instance, {PROMOTES_TAG: store.id}):
-        return False
-    recipe = store.specification().recipe
+    recipe = facts.specification.recipe
     candidate, checks = keys.key(recipe, "candidate"), (BEATS_UNIGRAMS, BEATS_CHAMPION)
-    return materialised(instance, keys.key(recipe, "champion"), store.id) or rejected(
-        instance, candidate, checks, store.id
+    return materialised(instance, keys.key(recipe, "champion"), facts.id) or rejected(
+        instance, candidate, checks, facts.id
     )

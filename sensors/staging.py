@@ -1,48 +1,59 @@
-"""Staging: every ready node has the current snapshot of every dataset on its NVMe, or a run that brings it."""
+"""Staging: brings the current snapshot of every dataset to every ready node.
+
+Should be: each ready node has the current snapshot of each dataset on its NVMe.
+Is: the data version of the node's partition of staged shards.
+Follows: a run for each node whose partition is not at the current snapshot.
+"""
 
 import dagster as dg
 
-from assets import keys
-from assets.datasets import snapshot
-from recipes.dataset import Dataset
-from resources.compute import Compute
-from resources.event_log import data_version
-from resources.launcher.protocol import Unavailable
+from assets import keys, subjects
+from assets.datasets.snapshots import pointer
+from recipes.dataset import DatasetRecipe
+from resources.compute.protocol import Compute
+from resources.event_log import data_versions
 from resources.tiers import Tiers
-from sensors import runs
+from sensors.support.runs import NewestRuns
+from sensors.support.tick import Tick
 
+NAME = "staging"
 STAGES_TAG = "slipway/stages"
 
 
-def staging(datasets: dict[str, Dataset]) -> dg.SensorDefinition:
+def staging(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
     """The sensor over all dataset recipes."""
 
     @dg.sensor(
-        name="staging",
+        name=NAME,
         asset_selection='key:"*/staged_shards"',
         minimum_interval_seconds=5,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Has the current snapshot of each dataset staged on every ready node.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-        try:
-            nodes = [node.name for node in compute.fleet().nodes() if node.ready]
-        except Unavailable as error:
-            return dg.SensorResult(skip_reason=f"the fleet cannot be asked: {error}")
-        assert keys.NODES.name is not None
-        known = [node for node in context.instance.get_dynamic_partitions(keys.NODES.name) if node in nodes]
-        requests: list[dg.RunRequest] = []
-        for name in datasets:
-            current = snapshot.current(tiers.durable_path, name)
-            if current is not None:
-                requests += _requests(context.instance, keys.key(name, "staged_shards"), current, known)
-        return dg.SensorResult(run_requests=requests)
+        tick, nodes = Tick(context, NAME), list[str]()
+        tick.visit(subjects.FLEET, lambda: nodes.extend(_ready_nodes(tick.instance, compute)))
+        tick.each(datasets, subjects.dataset, lambda name: _stage(tick, name, tiers, nodes))
+        return tick.result()
 
     return sensor
 
 
-def _requests(instance: dg.DagsterInstance, key: dg.AssetKey, current: str, nodes: list[str]) -> list[dg.RunRequest]:
-    """A run for each node whose partition is not at the current snapshot."""
-    behind = [node for node in nodes if data_version(instance, key, node) != current]
-    tags = {node: {STAGES_TAG: f"{current}.{node}"} for node in behind}
-    return [runs.request([key], tags[node], node) for node in behind if runs.may_request(instance, tags[node])]
+def _ready_nodes(instance: dg.DagsterInstance, compute: Compute) -> list[str]:
+    """The ready nodes that have a partition. Raises Unavailable."""
+    assert keys.NODES.name is not None
+    ready = {node.name for node in compute.fleet().nodes() if node.ready}
+    return [node for node in instance.get_dynamic_partitions(keys.NODES.name) if node in ready]
+
+
+def _stage(tick: Tick, dataset: str, tiers: Tiers, nodes: list[str]) -> None:
+    """Request a run for each of the nodes that does not have the dataset's current snapshot."""
+    key, current = keys.key(dataset, "staged_shards"), pointer.current(tiers.durable_path, dataset)
+    if current is None or not nodes:
+        return
+    held = data_versions(tick.instance, key, nodes)
+    behind = {node: f"{current}.{node}" for node in nodes if held.get(node) != current}
+    staged_by = NewestRuns(tick.instance, STAGES_TAG, behind.values())
+    for node, value in behind.items():
+        if staged_by.may_request(value):
+            tick.request([key], {STAGES_TAG: value}, node)

@@ -11,9 +11,9 @@ from typing import TypeVar
 import hypothesis
 import pytest
 
-from trainer import processes
+from trainer.base import processes
 
-pytest_plugins = ["tests.s3", "tests.launcher.notes", "tests.kubernetes.live"]
+pytest_plugins = ["tests.s3", "tests.resources.launchers.notes", "tests.kubernetes.live", "tests.tracked"]
 
 # How long an example takes says how busy the machine is, and nothing of the code.
 hypothesis.settings.register_profile("slipway", deadline=None)

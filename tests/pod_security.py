@@ -1,4 +1,4 @@
-"""What the Pod Security Standard `restricted` refuses in a pod.
+"""The rules of the Pod Security Standard `restricted`.
 
 By https://kubernetes.io/docs/concepts/security/pod-security-standards/: the fields that it names; a field that may be
 set on the pod or on each container counts where it is set last.
@@ -15,7 +15,7 @@ PROFILES = ("RuntimeDefault", "Localhost")
 
 
 def violations(spec: Mapping[str, Any]) -> list[str]:
-    """What is refused in a pod's spec; nothing for one that passes."""
+    """The violations in a pod's spec; none for a pod that passes."""
     return [*_of_pod(spec), *(found for container in _containers(spec) for found in _of_container(spec, container))]
 
 

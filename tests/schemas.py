@@ -1,4 +1,4 @@
-"""What Kubernetes would refuse for its form alone: objects against the schemas of two versions and of the CRDs we use.
+"""The form of objects, checked against the schemas of two versions of Kubernetes and of the CRDs that Slipway uses.
 
 Strict: an unknown field, which a cluster would drop in silence, is a problem, and so is a kind that has no schema here.
 What the schemas cannot say (CEL rules, webhooks) is for a cluster; `tests/schemas/README.md` says what is known of it.
@@ -19,12 +19,12 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 VERSIONS = ("1.33", "1.37")
-"""The oldest and the newest Kubernetes that we support."""
+"""The oldest and the newest supported Kubernetes."""
 FOLDER = Path(__file__).parent / "schemas"
 DEFINITIONS = "https://kubernetes.io/api/_definitions.json"
 METADATA = {"$ref": f"{DEFINITIONS}#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
 NOT_FORM = ("default", "description", "example", "format", "title")
-"""What a schema says besides the form; formats of CRDs are Go's (int32) and bind nobody here."""
+"""Keywords of a schema that say nothing about the form; formats of CRDs are Go's (int32), and are not checked."""
 
 Schema = dict[str, Any]
 Kind = tuple[str, str]
@@ -38,7 +38,7 @@ def check(found: Mapping[str, Any]) -> None:
 
 
 def problems(found: Mapping[str, Any]) -> list[str]:
-    """What each version of Kubernetes would refuse in the object: version, object, field, what is wrong."""
+    """The problems that each version of Kubernetes finds in the object: version, object, field and problem."""
     return [
         f"Kubernetes {version}: {found.get('kind')} {found.get('metadata', {}).get('name')}: {problem}"
         for version in VERSIONS
@@ -60,7 +60,7 @@ def _problems(found: Mapping[str, Any], version: str) -> Iterator[str]:
 
 @functools.cache
 def _validator(version: str, kind: Kind) -> Any:
-    """None for a kind that neither Kubernetes of that version nor a CRD of ours has."""
+    """None for a kind that neither that version of Kubernetes nor a known CRD has."""
     schema = _custom().get(kind) or _built_in(version).get(kind)
     return schema and Draft202012Validator(schema, registry=_registry(version))
 

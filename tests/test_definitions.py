@@ -18,9 +18,10 @@ from dagster_k8s.job import get_user_defined_k8s_config
 
 import definitions
 import recipes
-from assets.pods import WEIGHT
+from assets.execution.pods import WEIGHT
 from recipes.load import load
 from resources import platform
+from resources.here import embedded_resources
 from resources.home import Home
 from tests.kubernetes.settings import settings, write
 
@@ -40,6 +41,7 @@ SENSORS = [
     "promotions",
     "staging",
     "sweep_completions",
+    "terms",
 ]
 KUBECONFIG = {
     "apiVersion": "v1",
@@ -61,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def built(folder: Path) -> dg.Definitions:
-    return definitions.build(load(folder, {}), definitions.embedded_resources(Home(folder.parent / "home")))
+    return definitions.build(load(folder, {}), embedded_resources(Home(folder.parent / "home")))
 
 
 def built_for_a_cluster(folder: Path) -> dg.Definitions:
@@ -140,6 +142,7 @@ def test_everything_fits_together(folder: Path):
     dg.Definitions.validate_loadable(built(folder))
 
 
+@pytest.mark.slow
 def test_loading_imports_nothing_heavy(tmp_path: Path):
     script = "import json, sys; import definitions; json.dump(sorted(sys.modules), sys.stdout)"
     environ = {

@@ -8,6 +8,8 @@ import pytest
 
 from tests.schemas import VERSIONS, check, problems, strict
 
+pytestmark = pytest.mark.pure
+
 SERVICE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Service",

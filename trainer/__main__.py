@@ -1,9 +1,9 @@
-"""``torchrun -m trainer config.json`` (or ``python -m trainer config.json``): train what the file says.
+"""``torchrun -m trainer config.json`` (or ``python -m trainer config.json``): one rank of the training in the file.
 
-Started by hand it takes the training over from whoever had it (`trainer.incarnation`).
+A rank that is started by hand claims the training for itself (`trainer.record.incarnation`): an older process that
+still trains it can commit nothing more.
 
-Exit codes: 0 done, or stopped as asked; 2 a configuration that cannot be trained; 3 superseded; 1 the rest
-(diverged, a disk that cannot be written).
+Exit codes: `trainer.base.exit_code`.
 """
 
 import signal
@@ -11,54 +11,51 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer import config, fence, incarnation
-from trainer.checkpoint import sealing
-from trainer.processes import bind_to_launcher
-from trainer.scores import Diverged
+from trainer.base.exit_code import ExitCode
+from trainer.base.processes import bind_to_launcher
+from trainer.checkpoint.disk import encryption
+from trainer.config import resolved as config
+from trainer.record import causes, endings, fence, incarnation
 
 if TYPE_CHECKING:
-    from trainer.world import World
-
-FAILED, UNUSABLE, SUPERSEDED = 1, 2, 3
+    from trainer.node.world import World
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
+    if len(arguments) != 1 or arguments == ["--help"]:
         print("usage: python -m trainer CONFIG.json", file=sys.stderr)
-        return UNUSABLE
-    # It asks for a profile; until there is something to profile it must not end the rank.
+        return ExitCode.UNUSABLE
+    # SIGUSR2 asks for a profile. Until there is something to profile, it must not end the rank.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     bind_to_launcher()
     try:
-        return _train(config.load(Path(arguments[0])))
+        resolved = config.load(Path(arguments[0]))
+        with endings.noted(Path(resolved.placement.store)):
+            return _train(resolved)
     except fence.Superseded as error:
         print(f"trainer: {error}", file=sys.stderr)
-        return SUPERSEDED
+        return ExitCode.SUPERSEDED
     except ValueError as error:
         print(f"trainer: {error}", file=sys.stderr)
-        return UNUSABLE
-    except OSError as error:
+        return ExitCode.UNUSABLE
+    except (OSError, causes.Failure) as error:
         print(f"trainer: {error}", file=sys.stderr)
-        return FAILED
+        return ExitCode.FAILED
 
 
 def _train(resolved: config.Config) -> int:
     if resolved.storage.key_file:
-        sealing.read_key(Path(resolved.storage.key_file))
-    # Imported only now: a rank must be bound to its parent before it spends seconds on importing torch.
-    from trainer import loop, world
-    from trainer.exhaustion import OutOfMemory
+        encryption.read_key(Path(resolved.storage.key_file))
+    # Imported only now: a rank must be bound to its parent before it spends a second on importing torch.
+    from trainer import loop
+    from trainer.node import world
 
     with world.join(resolved) as place:
         token = _claimed_token(Path(resolved.placement.store), place)
-        try:
-            outcome = loop.train(resolved, place, token)
-        except (Diverged, OutOfMemory) as error:
-            print(f"trainer: {error}", file=sys.stderr)
-            return FAILED
+        outcome = loop.train(resolved, place, token)
         if place.leads:
             print(f"trainer: {outcome}", flush=True)
-    return 0
+    return ExitCode.DONE
 
 
 def _claimed_token(store: Path, place: "World") -> fence.Token:

@@ -1,56 +1,58 @@
-"""Evaluation in a process of its own: ``python -m trainer.evaluate request.json`` measures checkpoints.
+"""Evaluation in a process of its own: ``python -m trainer.evaluate REQUEST.json`` measures checkpoints.
 
-One process measures all that wait, so that torch is imported and the split is opened once. The request
-names the checkpoints by folder and manifest; each is verified before it is read, and one that is damaged or
-predicts no number gets a result that says so. Scores go to the request's `output`, in one atomic write.
+One process measures all checkpoints of a request, so that torch is imported and the split is opened once. The request
+names each checkpoint by its folder and manifest. Each is verified before it is read; a damaged one, and one whose loss
+is not finite, gets a score with the reason. The scores are written to the request's `output` in one atomic write.
 """
 
 import json
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from trainer import atomic, config, contents, images, models, shards, snapshots
-from trainer.checkpoint import contents as checkpoints
-from trainer.checkpoint import format
-from trainer.checkpoint.contents import Contents
-from trainer.data import Sequences
-from trainer.models.model import Model, Places, Rows
-from trainer.pictures import Pictures
-from trainer.scores import FORMAT, Score, perplexity
+from trainer import models
+from trainer.base import codec, not_by_hand
+from trainer.checkpoint.disk import contents as checkpoints
+from trainer.checkpoint.disk.contents import Contents
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.config import resolved
+from trainer.data import contents, images, shards, snapshots
+from trainer.data.pictures import Pictures
+from trainer.data.sequences import Sequences
+from trainer.models.model import Model, Rows, SampleNumbers
+from trainer.record.scores import FORMAT, Score, Scores, perplexity
 
 ROWS = 16
-"""Samples evaluated at once."""
+"""Samples in a batch."""
 
 
 def evaluate(request: dict[str, Any]) -> list[Score]:
-    """Measure the request's checkpoints: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
+    """Measure the checkpoints of a request: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
 
-    Raises ValueError for a checkpoint of another layout than our models have.
+    Raises ValueError for a checkpoint whose files have another layout.
     """
     tier = Path(request["tier"])
     snapshot = snapshots.read(tier, request["snapshot"])
     scores = []
     for entry in request["checkpoints"]:
         try:
-            found = checkpoints.read(Path(request["durable"]) / entry["folder"], entry["manifest"], "model")
-        except format.Damaged as damage:
-            scores.append(_without_figures(entry["name"], str(damage)))
+            found = checkpoints.open_verified(Path(request["durable"]) / entry["folder"], entry["manifest"], "model")
+        except DamagedCheckpoint as damage:
+            scores.append(_score_with_reason(entry["name"], str(damage)))
             continue
         scores.append(_measure(entry["name"], found, tier, snapshot, request["split"]))
     return scores
 
 
-def load(found: Contents, snapshot: snapshots.Snapshot) -> Model:
-    """The model of a checkpoint, ready to predict."""
+def load_model(found: Contents, snapshot: snapshots.Snapshot) -> Model:
+    """The model of a checkpoint, in evaluation mode."""
     settings = found.progress().config
-    shape, length = config.shape(settings["model"]), settings["batch"]["length"]
+    shape, length = resolved.shape(settings["model"]), settings["batch"]["length"]
     model = models.build(shape, contents.data(snapshot, shape, length, settings["run"]["seed"]))
     model.load_state_dict(found.tensors("model"))
     return model.eval()
@@ -58,7 +60,7 @@ def load(found: Contents, snapshot: snapshots.Snapshot) -> Model:
 
 def _measure(name: str, found: Contents, tier: Path, snapshot: snapshots.Snapshot, split: str) -> Score:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load(found, snapshot).to(device)
+    model = load_model(found, snapshot).to(device)
     length = found.progress().config["batch"]["length"]
     loss, right, predicted = 0.0, 0, 0
     with torch.no_grad():
@@ -70,28 +72,28 @@ def _measure(name: str, found: Contents, tier: Path, snapshot: snapshots.Snapsho
             predicted += targets.numel() if model.causal else len(places) * model.targets_per_sample
     mean = loss / predicted
     if not math.isfinite(mean):
-        return _without_figures(name, f"its loss on the {split} split is {mean}")
+        return _score_with_reason(name, f"its loss on the {split} split is {mean}")
     bits = _bits_per_byte(mean, snapshot, split) if model.causal else 0.0
     return Score(name, mean, perplexity(mean), bits, right / predicted, predicted)
 
 
 def _bits_per_byte(loss: float, snapshot: snapshots.Snapshot, split: str) -> float:
-    """All tokens' bits, spread over the text."""
-    assert isinstance(snapshot, shards.Snapshot)
+    """The bits of all tokens, divided by the bytes of the text."""
+    assert isinstance(snapshot, shards.TextSnapshot)
     described = snapshot.splits[split]
     return loss * described.tokens / math.log(2) / described.text_bytes
 
 
-def _without_figures(name: str, reason: str) -> Score:
+def _score_with_reason(name: str, reason: str) -> Score:
     return Score(name, 0, 0, 0, 0, 0, reason)
 
 
 def _batches(
     tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, whole: bool
-) -> Iterator[tuple[Rows, Places]]:
-    """Every sample of the split once, with its place; if `whole`, also the tokens that fill no sequence."""
+) -> Iterator[tuple[Rows, SampleNumbers]]:
+    """Every sample of the split once, with its number; if `whole`, also the tokens that fill no whole sequence."""
     samples: Sequences | Pictures
-    if isinstance(snapshot, images.Snapshot):
+    if isinstance(snapshot, images.ImageSnapshot):
         samples = Pictures(tier, snapshot, split)
     else:
         samples = Sequences(tier, snapshot, split, length)
@@ -114,10 +116,10 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         print(f"evaluate: {error}", file=sys.stderr)
         return 2
-    document = {"format": FORMAT, "scores": [asdict(score) for score in scores]}
-    atomic.replace(Path(request["output"]), atomic.readable_json(document))
+    codec.replace(Path(request["output"]), Scores(tuple(scores)), FORMAT)
     return 0
 
 
 if __name__ == "__main__":
+    not_by_hand.explain("trainer.evaluate", "measures checkpoints for the evaluation asset")
     sys.exit(main(sys.argv[1:]))

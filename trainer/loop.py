@@ -1,46 +1,61 @@
 """The loop: one training in one incarnation, from the newest good checkpoint to the last step.
 
-Reads top-down: `train` meets the data and the model, restores, steps, commits, and records how it ended.
+Read it top-down: `train` opens the data, builds the model, restores, steps, commits, and records the outcome.
 Every number of a step depends on the configuration and the step alone, not on the number of ranks
-(beyond the rounding of a sum in another order) and not on how often the training was interrupted.
+(beyond the rounding of a sum in another order), nor on how often the training was interrupted.
 """
 
 import contextlib
 import os
 import platform
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from trainer import affinity, contents, fabric, fence, initial, ledger, order
-from trainer import config as configuration
-from trainer.account import Account, told_if_unwritable
-from trainer.checkpoint import format, parts, random_state, restore
-from trainer.checkpoint.clock import Clock
-from trainer.checkpoint.places import Places
-from trainer.checkpoint.progress import Progress
-from trainer.checkpoint.saver import Saver
-from trainer.config import Config
-from trainer.engine import Engine
-from trainer.feed import Feed
-from trainer.processes import StopRequest
-from trainer.profiling import Profiler
-from trainer.report import Report, work
-from trainer.schedule import learning_rate
-from trainer.scores import Diverged, finite
-from trainer.world import World
+from trainer.base import file_system, paths
+from trainer.base.processes import StopRequest
+from trainer.base.progress import MOVED
+from trainer.checkpoint import restore
+from trainer.checkpoint.disk import publication
+from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.saving import parts, random_state
+from trainer.checkpoint.saving.saver import Saver
+from trainer.checkpoint.saving.schedule import SaveSchedule
+from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
+from trainer.checkpoint.tiers.tier import DURABLE, NVME
+from trainer.config import resolved as configuration
+from trainer.config.resolved import Config
+from trainer.data import contents
+from trainer.figures.profiling import Profiler
+from trainer.figures.report import StepReport, work
+from trainer.loading import order
+from trainer.loading.feed import Feed
+from trainer.node import affinity, fabric
+from trainer.node.world import World
+from trainer.record import causes, fence, files, phases
+from trainer.record.phases import Phase
+from trainer.record.recorder import RankRecorder
+from trainer.record.scores import Diverged, require_finite
+from trainer.start import initial
+from trainer.step.engine import Engine
+from trainer.step.schedule import learning_rate
 
 
 def train(config: Config, world: World, token: fence.Token) -> str:
-    """Train to the last step, or to the step at which a SIGTERM asked to stop; returns the outcome.
+    """Train to the last step, or to the step during which SIGTERM asked to stop; returns the outcome.
 
     "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
     Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
-    with contextlib.closing(Trainer(config, world, token)) as trainer:
+    with (
+        RankRecorder(Path(config.placement.store), token, world.rank) as recorder,
+        contextlib.closing(Trainer(config, world, token, recorder)) as trainer,
+    ):
         stop = StopRequest()
         trainer.restore()
         trainer.feed.stage_rest(trainer.step)
@@ -48,82 +63,93 @@ def train(config: Config, world: World, token: fence.Token) -> str:
             return _step_to_the_end(config, trainer, stop)
         except Diverged as error:
             trainer.finish_commits()
-            trainer.record_end("failed", str(error))
+            trainer.record_end("failed", causes.DIVERGED, str(error))
             raise
 
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
-    """The steps that are left; returns the outcome."""
+    """Do the steps that are left; returns the outcome."""
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
         if trainer.due(config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
         last = asked_to_stop or trainer.step == config.run.steps
-        if tiers := trainer.clock.at_the_end() if last else trainer.tiers_due:
+        if tiers := trainer.save_schedule.last_tiers() if last else trainer.tiers_due:
             with trainer.timeline.part("checkpoint"):
                 trainer.commit(tiers, last)
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.finish_commits()
-            trainer.record("ended", outcome="stopped", step=trainer.step, reason="asked to stop")
+            trainer.record_stop(bool(stop))
             return "stopped"
     trainer.finish_commits()
     trainer.confirm_last_commit()
-    trainer.record_end("succeeded", "all steps done")
+    trainer.record_end("succeeded", causes.DONE, "all steps done")
     return "succeeded"
 
 
 class Trainer:
     """The pieces of one incarnation on one rank."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token) -> None:
-        self.config, self.world, self.token = config, world, token
+    def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
+        self.config, self.world, self.token, self._recorder = config, world, token, recorder
         self.saver = Saver(config.training, config.placement, world, token, config.storage)
-        self.clock = Clock(config, world)
+        self.save_schedule = SaveSchedule(config, world)
         self.tiers_due: tuple[str, ...] = ()
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
-        self._checkpoints = f"checkpoints/{config.training}"
+        self._checkpoints = paths.checkpoints(config.training)
         self.step = 0
         self.metrics: dict[str, float] = {}
         self.best: dict[str, float] = {}
-        self._account = Account(self.store, token, world.rank)
-        self._beat("staging")
+        self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
+        self._enter(phases.STAGING, MOVED)
+        tiers = _tried_tiers(config, world)
         self.feed = Feed(config, world)
-        self._beat("building")
+        self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record)
         self.model, self.timeline = self.engine.model, self.engine.timeline
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
-        self.report = Report(config, world, steady, self.timeline, self.record)
-        self.record("started", world=world.size, device=str(world.device), torch=torch.__version__, **self._hardware())
+        self.report = StepReport(config, world, steady, self.timeline, self.record)
+        self.record(
+            "started",
+            world=world.size,
+            device=str(world.device),
+            torch=torch.__version__,
+            **self._hardware(),
+            tiers=tiers,
+        )
 
     def close(self) -> None:
-        """End what runs beside the steps."""
+        """End the profiler and the saver, which run beside the steps."""
+        self._enter(phases.COPYING)
         self.profiler.end(self.step)
         self.saver.close()
 
     def record(self, event: str, **fields: Any) -> None:
-        """An event for the ledger; only rank 0 writes."""
-        self._account.record(event, **fields)
+        """Record an event in the ledger; only rank 0 writes it."""
+        self._recorder.record(event, **fields)
 
     def due(self, every: int) -> bool:
-        """Whether something that happens every `every` steps (0: never) happens now."""
+        """Whether an action that is taken every `every` steps (0: never) is due after this step."""
         return every > 0 and self.step % every == 0
 
     def restore(self) -> None:
         """Continue from the newest good checkpoint, if there is one."""
-        self._beat("restoring")
+        self._enter(phases.RESTORING, MOVED)
         begun = time.time()
         if self.world.leads:
-            format.sweep(self.durable / self._checkpoints)
-            parts.sweep(self.store)
-        found = restore.newest_good(self.store, self.world, Places(self.config.placement, self.world), self._on_damaged)
+            fence.check(self.store, self.token)
+            publication.remove_unpublished(self.durable / self._checkpoints, self.token)
+            parts.remove_older(self.store, self.token)
+        places = CheckpointPlaces(self.config.placement, self.world, self.token)
+        found = restore.newest_verified(self.store, self.world, self.token, places, self._on_damaged, self._on_away)
         if found is None:
             self._start_from_given_weights()
             return
         commit, kept = found
         restore.load(self.engine, kept, self.world)
-        self.saver.continues(commit)
+        self.saver.resumed_from(commit)
         progress = kept.progress()
         self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
         if self.world.rank < len(progress.random_states):
@@ -131,7 +157,7 @@ class Trainer:
         self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
 
     def _start_from_given_weights(self) -> None:
-        """Take the weights that the configuration names, if it names any; their loss is what the first step finds."""
+        """Load the weights that the configuration names, if it names any, and validate them before the first step."""
         if self.config.init is None:
             return
         begun = time.time()
@@ -144,8 +170,8 @@ class Trainer:
             self.validate()
 
     def train_step(self, stop: bool) -> bool:
-        """One optimiser step over the global batch; says whether to stop, now that any rank was asked to."""
-        self._beat("training")
+        """Do one optimiser step over the global batch; returns whether to stop, as any rank was asked to."""
+        self._enter(self._step_phase)
         self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
         with self.timeline.part("data"):
@@ -155,48 +181,52 @@ class Trainer:
         with self.timeline.part("optimiser"):
             norm = self.engine.clip()
         with self.timeline.part("communication"):
-            wish = self.clock.wish(self.step + 1)
-            total, correct, stopping, wish = self.world.sum(mine.loss, mine.correct, float(stop), wish)
+            choice = self.save_schedule.choice_as_number(self.step + 1)
+            total, correct, stopping, choice = self.world.sum(mine.loss, mine.correct, float(stop), choice)
         targets = self.config.batch.sequences * self.engine.targets_per_sample
-        # Before the weights take them in: the newest checkpoint is from before the step that went wrong.
-        finite(f"the loss of step {self.step + 1}", total)
-        finite(f"the gradient norm of step {self.step + 1}", norm)
+        # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
+        require_finite(f"the loss of step {self.step + 1}", total)
+        require_finite(f"the gradient norm of step {self.step + 1}", norm)
         with self.timeline.part("optimiser"):
             self.engine.update(rate)
-        self.step += 1
+        self.step, self._step_phase = self.step + 1, phases.TRAINING
         with self.timeline.part("communication"):
-            together = self.engine.meet_if_due(self.step)
-        self.tiers_due = self.clock.chosen(wish) if together else ()
+            together = self.engine.synchronise_if_due(self.step)
+            if together and self.due(self.config.observation.compare_steps):
+                self.engine.check_copies(self.step)
+        self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
         self.saver.prepare(self.engine)
+        saving = self.saver.busy
         self._record_commits()
         seconds = time.perf_counter() - begun
+        self.save_schedule.add_step(seconds, saving, self.saver.size)
         self.metrics |= self.report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
         return together and stopping > 0
 
     def validate(self) -> None:
-        """The mean loss over the first sequences of the validation split, shared out over the ranks."""
-        self._beat("validating")
+        """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
+        self._enter(phases.VALIDATING, lambda: self.engine.batches_measured)
         count = min(self.config.validation.sequences, len(self.feed.held_out))
-        mine = order.share(count, self.world.data_rank, self.world.data_size)
+        mine = order.rank_slice(count, self.world.data_rank, self.world.data_size)
         numbers = np.arange(mine.start, mine.stop, dtype=np.uint64)
         sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
         targets = count * self.engine.targets_per_sample
         mean, accuracy = (total / targets for total in self.world.sum(sums.loss, sums.correct))
-        finite(f"the validation loss after step {self.step}", mean)
+        require_finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
         self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
 
     def commit(self, tiers: tuple[str, ...], last: bool) -> None:
-        """Take a checkpoint, which is written while training goes on. What comes of it is an event in the ledger."""
-        self._beat("committing")
+        """Take a checkpoint, which is written while training goes on; success or failure is an event in the ledger."""
+        self._enter(phases.SAVING, lambda: self.saver.bytes_written)
         self.saver.save(self.engine, self._progress(), last, tiers)
 
     def finish_commits(self) -> None:
         """Wait for the checkpoints that are being written."""
+        self._enter(phases.SAVING, lambda: self.saver.bytes_written)
         while self.saver.busy:
-            self._beat("committing")
             self._record_commits(seconds=1.0)
         self._record_commits()
 
@@ -206,38 +236,40 @@ class Trainer:
         if self.world.leads and (not committed or committed[-1].step != self.step):
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
 
-    def record_end(self, outcome: str, reason: str) -> None:
-        """The durable mark of an end that starting again would not change."""
-        self._account.record_end(outcome, reason, self.step)
+    def record_stop(self, asked: bool) -> None:
+        """Record that the training stopped before its end; `asked` says whether this rank was asked to stop."""
+        self._recorder.record_stop(self.step, asked)
+
+    def record_end(self, outcome: str, kind: str, reason: str) -> None:
+        """Record an outcome that a new start would not change."""
+        self._recorder.record_end(outcome, kind, reason, self.step)
 
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
             self.record(**event)
             if event["event"] == "committed":
-                self.clock.saved(event["blocked_seconds"], event["seconds"])
+                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"])
 
-    def _beat(self, phase: str) -> None:
-        self._account.beat(phase, self.step)
+    def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
+        self._recorder.enter(phase, self.step, count)
 
     def _hardware(self) -> dict[str, Any]:
-        """The settings that this rank runs with and where each comes from, and the processors that it may use."""
-        holding = fabric.holding(self.config.hardware, os.environ)
-        return {"settings": holding, "processors": affinity.listed(os.sched_getaffinity(0))}
+        """The settings in force on this rank, with the source of each, and the processors that it may use."""
+        settings = fabric.in_force(self.config.hardware, os.environ)
+        return {"settings": settings, "processors": affinity.cpu_list(os.sched_getaffinity(0))}
 
     def _profiler(self) -> Profiler:
-        """Rank 0 profiles the steps that the recipe names, any rank those after a signal."""
-        name, folder = f"{self.token}.{self.world.rank:05d}", self.store / "profiles"
+        """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
+        name, folder = f"{self.token}.{self.world.rank:05d}", self.store / files.PROFILES
         return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, self._record_own)
 
     def _record_own(self, event: str, **fields: Any) -> None:
-        """An event of this rank alone; ranks other than 0 have such a segment of the ledger only from then on."""
-        with told_if_unwritable("ledger"):
-            writer = f"profiler-{self.world.rank}"
-            ledger.note(self.store, self.token, writer, event, rank=self.world.rank, **fields)
+        """Record an event of this rank in a ledger segment of its own."""
+        self._recorder.record_own("profiler", event, **fields)
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> TrainingProgress:
         samples = self.step * self.config.batch.sequences
-        return Progress(
+        return TrainingProgress(
             step=self.step,
             samples=samples,
             epoch=samples // len(self.feed.order),
@@ -257,3 +289,24 @@ class Trainer:
 
     def _on_damaged(self, commit: fence.Commit, reason: str) -> None:
         self.record("set_aside", commit=commit.name, reason=reason)
+
+    def _on_away(self, reason: str) -> None:
+        self._enter(phases.RESTORING, MOVED)
+        self.record("tier_away", reason=reason)
+        if self.world.leads:
+            print(f"trainer: waiting: {reason}", file=sys.stderr, flush=True)
+
+
+def _tried_tiers(config: Config, world: World) -> dict[str, str]:
+    """What the file systems of the tiers can do, tried by one rank for all that share it.
+
+    Raises OSError for one that cannot hold a training.
+    """
+    folders: dict[str, Path] = {}
+    if world.leads:
+        folders |= {"store": Path(config.placement.store), DURABLE: Path(config.placement.durable)}
+    if world.local_rank == 0:
+        folders[NVME] = nvme_folder(config.placement)
+        # Only here: a durable tier that is not there is not mounted, and must not be made.
+        folders[NVME].mkdir(parents=True, exist_ok=True)
+    return {tier: file_system.require(folder, tier) for tier, folder in folders.items()}

@@ -1,7 +1,7 @@
-"""A node task: what the control plane has done on a node, where that node's NVMe is.
+"""Node tasks: work that the control plane gives to a node, because only that node sees its NVMe.
 
-``python -m trainer.node_task CONFIG`` does one and leaves its outcome where the configuration says; where the control
-plane sees the nodes' disks itself, it calls `perform` of the same task.
+``python -m trainer.node_task CONFIG`` does one and writes its outcome to the path that the configuration names. Where
+the control plane sees the nodes' disks itself, it calls `perform` of the same task.
 """
 
 import dataclasses
@@ -14,18 +14,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainer import atomic, retention, staging
-from trainer.checkpoint.forecast import Sample
-from trainer.progress import Report, every
+from trainer.base import codec, not_by_hand
+from trainer.base.progress import OnProgress, every
+from trainer.checkpoint.retention import nvme as checkpoints
+from trainer.checkpoint.retention.forecast import Sample
+from trainer.checkpoint.tiers.tier import TierUnavailable
+from trainer.staging import retention, stage
 
 FORMAT = "slipway.node-task/1"
 LINE_SECONDS = 5.0
 Result = dict[str, Any]
-"""What a task found and did, as JSON has it."""
+"""What a task found and did: a JSON object."""
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageTask:
     """Bring a snapshot to the NVMe."""
 
     KIND: ClassVar = "stage"
@@ -33,13 +36,13 @@ class Stage:
     origins: Sequence[str]
     nvme: str
 
-    def perform(self, report: Report) -> Result:
-        """A `trainer.staging.Staged`. Raises ValueError and OSError as `trainer.staging.stage` does."""
-        return dataclasses.asdict(staging.stage(self.snapshot, self.origins, Path(self.nvme), report))
+    def perform(self, report: OnProgress) -> Result:
+        """A `trainer.staging.stage.Staged` as JSON. Raises ValueError and OSError as `trainer.staging.stage` does."""
+        return dataclasses.asdict(stage.stage(self.snapshot, self.origins, Path(self.nvme), report))
 
 
 @dataclass(frozen=True)
-class Retain:
+class RetainTask:
     """Bring the NVMe under its limits."""
 
     KIND: ClassVar = "retain"
@@ -48,58 +51,66 @@ class Retain:
     days: float
     dry_run: bool
 
-    def perform(self, report: Report) -> Result:
-        """A `trainer.retention.Retained`. Raises OSError."""
+    def perform(self, report: OnProgress) -> Result:
+        """A `trainer.staging.retention.Retained` as JSON. Raises OSError."""
         return dataclasses.asdict(retention.retain(Path(self.nvme), self.gigabytes, self.days, self.dry_run))
 
 
 @dataclass(frozen=True)
-class Discard:
-    """Remove the checkpoints of trainings that are over: nobody restores from there any more."""
+class DiscardTask:
+    """Remove the checkpoints of trainings that are over; what no tier that lasts holds is copied to one first."""
 
     KIND: ClassVar = "discard"
     nvme: str
-    trainings: Sequence[str]
+    durable: str
+    stores: Sequence[str]
+    """The trainings' folders of records."""
 
-    def perform(self, report: Report) -> Result:
-        """The trainings of which there were any. Raises OSError."""
-        folders = [Path(self.nvme, "checkpoints", training) for training in self.trainings]
-        there = [folder for folder in folders if folder.is_dir()]
-        for folder in there:
-            shutil.rmtree(folder)
-        return {"discarded": [folder.name for folder in there]}
+    def perform(self, report: OnProgress) -> Result:
+        """By training, what was removed, copied and kept (`Cleared`), and the faults of those that cannot be judged.
+
+        One training's fault does not keep the others.
+        """
+        cleared, faults = dict[str, Any](), dict[str, str]()
+        for store in map(Path, self.stores):
+            try:
+                done = checkpoints.clear(Path(self.nvme), Path(self.durable), store)
+                cleared[store.name] = dataclasses.asdict(done)
+            except (OSError, ValueError, TierUnavailable) as error:
+                faults[store.name] = str(error)
+        return {"cleared": cleared, "faults": faults}
 
 
 @dataclass(frozen=True)
-class Measure:
-    """Look at how full the NVMe is."""
+class MeasureTask:
+    """Measure how full the NVMe is."""
 
     KIND: ClassVar = "measure"
     nvme: str
 
-    def perform(self, report: Report) -> Result:
-        """A `trainer.checkpoint.forecast.Sample`, none of a node that has no such folder yet. Raises OSError."""
+    def perform(self, report: OnProgress) -> Result:
+        """A `forecast.Sample` as JSON, or None for a node that has no such folder yet. Raises OSError."""
         folder = Path(self.nvme)
         return {"sample": dataclasses.asdict(of_folder(folder)) if folder.is_dir() else None}
 
 
-Task = Stage | Retain | Discard | Measure
-_KINDS: dict[str, type[Task]] = {kind.KIND: kind for kind in (Stage, Retain, Discard, Measure)}
+Task = StageTask | RetainTask | DiscardTask | MeasureTask
+_KINDS: dict[str, type[Task]] = {kind.KIND: kind for kind in (StageTask, RetainTask, DiscardTask, MeasureTask)}
 
 
 def of_folder(folder: Path) -> Sample:
-    """What is used of the file system that a folder lies on. Raises OSError."""
+    """Used and total bytes of the file system that holds a folder. Raises OSError."""
     usage = shutil.disk_usage(folder)
     return Sample(time.time(), usage.total - usage.free, usage.total)
 
 
 def document(task: Task, outcome: Path) -> dict[str, Any]:
-    """The configuration of a task that leaves its outcome at a path."""
+    """The configuration of a task that writes its outcome to a path."""
     return {"format": FORMAT, "task": task.KIND, "outcome": str(outcome), **dataclasses.asdict(task)}
 
 
 def _of(configuration: dict[str, Any]) -> tuple[Task, Path]:
-    """The task of a configuration, and where its outcome goes."""
+    """The task of a configuration, and the path of its outcome."""
     if configuration["format"] != FORMAT:
         raise ValueError(f"found a configuration of format {configuration['format']}, expected {FORMAT}")
     kind = _KINDS[configuration["task"]]
@@ -108,11 +119,11 @@ def _of(configuration: dict[str, Any]) -> tuple[Task, Path]:
 
 
 def main(arguments: list[str]) -> int:
-    """Do the task and leave its outcome; 1 and a message when it cannot be done."""
+    """Do the task and write its outcome; returns 1, with a message, when it cannot be done."""
     try:
         task, outcome = _of(json.loads(Path(arguments[0]).read_bytes()))
         result = task.perform(every(LINE_SECONDS, lambda progress: print(f"node task: {progress}", flush=True)))
-        atomic.create_only(outcome, atomic.readable_json({"result": result}))
+        codec.create_only(outcome, {"result": result})
     except (ValueError, OSError) as error:
         print(f"node task: {error}", file=sys.stderr)
         return 1
@@ -120,4 +131,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    not_by_hand.explain("trainer.node_task", "does one task on a node of a cluster")
     sys.exit(main(sys.argv[1:]))

@@ -1,7 +1,7 @@
 """The lane of one dataset as Dagster assets: documents, tokenizer, snapshot.
 
-Assets hand each other nothing in memory: every step finds what the one before it left in the durable tier, so
-each can be materialised alone, in its own process, and doing it again does nothing.
+Assets hand each other nothing in memory: each step reads what the step before it wrote to the durable tier. So each
+asset can be materialised alone, in its own process, and materialising it again makes nothing.
 """
 
 from pathlib import Path
@@ -9,49 +9,55 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, pods
-from assets.datasets import metadata, snapshot, steps, tokenizer
-from assets.datasets.content import Content
-from assets.datasets.difference import difference
-from assets.datasets.images.content import IMAGES
-from assets.datasets.texts import TEXTS
-from recipes.dataset import Dataset
+from assets import keys
+from assets.datasets.kind import DatasetKind
+from assets.datasets.kinds import dataset_kind
+from assets.datasets.snapshots import difference, pointer
+from assets.datasets.snapshots.outcomes import Outcome
+from assets.datasets.texts import metadata, steps, tokenizer
+from assets.execution import pods
+from recipes.dataset import DatasetRecipe
 from resources.tiers import Tiers
-from trainer.shards import Manifest
+from trainer.data.shards import SnapshotManifest
 
 
-def dataset_assets(recipe: Dataset) -> list[dg.AssetsDefinition]:
+def dataset_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
     """The assets of a dataset recipe's lane, from its source to its snapshot; they need the resource `tiers`.
 
     Images have no tokenizer.
     """
+    kind = dataset_kind(recipe)
     if recipe.images is not None:
-        return [_documents(recipe, IMAGES), _snapshot(recipe, IMAGES, after=["documents"])]
-    return [_documents(recipe, TEXTS), _tokenizer(recipe), _snapshot(recipe, TEXTS, after=["documents", "tokenizer"])]
+        return [_documents(recipe, kind), _snapshot(recipe, kind, after=["documents"])]
+    return [
+        _documents(recipe, kind),
+        _tokenizer(recipe),
+        _snapshot(recipe, kind, after=["documents", "tokenizer"]),
+    ]
 
 
-def _documents(recipe: Dataset, content: Content[Any]) -> dg.AssetsDefinition:
+def _documents(recipe: DatasetRecipe, kind: DatasetKind[Any]) -> dg.AssetsDefinition:
     @dg.asset(
         key=keys.key(recipe.name, "documents"),
         group_name=keys.lane(recipe.name),
         kinds={"parquet", "duckdb"},
         owners=[recipe.owner],
-        code_version=content.versions["documents"],
+        code_version=kind.versions["documents"],
         op_tags=pods.tags("documents", recipe.resources),
         description=f"{recipe.description}\n\nAll documents and what became of each: kept, or left out by which rule. "
         "A document's split is decided by the hash of its content.",
     )
     def documents_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        record = steps.make_documents(recipe, tiers.durable_path, context.log.info)
+        record = kind.make_documents(recipe, tiers.durable_path, context.log.info)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["blake3"]),
-            metadata=content.of_documents(record, tiers.durable_path),
+            metadata=kind.of_documents(record, tiers.durable_path),
         )
 
     return documents_asset
 
 
-def _tokenizer(recipe: Dataset) -> dg.AssetsDefinition:
+def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
     @dg.asset(
         key=keys.key(recipe.name, "tokenizer"),
         deps=[keys.key(recipe.name, "documents")],
@@ -73,7 +79,7 @@ def _tokenizer(recipe: Dataset) -> dg.AssetsDefinition:
     return tokenizer_asset
 
 
-def _snapshot(recipe: Dataset, content: Content[Any], after: list[str]) -> dg.AssetsDefinition:
+def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -> dg.AssetsDefinition:
     key = keys.key(recipe.name, "snapshot")
 
     @dg.asset(
@@ -82,55 +88,47 @@ def _snapshot(recipe: Dataset, content: Content[Any], after: list[str]) -> dg.As
         group_name=keys.lane(recipe.name),
         kinds={"dataset"},
         owners=[recipe.owner],
-        code_version=content.versions["snapshot"],
+        code_version=kind.versions["snapshot"],
         op_tags=pods.tags("snapshot", recipe.resources),
-        description=f"The documents as {content.shards_of} shards under one immutable manifest, which trainings name "
+        description=f"The documents as {kind.shards_of} shards under one immutable manifest, which trainings name "
         "by its SHA-256. The dataset points at it once its checks have passed.",
         check_specs=[
-            dg.AssetCheckSpec(name, asset=key, description=text, blocking=True) for name, text in content.checks.items()
+            dg.AssetCheckSpec(name, asset=key, description=text, blocking=True) for name, text in kind.checks.items()
         ],
     )
     def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         durable = tiers.durable_path
-        record = content.make_snapshot(recipe, durable, context.log.info)
-        made = content.read(durable, record.result["sha256"])
-        parent = _parent(durable, made, content)
-        results = _checked(recipe, made, parent, durable, content)
-        if not any(_blocks(result) for result in results):
-            snapshot.point(durable, recipe.name, made.sha256, made.source["digest"])
-        told = content.of_snapshot(record, made, durable)
+        record = kind.make_snapshot(recipe, durable, context.log.info)
+        made = kind.read(durable, record.result["sha256"])
+        parent = _parent(durable, made, kind)
+        outcomes = kind.outcomes(recipe, made, parent, durable)
+        if not any(outcome.blocks for outcome in outcomes):
+            pointer.point(durable, recipe.name, made.sha256, made.source["digest"])
+        shown = kind.of_snapshot(record, made, durable)
         if parent is not None:
-            told |= metadata.of_difference(parent, difference(parent, made, durable))
+            shown |= difference.metadata(parent, difference.difference(parent, made, durable))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(made.sha256),
-            metadata=told,
-            check_results=results,
+            metadata=shown,
+            check_results=_check_results(kind, outcomes),
         )
 
     return snapshot_asset
 
 
-def _parent(durable: Path, made: Manifest, content: Content[Any]) -> Any:
+def _parent(durable: Path, made: SnapshotManifest, kind: DatasetKind[Any]) -> Any:
     """The snapshot that the dataset points at until now, if it is another one, of this kind, and still there."""
-    current = snapshot.current(durable, made.dataset)
+    current = pointer.current(durable, made.dataset)
     try:
-        return None if current in (None, made.sha256) else content.read(durable, str(current))
+        return None if current in (None, made.sha256) else kind.read(durable, str(current))
     except ValueError:
         return None
 
 
-def _checked(
-    recipe: Dataset, made: Manifest, parent: Manifest | None, durable: Path, content: Content[Any]
-) -> list[dg.AssetCheckResult]:
-    """The snapshot's checks, run on what lies in the durable tier."""
-    outcomes = content.outcomes(recipe, made, parent, durable)
+def _check_results(kind: DatasetKind[Any], outcomes: list[Outcome]) -> list[dg.AssetCheckResult]:
     return [
         dg.AssetCheckResult(
             passed=outcome.passed, check_name=name, metadata=outcome.metadata, severity=outcome.severity
         )
-        for name, outcome in zip(content.checks, outcomes, strict=True)
+        for name, outcome in zip(kind.checks, outcomes, strict=True)
     ]
-
-
-def _blocks(result: dg.AssetCheckResult) -> bool:
-    return not result.passed and result.severity is dg.AssetCheckSeverity.ERROR

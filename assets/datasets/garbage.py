@@ -1,8 +1,8 @@
-"""Garbage: what nothing refers to any more in the durable tier, and its removal.
+"""Garbage: files of the durable tier to which nothing refers any more, and their removal.
 
-Only files that are named by their content are ever collected: shards, documents tables, tokenizers, manifests
-and segments. What a kept snapshot or the latest build of a dataset refers to stays, and so does whatever is
-young, as a build that has not written its manifest yet may be about to refer to it.
+Only files that are named by their content are collected: shards, documents tables, tokenizers, manifests, segments
+and indexes. A file stays when a kept snapshot or the latest build of a dataset refers to it. A young file stays too,
+because a build that has not written its manifest yet may refer to it.
 """
 
 import contextlib
@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from assets.datasets import documents, extraction, tokenizer
-from assets.datasets.memo import Memo
-from assets.datasets.workshop import building
-from trainer import journal, lock, shards, snapshots
+from assets.datasets.building.memo import Memo
+from assets.datasets.building.workshop import building
+from assets.datasets.documents import document_table, extracts
+from assets.datasets.snapshots.pointer import current, past
+from assets.datasets.texts import tokenizer
+from trainer.base import listing, lock, removal
+from trainer.data import shards, snapshots
 
 FOLDERS = ("shards", "snapshots", "documents", "tokenizers", "segments")
 STEPS = ("documents", "tokenizer", "snapshot")
@@ -24,7 +27,7 @@ YOUNG_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Garbage:
-    """Files that nothing refers to, their bytes, and how many snapshots stay."""
+    """Files to which nothing refers, their bytes, and how many snapshots stay."""
 
     files: tuple[Path, ...]
     bytes: int
@@ -34,26 +37,28 @@ class Garbage:
 def collect(
     durable: Path, referred: Iterable[str], keep: int, older: float = YOUNG_SECONDS, dry_run: bool = False
 ) -> Garbage:
-    """Remove what nothing refers to, and say what it was; a dry run removes nothing.
+    """Remove the files to which nothing refers, and return them; a dry run removes nothing.
 
-    `referred` are snapshots that trainings and models refer to. Besides those, every dataset keeps the snapshot
-    it points at and the `keep` ones before it. Files younger than `older` seconds stay. Waits for builds that are
-    under way. Raises ValueError when a snapshot that must stay cannot be read: nothing is removed on a guess.
+    `referred` are the snapshots that trainings and models refer to. Every dataset also keeps the snapshot that it
+    points at and the `keep` snapshots before it. Files younger than `older` seconds stay. Waits for running builds.
+    Raises ValueError, and removes nothing, when a snapshot that must stay cannot be read, and OSError when the datasets
+    cannot be listed. Nothing is removed through a symbolic link.
     """
-    datasets = [folder.name for folder in sorted((durable / "datasets").glob("*")) if folder.is_dir()]
+    datasets = [name for name in listing.names(durable / "datasets") if listing.is_folder(durable / "datasets" / name)]
     with contextlib.ExitStack() as builds:
         for dataset in datasets:
             builds.enter_context(lock.exclusive(building(durable, dataset)))
         garbage = _find(durable, datasets, set(referred), keep, older)
-        # Manifests first, so that no snapshot is listed whose shards are gone.
+        # Manifests go first, so that no snapshot without its shards is listed.
         for path in () if dry_run else sorted(garbage.files, key=lambda path: path.parent.name != "snapshots"):
-            path.unlink(missing_ok=True)
+            removal.remove_file(durable, str(path.relative_to(durable)))
     return garbage
 
 
 def _find(durable: Path, datasets: list[str], referred: set[str], keep: int, older: float) -> Garbage:
-    recent = {sha256 for dataset in datasets for sha256 in history(durable, dataset)[-(keep + 1) :]}
-    kept = recent | referred
+    recent = {sha256 for dataset in datasets for sha256 in past(durable, dataset)[-(keep + 1) :]}
+    now = {sha256 for dataset in datasets if (sha256 := current(durable, dataset)) is not None}
+    kept = recent | now | referred
     named = set[Path]()
     for sha256 in kept:
         named |= set(files_of(durable, sha256))
@@ -64,32 +69,25 @@ def _find(durable: Path, datasets: list[str], referred: set[str], keep: int, old
     return Garbage(tuple(loose), sum(path.stat().st_size for path in loose), len(kept))
 
 
-def history(durable: Path, dataset: str) -> list[str]:
-    """The snapshots that a dataset has pointed at, each once, by the last time it did."""
-    events = journal.read(durable / "datasets" / dataset / "history.journal").events
-    latest = {event["snapshot"]: index for index, event in enumerate(events)}
-    return sorted(latest, key=latest.__getitem__)
-
-
 def files_of(durable: Path, sha256: str) -> Iterator[Path]:
     """All files of a snapshot. Raises ValueError when its manifest cannot be read."""
     described = snapshots.read(durable, sha256)
     yield shards.manifest_path(durable, sha256)
-    yield documents.table_path(durable, described.documents["blake3"])
-    if isinstance(described, shards.Snapshot):
+    yield document_table.path(durable, described.documents["blake3"])
+    if isinstance(described, shards.TextSnapshot):
         yield tokenizer.path(durable, described.tokenizer.sha256)
     yield from (shards.shard_path(durable, shard) for shard in described.shards())
 
 
 def _latest_build(durable: Path, dataset: str) -> Iterator[Path]:
-    """What the last run of each step made, and the texts that it would be continued from."""
+    """The files that the last run of each step made, and the extracts from which the next build continues."""
     records = [record for step in STEPS if (record := Memo(durable, dataset).latest(step)) is not None]
     made = {durable / file for record in records for file in record.files}
-    indexes = {path for path in made if path.parent.name == "extracts"} | {extraction.newest(durable, dataset)}
+    indexes = {path for path in made if path.parent.name == "extracts"} | {extracts.newest(durable, dataset)}
     yield from made | indexes
     for index in indexes:
         if index.exists():
-            yield from extraction.segments(index, durable)
+            yield from extracts.segments(index, durable)
 
 
 def _content(durable: Path) -> Iterator[Path]:

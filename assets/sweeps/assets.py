@@ -1,28 +1,31 @@
-"""Sweeps in the graph: one asset that searches, one external asset whose partitions are the trials."""
+"""The assets of a sweep: one asset that searches, and one external asset whose partitions are the trials."""
 
 from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots, pods
-from assets.datasets import snapshot as snapshots
-from assets.initial import settled
-from assets.sweeps.controller import Controller, Subject, trial_id, trials_of
-from assets.sweeps.report import Report, markdown, report
-from assets.sweeps.state import Sweep, Trial
+from assets import keys, plots
+from assets.datasets.snapshots import pointer
+from assets.execution import pods
+from assets.initial import with_initial_weights
+from assets.sweeps.controller import Controller, SearchSubject, trial_id, trials_of
+from assets.sweeps.report import SweepReport, markdown, report
+from assets.sweeps.state import SweepState, Trial
 from assets.sweeps.store import SweepStore, sweep_id
-from recipes.schema import Sweep as SweepRecipe
-from recipes.schema import Training
-from resources.compute import Compute
+from recipes.sweep import SweepRecipe
+from recipes.training import ModelRecipe
+from resources.compute.protocol import Compute
 from resources.event_log import materialised
+from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from resources.tracking import Tracking
-from trainer import atomic, contents, digest, ledger
-from trainer.snapshots import read
+from trainer.base import atomic, digest
+from trainer.data import contents
+from trainer.data.snapshots import read
+from trainer.record import ledger
 
 
-def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """The sweep of one lane and its trials."""
+def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDefinition | dg.AssetSpec]:
+    """The assets of one sweep recipe: the sweep and its trials."""
     trial = dg.AssetSpec(
         keys.key(recipe.name, "trial"),
         deps=[keys.key(recipe.name, "sweep")],
@@ -30,7 +33,7 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
         group_name=keys.lane(recipe.name),
         kinds={"torch"},
         owners=[recipe.owner],
-        description="One trial of the sweep: its parameters, how far it came, and its validation loss.",
+        description="One trial of the sweep: its parameters, its steps, and its validation loss.",
     )
 
     @dg.asset(
@@ -41,8 +44,8 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
         op_tags=pods.tags("sweep"),
         owners=[recipe.owner],
         description=(
-            f"{recipe.description}. Trials are jobs of their own; losing this run loses nothing, the next one "
-            "re-attaches to them. When the sweep is complete, its best parameters are trained at full length."
+            f"{recipe.description}. Each trial is a job; when this run is lost, the next run adopts the jobs. "
+            "When the sweep is complete, a training with its best parameters starts at full length."
         ),
     )
     def sweep(
@@ -51,8 +54,8 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
         subject = current_subject(recipe, training, tiers, tracking)
         store = open_sweep(subject, tiers)
         context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
-        shown = _Shown(context, recipe, store)
-        ended = Controller(store, subject, compute.control(tiers), compute.poll_seconds).run(shown.update)
+        display = _Display(context, recipe, store)
+        ended = Controller(store, subject, compute.control(tiers), compute.poll_seconds).run(display.update)
         assert ended.closed is not None
         found = report(ended)
         if ended.closed.outcome != "complete":
@@ -62,44 +65,45 @@ def sweep_assets(recipe: SweepRecipe, training: Training) -> list[dg.AssetsDefin
     return [sweep, trial]
 
 
-def current_subject(recipe: SweepRecipe, training: Training, tiers: Tiers, tracking: Tracking) -> Subject:
-    """What the recipe means now. Raises ValueError when its dataset has no snapshot yet, or as `settled` does."""
-    snapshot = snapshots.current(tiers.durable_path, training.dataset)
+def current_subject(recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tracking: Tracking) -> SearchSubject:
+    """What the recipe searches now. Raises ValueError without a snapshot, and as `with_initial_weights` does."""
+    snapshot = pointer.current(tiers.durable_path, training.dataset)
     if snapshot is None:
-        raise ValueError(f"sweep {recipe.name}: dataset {training.dataset} has no snapshot yet: materialise it first")
+        raise ValueError(
+            f"sweep {recipe.name}: dataset {training.dataset} has no snapshot yet; "
+            f"to make it: slipway data build {training.dataset}"
+        )
     tokenizer = contents.tokenizer_digest(read(tiers.durable_path, snapshot))
-    return Subject(recipe, settled(training, snapshot, tiers, tracking), snapshot, tokenizer)
+    return SearchSubject(recipe, with_initial_weights(training, snapshot, tiers, tracking), snapshot, tokenizer)
 
 
-def find_sweep(subject: Subject, tiers: Tiers) -> SweepStore:
-    """The store of the sweep that the subject means, whether or not it has been opened."""
+def find_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
+    """The store of the subject's sweep, whether or not the sweep is open."""
     return SweepStore(tiers.durable_path / "sweeps" / sweep_id(subject.recipe.name, subject.specification()))
 
 
-def open_sweep(subject: Subject, tiers: Tiers) -> SweepStore:
-    """The sweep, opened if nobody has."""
+def open_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
+    """The store of the subject's sweep, which is opened if it is not open yet."""
     store = find_sweep(subject, tiers)
     store.create(subject.specification())
-    if store.state() is None:
-        recipe_hash = digest.sha256(atomic.canonical_json(subject.specification()))
-        store.append(subject.opened(store.sweep, recipe_hash))
+    store.open(subject.opened(store.sweep, digest.sha256(atomic.canonical_json(subject.specification()))))
     return store
 
 
-class _Shown:
-    """Shows each trial in the UI when it has ended, and the sweep's progress in the run's log."""
+class _Display:
+    """Shows each ended trial in the UI, and the sweep's progress in the log of the run."""
 
     def __init__(self, context: dg.AssetExecutionContext, recipe: SweepRecipe, store: SweepStore) -> None:
         self._context, self._recipe, self._store = context, recipe, store
         self._lines: dict[int, str] = {}
 
-    def update(self, sweep: Sweep) -> None:
+    def update(self, sweep: SweepState) -> None:
         for trial in sweep.trials.values():
             line = f"trial {trial.number}: {trial.state}, step {trial.last_step}, {trial.parameters}"
             if self._lines.get(trial.number) != line:
                 self._lines[trial.number] = line
                 self._context.log.info(line)
-                if (trial.ended and trial.state != "failed") or trial in sweep.failed_lineages:
+                if (trial.ended and trial.state != "failed") or trial in sweep.failed_for_good:
                     self._show(trial)
 
     def _show(self, trial: Trial) -> None:
@@ -121,7 +125,7 @@ class _Shown:
         )
 
 
-def _metadata(found: Report, store: SweepStore) -> dict[str, Any]:
+def _metadata(found: SweepReport, store: SweepStore) -> dict[str, Any]:
     assert found.best_value is not None
     return {
         "sweep": found.sweep,

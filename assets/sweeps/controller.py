@@ -1,41 +1,53 @@
 """The controller of a sweep: carries out what the pure core decides, and logs what it observes.
 
-It may die between any two lines of the log. Its successor reads the log, takes the same decisions, and finds
-the trials' jobs by their names. A trial is a training like any other (specification, fence, ledger), in the
-sweep's own folder; the same state machine starts, watches and stops it.
+It may die between any two lines of the log. Its successor reads the log, takes the same decisions, and finds the
+trials' jobs by their names. A trial is a training like any other (specification, fence, ledger), in the folder of the
+sweep; the same state machine starts, watches and stops it.
 """
 
-import contextlib
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from assets.sweeps import events
 from assets.sweeps.decisions import Start, Stop, decide, next_actions
-from assets.sweeps.state import Sweep, Trial
+from assets.sweeps.space import Parameters
+from assets.sweeps.state import SweepState, Trial
 from assets.sweeps.store import SweepStore
-from recipes.schema import Sweep as SweepRecipe
-from recipes.schema import Training, with_parameters
-from resources.launcher.protocol import Unavailable
-from resources.training_control import TrainingControl
-from resources.training_decision import Action
-from resources.training_job import job_name
-from resources.training_store import Specification, Terms, Trainings, TrainingStore
-from trainer import fence, ledger, lock
+from assets.training import terms
+from recipes.sweep import SweepRecipe
+from recipes.training import ModelRecipe, with_parameters
+from resources.trainings.control import TrainingControl
+from resources.trainings.decision import Action
+from resources.trainings.duties import Duty
+from resources.trainings.job import job_name
+from resources.trainings.records import Specification
+from resources.trainings.store import Trainings, TrainingStore
+from resources.unavailable import Unavailable
+from trainer.base import lock
+from trainer.record import fence, ledger
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is searched: a training recipe on a snapshot."""
+class SearchSubject:
+    """The subject of a search: a sweep recipe, its training recipe and a snapshot."""
 
     recipe: SweepRecipe
-    training: Training
+    training: ModelRecipe
     snapshot: str
     tokenizer: str
 
+    def trial(self, parameters: Parameters) -> ModelRecipe:
+        """The recipe of the trial with these parameters: a trial is a training."""
+        return with_parameters(self.recipe.trial_of(self.training), dict(parameters))
+
     def specification(self) -> dict[str, object]:
-        """Everything that decides the sweep's course, as JSON; its hash is in the sweep's id."""
-        searched = self.recipe.model_dump(mode="json", exclude={"description", "owner"}, exclude_unset=True)
+        """Everything that decides the course of the sweep, as JSON; its hash is in the sweep's id."""
+        passed_over = {"description", "owner", "placement"}
+        searched = self.recipe.model_dump(mode="json", exclude=passed_over, exclude_unset=True)
         return {
             "sweep": searched,
             "numbers": self.training.numbers(),
@@ -64,19 +76,23 @@ class Subject:
 
 
 class Controller:
-    """Runs one sweep. Of several, one works and the others wait: a log has one writer."""
+    """Runs one sweep. Exactly one of several controllers works and the others wait, because a log has one writer."""
 
-    def __init__(self, store: SweepStore, subject: Subject, control: TrainingControl, poll_seconds: float) -> None:
+    def __init__(
+        self, store: SweepStore, subject: SearchSubject, control: TrainingControl, poll_seconds: float
+    ) -> None:
         self.store, self.subject, self.control, self.poll_seconds = store, subject, control, poll_seconds
         self.trials = trials_of(store)
+        self._said: set[str] = set()
 
-    def run(self, on_change: Callable[[Sweep], None]) -> Sweep:
-        """Go on until the sweep is closed and no trial runs; `on_change` is told of each new state."""
+    def run(self, on_change: Callable[[SweepState], None]) -> SweepState:
+        """Run until the sweep is closed and no trial runs; `on_change` is called with each new state."""
         with lock.exclusive(self.store.folder):
             return self._run(on_change)
 
-    def _run(self, on_change: Callable[[Sweep], None]) -> Sweep:
+    def _run(self, on_change: Callable[[SweepState], None]) -> SweepState:
         while True:
+            self.store.log_cancellation()
             sweep = self.store.state()
             assert sweep is not None, "a sweep is opened before it is run"
             on_change(sweep)
@@ -89,41 +105,47 @@ class Controller:
             else:
                 time.sleep(self.poll_seconds)
 
-    def _act_and_observe(self, sweep: Sweep) -> list[events.Event]:
+    def _act_and_observe(self, sweep: SweepState) -> list[events.Event]:
         stops = {action.trial: action for action in next_actions(sweep) if isinstance(action, Stop)}
         starts = {action.trial: action for action in next_actions(sweep) if isinstance(action, Start)}
         seen: list[events.Event] = []
         for trial in sweep.running:
             new: list[events.Event] = []
             store = self.trials.store(trial_id(self.store, trial.number))
-            # What a launcher or a fleet that cannot be asked keeps from happening now, happens later.
-            with contextlib.suppress(Unavailable):
+            try:
                 if trial.number in starts:
                     new = self._start(store, starts[trial.number], sweep)
                 elif trial.number in stops:
                     new = self._stop(store, trial, stops[trial.number].reason)
                 else:
                     new = self._watch(store, trial, sweep)
+            except (Unavailable, OSError) as error:  # the same is tried again later, and the other trials go on
+                self._say(f"trial {trial.number}: {error}; it is tried again")
+            except ValueError as error:  # such as values that the recipe does not accept any more
+                new = [events.Ended(trial=trial.number, outcome="failed", reason=str(error))]
             for event in new:
                 sweep = sweep.after(event)
             seen += new
         return seen
 
-    def _start(self, store: TrainingStore, start: Start, sweep: Sweep) -> list[events.Event]:
-        recipe = with_parameters(self.subject.training, {**self.subject.recipe.trial, **start.parameters})
+    def _say(self, what: str) -> None:
+        """Say something in the log of the run, once."""
+        if what not in self._said:
+            self._said.add(what)
+            LOG.warning(what)
+
+    def _start(self, store: TrainingStore, start: Start, sweep: SweepState) -> list[events.Event]:
+        recipe = self.subject.trial(start.parameters)
         specification = Specification(recipe.name, recipe.numbers(), self.subject.snapshot, self.subject.tokenizer)
         origin = {"sweep": self.store.sweep, "trial": start.trial, **start.parameters}
-        folder = recipe.init.folder if recipe.init else ""
-        pods = recipe.placement.kubernetes.model_dump(exclude_defaults=True)
-        terms = Terms(1, 1, 1, recipe.recovery.no_progress_seconds, 1, origin, init=folder, kubernetes=pods)
-        self.trials.propose(specification, terms, id=store.id)
-        self.trials.start(store, "sweep", f"attempt {start.attempt + 1}", duties=("tracking",))
+        self.trials.propose(specification, terms(recipe, origin), id=store.id, by="sweep")
+        self.trials.start(store, "sweep", f"attempt {start.attempt + 1}", duties=(Duty.TRACKING,))
         self._advance(store, self._free_nodes(start.trial, sweep))
-        claim = store.newest_claim()
-        if claim is None or not store.submitted(claim.token.incarnation):
+        facts = store.read()
+        if facts.claim is None or not facts.submitted(facts.incarnation):
             return []
-        job = job_name(store.id, claim.token.incarnation)
-        return [events.Started(trial=start.trial, job=job, nodes=claim.nodes)]
+        job = job_name(store.id, facts.incarnation)
+        return [events.Started(trial=start.trial, job=job, nodes=facts.claim.nodes)]
 
     def _stop(self, store: TrainingStore, trial: Trial, reason: str) -> list[events.Event]:
         if (store.folder / "specification.json").exists():
@@ -132,29 +154,32 @@ class Controller:
                 return []
         return [*_new_reports(store, trial), events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
 
-    def _watch(self, store: TrainingStore, trial: Trial, sweep: Sweep) -> list[events.Event]:
+    def _watch(self, store: TrainingStore, trial: Trial, sweep: SweepState) -> list[events.Event]:
         free = self._free_nodes(trial.number, sweep)
-        if fault := self.control.failure(store, self.control.fleet.nodes()):
-            self.control.supersede(store, fault, "sweep", free)
+        facts = store.read()
+        if fault := self.control.fault(facts, self.control.fleet.nodes()):
+            self.control.supersede(store, facts, fault, "sweep", free)
         action = self._advance(store, free)
         reports = _new_reports(store, trial)
         ended = store.exit() if action is Action.DONE else None
-        return [*reports, _ended(store, trial.number, ended)] if ended else reports
+        return [*reports, _ended(store, trial.number, ended, sweep.plan.steps)] if ended else reports
 
     def _advance(self, store: TrainingStore, nodes: tuple[str, ...] | None) -> Action:
-        """Take the steps that are due, up to one that needs time. Raises Unavailable."""
+        """Take the actions that are due, up to the first that needs time. Raises Unavailable."""
         at_once = (Action.CLAIM, Action.RECORD, Action.GIVE_UP)
         while (action := self.control.advance(store, "sweep", nodes)) in at_once:
             pass
         return action
 
-    def _free_nodes(self, trial: int, sweep: Sweep) -> tuple[str, ...]:
-        """The nodes that no other trial of the sweep runs on; all of them when there is none, or a scheduler places."""
+    def _free_nodes(self, trial: int, sweep: SweepState) -> tuple[str, ...]:
+        """The nodes without another trial of this sweep; all nodes when those are too few for a trial, or when a
+        scheduler places trials."""
         names = tuple(node.name for node in self.control.fleet.nodes() if node.ready)
         if self.control.fleet.scheduled:
             return names
         busy = {node for other in sweep.running if other.number != trial for node in other.nodes}
-        return tuple(name for name in names if name not in busy) or names
+        free = tuple(name for name in names if name not in busy)
+        return free if len(free) >= self.subject.recipe.placement.nodes.min else names
 
 
 def trials_of(store: SweepStore) -> Trainings:
@@ -163,21 +188,24 @@ def trials_of(store: SweepStore) -> Trainings:
 
 
 def trial_id(store: SweepStore, number: int) -> str:
-    """A trial's id, and its partition."""
+    """The id of a trial, which is its partition too."""
     return f"{store.sweep}.{number}"
 
 
 def _new_reports(store: TrainingStore, trial: Trial) -> list[events.Event]:
     curve = ledger.validation_curve(store.events()) if store.newest_claim() else []
     return [
-        events.Reported(trial=trial.number, step=step, value=events.finite(loss))
+        events.Reported(trial=trial.number, step=step, value=events.finite_or_none(loss))
         for step, loss in curve
         if step not in trial.reports
     ]
 
 
-def _ended(store: TrainingStore, number: int, ended: fence.Exit) -> events.Ended:
+def _ended(store: TrainingStore, number: int, ended: fence.Exit, steps: int) -> events.Ended:
     if ended.outcome != "succeeded":
         return events.Ended(trial=number, outcome="failed", reason=ended.reason)
-    value = ledger.validation_curve(store.events())[-1][1]
-    return events.Ended(trial=number, outcome="completed", value=events.finite(value))
+    value = dict(ledger.validation_curve(store.events())).get(steps)
+    if value is None:  # a training goes on when its ledger cannot be written
+        reason = f"its ledger has no validation loss of step {steps}"
+        return events.Ended(trial=number, outcome="completed", reason=reason)
+    return events.Ended(trial=number, outcome="completed", value=events.finite_or_none(value))

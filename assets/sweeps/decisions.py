@@ -1,8 +1,8 @@
-"""What a sweep decides, and what it wants done: pure functions of where it stands.
+"""The decisions and actions of a sweep: pure functions of its state.
 
-Decisions are events, logged before anything is done about them; actions are read off the state again and again
-until the log says that they are done. So the controller may die between any two lines of the log: its successor
-takes the same decisions, and does again only what may be done twice (submit-or-adopt, cancel).
+Decisions are events, logged before the controller acts on them; actions follow from the state again and again until
+the log says that they are done. So the controller may die between any two lines of the log: its successor takes the
+same decisions, and repeats only actions that may be repeated (submit-or-adopt, cancel).
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from assets.sweeps import halving, space
 from assets.sweeps.events import Asked, Closed, Decided, Event, Retried, SweepOutcome
 from assets.sweeps.space import Parameters
-from assets.sweeps.state import Sweep
+from assets.sweeps.state import SweepState
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Stop:
     reason: str
 
 
-def decide(sweep: Sweep) -> list[Event]:
-    """All decisions that are due, in the order to log them; none when nothing can be decided yet.
+def decide(sweep: SweepState) -> list[Event]:
+    """All decisions that are due, in the order in which to log them; empty when nothing can be decided yet.
 
-    Each is decided as if those before it were logged already, so a crash amid writing them changes none.
+    Each decision assumes that those before it are logged, so a crash while they are written changes none of them.
     """
     decided = []
     while event := _next_decision(sweep):
@@ -42,8 +42,8 @@ def decide(sweep: Sweep) -> list[Event]:
     return decided
 
 
-def next_actions(sweep: Sweep) -> list[Start | Stop]:
-    """What is to be done about the trials now, by number; the same again until the log says it is done."""
+def next_actions(sweep: SweepState) -> list[Start | Stop]:
+    """The actions that are due now, by the number of the trial; the same until the log says that they are done."""
     actions: list[Start | Stop] = []
     for trial in sweep.running:
         if sweep.closed:
@@ -55,7 +55,7 @@ def next_actions(sweep: Sweep) -> list[Start | Stop]:
     return actions
 
 
-def closing(sweep: Sweep, outcome: SweepOutcome, reason: str = "") -> Closed:
+def closing(sweep: SweepState, outcome: SweepOutcome, reason: str = "") -> Closed:
     """The event that closes the sweep with the best trial so far."""
     best = sweep.best
     return Closed(
@@ -66,15 +66,15 @@ def closing(sweep: Sweep, outcome: SweepOutcome, reason: str = "") -> Closed:
     )
 
 
-def _next_decision(sweep: Sweep) -> Event | None:
-    """The one decision that comes first: a verdict, then about failures, then a new trial, then the end."""
+def _next_decision(sweep: SweepState) -> Event | None:
+    """The first decision that is due: a verdict, else one about failures, else a new trial, else the end."""
     if sweep.closed:
         return None
     return _verdict(sweep) or _about_failures(sweep) or _new_trial(sweep) or _end(sweep)
 
 
-def _verdict(sweep: Sweep) -> Decided | None:
-    """The first arrival not judged yet, against those before it: later ones, read by chance already, do not count."""
+def _verdict(sweep: SweepState) -> Decided | None:
+    """The verdict on the first arrival without one, against the arrivals before it; later arrivals do not count."""
     for index, arrival in enumerate(sweep.arrivals):
         judged = (arrival.trial, arrival.rung) in sweep.verdicts
         if judged or sweep.trials[arrival.trial].told_to_stop:
@@ -85,20 +85,20 @@ def _verdict(sweep: Sweep) -> Decided | None:
     return None
 
 
-def _about_failures(sweep: Sweep) -> Event | None:
-    """Give up when too many trials failed for good; else start a failed one again."""
-    failed = sweep.failed_lineages
+def _about_failures(sweep: SweepState) -> Event | None:
+    """Close the sweep when too many trials failed for good, else start a failed trial again."""
+    failed = sweep.failed_for_good
     if len(failed) > sweep.plan.failed_trials:
         ended = failed[-1].ended
         last = f"the last, trial {failed[-1].number}: {ended.reason if ended else ''}"
-        return closing(sweep, "failed", f"{len(failed)} trials failed, allowed are {sweep.plan.failed_trials}; {last}")
+        return closing(sweep, "failed", f"{len(failed)} trials failed, at most {sweep.plan.failed_trials} may; {last}")
     if sweep.retryable:
         trial = sweep.retryable[0]
         return Retried(trial=trial.number, attempt=trial.attempt + 1)
     return None
 
 
-def _new_trial(sweep: Sweep) -> Asked | None:
+def _new_trial(sweep: SweepState) -> Asked | None:
     plan, number = sweep.plan, len(sweep.trials)
     if number >= plan.trials or len(sweep.running) >= plan.parallel:
         return None
@@ -107,7 +107,7 @@ def _new_trial(sweep: Sweep) -> Asked | None:
     return Asked(trial=number, parameters=parameters)
 
 
-def _end(sweep: Sweep) -> Closed | None:
+def _end(sweep: SweepState) -> Closed | None:
     if len(sweep.trials) < sweep.plan.trials or sweep.running:
         return None
     return closing(sweep, "complete") if sweep.best else closing(sweep, "failed", "no trial ended with a finite value")

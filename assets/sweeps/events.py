@@ -1,17 +1,18 @@
-"""The events of a sweep: what its log says, and all that is true of it.
+"""The events of a sweep: its log is a journal of them, one on each line, and the only record of the sweep.
 
-A log is a journal of these, one a line. What the controller decides (opened, asked, decided, retried, closed) is
-logged before it is acted upon; what it observes (started, reported, ended) after it has happened.
+Decisions of the controller (opened, asked, decided, retried, closed) are logged before it acts on them; observations
+(started, reported, ended) are logged after they have happened.
 """
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from assets.sweeps.halving import Verdict
 from assets.sweeps.space import Parameters, Sampler, Space
+from trainer.base import codec
+from trainer.base.invalid import Invalid
 
 FORMAT = "slipway.sweep-log/1"
 
@@ -21,36 +22,36 @@ SweepOutcome = Literal["complete", "failed", "stopped"]
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What all events have. Two events are equal when they say the same, whenever they were logged."""
+    """The field of all events. Events with equal other fields are equal, whenever they were logged."""
 
     at: float = field(default=0.0, compare=False)
-    """When it was logged, in seconds since the epoch; the store fills it in. No decision looks at it."""
+    """When the event was logged, in seconds since the epoch; the store sets it. No decision depends on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened(Event):
-    """The sweep began; the first event, with everything that decides its course."""
+    """The first event: the sweep is open, with everything that decides its course."""
 
     format: str = FORMAT
     sweep: str
     """The sweep's id."""
     recipe: str
-    """Hash of the recipe it was opened from."""
+    """The hash of the sweep's specification."""
     space: Space
     sampler: Sampler
     seed: int
     trials: int
-    """How many trials there will be; a retried one counts once."""
+    """How many trials the sweep has; a retried trial counts once."""
     parallel: int
     """The most trials at a time."""
     steps: int
     """Steps of a complete trial."""
     rungs: tuple[int, ...]
-    """Steps at which a trial is judged, ascending, below `steps`; none: no early stopping."""
+    """The steps at which a trial is judged, ascending, below `steps`; without rungs there is no early stopping."""
     eta: int
     """About one trial in `eta` goes on past a rung."""
     retries: int
-    """How often one trial is started again after it failed."""
+    """How many times one trial is started again after a failure."""
     failed_trials: int
     """How many trials may fail for good; one more fails the sweep."""
 
@@ -74,7 +75,7 @@ class Started(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Reported(Event):
-    """The trial's validation value after so many steps. Lower is better; None for a value that is not finite."""
+    """The validation value of the trial at a step. Lower is better; None for a value that is not finite."""
 
     trial: int
     step: int
@@ -92,7 +93,7 @@ class Decided(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended(Event):
-    """The trial's job has ended. `value` is what a completed trial is judged by, None when it is not finite."""
+    """The job of the trial has ended. `value` is the final value of a completed trial, None when it is not finite."""
 
     trial: int
     outcome: Outcome
@@ -102,7 +103,7 @@ class Ended(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Retried(Event):
-    """A failed trial shall start again, under its own number: counts are of trials, never of attempts."""
+    """A failed trial starts again under its own number; all counts are of trials, not of attempts."""
 
     trial: int
     attempt: int
@@ -111,7 +112,7 @@ class Retried(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Closed(Event):
-    """Nothing more is decided. Trials that still run are stopped; only their ends are logged after this."""
+    """No further decision is made. Running trials are stopped, and after this event only their ends are logged."""
 
     outcome: SweepOutcome
     best_trial: int | None
@@ -119,27 +120,29 @@ class Closed(Event):
     reason: str = ""
 
 
-_KINDS: dict[str, Callable[..., Event]] = {
+_KINDS: dict[str, type[Event]] = {
     kind.__name__.lower(): kind for kind in (Opened, Asked, Started, Reported, Decided, Ended, Retried, Closed)
 }
 
 
-def finite(value: float) -> float | None:
-    """`value` as a report carries it: JSON has neither NaN nor infinities, and no decision needs to tell them apart."""
+def finite_or_none(value: float) -> float | None:
+    """`value`, or None for NaN and infinities, which JSON does not have and no decision tells apart."""
     return value if math.isfinite(value) else None
 
 
 def record(event: Event) -> dict[str, Any]:
-    """The JSON value of `event`, a line of the log."""
-    return {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
+    """The JSON value of an event, which is one line of the log."""
+    return {"event": type(event).__name__.lower(), **codec.plain(event)}
 
 
 def parse(record: Mapping[str, Any]) -> Event:
-    """The event of one line. Raises ValueError for a log that another version wrote."""
+    """The event of one line. Raises ValueError for a log of another version."""
     kind = _KINDS.get(record["event"])
     if kind is None or record.get("format", FORMAT) != FORMAT:
         found = record.get("format", record["event"])
         raise ValueError(f"sweep log: found {found!r}, expected an event of {FORMAT}: {', '.join(_KINDS)}")
-    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
-    del fields["event"]
-    return kind(**fields)
+    fields = {name: value for name, value in record.items() if name != "event"}
+    try:
+        return codec.build(kind, fields)
+    except Invalid as fault:
+        raise ValueError(f"sweep log: event {record['event']}: field {fault.field}: {fault}") from None

@@ -1,54 +1,54 @@
-"""The report of a sweep: the best parameters, what became of each trial, which parameters mattered, what was saved."""
+"""The report of a sweep: the best parameters, the outcome of each trial, the importance of parameters, the saving."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assets.sweeps import space
 from assets.sweeps.space import Parameters
-from assets.sweeps.state import Sweep, Trial
+from assets.sweeps.state import SweepState, Trial
 
 ENOUGH = 4
-"""Finished trials from which on the importance of parameters is given."""
+"""The fewest finished trials for which the importance of parameters is computed."""
 TOP = 0.25
 """The share of trials that count as good ones for the importance."""
 
 
 @dataclass(frozen=True)
-class Row:
-    """One trial of the table."""
+class TrialRow:
+    """One row of the table of trials."""
 
     trial: int
     parameters: Parameters
     last_step: int
     value: float | None
-    """Of a finished trial, at its last step; None when it failed, diverged or still runs."""
+    """The value of a finished trial at its last step; None for a trial that failed, diverged or still runs."""
     outcome: str
-    """Its state, with the reason when it failed."""
+    """The state of the trial, with the reason for a failure."""
 
 
 @dataclass(frozen=True)
-class Report:
-    """Plain values for metadata, plots and tables."""
+class SweepReport:
+    """The results of a sweep as plain values, for metadata and tables."""
 
     sweep: str
     outcome: str
-    """How it was closed, "open" before."""
+    """The outcome of the closed sweep, or "open"."""
     best_trial: int | None
     best_value: float | None
     best_parameters: Parameters
     """Empty without a best trial."""
-    rows: tuple[Row, ...]
+    rows: tuple[TrialRow, ...]
     """By trial number."""
     importance: Mapping[str, float] | None
-    """A share of each parameter, the largest first; they sum to 1. None for too few trials."""
+    """The share of each parameter, the largest first; the sum is 1. None for too few trials."""
     compute_saved: float
-    """0 to 1, the share of steps that early stopping spared."""
+    """The share of steps, 0 to 1, that early stopping saved."""
 
 
-def report(sweep: Sweep) -> Report:
+def report(sweep: SweepState) -> SweepReport:
     """The report of a sweep, closed or not."""
     best = sweep.best
-    return Report(
+    return SweepReport(
         sweep=sweep.plan.sweep,
         outcome=sweep.closed.outcome if sweep.closed else "open",
         best_trial=best.number if best else None,
@@ -60,12 +60,12 @@ def report(sweep: Sweep) -> Report:
     )
 
 
-def importance(sweep: Sweep) -> dict[str, float] | None:
+def importance(sweep: SweepState) -> dict[str, float] | None:
     """How much each parameter decides whether a trial is among the best quarter; None for fewer than `ENOUGH` trials.
 
-    Optuna's PED-ANOVA (Watanabe et al., IJCAI 2023) over completed and stopped trials. It asks only which trials
-    are the good ones, so that it can be given ranks, most training first, where values at different steps could
-    not be compared; fANOVA would fit the values themselves. With few trials it is a hint.
+    Optuna's PED-ANOVA (Watanabe et al., IJCAI 2023) over completed and stopped trials. It needs only to
+    know which trials are good, so it works on ranks (most steps first), while values at different steps could not be
+    compared; fANOVA would fit the values. With few trials the result is a hint only.
     """
     if len(sweep.finished) < ENOUGH:
         return None
@@ -82,14 +82,14 @@ def importance(sweep: Sweep) -> dict[str, float] | None:
         return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
 
 
-def markdown(report: Report) -> str:
+def markdown(report: SweepReport) -> str:
     """The report as a page."""
     names = list(report.rows[0].parameters) if report.rows else []
     lines = [f"# Sweep {report.sweep}: {report.outcome}", ""]
     if report.best_trial is not None:
         lines += [f"Best: trial {report.best_trial}, value {report.best_value:.4f}.", ""]
         lines += [*_table(["parameter", "best"], [[name, _show(report.best_parameters[name])] for name in names]), ""]
-    lines += [f"Early stopping spared {report.compute_saved:.0%} of the steps.", "", "## Trials", ""]
+    lines += [f"Early stopping saved {report.compute_saved:.0%} of the steps.", "", "## Trials", ""]
     head = ["trial", *names, "last step", "value", "outcome"]
     lines += _table(head, [_cells(row) for row in report.rows])
     if report.importance is not None:
@@ -98,15 +98,15 @@ def markdown(report: Report) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _merit(sweep: Sweep, trial: Trial) -> tuple[bool, int, float, int]:
-    """Sorts the best trial first and those without a finite value last."""
+def _merit(sweep: SweepState, trial: Trial) -> tuple[bool, int, float, int]:
+    """A sort key: the best trial first, and trials without a finite value last."""
     value = trial.value
     return value is None, -sweep.steps_trained(trial), 0.0 if value is None else value, trial.number
 
 
-def _row(sweep: Sweep, trial: Trial) -> Row:
+def _row(sweep: SweepState, trial: Trial) -> TrialRow:
     reason = f": {trial.ended.reason}" if trial.ended and trial.state == "failed" else ""
-    return Row(
+    return TrialRow(
         trial=trial.number,
         parameters=trial.parameters,
         last_step=sweep.steps_trained(trial),
@@ -115,7 +115,7 @@ def _row(sweep: Sweep, trial: Trial) -> Row:
     )
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: TrialRow) -> list[str]:
     return [_show(cell) for cell in (row.trial, *row.parameters.values(), row.last_step, row.value, row.outcome)]
 
 

@@ -1,8 +1,8 @@
 """The search space of a sweep, and the parameters of its n-th trial.
 
-Optuna's samplers are used as pure functions: the study is rebuilt in memory from the finished trials each time
-and thrown away, so that nothing but the sweep's own log has to survive a crash. Optuna is imported when it is
-first needed, for it costs half a second.
+Optuna's samplers are used as pure functions: each time, a study is built in memory from the finished trials and then
+dropped, so only the log of the sweep has to survive a crash. Optuna is imported at its first use, because the import
+takes half a second.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ Parameters = Mapping[str, Any]
 Sampler = Literal["random", "tpe"]
 
 STARTUP = 5
-"""Finished trials before TPE samples by model; Optuna's own 10 would leave a small sweep all random."""
+"""Finished trials before TPE samples by its model; with Optuna's default of 10, small sweeps would be random."""
 
 
 @dataclass(frozen=True)
-class Observation:
-    """What a finished trial taught."""
+class TrialObservation:
+    """The result of a finished trial, as the sampler gets it."""
 
     parameters: Parameters
     value: float | None
-    """Lower is better; None for a trial that failed or diverged: the worst there is."""
+    """Lower is better; None, the worst value, for a trial that failed or diverged."""
     stopped_at: int | None = None
-    """The step where it was stopped early; None when it trained to its end."""
+    """The step at which the trial was stopped early; None for a trial of full length."""
 
 
 def suggest(
@@ -41,14 +41,14 @@ def suggest(
     sampler: Sampler,
     seed: int,
     number: int,
-    history: Sequence[Observation] = (),
+    history: Sequence[TrialObservation] = (),
     running: Sequence[Parameters] = (),
 ) -> dict[str, Any]:
-    """The parameters of trial `number`: a pure function of the arguments; "random" looks at seed and number alone.
+    """The parameters of trial `number`: a pure function of the arguments; "random" uses only seed and number.
 
-    "tpe" is the multivariate tree-structured Parzen estimator (Bergstra et al. 2011, Falkner et al. 2018). It keeps
-    away from trials that are still running by counting them among the bad ones (the constant liar), and its first
-    `STARTUP` trials are those of "random". Raises ValueError for a domain that is not one.
+    "tpe" is the multivariate tree-structured Parzen estimator (Bergstra et al. 2011, Falkner et al. 2018). It
+    counts running trials among the bad ones to keep away from them (the constant liar), and its first `STARTUP`
+    trials are those of "random". Raises ValueError for an invalid domain.
     """
     import optuna
 
@@ -77,7 +77,7 @@ def distributions(space: Space) -> dict[str, "optuna.distributions.BaseDistribut
 
 @contextlib.contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Within it Optuna does not log every study it makes."""
+    """A context in which Optuna does not log the studies that it makes."""
     import optuna
 
     verbosity = optuna.logging.get_verbosity()
@@ -106,7 +106,7 @@ def _distribution(name: str, domain: Mapping[str, Sequence[Any]]) -> "optuna.dis
     )
 
 
-def _finished(each: Observation, domains: dict[str, Any]) -> "optuna.trial.FrozenTrial":
+def _finished(each: TrialObservation, domains: dict[str, Any]) -> "optuna.trial.FrozenTrial":
     """A finished trial as TPE ranks it: complete ones by value, then stopped ones by how far they came."""
     import optuna
 

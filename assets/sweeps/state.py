@@ -1,7 +1,7 @@
-"""Where a sweep stands: the fold of its events, and nothing else.
+"""The state of a sweep, which follows from its events alone.
 
-States are immutable and equal for equal logs, so that whoever reads the log, before or after a crash, sees the
-same sweep and decides the same.
+States are immutable and equal for equal logs, so a process that reads the log before or after a crash sees the same
+sweep and takes the same decisions.
 """
 
 import dataclasses
@@ -12,24 +12,24 @@ from typing import Literal
 
 from assets.sweeps import halving
 from assets.sweeps.events import Asked, Closed, Decided, Ended, Event, Opened, Outcome, Reported, Retried, Started
-from assets.sweeps.space import Observation, Parameters
+from assets.sweeps.space import Parameters, TrialObservation
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial; a retry continues it under the same number."""
+    """One trial. A retry has the same number."""
 
     number: int
     parameters: Parameters
     attempt: int = 0
-    """How often it was retried."""
+    """The number of retries so far."""
     job: str | None = None
-    """The job of the present attempt, once it was submitted."""
+    """The job of the present attempt, once it is submitted."""
     nodes: tuple[str, ...] = ()
     reports: Mapping[int, float | None] = field(default_factory=dict)
     """The value at each step reported; the first report of a step holds."""
     told_to_stop: bool = False
-    """A rung's verdict was to stop."""
+    """Whether the verdict at a rung was to stop."""
     ended: Ended | None = None
     """How the present attempt ended."""
     started_at: float | None = field(default=None, compare=False)
@@ -37,7 +37,7 @@ class Trial:
 
     @property
     def state(self) -> Literal["pending", "running"] | Outcome:
-        """Pending until its job is submitted. A trial that failed after it was told to stop counts as stopped."""
+        """Pending until the job is submitted. A trial that failed after its verdict was to stop counts as stopped."""
         if self.ended is None:
             return "pending" if self.job is None else "running"
         if self.ended.outcome == "failed" and self.told_to_stop:
@@ -51,7 +51,8 @@ class Trial:
 
     @property
     def value(self) -> float | None:
-        """What a finished trial is judged by: the final value when it completed, the last one when it was stopped."""
+        """The value that a finished trial is judged by: the final one of a completed trial, the last one of a
+        stopped."""
         if self.state == "completed":
             return self.ended.value if self.ended else None
         return self.reports.get(self.last_step) if self.state == "stopped" else None
@@ -59,7 +60,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A trial at a rung, with the value it had there."""
+    """The arrival of a trial at a rung, with its value there."""
 
     trial: int
     rung: int
@@ -67,18 +68,18 @@ class Arrival:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepState:
     """A sweep after some events."""
 
     plan: Opened
     trials: Mapping[int, Trial] = field(default_factory=dict)
     arrivals: tuple[Arrival, ...] = ()
-    """Who reached which rung, in the order of the log."""
+    """Which trial reached which rung, in the order of the log."""
     verdicts: Mapping[tuple[int, int], halving.Verdict] = field(default_factory=dict)
     """By trial and rung."""
     closed: Closed | None = None
 
-    def after(self, event: Event) -> "Sweep":
+    def after(self, event: Event) -> "SweepState":
         """The sweep after one more event."""
         match event:
             case Asked(trial=number, parameters=parameters):
@@ -98,9 +99,13 @@ class Sweep:
                 )
             case Closed():
                 return dataclasses.replace(self, closed=event)
-        raise AssertionError(f"a sweep is opened once and has no event {event!r}")
+            case Opened() if event == self.plan:  # two processes of an earlier version opened it at one moment
+                return self
+            case Opened():
+                raise ValueError(f"sweep {self.plan.sweep}: the sweep was opened with another plan before: {event!r}")
+        raise AssertionError(f"a sweep has no event {event!r}")
 
-    def _after_report(self, event: Reported) -> "Sweep":
+    def _after_report(self, event: Reported) -> "SweepState":
         trial = self.trials[event.trial]
         if event.step in trial.reports:
             return self
@@ -111,12 +116,12 @@ class Sweep:
             return after
         return dataclasses.replace(after, arrivals=(*self.arrivals, Arrival(event.trial, rung, event.value)))
 
-    def _with(self, trial: Trial) -> "Sweep":
+    def _with(self, trial: Trial) -> "SweepState":
         return dataclasses.replace(self, trials={**self.trials, trial.number: trial})
 
     @property
     def running(self) -> list[Trial]:
-        """The trials that hold a place: asked and not ended, whether or not their job has started."""
+        """The trials that count as parallel: asked and not ended, whether or not their job has started."""
         return [trial for trial in self.trials.values() if trial.ended is None]
 
     @property
@@ -125,8 +130,8 @@ class Sweep:
         return [trial for trial in self._failed if trial.attempt < self.plan.retries]
 
     @property
-    def failed_lineages(self) -> list[Trial]:
-        """The trials that failed for good, each counted once however often it was tried."""
+    def failed_for_good(self) -> list[Trial]:
+        """The trials that failed and have no retries left."""
         return [trial for trial in self._failed if trial.attempt >= self.plan.retries]
 
     @property
@@ -144,10 +149,10 @@ class Sweep:
 
     @property
     def best(self) -> Trial | None:
-        """Of the finished trials with most training the one with the lowest value, the earlier one of equals.
+        """The finished trial with the lowest value among those with the most steps; the earlier one of equals.
 
-        Values at different steps are not comparable, so that training comes first. A closed sweep keeps the best
-        that it was closed with, whatever a trial that was about to be stopped may still bring.
+        The steps count first because values at different steps are not comparable. A closed sweep keeps the best trial
+        that it was closed with, whatever a trial reports that is still being stopped.
         """
         if self.closed:
             return None if self.closed.best_trial is None else self.trials[self.closed.best_trial]
@@ -164,18 +169,18 @@ class Sweep:
         whole = len(self.finished) * self.plan.steps
         return 1 - sum(map(self.steps_trained, self.finished)) / whole if whole else 0.0
 
-    def history(self) -> list[Observation]:
-        """What the sampler learns from: the trials that are over, by number."""
-        over = [*self.finished, *self.failed_lineages]
+    def history(self) -> list[TrialObservation]:
+        """The trials that are over, by number, from which the sampler learns."""
+        over = [*self.finished, *self.failed_for_good]
         return [
-            Observation(trial.parameters, trial.value, None if trial.state == "completed" else trial.last_step)
+            TrialObservation(trial.parameters, trial.value, None if trial.state == "completed" else trial.last_step)
             for trial in sorted(over, key=lambda trial: trial.number)
         ]
 
 
-def fold(events: Sequence[Event]) -> Sweep:
-    """The sweep that a log tells of. Raises ValueError when the log does not begin with how the sweep was opened."""
+def fold(events: Sequence[Event]) -> SweepState:
+    """The state after the events of a log. Raises ValueError when its first event is not Opened."""
     match events:
         case [Opened() as plan, *rest]:
-            return functools.reduce(Sweep.after, rest, Sweep(plan))
-    raise ValueError(f"sweep log: found {events[:1]!r} first, expected how the sweep was opened")
+            return functools.reduce(SweepState.after, rest, SweepState(plan))
+    raise ValueError(f"sweep log: found {events[:1]!r} first, expected the event opened")

@@ -14,13 +14,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from trainer import config, fence, operation, sections, shapes, shards
+from trainer.config import operation, resolved, sections, shapes
+from trainer.data import shards
 from trainer.loop import Trainer
 from trainer.models import build
-from trainer.optim import adamw
-from trainer.parallel import blocks
-from trainer.precision import autocast
-from trainer.world import World
+from trainer.node.world import World
+from trainer.record import fence
+from trainer.record.recorder import RankRecorder
+from trainer.step.optimisers.momentum import adamw
+from trainer.step.parallel import blocks
+from trainer.step.precision import autocast
 
 VOCABULARY = 32_768
 Step = Callable[[], None]
@@ -28,16 +31,16 @@ Step = Callable[[], None]
 
 def settings(
     folder: Path, shape: shapes.Shape, batch: sections.Batch, layout: operation.Layout, precision: sections.Precision
-) -> config.Config:
+) -> resolved.Config:
     """A training on random tokens that lie in `folder`."""
     durable, draw = folder / "durable", np.random.default_rng(0)
     documents = [draw.integers(0, VOCABULARY - 1, 4 * batch.length) for _ in range(16 * batch.sequences)]
     count = sum(map(len, documents))
-    split = shards.Split(len(documents), count, count * 4, (shards.write_shard(durable, documents, "uint16"),))
-    tokenizer = shards.Tokenizer("0" * 64, VOCABULARY, VOCABULARY - 1)
+    split = shards.TokenSplit(len(documents), count, count * 4, (shards.write_shard(durable, documents, "uint16"),))
+    tokenizer = shards.TokenizerRecord("0" * 64, VOCABULARY, VOCABULARY - 1)
     splits = {"train": split, "validation": split}
-    snapshot = shards.Snapshot("random", "0" * 64, {"kind": "random"}, {}, tokenizer, "uint16", splits)
-    return config.Config(
+    snapshot = shards.TextSnapshot("random", "0" * 64, {"kind": "random"}, {}, tokenizer, "uint16", splits)
+    return resolved.Config(
         training="benchmark",
         snapshot=shards.write_manifest(durable, snapshot),
         model=shape,
@@ -50,11 +53,11 @@ def settings(
     )
 
 
-def ours(chosen: config.Config, device: torch.device) -> Step:
+def ours(chosen: resolved.Config, device: torch.device) -> Step:
     """A step of our loop: data order, heartbeat, ledger, figures and the console's line (into a buffer) included."""
     token = fence.Token(1)
     fence.claim(Path(chosen.placement.store), token, nodes=("local",), cause="benchmark", by="benchmark")
-    trainer = Trainer(chosen, World(0, 1, 0, device), token)
+    trainer = Trainer(chosen, World(0, 1, 0, device), token, RankRecorder(Path(chosen.placement.store), token, 0))
 
     def step() -> None:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -63,7 +66,7 @@ def ours(chosen: config.Config, device: torch.device) -> Step:
     return step
 
 
-def bare(chosen: config.Config, device: torch.device) -> Step:
+def bare(chosen: resolved.Config, device: torch.device) -> Step:
     """The least that trains: forward, backward, clip, step; always the same tokens."""
     model, optimiser, tokens, rounds = _made(chosen, device)
 
@@ -80,7 +83,7 @@ def bare(chosen: config.Config, device: torch.device) -> Step:
     return step
 
 
-def fabric(chosen: config.Config, device: torch.device) -> Step:
+def fabric(chosen: resolved.Config, device: torch.device) -> Step:
     """The same through Lightning Fabric, in fp32 or bf16."""
     from lightning_fabric import Fabric
 
@@ -118,16 +121,16 @@ def in_turn(steps: Mapping[str, Step], device: torch.device, warm_up: int, round
     return {name: each[warm_up:] for name, each in seconds.items()}
 
 
-def parameters(chosen: config.Config) -> int:
+def parameters(chosen: resolved.Config) -> int:
     with torch.device("meta"):
         model = build(chosen.model, shapes.Data(vocabulary=VOCABULARY, length=8))
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _made(chosen: config.Config, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer, torch.Tensor, int]:
+def _made(chosen: resolved.Config, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer, torch.Tensor, int]:
     """A model with its optimiser, a micro-batch of tokens, and how many of them are a step."""
     torch.manual_seed(0)
     model = build(chosen.model, shapes.Data(vocabulary=VOCABULARY, length=chosen.batch.length)).to(device)
-    blocks.settle(model, chosen.layout)
+    blocks.set_forward(model, chosen.layout)
     tokens = torch.randint(0, VOCABULARY, (chosen.batch.micro, chosen.batch.length + 1), device=device)
     return model, adamw(model, chosen.optimiser), tokens, chosen.batch.sequences // chosen.batch.micro

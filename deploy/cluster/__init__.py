@@ -1,1 +1,1 @@
-"""The deployment on Kubernetes, as far as it needs Python: the chart's values as types, and the rendered objects."""
+"""The Python of the deployment on Kubernetes: the chart's values as types, its rights, and the rendered objects."""

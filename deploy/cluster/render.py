@@ -1,6 +1,6 @@
-"""The objects of each cluster as plain files, for whoever has neither Helm nor kustomize: `kubectl apply -f` does.
+"""The objects of each cluster as plain files, for people who have only kubectl: `kubectl apply -f`.
 
-`deploy/rendered/` is made from the chart and the overlays, and never edited.
+`deploy/rendered/` is made from the chart and the overlays; never edit it.
 """
 
 import subprocess
@@ -9,12 +9,14 @@ from typing import Any
 
 import yaml
 
+from deploy.cluster import rights
+
 DEPLOY = Path(__file__).parent.parent
 OVERLAYS = DEPLOY / "platform" / "overlays"
 RENDERED = DEPLOY / "rendered"
 CLUSTERS = tuple(sorted(path.name for path in OVERLAYS.iterdir()))
 NAME = NAMESPACE = "slipway"
-HEADER = "# Made by `python -m deploy.cluster render`; edit {source} instead.\n"
+HEADER = "# Made by `slipway cluster render`; edit {source} instead.\n"
 
 
 def values_of(cluster: str) -> dict[str, Any]:
@@ -33,13 +35,13 @@ def workloads(values: dict[str, Any]) -> str:
 
 
 def cluster_objects(folder: Path) -> str:
-    """The objects of an overlay. Raises CalledProcessError when kustomize refuses it."""
+    """The objects of an overlay. Raises CalledProcessError when kustomize refuses the overlay."""
     command = ["kubectl", "kustomize", str(folder)]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def files(cluster: str) -> dict[Path, str]:
-    """What belongs into `deploy/rendered/` for a cluster, by path."""
+    """The files of `deploy/rendered/` for a cluster: the text of each, by path."""
     source = f"deploy/platform/overlays/{cluster}"
     texts = {"cluster": cluster_objects(OVERLAYS / cluster), "workloads": workloads(values_of(cluster))}
     return {
@@ -48,9 +50,11 @@ def files(cluster: str) -> dict[Path, str]:
     }
 
 
-def write() -> None:
-    """Bring `deploy/rendered/` up to date."""
-    for cluster in CLUSTERS:
-        for path, text in files(cluster).items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+def write() -> list[Path]:
+    """Bring the chart's rights and `deploy/rendered/` up to date; returns the files."""
+    rights.RIGHTS.write_text(rights.template())
+    texts = {path: text for cluster in CLUSTERS for path, text in files(cluster).items()}
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return [rights.RIGHTS, *texts]

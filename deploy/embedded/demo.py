@@ -10,7 +10,7 @@ from urllib.parse import urlparse
 from rich.console import Console
 
 from assets import keys
-from deploy.embedded import instance, jobs, made, report
+from deploy.embedded import CannotStart, instance, jobs, made, report
 from recipes.load import Recipes
 from resources.home import Home
 
@@ -26,7 +26,7 @@ def run(recipes: Recipes, home: Home, port: int | None) -> int:
     gracefully, with a checkpoint of the step it has reached; the next run goes on from there.
     """
     console = Console(highlight=False)
-    reader = made.Reader(recipes, home)
+    reader = made.MadeReader(recipes, home)
     chains = reader.read()
     if all(chain.complete for chain in chains):
         console.print("Everything is up to date; nothing to do.")
@@ -35,6 +35,8 @@ def run(recipes: Recipes, home: Home, port: int | None) -> int:
     begun = time.monotonic()
     try:
         with instance.running(home, port) as running:
+            if running.second_to is not None:
+                raise CannotStart(f"SLIPWAY_HOME {home.root}: {running.second_to} decides for it; stop that one first")
             console.print(f"Dagster is running at {running.url} (home: {home.root})", soft_wrap=True)
             launched = _launch(running, [chain for chain in chains if chain.sweep is None or not chain.sweep.closed])
             failure = _watch(console, running, reader, launched, begun)
@@ -58,7 +60,7 @@ def _launch(running: instance.Running, chains: list[made.Chain]) -> list[str]:
 
 
 def _watch(
-    console: Console, running: instance.Running, reader: made.Reader, launched: list[str], begun: float
+    console: Console, running: instance.Running, reader: made.MadeReader, launched: list[str], begun: float
 ) -> str | None:
     """Print what is new until all is made; returns why that will not be."""
     shown: set[str] = set()

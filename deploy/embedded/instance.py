@@ -21,17 +21,21 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
 from deploy.embedded import CannotStart
-from resources.compute import CODE
-from resources.home import Home
-from resources.launcher.commands import CONTROL_PLANE_VARIABLE
-from trainer import atomic
-from trainer.processes import carrying, die_with_parent
+from recipes import folder
+from resources.home import CODE, Home
+from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
+from resources.lease import Holder, HomeLease
+from trainer.base import atomic
+from trainer.base.processes import carrying, die_with_parent
 
+LOCK = "instance.lock"
+"""In the home: held by its instance, with the pid and the URL of that."""
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 120.0
 GRACE_SECONDS = 5.0
@@ -53,6 +57,8 @@ class Running:
     url: str
     processes: dict[str, subprocess.Popen[bytes]]
     """The control plane's processes by name."""
+    second_to: Holder | None = None
+    """The control plane that decides for this home instead, such as `dagster dev`; this one only shows what is."""
 
     def check(self) -> None:
         """Raises CannotStart when one of the processes has died."""
@@ -86,15 +92,18 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
     Raises CannotStart when the home cannot be written, is in use, or the port is taken.
     """
     prepare(home)
-    with _exclusively(home):
+    with _exclusively(home) as lock:
+        _describe(lock, "")
         end_leftovers(home)
         chosen = _usable_port(port)
-        _fail_lost_runs(home)
+        if (first := decides_elsewhere(home)) is None:
+            _fail_lost_runs(home)
         with tempfile.TemporaryDirectory(prefix="slipway-") as sockets:
-            instance = Running(home, f"http://127.0.0.1:{chosen}", {})
+            instance = Running(home, f"http://127.0.0.1:{chosen}", {}, first)
             try:
                 _start(instance, Path(sockets), chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
+                _describe(lock, instance.url)
                 yield instance
             finally:
                 _stop(list(instance.processes.values()))
@@ -120,6 +129,7 @@ def environment(home: Home) -> dict[str, str]:
         **os.environ,
         "DAGSTER_HOME": str(home.dagster),
         "SLIPWAY_HOME": str(home.root),
+        folder.VARIABLE: str(folder.selected()),
         CONTROL_PLANE_VARIABLE: str(home.root),
         "PYTHONPATH": os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")])),
         "PYTHONWARNINGS": "ignore",
@@ -136,6 +146,14 @@ def end_leftovers(home: Home) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
+
+
+def decides_elsewhere(home: Home) -> Holder | None:
+    """The control plane that decides for this home and is not ours, such as `dagster dev`; None while there is none.
+
+    Ask it after `end_leftovers`, and before an instance of ours runs.
+    """
+    return HomeLease(home.root).holder()
 
 
 def _fail_lost_runs(home: Home) -> None:
@@ -215,15 +233,44 @@ def _knows_definitions(url: str) -> bool:
     return False
 
 
+def holder(home: Home) -> dict[str, str | int] | None:
+    """`pid` and `url` of the instance that uses this home, None when there is none; without a URL it is starting."""
+    try:
+        with open(home.root / LOCK) as lock:
+            if _locked(lock):
+                return None
+            return json.loads(lock.read() or "null") or {"pid": 0, "url": ""}
+    except FileNotFoundError:
+        return None
+
+
 @contextlib.contextmanager
-def _exclusively(home: Home) -> Iterator[None]:
-    with open(home.root / "instance.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            found = f"SLIPWAY_HOME {home.root}: found another instance using it"
-            raise CannotStart(f"{found}, expected none; stop that one first") from None
-        yield
+def _exclusively(home: Home) -> Iterator[IO[str]]:
+    with open(home.root / LOCK, "a+") as lock:
+        if not _locked(lock):
+            lock.seek(0)
+            there = json.loads(lock.read() or "null")
+            who = f"process {there['pid']}, {there['url'] or 'starting'}" if there else "starting"
+            raise CannotStart(
+                f"SLIPWAY_HOME {home.root}: found another instance using it ({who}), expected none; stop that one first"
+            )
+        yield lock
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Take the lock for as long as the file is open; False when another process has it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _describe(lock: IO[str], url: str) -> None:
+    """Write the owner into the lock, for the commands that look at the instance or end it."""
+    lock.truncate(0)
+    lock.write(json.dumps({"pid": os.getpid(), "url": url}))
+    lock.flush()
 
 
 def _usable_port(port: int | None) -> int:

@@ -3,12 +3,13 @@
 import time
 
 from deploy.embedded import CannotStart
-from resources.compute import EmbeddedCompute
+from resources.compute.embedded import EmbeddedCompute
 from resources.home import NODES, Home
-from resources.launcher.local import LocalLauncher
-from resources.training_control import GRACE_SECONDS
+from resources.launchers.local.launcher import LocalLauncher
+from resources.launchers.local.overdue import HUNG_SECONDS
+from resources.trainings.control import GRACE_SECONDS
 
-STOP_SECONDS = GRACE_SECONDS + 15.0
+STOP_SECONDS = GRACE_SECONDS + HUNG_SECONDS + 15.0
 
 
 def launcher(home: Home) -> LocalLauncher:

@@ -7,27 +7,27 @@ demo what is left to do, shows its progress, and fills its last table.
 import dataclasses
 from dataclasses import dataclass
 
-from assets.datasets import steps
+from assets.datasets.kinds import dataset_kind
 from assets.evaluation import evaluated
-from assets.initial import settled
+from assets.initial import with_initial_weights
 from assets.sweeps.assets import find_sweep
-from assets.sweeps.controller import Subject
-from assets.sweeps.state import Sweep
+from assets.sweeps.controller import SearchSubject
+from assets.sweeps.state import SweepState
 from assets.training import specification
 from recipes.load import Recipes
-from recipes.schema import Sweep as SweepRecipe
-from resources.compute import trainings
+from recipes.sweep import SweepRecipe
 from resources.home import Home
-from resources.registry import promotions
+from resources.mlflow.promotion import Promotion, history
+from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from resources.tracking import Tracking
-from resources.training_store import DUTIES, TrainingStore
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
 from sensors.sweep_completions import best_training
-from trainer import ledger
-from trainer.fence import Commit
-from trainer.journal import Event
-from trainer.scores import Score
-from trainer.shards import Snapshot, read_manifest
+from trainer.data.shards import TextSnapshot, read_manifest
+from trainer.record import ledger
+from trainer.record.fence import Commit
+from trainer.record.scores import Score
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Chain:
 
     recipe: str
     model: str
-    snapshot: Snapshot | None = None
+    snapshot: TextSnapshot | None = None
     """None while the dataset is not up to date with its recipe and its source."""
-    sweep: Sweep | None = None
+    sweep: SweepState | None = None
     training: TrainingStore | None = None
     """The training that the completed sweep leads to, once it is proposed."""
     scores: tuple[tuple[Commit, Score], ...] = ()
-    champion: Event | None = None
+    champion: Promotion | None = None
     """The last promotion of the model."""
     duties: tuple[str, ...] = ()
     """What the control plane still owes the training."""
@@ -71,11 +71,11 @@ class Chain:
     @property
     def promoted(self) -> bool:
         """Whether the champion is this training's."""
-        tags = self.champion["tags"] if self.champion else {}
+        tags = self.champion.tags if self.champion else {}
         return self.training is not None and tags.get("slipway.training") == self.training.id
 
 
-class Reader:
+class MadeReader:
     """Reads the chains of one home. Listing a corpus takes a while, so a snapshot found up to date is kept."""
 
     def __init__(self, recipes: Recipes, home: Home) -> None:
@@ -93,8 +93,8 @@ class Reader:
         if current is None:
             return Chain(sweep.name, recipe.registered_model)
         snapshot = read_manifest(self._home.durable, current)
-        recipe = settled(recipe, current, self._tiers, Tracking(uri=self._home.tracking_uri))
-        subject = Subject(sweep, recipe, current, snapshot.tokenizer.sha256)
+        recipe = with_initial_weights(recipe, current, self._tiers, Tracking(uri=self._home.tracking_uri))
+        subject = SearchSubject(sweep, recipe, current, snapshot.tokenizer.sha256)
         found = find_sweep(subject, self._tiers)
         known = Chain(sweep.name, recipe.registered_model, snapshot, found.state())
         best = best_training(subject, found)
@@ -104,19 +104,20 @@ class Reader:
         return self._with_training(known, store) if store.desired() else known
 
     def _with_training(self, known: Chain, store: TrainingStore) -> Chain:
-        promoted = promotions(self._home.durable, known.model)
-        opened = trainings(self._tiers).opened
+        promoted = history(self._home.durable, known.model)
+        root = trainings(self._tiers)
         return dataclasses.replace(
             known,
             training=store,
-            scores=tuple(evaluated(store)),
+            scores=tuple(evaluated(store.read())),
             champion=promoted[-1] if promoted else None,
-            duties=tuple(duty for duty in DUTIES if store.id in opened(duty)),
+            duties=tuple(duty for duty in Duty if root.is_open(store.id, duty)),
         )
 
     def _up_to_date(self, dataset: str) -> str | None:
         if dataset not in self._current:
-            found = steps.up_to_date(self._home.durable, self._recipes.datasets[dataset])
+            recipe = self._recipes.datasets[dataset]
+            found = dataset_kind(recipe).up_to_date(recipe, self._home.durable)
             if found is None:
                 return None
             self._current[dataset] = found

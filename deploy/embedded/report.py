@@ -41,7 +41,7 @@ def lines(chain: Chain) -> Iterator[str]:
     for commit, score in chain.scores:
         yield f"checkpoint of step {commit.step}: {score.bits_per_byte:.3f} bits per byte"
     if chain.promoted and chain.champion:
-        yield f"champion: {chain.model} version {chain.champion['version']}"
+        yield f"champion: {chain.model} version {chain.champion.version}"
 
 
 def table(chain: Chain) -> Table:
@@ -77,8 +77,8 @@ def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
         yield f"checkpoint {commit.step}", f"{figures}, manifest {commit.manifest[:12]}"
     if chain.champion:
         kept = "" if chain.promoted else " (kept: the new candidate did not pass its checks)"
-        yield "champion", f"{chain.model} version {chain.champion['version']}{kept}"
-        yield "its files", unquote(urlparse(str(chain.champion["source"])).path)
+        yield "champion", f"{chain.model} version {chain.champion.version}{kept}"
+        yield "its files", unquote(urlparse(str(chain.champion.source)).path)
 
 
 def _short(value: object) -> str:
@@ -99,4 +99,4 @@ def show(console: Console, chains: list[Chain], home: Home) -> None:
     for each in chains:
         console.print(table(each))
         console.print(f"loss curve: {save_plot(each, home)}", soft_wrap=True)
-    console.print(f"all of it lies in {home.root}; look at it with: make dev", soft_wrap=True)
+    console.print(f"all of it lies in {home.root}; look at it with: slipway dev", soft_wrap=True)

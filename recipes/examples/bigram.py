@@ -1,4 +1,4 @@
-"""A bigram model in plain PyTorch: the training loop of a script of one's own, started and recovered by Slipway."""
+"""A bigram model in plain PyTorch: a training script that Slipway starts and recovers."""
 
 import io
 
@@ -24,7 +24,7 @@ def main() -> None:
         model = nn.Sequential(nn.Embedding(vocabulary, settings["width"]), nn.Linear(settings["width"], vocabulary))
         optimiser = torch.optim.AdamW(model.parameters(), settings["learning_rate"])
 
-        # Windows of the shards on this node, in an order that depends on the seed and the step alone.
+        # Windows of the shards on this node, in an order that only the seed and the step decide.
         windows = data.Sequences(training.tier, training.text, "train", settings["length"])
         held_out = data.Sequences(training.tier, training.text, "validation", settings["length"])
         samples = order.Order(windows.sizes, settings["seed"], block=64)

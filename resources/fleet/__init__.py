@@ -1,1 +1,1 @@
-"""The fleet: which nodes there are, and in what state. One protocol, several implementations."""
+"""The fleet: the nodes and their state. One protocol, two implementations."""

@@ -1,12 +1,10 @@
-"""The embedded fleet: several nodes on one machine, each a folder, so that losing a node is a thing one can do.
+"""The embedded fleet: several nodes on one machine, each a folder, so that a person or a test can kill a node.
 
-A node that died is marked lost and takes a while to come back, as a machine that reboots does.
-``python -m resources.fleet.embedded kill NODE`` kills one.
+A dead node is marked as lost and comes back after a while, like a machine that reboots.
+`slipway nodes kill NODE` kills one.
 """
 
-import argparse
 import contextlib
-import json
 import os
 import signal
 import time
@@ -14,15 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from resources.fleet.protocol import Node
-from resources.home import Home
-from resources.launcher.protocol import Unavailable
-from trainer import atomic, processes
+from resources.fleet.protocol import NODE_VARIABLE, Node
+from resources.unavailable import Unavailable
+from trainer.base import codec, processes
 
 FLEET_VARIABLE = "SLIPWAY_FLEET"
 """In the environment of a node's processes: the fleet's folder."""
-NODE_VARIABLE = "SLIPWAY_NODE"
-"""In the environment of a node's processes: the node's name."""
+REBOOT_SECONDS = 60.0
+"""How long a killed node stays away by default."""
+
+
+@dataclass(frozen=True)
+class LossMark:
+    """lost.json of a node: when it died, in seconds since the epoch, and why."""
+
+    at: float
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -40,40 +45,38 @@ class EmbeddedFleet:
         return [self._node(name, at) for name in sorted(self.names)]
 
     def mark_lost(self, node: str, reason: str, now: float | None = None) -> None:
-        """Say that the node died at `now`. Raises OSError when that cannot be written."""
+        """Mark the node as dead since `now`. Raises OSError when the mark cannot be written."""
         mark_lost(self.folder, node, reason, now)
 
     def restore(self, node: str) -> None:
-        """Take the node back before its time."""
+        """Take the mark away: the node is back at once."""
         _mark(self.folder, node).unlink(missing_ok=True)
 
     def _node(self, name: str, now: float) -> Node:
         try:
-            mark = json.loads(_mark(self.folder, name).read_bytes())
-        except FileNotFoundError:
-            return Node(name, ready=True)
-        except OSError as error:
+            mark = codec.read_if_there(_mark(self.folder, name), LossMark)
+        except (OSError, codec.UndecodableRecord) as error:
             raise Unavailable(f"node {name}: its mark cannot be read: {error}") from error
-        if now - mark["at"] >= self.reboot_seconds:
+        if mark is None or now - mark.at >= self.reboot_seconds:
             return Node(name, ready=True)
-        return Node(name, ready=False, reason=mark["reason"], since=mark["at"])
+        return Node(name, ready=False, reason=mark.reason, since=mark.at)
 
 
 def mark_lost(folder: Path, node: str, reason: str, now: float | None = None) -> None:
-    """Say in the fleet at `folder` that the node died at `now`. Raises OSError."""
+    """Mark the node as dead since `now` in the fleet at `folder`. Raises OSError."""
     at = time.time() if now is None else now
-    atomic.replace(_mark(folder, node), atomic.readable_json({"at": at, "reason": reason}))
+    codec.replace(_mark(folder, node), LossMark(at, reason))
 
 
 def node_environment(folder: Path, node: str) -> dict[str, str]:
-    """What marks a process as one of the node's; every process below inherits it."""
+    """The variables that mark a process as one of the node's; its descendants inherit them."""
     return {FLEET_VARIABLE: str(folder.resolve()), NODE_VARIABLE: node}
 
 
 def kill(folder: Path, node: str) -> list[int]:
-    """Kill the node as a power cut would; return the pids that were sent SIGKILL.
+    """Kill the node as a power cut would; returns the pids that were sent SIGKILL.
 
-    Only its node processes are: that all below them dies too is theirs to guarantee.
+    SIGKILL goes to the node processes only: each guarantees that its descendants die with it.
     """
     members = set(processes.carrying(node_environment(folder, node)))
     heads = [pid for pid in members if processes.parent_of(pid) not in members]
@@ -86,19 +89,3 @@ def kill(folder: Path, node: str) -> list[int]:
 
 def _mark(folder: Path, node: str) -> Path:
     return folder / node / "lost.json"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m resources.fleet.embedded", description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Home.of().nodes, help="the fleet's folder (%(default)s)")
-    verbs = parser.add_subparsers(required=True)
-    verbs.add_parser("kill", help="kill a node, and all that runs on it").add_argument("node")
-    arguments = parser.parse_args()
-    if not (arguments.folder / arguments.node).is_dir():
-        parser.error(f"no node {arguments.node!r} in {arguments.folder}")
-    killed = kill(arguments.folder, arguments.node)
-    print(f"node {arguments.node} is lost; killed: {', '.join(map(str, killed)) or 'nothing was running on it'}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,15 @@
-"""What a fleet tells: its nodes and whether each can take work."""
+"""The interface of every fleet: its nodes, and whether each takes work."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
+NODE_VARIABLE = "SLIPWAY_NODE"
+"""In the environment of a node's processes: the node's name."""
+
 
 @dataclass(frozen=True)
 class Node:
-    """One node as the fleet sees it now."""
+    """One node and its state now."""
 
     name: str
     ready: bool
@@ -16,18 +19,20 @@ class Node:
     since: float | None = None
     """When it became not ready, seconds since the epoch."""
     cordoned: bool = False
-    """It is not ready for new work alone: what runs there may finish."""
+    """Whether it is only closed to new work: what runs there may finish."""
 
     @property
     def lost(self) -> bool:
-        """Whether what runs on it is lost too."""
+        """Whether the processes on it are lost too."""
         return not self.ready and not self.cordoned
 
 
 class Fleet(Protocol):
+    """The nodes that trainings may run on."""
+
     @property
     def scheduled(self) -> bool:
-        """Whether a scheduler places jobs: each is offered all nodes that are ready, and no more is picked for it."""
+        """Whether a scheduler places jobs: then a job is offered all ready nodes, and Slipway picks none."""
 
     def nodes(self) -> list[Node]:
-        """All nodes, by name. Raises `resources.launcher.protocol.Unavailable` when they cannot be read."""
+        """All nodes, by name. Raises `resources.unavailable.Unavailable` when they cannot be read."""

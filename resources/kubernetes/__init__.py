@@ -1,4 +1,4 @@
-"""The same jobs and the same fleet on Kubernetes. What is common to all launchers stands in `resources/launcher`.
+"""Kubernetes' API: objects, the client that reads and writes them, the mirror that watches them, a cluster's settings.
 
-Pure: names, cluster, pods, placement, queues, patch, fields, workloads, status. Edges: client, launcher, fleet, cordon.
+The launcher and the fleet of a cluster stand on it: `resources.launchers.kubernetes`, `resources.fleet.kubernetes`.
 """

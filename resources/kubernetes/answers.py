@@ -1,4 +1,4 @@
-"""What the API server is asked, and what it means when it answers with an error. Pure."""
+"""A call to the API server, and what an error of the server means. Pure."""
 
 import json
 import urllib.parse
@@ -6,39 +6,32 @@ from dataclasses import dataclass
 from typing import Any
 
 from resources.kubernetes.objects import Resource
-from resources.launcher.protocol import Unavailable
+from resources.unavailable import Unavailable
 
-INSTALLED_BY = {
-    "jobset.x-k8s.io": "JobSet",
-    "kubeflow.org": "the Kubeflow training operator",
-    "trainer.kubeflow.org": "Kubeflow Trainer",
-    "kueue.x-k8s.io": "Kueue",
-    "scheduling.volcano.sh": "Volcano",
-}
 WRITES = ("create", "patch", "delete")
-FOR_THE_USER = (400, 403, 404, 405, 413, 422)
-"""Statuses that stay what they are until somebody changes the request, the cluster or the permissions."""
+LASTING = (400, 403, 404, 405, 413, 422)
+"""Statuses that a repeated call meets again, until a person changes the request, the cluster or the permissions."""
 
 
-class Refused(ValueError):
-    """The API server does not do it, and asking again would not help. Nothing was changed."""
+class RefusedRequest(ValueError):
+    """The API server refuses a write for good: a repeated call is refused too. Nothing was changed."""
 
 
-class Conflict(Unavailable):
-    """Somebody else has changed the object meanwhile."""
+class ObjectConflict(Unavailable):
+    """Another process has changed the object meanwhile."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What was asked of the server."""
+    """One call to the server."""
 
     verb: str
     resource: Resource
     namespace: str = ""
-    """Empty for all of them."""
+    """Empty for all namespaces."""
     name: str = ""
     part: str = ""
-    """A sub-resource: `log`."""
+    """A sub-resource, such as `log`."""
 
     @property
     def path(self) -> str:
@@ -53,8 +46,8 @@ class Call:
         return f"cannot {self.verb} {' '.join(filter(None, [self.resource.kind, self.name, self.part]))}{where}"
 
 
-def said(body: bytes) -> dict[str, Any]:
-    """The document of an answer; what is no document is its message."""
+def parsed(body: bytes) -> dict[str, Any]:
+    """The JSON document of an answer; a body that is none becomes the document's message."""
     try:
         document = json.loads(body)
     except ValueError:
@@ -63,30 +56,30 @@ def said(body: bytes) -> dict[str, Any]:
 
 
 def is_of_a_missing_object(call: Call, status: int, answer: dict[str, Any]) -> bool:
-    """Whether the object that was asked for is not there, and not its whole kind or its namespace."""
+    """Whether only the object is missing, and not its kind or its namespace."""
     return status == 404 and bool(call.name) and _details(answer).get("name") == call.name
 
 
 def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
-    """The exception for an error: Refused where a write is for somebody to put right, else Unavailable."""
+    """The exception for an error: RefusedRequest where a person must put a write right, else Unavailable."""
     message = f"{call}: {answer.get('message') or f'HTTP status {status}'}{_unnamed_fields(answer)}"
     if status == 404 and answer.get("kind") != "Status":
         message = f"{call}: {missing(call.resource)}"
     if status == 403 and " cannot " in answer.get("message", ""):
         message += f"; {_granting(call)}"
     if status == 409:
-        return Conflict(message)
+        return ObjectConflict(message)
     # A quota is used up today and free tomorrow.
-    if status in FOR_THE_USER and call.verb in WRITES and "exceeded quota" not in message:
-        return Refused(message)
+    if status in LASTING and call.verb in WRITES and "exceeded quota" not in message:
+        return RefusedRequest(message)
     return Unavailable(message)
 
 
 def missing(resource: Resource) -> str:
-    """What to say where a kind is not served."""
+    """The message for a kind that the cluster does not serve."""
     return (
         f"the cluster has no {resource.plural}.{resource.group} of version {resource.version}: "
-        f"install {INSTALLED_BY.get(resource.group, 'its operator')}, or choose a launcher that does without it"
+        f"install {resource.operator or 'its operator'}, or choose a launcher that does not need it"
     )
 
 
@@ -98,7 +91,7 @@ def _granting(call: Call) -> str:
 
 
 def _unnamed_fields(answer: dict[str, Any]) -> str:
-    """The fields that are wrong, as far as the message does not name them."""
+    """The wrong fields that the message does not name."""
     causes = [cause for cause in _details(answer).get("causes") or () if cause.get("field")]
     unnamed = [cause for cause in causes if cause["field"] not in answer.get("message", "")]
     return "".join(f"; {cause['field']}: {cause.get('message', '')}" for cause in unnamed)

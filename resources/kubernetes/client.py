@@ -1,7 +1,7 @@
-"""The API server over HTTP: plain JSON documents in and out, each call with a time-out, each error told in one way.
+"""The API server over HTTP: plain JSON documents in and out, each call with a time-out, each error as one exception.
 
-The official client brings what is hard (kubeconfig, tokens that change, TLS); its typed models are not used, as custom
-resources have none. Every call may be repeated without harm: creating what is there is told by None.
+The official client does the hard part (kubeconfig, tokens that change, TLS); its typed models are not used, as custom
+resources have none. Every call may be repeated without harm: `create` returns None for an object that is there.
 """
 
 import contextlib
@@ -17,11 +17,11 @@ import urllib3
 
 from resources.kubernetes import answers
 from resources.kubernetes.answers import Call
-from resources.kubernetes.objects import PODS, Object, Resource
-from resources.launcher.protocol import Unavailable
+from resources.kubernetes.objects import PODS, KubernetesObject, Resource
+from resources.unavailable import Unavailable
 
 PAGE = 500
-"""Objects in one page of a list, as kubectl has it."""
+"""Objects in one page of a list: kubectl's number."""
 RETRIES = urllib3.Retry(
     total=2,
     connect=0,
@@ -32,110 +32,110 @@ RETRIES = urllib3.Retry(
     retry_after_max=2,
     backoff_factor=0.1,
 )
-"""A server that says when it has time again is asked then, if that is within seconds; the next tick does the rest."""
+"""A busy server says when to repeat a call: within two seconds that happens here, later in the next tick."""
 
 
 @dataclass(frozen=True)
-class Listing:
-    """Objects as they were at one version of the cluster."""
+class ObjectListing:
+    """The objects of a list, all at one version of the cluster."""
 
-    items: list[Object]
+    items: list[KubernetesObject]
     version: str
 
 
 @dataclass(frozen=True)
 class Client:
-    """Implements `reader.Writer`. Reading raises Unavailable alone; writing raises that or `answers.Refused`."""
+    """Implements `reader.ClusterWriter`. Reads raise Unavailable, writes also `answers.RefusedRequest`."""
 
     kubeconfig: str = ""
     """The path of a kubeconfig; empty in a pod, which has a service account."""
     context: str = ""
     """One of the kubeconfig's contexts; empty for its current one."""
     namespace: str = "slipway"
-    """Where namespaced objects are, unless another is said."""
+    """The namespace of calls that name none."""
     timeout_seconds: float = 10.0
     requests: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
-    """How many were made, by verb and kind: `list pods`."""
+    """The number of requests so far, by verb and kind: `list pods`."""
 
-    def get(self, resource: Resource, name: str) -> Object | None:
+    def get(self, resource: Resource, name: str) -> KubernetesObject | None:
         """The object, or None where there is none."""
         call = Call("get", resource, self.namespace, name)
         return self._document(call, self._request("GET", call))
 
-    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[Object]:
+    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[KubernetesObject]:
         """All objects with these labels."""
         selector = ",".join(f"{label}={value}" for label, value in labels.items())
         return self.listing(resource, selector, namespace=namespace).items
 
-    def listing(self, resource: Resource, selector: str = "", fields: str = "", namespace: str = "") -> Listing:
-        """All objects that the selectors of labels and fields select, whatever their number."""
+    def listing(self, resource: Resource, selector: str = "", fields: str = "", namespace: str = "") -> ObjectListing:
+        """All objects that the selectors of labels and fields select: every page of them."""
         call = Call("list", resource, namespace or self.namespace)
         query = {"limit": str(PAGE), "labelSelector": selector, "fieldSelector": fields}
-        items: list[Object] = []
+        items: list[KubernetesObject] = []
         while True:
             page = self._document(call, self._request("GET", call, query)) or {}
             items += page.get("items") or []
             query["continue"] = page["metadata"].get("continue", "")
             if not query["continue"]:
-                return Listing(items, page["metadata"].get("resourceVersion", ""))
+                return ObjectListing(items, page["metadata"].get("resourceVersion", ""))
 
     def watch(self, resource: Resource, selector: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """What happens after that version, for so many seconds: `type` and `object`.
+        """The events after that version, for so many seconds: mappings of `type` and `object`.
 
-        Raises Unavailable when nothing was heard for longer than that: a connection may be dead and not closed.
+        Raises Unavailable when nothing arrives for longer than that: a connection may be dead without being closed.
         """
         call = Call("watch", resource, self.namespace)
         query = {"watch": "1", "allowWatchBookmarks": "true", "labelSelector": selector, "resourceVersion": version}
         query["timeoutSeconds"] = str(seconds)
         response = self._request("GET", call, query, patience=seconds + self.timeout_seconds)
         with contextlib.closing(response), _reachable(call):
-            self._must_be_well(call, response)
+            self._raise_for_error(call, response)
             for line in response:
                 if line.strip():
                     yield json.loads(line)
 
-    def create(self, resource: Resource, document: Object) -> Object | None:
-        """The object as it was created, or None where one of its name is there already."""
+    def create(self, resource: Resource, document: KubernetesObject) -> KubernetesObject | None:
+        """The object as it was created; None where an object of that name is there already."""
         call = Call("create", resource, self.namespace, document["metadata"]["name"])
-        # An unknown field, in a recipe's patch perhaps, is an error and not dropped.
+        # Strict: an unknown field, perhaps of a recipe's patch, is an error; the server would drop it otherwise.
         response = self._request("POST", call, {"fieldValidation": "Strict"}, body=document)
-        if response.status == 409 and answers.said(response.data).get("reason") == "AlreadyExists":
+        if response.status == 409 and answers.parsed(response.data).get("reason") == "AlreadyExists":
             return None
-        self._must_be_well(call, response)
-        return answers.said(response.data)
+        self._raise_for_error(call, response)
+        return answers.parsed(response.data)
 
-    def patch(self, resource: Resource, name: str, change: Mapping[str, Any]) -> Object:
-        """Merge the change (RFC 7386) into the object, and give what came of it.
+    def patch(self, resource: Resource, name: str, change: Mapping[str, Any]) -> KubernetesObject:
+        """Merge the change (RFC 7386) into the object; returns the object after that.
 
-        With a `resourceVersion` in the change, an object that is not of that version any more is a Conflict.
+        With a `resourceVersion` in the change, raises ObjectConflict for an object that has another version now.
         """
         call = Call("patch", resource, self.namespace, name)
         response = self._request("PATCH", call, body=change)
-        self._must_be_well(call, response)
-        return answers.said(response.data)
+        self._raise_for_error(call, response)
+        return answers.parsed(response.data)
 
     def delete(self, resource: Resource, name: str, uid: str = "", grace_seconds: int | None = None) -> bool:
-        """Delete the object, if it is the one with that uid, and in the background what it owns. False: it was gone."""
+        """Delete the object, if it has that uid, and what it owns in the background; False when it was gone."""
         call = Call("delete", resource, self.namespace, name)
-        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        options: KubernetesObject = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         response = self._request("DELETE", call, body=options)
-        if response.status == 409:  # another object has taken the name
+        if response.status == 409:  # an object with another uid has taken the name
             return False
         return self._document(call, response) is not None
 
     def log(self, pod: str, container: str, tail_bytes: int) -> str | None:
-        """The end of a container's output; None where it has not started, or is gone."""
+        """The end of a container's output; None where the container has not started, or is gone."""
         call = Call("get", PODS, self.namespace, pod, "log")
-        # A line has one byte at least, so that these are enough.
+        # A line has at least one byte: this many lines are enough.
         response = self._request("GET", call, {"container": container, "tailLines": str(tail_bytes)}, stream=True)
         with contextlib.closing(response), _reachable(call):
             if response.status in (400, 404):
                 return None
-            self._must_be_well(call, response)
+            self._raise_for_error(call, response)
             end: deque[int] = deque(maxlen=tail_bytes)
             for chunk in response.stream():
                 end.extend(chunk)
@@ -147,8 +147,8 @@ class Client:
         response = self._request("GET", call)
         if response.status == 404:
             return False
-        self._must_be_well(call, response)
-        return resource.plural in {kind["name"] for kind in answers.said(response.data)["resources"]}
+        self._raise_for_error(call, response)
+        return resource.plural in {kind["name"] for kind in answers.parsed(response.data)["resources"]}
 
     def _request(
         self,
@@ -159,7 +159,7 @@ class Client:
         stream: bool = False,
         patience: float = 0,
     ) -> urllib3.BaseHTTPResponse:
-        """The answer, of whatever status; one that is read while it comes in, if it is to be so or may take long."""
+        """The answer, whatever its status. With `stream` or `patience` (seconds), it is read while it arrives."""
         self.requests[f"{call.verb} {call.resource.plural}".strip()] += 1
         headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
         said = urllib.parse.urlencode({name: value for name, value in (query or {}).items() if value})
@@ -177,16 +177,16 @@ class Client:
             )
             return response
 
-    def _document(self, call: Call, response: urllib3.BaseHTTPResponse) -> Object | None:
-        """What the server answered; None for an object that is not there."""
-        if answers.is_of_a_missing_object(call, response.status, answers.said(response.data)):
+    def _document(self, call: Call, response: urllib3.BaseHTTPResponse) -> KubernetesObject | None:
+        """The document that the server answered with; None for an object that is not there."""
+        if answers.is_of_a_missing_object(call, response.status, answers.parsed(response.data)):
             return None
-        self._must_be_well(call, response)
-        return answers.said(response.data)
+        self._raise_for_error(call, response)
+        return answers.parsed(response.data)
 
-    def _must_be_well(self, call: Call, response: urllib3.BaseHTTPResponse) -> None:
+    def _raise_for_error(self, call: Call, response: urllib3.BaseHTTPResponse) -> None:
         if not 200 <= response.status < 300:
-            raise answers.failure(call, response.status, answers.said(response.data))
+            raise answers.failure(call, response.status, answers.parsed(response.data))
 
     @cached_property
     def _api(self) -> Any:
@@ -206,7 +206,7 @@ class Client:
         return kubernetes.client.ApiClient(configuration)
 
     def __reduce__(self) -> tuple[type["Client"], tuple[str, str, str, float]]:
-        """Connections stay where they are."""
+        """Another process opens connections of its own."""
         return Client, (self.kubeconfig, self.context, self.namespace, self.timeout_seconds)
 
 

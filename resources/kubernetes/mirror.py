@@ -1,7 +1,8 @@
-"""The cluster's objects as this process has them: listed once, then watched, so that looking costs no request.
+"""A mirror of the cluster's objects in this process: listed once, then watched, so that reading costs no request.
 
-A mirror that has heard nothing for too long is not the truth: it says so, and does not answer. (The official client's
-informer cannot tell how old its cache is, waits on a dead connection for ever and asks without pause when refused.)
+A mirror that has heard nothing for too long may be out of date: it raises Unavailable instead of answering. (The
+official client's informer does not know the age of its cache, waits on a dead connection for ever, and repeats a
+refused request without a pause.)
 """
 
 import threading
@@ -10,50 +11,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from resources.kubernetes.client import Client
-from resources.kubernetes.objects import (
-    CONFIG_MAPS,
-    JOB,
-    JOB_SETS,
-    JOBS,
-    NODES,
-    PODS,
-    PYTORCH_JOBS,
-    TRAIN_JOBS,
-    WORKLOADS,
-    Object,
-    Resource,
-)
-from resources.kubernetes.queues import QUEUED_JOB
-from resources.launcher.protocol import Unavailable
+from resources.kubernetes.objects import KubernetesObject, Resource
+from resources.unavailable import Unavailable
 
 WATCH_SECONDS = 30
-"""How long one watch lasts. Its end, and the next one's beginning, is what is heard of a quiet cluster."""
+"""How long one watch lasts. On a quiet cluster, its end is the sign that the connection lives."""
 STALE_SECONDS = 60.0
-"""For how long nothing may have been heard."""
+"""The longest silence after which the mirror still answers."""
 PAUSE_SECONDS = 1.0
-"""Between attempts to hear something again."""
+"""Between a failed attempt to watch and the next."""
 ASKED_SECONDS = 5.0
-"""For how long the answer to what is not held is good: a tick of the sensors, in which many jobs ask the same."""
+"""How long an answer about what is not held stays good: one tick of the sensors, in which many jobs ask the same."""
 
 
-class _Kind:
+class _MirroredKind:
     """All objects of one kind that have a label, kept current by a thread."""
 
     def __init__(self, client: Client, resource: Resource, selector: str) -> None:
         self._client, self._resource, self._selector = client, resource, selector
-        self._objects: dict[str, Object] = {}
+        self._objects: dict[str, KubernetesObject] = {}
         self._heard_at = 0.0
         self._trouble = "it is being listed"
         self._changed = threading.Condition()
         self._closed = threading.Event()
         threading.Thread(target=self._run, name=f"mirror of {resource.plural}", daemon=True).start()
 
-    def objects(self) -> dict[str, Object]:
+    def objects(self) -> dict[str, KubernetesObject]:
         """By name. Raises Unavailable when they may be out of date."""
         with self._changed:
             self._changed.wait_for(lambda: self._heard_at, timeout=self._client.timeout_seconds)
             if not self._heard_at:
-                raise Unavailable(f"the mirror of {self._resource.plural} is empty yet: {self._trouble}")
+                raise Unavailable(f"the mirror of {self._resource.plural} is still empty: {self._trouble}")
             age = time.monotonic() - self._heard_at
             if age > STALE_SECONDS:
                 what = f"the mirror of {self._resource.plural} has heard nothing for {age:.0f} s"
@@ -69,12 +57,12 @@ class _Kind:
             try:
                 version = self._follow(version or self._list())
             except Unavailable as error:
-                # What was heard before it broke off must not be taken once more: listing it all is simpler.
+                # A new list is simpler than finding out which events were taken before the watch broke off.
                 version, self._trouble = "", str(error)
                 self._closed.wait(PAUSE_SECONDS)
 
     def _list(self) -> str:
-        """Take all objects as they are now; the version that they have together."""
+        """Take all objects as they are now; returns the version of the list."""
         listing = self._client.listing(self._resource, self._selector)
         with self._changed:
             self._objects = {found["metadata"]["name"]: _slim(found) for found in listing.items}
@@ -82,7 +70,7 @@ class _Kind:
         return listing.version
 
     def _follow(self, version: str) -> str:
-        """Watch from a version on; the version that was reached, empty where history does not go back so far."""
+        """Watch from a version on; returns the version reached, empty where the server's history is too short."""
         for event in self._client.watch(self._resource, self._selector, version, WATCH_SECONDS):
             if event["type"] == "ERROR" or self._closed.is_set():
                 return ""
@@ -92,7 +80,7 @@ class _Kind:
             self._heard()
         return version
 
-    def _take(self, kind: str, found: Object) -> None:
+    def _take(self, kind: str, found: KubernetesObject) -> None:
         with self._changed:
             if kind == "DELETED":
                 self._objects.pop(found["metadata"]["name"], None)
@@ -105,51 +93,41 @@ class _Kind:
         self._changed.notify_all()
 
 
-HELD: Mapping[Resource, str] = {
-    CONFIG_MAPS: JOB,
-    JOBS: JOB,
-    JOB_SETS: JOB,
-    NODES: "",
-    PODS: JOB,
-    PYTORCH_JOBS: JOB,
-    TRAIN_JOBS: JOB,
-    WORKLOADS: QUEUED_JOB,
-}
-"""What a mirror can hold, and the label of those objects that it does."""
-_Objects = list[Object]
+_Objects = list[KubernetesObject]
 _Question = tuple[Resource, frozenset[tuple[str, str]], str]
-"""What is listed: which kind, with which labels, in which namespace."""
+"""A list that was asked for: kind, labels and namespace."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Implements `reader.Reader`: from what it holds since somebody first asked, and by asking for all else.
-
-    One for a process, with whose end its threads end.
+    """Implements `reader.ClusterReader`. It holds a kind from the first question about it on, and asks the API server
+    for everything else. A process has one; its threads end with the process.
     """
 
     client: Client
-    _kinds: dict[Resource, _Kind] = field(default_factory=dict, init=False, repr=False, compare=False)
+    held: Mapping[Resource, str]
+    """The kinds that it holds, each with the label of those objects that it does; an empty label for all of them."""
+    _kinds: dict[Resource, _MirroredKind] = field(default_factory=dict, init=False, repr=False, compare=False)
     _begins: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _answers: dict[_Question, tuple[float, _Objects]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What was asked for, and when."""
+    """The lists that the API server gave, each with the monotonic time of the answer."""
 
-    def get(self, resource: Resource, name: str) -> Object | None:
+    def get(self, resource: Resource, name: str) -> KubernetesObject | None:
         """The object of that name, None when there is none. Raises Unavailable."""
-        if resource not in HELD:
+        if resource not in self.held:
             return self.client.get(resource, name)
         return self._kind(resource).objects().get(name)
 
-    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[Object]:
+    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[KubernetesObject]:
         """All objects with these labels. Raises Unavailable."""
-        is_held = resource in HELD and HELD[resource] in ("", *labels)
+        is_held = resource in self.held and self.held[resource] in ("", *labels)
         if not is_held or namespace not in ("", self.client.namespace):
-            return self._asked((resource, frozenset(labels.items()), namespace))
+            return self._from_the_server((resource, frozenset(labels.items()), namespace))
         return [found for found in self._kind(resource).objects().values() if _matches(found, labels)]
 
-    def _asked(self, question: _Question) -> _Objects:
+    def _from_the_server(self, question: _Question) -> _Objects:
         resource, labels, namespace = question
         at, found = self._answers.get(question, (float("-inf"), []))
         if time.monotonic() - at > ASKED_SECONDS:
@@ -158,27 +136,27 @@ class Mirror:
         return found
 
     def close(self) -> None:
-        """Let its threads end, as soon as they hear something."""
+        """Let the threads end when they next hear something."""
         for kind in self._kinds.values():
             kind.close()
 
-    def _kind(self, resource: Resource) -> _Kind:
+    def _kind(self, resource: Resource) -> _MirroredKind:
         with self._begins:
             if resource not in self._kinds:
-                self._kinds[resource] = _Kind(self.client, resource, HELD[resource])
+                self._kinds[resource] = _MirroredKind(self.client, resource, self.held[resource])
             return self._kinds[resource]
 
-    def __reduce__(self) -> tuple[type["Mirror"], tuple[Client]]:
+    def __reduce__(self) -> tuple[type["Mirror"], tuple[Client, Mapping[Resource, str]]]:
         """Another process has a mirror of its own."""
-        return Mirror, (self.client,)
+        return Mirror, (self.client, self.held)
 
 
-def _matches(found: Object, labels: Mapping[str, str]) -> bool:
+def _matches(found: KubernetesObject, labels: Mapping[str, str]) -> bool:
     return labels.items() <= (found["metadata"].get("labels") or {}).items()
 
 
-def _slim(found: Object) -> Object:
-    """The object without what is long and not looked at: who manages which field, a node's images."""
+def _slim(found: KubernetesObject) -> KubernetesObject:
+    """The object without its long parts that are never read: the managers of its fields, a node's images."""
     metadata = {key: value for key, value in found["metadata"].items() if key != "managedFields"}
     status = {key: value for key, value in (found.get("status") or {}).items() if key != "images"}
     return {**found, "metadata": metadata, "status": status}

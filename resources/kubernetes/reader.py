@@ -1,27 +1,27 @@
-"""What reads and changes a cluster's objects, as far as the fleet needs it: over HTTP, or from a mirror of them."""
+"""The interfaces that read and change a cluster's objects: over HTTP, or from a mirror of them."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from resources.kubernetes.objects import Object, Resource
+from resources.kubernetes.objects import KubernetesObject, Resource
 
 
-class Reader(Protocol):
-    """All raise `resources.launcher.protocol.Unavailable` when the cluster cannot be asked."""
+class ClusterReader(Protocol):
+    """Every method raises `resources.unavailable.Unavailable` when the cluster cannot be asked."""
 
-    def get(self, resource: Resource, name: str) -> Object | None:
+    def get(self, resource: Resource, name: str) -> KubernetesObject | None:
         """The object of that name, None when there is none."""
 
-    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[Object]:
+    def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[KubernetesObject]:
         """All objects with these labels, in the namespace or, without one, in the platform's own."""
 
 
-class Writer(Reader, Protocol):
+class ClusterWriter(ClusterReader, Protocol):
     """Also changes objects."""
 
-    def patch(self, resource: Resource, name: str, change: Mapping[str, Any]) -> Object:
-        """Merge the change (RFC 7386) into the object, and give back what became of it.
+    def patch(self, resource: Resource, name: str, change: Mapping[str, Any]) -> KubernetesObject:
+        """Merge the change (RFC 7386) into the object; returns the object after that.
 
-        One with `metadata.resourceVersion` is refused when the object is not at that version any more. Raises
-        ValueError where the cluster refuses the change.
+        Raises Unavailable for a change with a `metadata.resourceVersion` that the object no longer has, and ValueError
+        where the cluster refuses the change.
         """

@@ -1,1 +1,1 @@
-"""Node tasks: things that are done on one node, where its NVMe is. One protocol, several implementations."""
+"""Node tasks: work on one node, where its NVMe is. One protocol, two implementations."""

@@ -1,30 +1,31 @@
-"""Node tasks as jobs: each a launcher's job of one process, pinned to its node, that leaves its outcome durably.
+"""Node tasks as jobs: each is a launcher's job of one process, pinned to its node, that writes its outcome durably.
 
 ``<folder>/<name>/<attempt>.json`` is the outcome of an attempt, create-only: the task's result, or why there is none.
-The job of an attempt has a name that is a function of task, node and attempt, so that whoever wants the same while it
-is under way adopts it; a finished one is done again, which costs little where little is left to do.
+The name of the attempt's job is a function of task, node and attempt: a second process that wants the same task while
+it is under way adopts the job. A finished task runs again, which costs little where little is left to do.
 """
 
 import contextlib
 import dataclasses
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from resources.fleet.protocol import Fleet
-from resources.launcher.protocol import Job, Launcher, State, Status, Unavailable
-from resources.node_tasks.protocol import Done, Say
-from resources.training_faults import lost_nodes
-from trainer import atomic, digest, node_task
+from resources.launchers.protocol import Job, JobState, Launcher, Status
+from resources.node_tasks.protocol import Say, TaskOutcome
+from resources.trainings.faults import lost_nodes
+from resources.unavailable import Unavailable
+from trainer import node_task
+from trainer.base import atomic, codec, digest
 from trainer.node_task import Task
 
 GRACE_SECONDS = 5.0
 FOLDER = "node-tasks"
-"""Of all outcomes, on the durable tier."""
+"""The folder of all outcomes, on the durable tier."""
 PENDING_SECONDS = 1800.0
-"""After which a job that was never started is given up: who wants the task asks again."""
+"""After which a job that has not started is given up; the next request makes a new attempt."""
 
 
 @dataclass(frozen=True)
@@ -54,37 +55,34 @@ class Attempt:
             labels={"task": self.task.KIND},
         )
 
-    def done(self) -> Done | None:
-        """Its outcome, None while there is none."""
-        try:
-            return Done(**json.loads(self.outcome.read_bytes()))
-        except FileNotFoundError:
-            return None
+    def done(self) -> TaskOutcome | None:
+        """The outcome; None while there is none."""
+        return codec.read_if_there(self.outcome, TaskOutcome)
 
     def fail(self, why: str) -> None:
-        """Leave as its outcome that there is no result, unless it has one."""
-        atomic.create_only(self.outcome, atomic.readable_json({"failure": why}))
+        """Record a failure as the outcome, unless there is an outcome."""
+        codec.create_only(self.outcome, {"failure": why})
 
 
 @dataclass(frozen=True)
 class ByJobs:
-    """All nodes at once."""
+    """Runs the tasks of all nodes at once."""
 
     launcher: Launcher
     fleet: Fleet
     folder: Path
-    """On the durable tier, which nodes see under the same path."""
+    """A folder of the durable tier, which nodes see under the same path."""
     poll_seconds: float
 
-    def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, Done]:
+    def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
         waiting = {node: self._begin(node, task) for node, task in tasks.items()}
-        done, told = dict[str, Done](), dict[str, str]()
+        done, printed = dict[str, TaskOutcome](), dict[str, str]()
         while waiting:
             try:
-                self._look(waiting, say, told)
-                done |= self._through(waiting)
+                self._look(waiting, say, printed)
+                done |= self._finished(waiting)
             except Unavailable as error:
-                say(f"the cluster cannot be asked ({error}); nothing follows from that")
+                say(f"the cluster does not answer ({error}); asking again")
             waiting = {node: attempt for node, attempt in waiting.items() if node not in done}
             if waiting:
                 time.sleep(self.poll_seconds)
@@ -95,12 +93,12 @@ class ByJobs:
             self.launcher.cancel(self._newest(node, task).name, GRACE_SECONDS)
 
     def _begin(self, node: str, task: Task) -> Attempt:
-        """The attempt that is under way, or else a new one; of those before nothing is needed any more."""
+        """The attempt that is under way, or a new one. The job of the attempt before is removed."""
         attempt = self._newest(node, task)
         if attempt.number > 1:
             self.launcher.release(dataclasses.replace(attempt, number=attempt.number - 1).name)
         if self.launcher.poll(attempt.name).state.terminal:
-            attempt.fail("it ended while nobody waited")
+            attempt.fail("it ended while no process waited for it")
             return self._begin(node, task)
         try:
             self.launcher.submit(attempt.job())
@@ -115,60 +113,63 @@ class ByJobs:
         ended = [int(path.stem) for path in folder.glob("[0-9]*.json")]
         return Attempt(node, task, folder, max(ended, default=0) + 1)
 
-    def _look(self, waiting: Mapping[str, Attempt], say: Say, told: dict[str, str]) -> None:
-        """Say what is new, and leave the outcome of those whose job has none to leave. Raises Unavailable."""
+    def _look(self, waiting: Mapping[str, Attempt], say: Say, printed: dict[str, str]) -> None:
+        """Print what is new, and record a failure for each job that will leave no outcome. Raises Unavailable."""
         nodes = {node.name: node for node in self.fleet.nodes()}
         for name, attempt in waiting.items():
             status = self.launcher.poll(attempt.name)
             if attempt.outcome.exists():
                 continue
-            if status.reason and told.get(name) != status.reason:
-                told[name] = status.reason
+            if status.reason and printed.get(name) != status.reason:
+                printed[name] = status.reason
                 say(f"{name}: {status.state.value}: {status.reason}")
             if status.state.live and (name not in nodes or nodes[name].lost):
                 self._give_up(attempt, "; ".join(lost_nodes([name], nodes.values())))
-            elif status.state is State.PENDING and time.time() - (status.submitted_at or time.time()) > PENDING_SECONDS:
-                self._give_up(attempt, f"it was not started within {PENDING_SECONDS:.0f} s: {status.reason}")
+            elif (
+                status.state is JobState.PENDING
+                and time.time() - (status.submitted_at or time.time()) > PENDING_SECONDS
+            ):
+                self._give_up(attempt, f"it did not start within {PENDING_SECONDS:.0f} s: {status.reason}")
             elif why := self._failure(attempt, status):
                 attempt.fail(why)
 
-    def _through(self, waiting: Mapping[str, Attempt]) -> dict[str, Done]:
-        """The outcomes of those whose job is over, and is released. Raises Unavailable."""
+    def _finished(self, waiting: Mapping[str, Attempt]) -> dict[str, TaskOutcome]:
+        """The outcomes of the attempts whose job has ended and is removed. Raises Unavailable."""
         outcomes = {node: attempt.done() for node, attempt in waiting.items()}
         return {node: outcome for node, outcome in outcomes.items() if outcome and (self._release(waiting[node].name))}
 
     def _release(self, job: str) -> bool:
-        """Whether nothing is left of a job."""
-        return self.launcher.release(job) or self.launcher.poll(job).state is State.MISSING
+        """Remove a job that has ended; returns whether nothing is left of it."""
+        return self.launcher.release(job) or self.launcher.poll(job).state is JobState.MISSING
 
     def _give_up(self, attempt: Attempt, why: str) -> None:
         self.launcher.cancel(attempt.name, GRACE_SECONDS)
         attempt.fail(why)
 
     def _failure(self, attempt: Attempt, status: Status) -> str:
-        """Why a job will leave no result; empty while it may."""
+        """Why a job will leave no outcome; empty while it may still leave one."""
         match status.state:
-            case State.FAILED:
+            case JobState.FAILED:
                 return f"{status.reason}{self._last_words(attempt)}"
-            case State.STOPPED:
+            case JobState.STOPPED:
                 return "it was stopped"
-            case State.MISSING:
+            case JobState.MISSING:
                 return "its job was deleted"
-            case State.SUCCEEDED if not attempt.outcome.exists():
-                return f"it left no outcome: {self.folder} is not the same folder there as here"
+            case JobState.SUCCEEDED if not attempt.outcome.exists():
+                return f"it left no outcome: {self.folder} is another folder on the node than here"
             case _:
                 return ""
 
     def _last_words(self, attempt: Attempt) -> str:
-        """The last line that the task wrote."""
+        """The last line of the task's output."""
         said = [log.strip().splitlines() for log in self.launcher.logs(attempt.name, tail_bytes=4096).values()]
         return "".join(f": {lines[-1].removeprefix('node task: ')}" for lines in said if lines)
 
 
-def forget(durable: Path, before: float) -> None:
-    """Remove the outcomes that were left before a time, seconds since the epoch: who waited for one has read it."""
+def remove_outcomes(durable: Path, before: float) -> None:
+    """Remove the outcomes written before a time, in seconds since the epoch: every process has read its own by then."""
     for outcome in (durable / FOLDER).glob("*/[0-9]*.json"):
         if outcome.stat().st_mtime < before:
             outcome.unlink()
-            with contextlib.suppress(OSError):  # there are others yet
+            with contextlib.suppress(OSError):  # the folder holds other outcomes
                 outcome.parent.rmdir()

@@ -1,26 +1,26 @@
-"""Node tasks in this process: of a control plane that sees the nodes' NVMe folders itself."""
+"""Node tasks in this process, for a control plane that sees the nodes' NVMe folders itself."""
 
 from collections.abc import Mapping
 
-from resources.node_tasks.protocol import Done, Say
+from resources.node_tasks.protocol import Say, TaskOutcome
+from trainer.base.progress import every
 from trainer.node_task import Task
-from trainer.progress import every
 
 LINE_SECONDS = 10.0
 
 
 class InProcess:
-    """One node after the other."""
+    """Runs the tasks of one node after the other."""
 
-    def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, Done]:
+    def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
         return {node: _done(node, task, say) for node, task in tasks.items()}
 
     def stop(self, tasks: Mapping[str, Task]) -> None:
-        """Whoever waits is the one who works: nothing is left to stop."""
+        """The process that waits does the work: nothing is left to stop."""
 
 
-def _done(node: str, task: Task, say: Say) -> Done:
+def _done(node: str, task: Task, say: Say) -> TaskOutcome:
     try:
-        return Done(task.perform(every(LINE_SECONDS, lambda progress: say(f"{node}: {progress}"))))
+        return TaskOutcome(task.perform(every(LINE_SECONDS, lambda progress: say(f"{node}: {progress}"))))
     except (ValueError, OSError) as error:
-        return Done(failure=str(error))
+        return TaskOutcome(failure=str(error))

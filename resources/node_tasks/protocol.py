@@ -1,4 +1,4 @@
-"""What has nodes do something: stage a snapshot, remove what is old, look at the disk."""
+"""The interface that runs tasks on nodes: stage a snapshot, remove old data, measure the disk."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Protocol
 from trainer.node_task import Result, Task
 
 Say = Callable[[str], None]
-"""Told what a person who waits wants to know."""
+"""Prints one line for the person who waits."""
 
 
 @dataclass(frozen=True)
-class Done:
-    """How a node got through with its task."""
+class TaskOutcome:
+    """The end of a task on a node: its result, or why there is none."""
 
     result: Result = field(default_factory=dict)
     failure: str = ""
@@ -20,12 +20,14 @@ class Done:
 
 
 class NodeTasks(Protocol):
-    def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, Done]:
-        """Have each node do its task, and wait for all; a node that fails does not keep the others from theirs.
+    """Runs tasks on nodes."""
 
-        A task that is under way already is adopted. Raises `resources.launcher.protocol.Unavailable` when nobody can
-        be asked to begin.
+    def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
+        """Run each node's task and wait for all; the failure of one node does not stop the others.
+
+        A task that is already under way is adopted. Raises `resources.unavailable.Unavailable` when no task can be
+        started.
         """
 
     def stop(self, tasks: Mapping[str, Task]) -> None:
-        """Stop those that are under way. Raises Unavailable."""
+        """Stop the tasks that are under way. Raises Unavailable."""

@@ -14,8 +14,8 @@ from dagster_k8s.container_context import K8sContainerContext
 from dagster_k8s.job import construct_dagster_k8s_job
 
 from resources import platform
-from resources.kubernetes import pods
-from resources.launcher.protocol import Job
+from resources.launchers.kubernetes import pods
+from resources.launchers.protocol import Job
 from resources.platform import Platform
 from tests.deploy.rendering import Object, text_of
 
@@ -37,7 +37,7 @@ def setting(case: str, section: str) -> Any:
 
 @functools.cache
 def run_launcher(case: str) -> K8sRunLauncher:
-    """The run launcher of the chart's dagster.yaml; a token to talk to an API server with is not at hand here."""
+    """The run launcher of the chart's dagster.yaml; it needs no API server's token here."""
     described = instance(case).run_launcher_data
     assert described is not None
     with mock.patch.object(kubernetes.config, "load_incluster_config"):
@@ -46,7 +46,7 @@ def run_launcher(case: str) -> K8sRunLauncher:
 
 @functools.cache
 def run_job(case: str) -> Object:
-    """The Job that Dagster makes for a run, and for a step that asks for nothing."""
+    """The Job that Dagster makes for a run, and for a step without resources of its own."""
     launcher = run_launcher(case)
     context = K8sContainerContext.create_for_run(DagsterRun("any"), launcher, include_run_tags=False)
     job = construct_dagster_k8s_job(
@@ -70,5 +70,5 @@ def platform_settings(case: str) -> Platform:
 
 @functools.cache
 def training_pod(case: str) -> Object:
-    """The pod template of a training, with what the chart's settings say of the cluster."""
+    """The pod template of a training, with the cluster of the chart's settings."""
     return pods.template("llama-i1", JOB, platform_settings(case).compute.cluster, "llama-i1-0")

@@ -1,4 +1,4 @@
-"""Who reaches whom, as NetworkPolicies say it: an evaluator over rendered objects."""
+"""Which connections NetworkPolicies allow: an evaluator over rendered objects."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class End:
 
 
 def reaches(policies: list[Object], source: End, target: End, port: int, protocol: str = "TCP") -> bool:
-    """Whether a connection is let out of the one and into the other."""
+    """Whether a connection may leave the source and enter the target."""
     return _lets(policies, source, target, "Egress", port, protocol) and _lets(
         policies, target, source, "Ingress", port, protocol
     )

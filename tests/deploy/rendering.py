@@ -1,4 +1,4 @@
-"""What the deployment's tests look at: the chart's objects for several values, and each cluster's own objects."""
+"""The objects that the deployment's tests check: the chart's for several values, and each cluster's own."""
 
 import functools
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ IMAGES = {
     "trainer": f"registry.example/slipway/trainer@{DIGEST}",
 }
 MINIMAL: dict[str, Any] = {"images": IMAGES}
-"""All that must be said."""
+"""All required values."""
 FULL: dict[str, Any] = {
     "images": {**IMAGES, "pullPolicy": "Always", "pullSecrets": ["registry"]},
     "user": 2000,
@@ -28,6 +28,7 @@ FULL: dict[str, Any] = {
         "peers": [{"ipBlock": {"cidr": "10.8.0.0/24"}}],
     },
     "volumes": {"corpora": {"claim": "slipway-corpora"}},
+    "checkpoints": {"secret": "checkpoint-keys"},
     "webserver": {
         "replicas": 2,
         "readOnly": True,
@@ -53,7 +54,7 @@ VALUES = {"minimal": MINIMAL, "full": FULL, "without": WITHOUT} | {
 
 @functools.cache
 def workloads(case: str) -> list[Object]:
-    """The chart's objects with the values of this name. Who changes one changes it for all tests."""
+    """The chart's objects with the values of this name. Tests share them and must not change them."""
     return parsed(render.workloads(VALUES[case]))
 
 
@@ -69,7 +70,7 @@ def parsed(text: str) -> list[Object]:
 
 
 def of_kind(objects: list[Object], kind: str) -> dict[str, Object]:
-    """Those of a kind by name; by namespace and name outside the control plane's namespace."""
+    """The objects of a kind by name; by namespace and name outside the control plane's namespace."""
     return {
         found["metadata"]["name"] if place(found) in ("", render.NAMESPACE) else "/".join(identity(found)[1:]): found
         for found in objects
@@ -98,5 +99,5 @@ def text_of(case: str, config_map: str, file: str) -> str:
 
 
 def settings(case: str, config_map: str, file: str) -> Object:
-    """The same, read."""
+    """A file of one of the chart's ConfigMaps, parsed."""
     return dict(yaml.safe_load(text_of(case, config_map, file)))

@@ -11,7 +11,7 @@ SECCOMP = {"RuntimeDefault", "Localhost"}
 
 
 def violations(spec: dict[str, Any]) -> list[str]:
-    """What the standard forbids in a pod's spec."""
+    """The violations of the standard in a pod's spec."""
     return [*_of_pod(spec), *(found for each in _containers(spec) for found in _of_container(each, spec))]
 
 

@@ -1,4 +1,4 @@
-"""Each cluster's own objects, and the committed files of all objects, which are what the sources give."""
+"""Each cluster's own objects, and the committed files of all objects, which match their sources."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ needs_kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="ne
 @pytest.mark.parametrize("cluster", render.CLUSTERS)
 def test_the_committed_objects_are_up_to_date(cluster: str):
     made = render.files(cluster)
-    assert {path: path.read_text() for path in made} == made, "run `python -m deploy.cluster render`"
+    assert {path: path.read_text() for path in made} == made, "run `slipway cluster render`"
 
 
 @pytest.mark.parametrize("cluster", render.CLUSTERS)

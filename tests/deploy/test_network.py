@@ -1,4 +1,4 @@
-"""Who reaches whom, over the network of the pods."""
+"""Which pods and services reach one another over the pods' network."""
 
 import pytest
 
@@ -59,16 +59,16 @@ def policies(case: str):
 
 
 @pytest.mark.parametrize(("source", "target", "port", "protocol"), REACHED)
-def test_is_let_through(source: End, target: End, port: int, protocol: str):
+def test_the_connection_is_allowed(source: End, target: End, port: int, protocol: str):
     assert reaches(policies("full"), source, target, port, protocol)
 
 
 @pytest.mark.parametrize(("source", "target", "port", "protocol"), NOT_REACHED)
-def test_is_kept_out(source: End, target: End, port: int, protocol: str):
+def test_the_connection_is_denied(source: End, target: End, port: int, protocol: str):
     assert not reaches(policies("full"), source, target, port, protocol)
 
 
-def test_nobody_comes_in_from_outside_unless_it_is_said():
+def test_no_connection_comes_in_from_outside_by_default():
     assert not reaches(policies("minimal"), INGRESS, WEBSERVER, 3000)
     assert not reaches(policies("minimal"), INGRESS, MLFLOW, 5000)
 
@@ -77,7 +77,7 @@ def test_without_a_store_trainings_reach_nothing_outside():
     assert not reaches(policies("minimal"), TRAINING, STORE, 443)
 
 
-def test_where_peers_are_not_said_the_ports_still_bind():
+def test_without_peers_the_ports_still_limit():
     assert reaches(policies("minimal"), RUN, WORLD, 5432) and not reaches(policies("minimal"), RUN, WORLD, 22)
 
 

@@ -1,13 +1,15 @@
-"""Every pod, whoever makes it: unprivileged, probed, bounded, from a pinned image, with secrets as files."""
+"""Every pod, of the chart or of Dagster: unprivileged, probed, bounded, from a pinned image, with secrets as files."""
 
 import re
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
+from deploy.cluster import render
 from tests import schemas
 from tests.deploy.dagster_runs import run_job, training_pod
-from tests.deploy.rendering import FULL, VALUES, Object, of_kind, pod_templates, workloads
+from tests.deploy.rendering import FULL, VALUES, WITHOUT, Object, of_kind, parsed, pod_templates, workloads
 from tests.deploy.restricted import violations
 
 PINNED = re.compile(r".+(@sha256:[0-9a-f]{64}|:(?!latest$)[\w.-]+)")
@@ -21,7 +23,7 @@ def case(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def pods(case: str) -> dict[str, Object]:
-    """The pod templates by who makes them."""
+    """The pod templates by their maker."""
     runs = run_job(case)["spec"]["template"]
     return {**dict(pod_templates(workloads(case))), "runs": runs, "trainings": training_pod(case)}
 
@@ -32,7 +34,7 @@ def containers(pods: dict[str, Object]) -> Iterator[tuple[str, Object]]:
             yield name, container
 
 
-def test_is_restricted(pods: dict[str, Object]):
+def test_it_is_restricted(pods: dict[str, Object]):
     assert {name: found for name, pod in pods.items() if (found := violations(pod["spec"]))} == {}
 
 
@@ -58,14 +60,14 @@ def test_control_plane_cannot_write_to_its_images(pods: dict[str, Object]):
     assert writable == []
 
 
-def test_says_what_it_needs(pods: dict[str, Object]):
+def test_it_requests_its_resources(pods: dict[str, Object]):
     for name, container in containers(pods):
         asked, limits = container["resources"]["requests"], container["resources"]["limits"]
         assert name == "trainings" or {"cpu", "memory", "ephemeral-storage"} <= {*asked}
         assert asked.get("memory") == limits.get("memory")
 
 
-def test_image_is_pinned(pods: dict[str, Object]):
+def test_its_image_is_pinned(pods: dict[str, Object]):
     assert [container["image"] for _, container in containers(pods) if not PINNED.fullmatch(container["image"])] == []
 
 
@@ -86,7 +88,32 @@ def test_secrets_are_files(case: str, pods: dict[str, Object]):
     assert not re.search(r"://[^/\s]*@", str(workloads(case))), "a URL with a password in it"
 
 
-def test_only_who_talks_to_kubernetes_has_a_token(pods: dict[str, Object]):
+def mounted(pod: Object) -> dict[str, str]:
+    """The Secrets of a pod by the path of their mount."""
+    secrets = {each["name"]: each["secret"]["secretName"] for each in pod["spec"]["volumes"] if "secret" in each}
+    mounts = {each["mountPath"]: each["name"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
+    return {path: secrets[name] for path, name in mounts.items() if name in secrets}
+
+
+def test_keys_of_checkpoints_are_files_where_checkpoints_are_read_and_nowhere_else():
+    runs = run_job("full")["spec"]["template"]
+    all_pods = {**dict(pod_templates(workloads("full"))), "runs": runs, "trainings": training_pod("full")}
+    with_keys = {
+        name for name, pod in all_pods.items() if mounted(pod).get("/secrets/checkpoints") == "checkpoint-keys"
+    }
+    assert with_keys == {"runs", "trainings"}
+
+
+def test_an_address_of_mlflow_with_a_password_is_a_file_in_a_secret():
+    values = {**WITHOUT, "platform": {"tracking": {"secret": "mlflow-address"}}}
+    objects = parsed(render.workloads(values))
+    [platform] = [each for each in objects if each["metadata"]["name"] == "slipway-platform"]
+    assert yaml.safe_load(platform["data"]["platform.yaml"])["tracking"] == {"uri_file": "/secrets/tracking/uri"}
+    with_address = {name for name, pod in pod_templates(objects) if "/secrets/tracking" in mounted(pod)}
+    assert with_address == {"slipway-code"}
+
+
+def test_only_components_that_talk_to_kubernetes_have_a_token(pods: dict[str, Object]):
     with_token = {name for name, pod in pods.items() if pod["spec"].get("automountServiceAccountToken", True)}
     assert with_token == {"slipway-webserver", "slipway-code", "slipway-daemon", "runs"}
 
@@ -102,7 +129,7 @@ def test_dagsters_own_jobs_fit_the_schemas_and_are_never_repeated(case: str):
     assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
 
 
-def test_runs_go_where_they_are_told():
+def test_runs_follow_the_node_selector_of_the_values():
     spec = run_job("full")["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == FULL["runs"]["nodeSelector"] and spec["tolerations"] == FULL["runs"]["tolerations"]
 

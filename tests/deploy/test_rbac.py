@@ -1,8 +1,9 @@
-"""Who may do what: the whole list. What is not in it is forbidden."""
+"""The rights of every account: the whole list. Everything else is forbidden."""
 
 import pytest
 
-from deploy.cluster import render
+from deploy.cluster import render, rights
+from resources.launchers.kubernetes import access
 from tests.deploy.rendering import VALUES, Object, of_kind, workloads
 
 HERE, THERE, EVERYWHERE = render.NAMESPACE, "slipway-training", "*"
@@ -10,13 +11,7 @@ MAKE_AND_WATCH = "create delete get list watch"
 LOOK = "get list watch"
 LAUNCHER = {
     "configmaps": f"{MAKE_AND_WATCH} patch",
-    "services": MAKE_AND_WATCH,
-    "batch/jobs": MAKE_AND_WATCH,
-    "jobset.x-k8s.io/jobsets": MAKE_AND_WATCH,
-    "trainer.kubeflow.org/trainjobs": MAKE_AND_WATCH,
-    "trainer.kubeflow.org/trainingruntimes": MAKE_AND_WATCH,
-    "kubeflow.org/pytorchjobs": MAKE_AND_WATCH,
-    "scheduling.volcano.sh/podgroups": MAKE_AND_WATCH,
+    **{f"{each.group}/{each.plural}".lstrip("/"): MAKE_AND_WATCH for each in access.made()},
     "pods": f"delete {LOOK}",
     "pods/log": "get",
     "events": "list watch",
@@ -46,8 +41,8 @@ ALLOWED = {
 """By account and namespace: each resource with the verbs."""
 
 
-def rights(objects: list[Object]) -> dict[tuple[str, str], dict[str, str]]:
-    """What the bindings give to whom, where."""
+def granted(objects: list[Object]) -> dict[tuple[str, str], dict[str, str]]:
+    """The rights that the bindings grant, by account and namespace."""
     roles = {(found["kind"], found["metadata"].get("namespace"), found["metadata"]["name"]): found for found in objects}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for binding in objects:
@@ -73,11 +68,15 @@ def _verbs(role: Object) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("case", VALUES)
-def test_accounts_may_do_what_the_list_says_and_nothing_else(case: str):
+def test_accounts_have_the_rights_of_the_list_and_no_others(case: str):
     expected = {
         who: {what: " ".join(sorted(verbs.split())) for what, verbs in may.items()} for who, may in ALLOWED.items()
     }
-    assert rights(workloads(case)) == expected
+    assert granted(workloads(case)) == expected
+
+
+def test_the_chart_has_the_rights_of_every_kind_of_workload():
+    assert rights.RIGHTS.read_text() == rights.template(), "run `slipway cluster render`"
 
 
 @pytest.mark.parametrize("case", VALUES)
@@ -91,17 +90,17 @@ def test_no_role_has_wildcards_secrets_or_ways_into_pods(case: str):
             assert not {"escalate", "bind", "impersonate", "deletecollection"} & {*rule["verbs"]}
 
 
-def test_cordoning_is_given_to_nobody():
+def test_the_role_for_cordoning_is_bound_to_no_account():
     objects = workloads("full")
     assert _verbs(of_kind(objects, "ClusterRole")["slipway-cordon"]) == {"nodes": "list patch"}
     assert "slipway-cordon" in of_kind(objects, "ServiceAccount")
-    assert ("cordon", EVERYWHERE) not in rights(objects)
+    assert ("cordon", EVERYWHERE) not in granted(objects)
 
 
 def test_trainings_and_mlflow_have_no_rights():
     accounts = of_kind(workloads("full"), "ServiceAccount")
     assert f"{THERE}/slipway-trainer" in accounts
-    assert not {"trainer", "mlflow"} & {account for account, _ in rights(workloads("full"))}
+    assert not {"trainer", "mlflow"} & {account for account, _ in granted(workloads("full"))}
 
 
 def test_no_account_mounts_its_token_by_itself():

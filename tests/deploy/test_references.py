@@ -1,4 +1,4 @@
-"""Whatever an object names is there, or is said here to be the user's to bring."""
+"""Every object that another names exists, or is listed here as the user's to provide."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +17,9 @@ BROUGHT = {
     ("Secret", THERE, "slipway-object-store"),
     ("Secret", "ceph-csi", "cephfs-slipway"),
 }
-"""Secrets are made by whoever has what is in them."""
+"""Secrets: the user creates them."""
 OF_THE_JOB = ("ConfigMap", THERE, "llama-i1")
-"""The order, which the launcher makes."""
+"""The order: the launcher creates it."""
 KINDS = {
     "configMap": ("ConfigMap", "name"),
     "secret": ("Secret", "secretName"),
@@ -28,7 +28,7 @@ KINDS = {
 
 
 def named_by(namespace: str, spec: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """What a pod names."""
+    """The objects that a pod names."""
     yield "ServiceAccount", namespace, spec["serviceAccountName"]
     if spec.get("priorityClassName"):
         yield "PriorityClass", "", spec["priorityClassName"]
@@ -53,7 +53,7 @@ def there(objects: list[Object]) -> set[tuple[str, str, str]]:
     return {identity(found) for found in objects} | BROUGHT | {OF_THE_JOB}
 
 
-def test_all_that_pods_name_is_there(
+def test_all_objects_that_pods_name_exist(
     cluster: str, objects: list[Object], there: set[tuple[str, str, str]], tmp_path: Path
 ):
     specs = [(HERE, template["spec"]) for _, template in pod_templates(objects)]

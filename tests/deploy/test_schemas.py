@@ -1,4 +1,4 @@
-"""Every object is what the oldest and the newest Kubernetes that we support, and the CRDs, accept for its form."""
+"""The oldest and the newest supported Kubernetes, and the CRDs, accept the form of every object."""
 
 import pytest
 

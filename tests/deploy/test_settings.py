@@ -1,4 +1,4 @@
-"""The settings in the chart are read by those they are for: Dagster's own validation, and the platform's."""
+"""Dagster's own validation, and the platform's, accept the settings in the chart."""
 
 import socket
 import threading
@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+import yaml
+from dagster._core.errors import DagsterUserCodeUnreachableError
 
+from resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
 from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
 from tests.deploy.rendering import FULL, VALUES, settings
 
@@ -28,6 +31,15 @@ def test_runs_are_kept_in_postgresql():
 def test_runs_have_time_to_pull_their_image():
     monitoring = setting("minimal", "run_monitoring")
     assert monitoring["enabled"] and monitoring["start_timeout_seconds"] == 1800
+
+
+def test_a_cluster_that_cannot_be_asked_fails_no_run():
+    assert isinstance(run_launcher("minimal"), PatientRunLauncher)
+    queue = instance("minimal").run_coordinator_data
+    assert queue is not None
+    settings = yaml.safe_load(queue.config_yaml)
+    assert settings["max_user_code_failure_retries"] * settings["user_code_failure_retry_delay"] > 24 * 3600
+    assert isinstance(ClusterAway("away"), DagsterUserCodeUnreachableError), "what Dagster's queue tries again"
 
 
 def test_cancelling_reaches_the_steps():
@@ -81,7 +93,7 @@ def test_the_platform_accepts_its_settings(case: str):
     assert (read.tiers.model_dump()["durable"], read.tiers.model_dump()["nvme"]) == ("/durable", "/nvme")
 
 
-def test_the_store_is_known_to_trainings():
+def test_trainings_get_the_address_of_the_object_store():
     cluster = settings("full", "platform", "platform.yaml")["compute"]["cluster"]
     assert cluster["environment"] == {
         "AWS_SHARED_CREDENTIALS_FILE": "/secrets/object-store/credentials",
@@ -90,7 +102,7 @@ def test_the_store_is_known_to_trainings():
     }
 
 
-def test_the_reference_cluster_is_what_its_users_said():
+def test_the_reference_cluster_has_the_settings_of_its_users():
     cluster = settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]
     assert cluster["resources"] == {"nvidia.com/gpu": "8", "cpu": "120", "memory": "512Gi", "rdma/ib": "1"}
     assert (cluster["shared_memory"], cluster["grace_seconds"]) == ("128Gi", 300)

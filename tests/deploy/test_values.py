@@ -13,7 +13,7 @@ from tests.deploy.rendering import FULL, MINIMAL, WITHOUT
 
 
 def test_the_committed_schema_is_that_of_the_types():
-    assert values.SCHEMA.read_text() == values.schema(), "run `python -m deploy.cluster schema`"
+    assert values.SCHEMA.read_text() == values.schema(), "run `slipway cluster schema`"
 
 
 def test_the_default_values_are_all_there_is_to_say():
@@ -50,6 +50,7 @@ def test_every_value_has_a_description():
         ({"platform": {"cluster": {"image": "other:1"}}}, "'image'"),
         ({"runs": {"resources": {"memory": "2 GB"}}}, "/runs/resources/memory"),
         ({"objectStore": {"artefacts": "/folder"}}, "/objectStore/artefacts"),
+        ({"platform": {"tracking": {"uri": "http://user:word@elsewhere"}}}, "/platform/tracking/uri"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -63,7 +64,9 @@ def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str
     ("given", "told"),
     [
         ({"mlflow": {"enabled": False}}, "platform.tracking.uri: found none"),
-        ({"platform": {"tracking": {"uri": "http://elsewhere"}}}, "platform.tracking.uri: found one"),
+        ({"platform": {"tracking": {"uri": "http://elsewhere"}}}, "platform.tracking.uri: found a value"),
+        ({"platform": {"tracking": {"secret": "mlflow"}}}, "platform.tracking.uri: found a value"),
+        ({"platform": {"tracking": {"uri": "http://a", "secret": "b"}}}, "platform.tracking: found uri and secret"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], told: str):
@@ -72,7 +75,7 @@ def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], to
     assert told in str(refused.value)
 
 
-def test_helm_finds_nothing_to_complain_about():
+def test_helm_lint_finds_nothing():
     report = lint(DEPLOY / "chart", MINIMAL, strict=True, namespace="slipway")
     assert report["total_charts_linted"] == 1
     assert [each for each in report["messages"] if each["severity"] > 1] == [] and report["errors"] == []

@@ -1,11 +1,11 @@
-"""The instance under drill: ``python -m deploy.embedded dev`` in a process of its own, so that it can be killed."""
+"""The instance under drill: ``slipway dev`` in a process of its own, so that it can be killed."""
 
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from signal import SIGINT
 from typing import Any
@@ -15,22 +15,24 @@ from dagster import DagsterEventType, DagsterRun, DagsterRunStatus, RunsFilter
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 
 from assets import keys
-from assets.datasets import snapshot
+from assets.datasets.snapshots import pointer
 from assets.training import specification, terms
 from deploy.embedded.instance import open_storage
+from recipes import assignments
 from recipes.load import Recipes, load
-from recipes.schema import TrainingRecipe, with_parameters
-from resources.compute import CODE, trainings
+from recipes.training import TrainingRecipe, with_parameters
 from resources.fleet.embedded import EmbeddedFleet
-from resources.home import NODES, Home
-from resources.launcher.commands import CONTROL_PLANE_VARIABLE
+from resources.home import CODE, NODES, Home
+from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.tiers import Tiers
-from resources.training_job import job_name
-from resources.training_store import TrainingStore
-from sensors import job_watch
+from resources.trainings.duties import Duty
+from resources.trainings.job import job_name
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
 from tests.drills import graphql, small_recipes
 from tests.drills.process_table import kill, wait_until
-from trainer.processes import carrying
+from trainer.base.processes import carrying
+from trainer.record.phases import SAVING, VALIDATING
 
 START_SECONDS = 90.0
 STOP_SECONDS = 60.0
@@ -39,7 +41,8 @@ STOP_SECONDS = 60.0
 class Instance:
     """One home and the control plane that runs on it, or does not."""
 
-    def __init__(self, folder: Path, recipes: Path) -> None:
+    def __init__(self, folder: Path, recipes: Path, mark: Mapping[str, str]) -> None:
+        """`mark` is in the environment of all that the instance starts."""
         self.home = Home(folder / "home")
         self.recipes: Recipes = load(recipes, {})
         self.tiers = Tiers(durable=str(self.home.durable), nvme=self.home.nvme)
@@ -48,6 +51,7 @@ class Instance:
         self._port = free_port()
         self._environment = {
             **os.environ,
+            **mark,
             "SLIPWAY_HOME": str(self.home.root),
             "SLIPWAY_RECIPES": str(recipes),
             "SLIPWAY_PORT": str(self._port),
@@ -63,7 +67,7 @@ class Instance:
         if self._dev is not None and self._dev.poll() is None:
             return
         with self.output.open("wb") as output:
-            command = [sys.executable, "-m", "deploy.embedded", "dev"]
+            command = [sys.executable, "-m", "cli", "dev"]
             self._dev = subprocess.Popen(command, cwd=CODE, env=self._environment, stdout=output, stderr=output)
         wait_until(self._answers, f"the instance answers; see {self.output}", START_SECONDS)
 
@@ -95,8 +99,8 @@ class Instance:
         return [*self.control_plane(), *([self._dev.pid] if self._dev else [])]
 
     def command(self, *arguments: str) -> str:
-        """What ``python -m deploy.embedded ARGUMENTS`` prints."""
-        command = [sys.executable, "-m", "deploy.embedded", *arguments]
+        """What `slipway ARGUMENTS` prints."""
+        command = [sys.executable, "-m", "cli", *arguments]
         done = subprocess.run(command, cwd=CODE, env=self._environment, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -203,11 +207,10 @@ class Instance:
         self, recipe: TrainingRecipe, cause: str, no_progress_seconds: float | None = None
     ) -> TrainingStore:
         """The same for a recipe of either kind, as it is."""
-        current = snapshot.current(self.home.durable, small_recipes.DATASET)
+        current = pointer.current(self.home.durable, small_recipes.DATASET)
         assert current is not None
-        agreed = terms(recipe)
-        if no_progress_seconds is not None:
-            agreed = replace(agreed, no_progress_seconds=no_progress_seconds)
+        fields = [] if no_progress_seconds is None else _deadlines(no_progress_seconds)
+        agreed = terms(assignments.applied(recipe, fields), fields=fields)
         store = trainings(self.tiers).propose(specification(recipe, current, self.tiers, cause), agreed)
         name = keys.training_partitions(recipe.name).name
         assert name is not None
@@ -220,8 +223,8 @@ class Instance:
         return wait_until(lambda: self.runs(tags_of(training)), "the job watch asks for a run")[0].run_id
 
     def open_trainings(self) -> list[str]:
-        """The trainings that somebody still has to bring to their end."""
-        return trainings(self.tiers).opened(job_watch.DUTY)
+        """The trainings whose duty "run" is open."""
+        return trainings(self.tiers).opened(Duty.RUN)
 
     def jobs(self, training: TrainingStore) -> list[str]:
         """The names of all jobs that the training ever had."""
@@ -246,3 +249,9 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _deadlines(seconds: float) -> list[str]:
+    """What a person gives to `slipway run` for a rank to be found hanging after so long, whatever it does."""
+    phases = ", ".join(f"{phase.name}: {seconds}" for phase in (VALIDATING, SAVING))
+    return [f"recovery.no_progress_seconds={seconds}", f"recovery.phase_seconds={{{phases}}}"]

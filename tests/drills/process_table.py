@@ -11,8 +11,8 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, Signals
 from types import TracebackType
 from typing import Self, TypeVar
 
-from resources.fleet.embedded import NODE_VARIABLE
-from resources.launcher.commands import JOB_VARIABLE
+from resources.fleet.protocol import NODE_VARIABLE
+from resources.launchers.environment import JOB_VARIABLE
 
 Value = TypeVar("Value")
 PATIENCE_SECONDS = 240.0
@@ -120,7 +120,7 @@ def _process(pid: int) -> Process | None:
 
 
 def _strings(pid: int, name: str) -> tuple[str, ...]:
-    """A list of strings in /proc; empty when the process is gone, a zombie, or somebody else's."""
+    """A list of strings in /proc; empty when the process is gone, a zombie, or another user's."""
     try:
         content = Path("/proc", str(pid), name).read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -1,7 +1,7 @@
 """A platform small enough to be killed often: recipes of some hundred short steps on a corpus of small texts.
 
 Two trainings, one that takes a single node and one that takes both, and the example of a script; each drill makes a
-training of its own from one of them, told apart by its cause. The deadline of progress is long: drills hold trainers
+training of its own from one of them, distinguished by its cause. The deadline of progress is long: drills hold trainers
 by SIGSTOP.
 """
 
@@ -35,7 +35,7 @@ run: {steps: 200}
 checkpoint: {every: 25}
 storage: {nvme: {minutes: 0, last: 1}} # none by the clock
 placement: {nodes: {min: 1, max: NODES}, ranks_per_node: 1}
-recovery: {no_progress_seconds: 600, fruitless_incarnations: 3}
+recovery: {no_progress_seconds: 600, failures_without_checkpoint: 3}
 registered_model: drill-NAME
 """
 
@@ -48,7 +48,7 @@ code: ../../code
 command: [python, bigram.py]
 parameters: {steps: 600, batch: 32, length: 128, width: 64, learning_rate: 3e-3, seed: 0, checkpoint_every: 100}
 placement: {nodes: {min: 1, max: 1}, ranks_per_node: 1}
-recovery: {no_progress_seconds: 60, fruitless_incarnations: 3}
+recovery: {no_progress_seconds: 60, failures_without_checkpoint: 3}
 """
 
 _SWEEP = f"""\

@@ -13,12 +13,12 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.compute import CODE
+from resources.home import CODE
 from tests.drills import graphql
 from tests.drills.instance import free_port
 from tests.drills.naive.definitions import TRAINER
 from tests.drills.process_table import command_of, kill, wait_until
-from trainer.processes import carrying, parent_of
+from trainer.base.processes import carrying, parent_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -45,6 +45,7 @@ def url(tmp_path: Path, own_mark: dict[str, str]) -> Iterator[str]:
         dev.wait()
 
 
+@pytest.mark.nightly
 def test_dagsters_default_leaves_two_trainers_at_work_when_a_run_is_killed(url: str, own_mark: dict[str, str]):
     graphql.launch(url, "naive", [dg.AssetKey("training")], {})
     (first,) = wait_until(lambda: _trainers(own_mark), "the trainer has started")

@@ -4,9 +4,9 @@ import pytest
 from dagster import DagsterRunStatus
 
 from tests.drills import process_table, small_recipes
+from tests.drills.facts import steps
 from tests.drills.instance import Instance, tags_of, training_key
 from tests.drills.process_table import Watch, held, wait_until
-from tests.drills.told import steps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -34,6 +34,7 @@ def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
     assert steps(training) == list(range(1, STEPS + 1))
 
 
+@pytest.mark.nightly
 def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "ended meanwhile", steps=STEPS)
     lost = instance.materialise(training)
@@ -46,13 +47,14 @@ def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Ins
 
     instance.start()
     wait_until(lambda: instance.materialisations(training_key(training), training.id), "the result is shown")
-    wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
+    wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed")
     (shown,) = instance.materialisations(training_key(training), training.id)
     assert shown.metadata["steps"].value == STEPS
     assert [run.run_id for run in instance.runs(tags_of(training))] == [lost]
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
 
+@pytest.mark.nightly
 def test_closing_the_instance_leaves_a_training_alone_and_names_the_command_that_stops_it(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "closed instance", steps=STEPS)
     instance.materialise(training)
@@ -60,7 +62,7 @@ def test_closing_the_instance_leaves_a_training_alone_and_names_the_command_that
     (trainer,) = process_table.ranks(training.id)
     with held([trainer]):
         said = instance.close()
-        assert f"{training.id} goes on; to stop it: python -m deploy.embedded stop {training.id}" in said
+        assert f"{training.id} goes on; to stop it: slipway stop {training.id}" in said
         assert not instance.control_plane()
         assert process_table.ranks(training.id) == [trainer]
 

@@ -6,11 +6,11 @@ from signal import SIGSTOP
 import pytest
 
 from resources.fleet import embedded
-from resources.training_store import TrainingStore
+from resources.trainings.store import TrainingStore
 from tests.drills import process_table, small_recipes
+from tests.drills.facts import causes, restored_from, steps, steps_of
 from tests.drills.instance import Instance, training_key
 from tests.drills.process_table import Process, Watch, kill, send, wait_until
-from tests.drills.told import causes, restored_from, steps, steps_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -18,6 +18,7 @@ STEPS = 150
 FINISH_SECONDS = 240.0
 
 
+@pytest.mark.nightly
 def test_a_killed_rank_costs_no_more_than_the_steps_since_the_last_checkpoint(instance: Instance):
     training, ranks = _under_way(instance, small_recipes.PAIR, "killed rank")
     assert [rank.node for rank in ranks] == ["node-0", "node-1"]
@@ -27,7 +28,7 @@ def test_a_killed_rank_costs_no_more_than_the_steps_since_the_last_checkpoint(in
     assert "incarnation 1 failed: " in causes(training)[1]
     assert "node-1 ended with exit code 1" in causes(training)[1]
     _goes_on_from_the_newest_checkpoint(training)
-    _is_told_in_the_event_log(instance, training, "node-1 ended")
+    _is_in_the_event_log(instance, training, "node-1 ended")
 
 
 def test_a_killed_node_leaves_the_training_to_the_other_one(instance: Instance):
@@ -39,7 +40,7 @@ def test_a_killed_node_leaves_the_training_to_the_other_one(instance: Instance):
     assert claim.nodes == ("node-0",)
     assert "node-1" in causes(training)[1] and "lost" in causes(training)[1]
     _goes_on_from_the_newest_checkpoint(training)
-    _is_told_in_the_event_log(instance, training, "node-1")
+    _is_in_the_event_log(instance, training, "node-1")
 
 
 def test_a_rank_that_hangs_is_replaced_after_the_deadline(instance: Instance):
@@ -52,17 +53,18 @@ def test_a_rank_that_hangs_is_replaced_after_the_deadline(instance: Instance):
     assert watch.most_at_once == 1
     assert rank not in process_table.ranks(training.id)
     _goes_on_from_the_newest_checkpoint(training)
-    _is_told_in_the_event_log(instance, training, "no progress for")
+    _is_in_the_event_log(instance, training, "no progress for")
 
 
-def test_a_job_deleted_by_hand_is_started_again_and_this_is_said(instance: Instance):
+@pytest.mark.nightly
+def test_a_job_deleted_by_hand_is_started_again_and_the_event_log_has_the_reason(instance: Instance):
     training, ranks = _under_way(instance, small_recipes.ALONE, "deleted job")
     shutil.rmtree(instance.job_folder(training, 1))
     wait_until(lambda: not set(ranks) & set(process_table.ranks(training.id)), "the job's processes are gone")
     _finishes(instance, training)
     assert "the job object was deleted by hand; it is started again" in causes(training)[1]
     _goes_on_from_the_newest_checkpoint(training)
-    _is_told_in_the_event_log(instance, training, "deleted by hand")
+    _is_in_the_event_log(instance, training, "deleted by hand")
 
 
 def _under_way(instance: Instance, recipe: str, cause: str) -> tuple[TrainingStore, list[Process]]:
@@ -93,6 +95,6 @@ def _goes_on_from_the_newest_checkpoint(training: TrainingStore) -> None:
     assert set(steps(training)) == set(range(1, STEPS + 1))
 
 
-def _is_told_in_the_event_log(instance: Instance, training: TrainingStore, words: str) -> None:
+def _is_in_the_event_log(instance: Instance, training: TrainingStore, words: str) -> None:
     (incident,) = instance.observations(training_key(training), training.id)
     assert words in str(incident.metadata["cause"].value)

@@ -7,9 +7,9 @@ from dagster import DagsterRunStatus
 
 from tests.conftest import is_asked_to_end
 from tests.drills import process_table, small_recipes
+from tests.drills.facts import restored_from, steps, steps_of
 from tests.drills.instance import Instance, tags_of, training_key
 from tests.drills.process_table import Watch, held, kill, wait_until
-from tests.drills.told import restored_from, steps, steps_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -36,6 +36,7 @@ def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(insta
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
 
+@pytest.mark.nightly
 def test_two_runs_launched_at_once_share_one_job(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "launched twice", steps=50)
     with Watch(training.id) as watch:
@@ -47,6 +48,7 @@ def test_two_runs_launched_at_once_share_one_job(instance: Instance):
     assert steps(training) == list(range(1, 51))
 
 
+@pytest.mark.nightly
 def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "cancelled run", steps=150)
     cancelled = instance.materialise(training)
@@ -64,7 +66,7 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     assert (ended.outcome, ended.step) == ("stopped", reached)
     assert training.commits()[-1].step == reached
 
-    wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
+    wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed")
     assert [run.run_id for run in instance.runs(tags_of(training))] == [cancelled]
     assert instance.jobs(training) == [f"{training.id}-i1"]
 
@@ -75,13 +77,14 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     assert steps_of(training, 2) == list(range(reached + 1, 151))
 
 
-def test_who_executes_a_run_of_the_job_watch_again_wants_its_training(instance: Instance):
+@pytest.mark.nightly
+def test_executing_a_run_of_the_job_watch_again_wants_its_training(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "executed again", steps=300)
     shown_by = instance.start_as_a_sensor_does(training)
     instance.worker(shown_by)
     instance.cancel(shown_by)
     wait_until(lambda: training.id not in instance.open_trainings(), "the training is stopped")
-    assert not training.wanted
+    assert not training.read().wanted
 
     again = instance.materialise_again(shown_by)
     wait_until(lambda: instance.succeeded(again), "it is brought to its end")

@@ -5,23 +5,24 @@ import json
 import pytest
 
 from assets import keys
-from resources.compute import trainings
 from resources.fleet import embedded
-from resources.launcher.commands import JOB_VARIABLE
-from resources.tracking import Tracking
-from resources.training_job import job_name
-from resources.training_store import TrainingStore
+from resources.launchers.environment import JOB_VARIABLE
+from resources.mlflow.tracking import Tracking
+from resources.trainings.job import job_name
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
+from tests.drills.facts import causes, restored_from, steps, steps_of
 from tests.drills.instance import Instance, training_key
 from tests.drills.process_table import kill, wait_until
-from tests.drills.told import causes, restored_from, steps, steps_of
-from trainer import processes
+from trainer.base import processes
 
 pytestmark = pytest.mark.slow
 
 FINISH_SECONDS = 240.0
 
 
+@pytest.mark.nightly
 def test_the_example_recovers_from_a_lost_node_and_a_killed_process(instance: Instance):
     recipe = instance.recipes.scripts[small_recipes.SCRIPT]
     training = instance.propose_recipe(recipe, "lost node")
@@ -75,7 +76,7 @@ def _is_shown(instance: Instance, training: TrainingStore) -> None:
 
 def _is_logged(instance: Instance, training: TrainingStore) -> None:
     """Everything owed is done, evaluation and promotion need nothing, and MLflow has the curves and the parameters."""
-    wait_until(lambda: not trainings(instance.tiers).owed(training.id), "nothing is owed any more")
+    wait_until(lambda: not trainings(instance.tiers).has_open_duty(training.id), "nothing is owed any more")
     tracking = Tracking(uri=instance.home.tracking_uri)
     client, run = tracking.client(), tracking.run_of(training)
     logged = {metric.step for metric in client.get_metric_history(run, "loss")}

@@ -6,8 +6,8 @@ from assets import keys
 from assets.sweeps import events
 from assets.sweeps.controller import trial_id, trials_of
 from assets.sweeps.store import SweepStore, sweeps
-from resources.compute import trainings
-from resources.training_store import TrainingStore
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
 from tests.drills import process_table, small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import Process, held, kill, wait_until
@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SWEEP_SECONDS = 420.0
 
 
+@pytest.mark.nightly
 def test_a_killed_sweep_run_is_replaced_and_no_trial_is_lost_or_started_twice(instance: Instance):
     first = instance.launch(keys.key(small_recipes.SWEEP, "sweep"))
     worker = instance.worker(first)
@@ -44,10 +45,10 @@ def test_a_killed_sweep_run_is_replaced_and_no_trial_is_lost_or_started_twice(in
 
 def _stays_stopped(instance: Instance, training: TrainingStore) -> None:
     """Also when a run for it was waiting in the queue."""
-    wait_until(lambda: training.id not in instance.open_trainings(), "nobody looks after it any more")
+    wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed")
     ended = training.exit()
     assert ended is not None and ended.outcome == "stopped"
-    assert not training.wanted
+    assert not training.read().wanted
 
 
 def _trials(sweep: SweepStore) -> list[TrainingStore]:
@@ -67,6 +68,6 @@ def _two_trainers(sweep: SweepStore) -> list[Process]:
 def _training_of(instance: Instance, sweep: SweepStore) -> TrainingStore | None:
     """The training that the sweep led to, once it has an incarnation."""
     known = trainings(instance.tiers)
-    stores = [known.store(id) for id in known.known()]
+    stores = list(known.stores())
     led_to = [store for store in stores if store.terms().origin.get("sweep") == sweep.sweep]
     return led_to[0] if led_to and led_to[0].newest_claim() else None

@@ -9,14 +9,15 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 
-from resources.compute import CODE
-from resources.training_store import TrainingStore
+from resources.home import CODE
+from resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
+from tests.drills.facts import restored_from
 from tests.drills.instance import Instance
 from tests.drills.process_table import wait_until
-from tests.drills.told import restored_from
-from trainer import config, fence
-from trainer.__main__ import SUPERSEDED
+from trainer.base.exit_code import ExitCode
+from trainer.config import resolved
+from trainer.record import fence
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -34,12 +35,13 @@ def test_a_trainer_that_slept_while_another_took_over_ends_without_a_commit(
     second = _train(configuration)
     wait_until(lambda: restored_from(training, 2), "the second one goes on from there")
     first.send_signal(SIGCONT)
-    assert first.wait(120) == SUPERSEDED
+    assert first.wait(120) == ExitCode.SUPERSEDED
     assert second.wait(120) == 0
     of_first = [commit.name for commit in training.commits() if commit.token.incarnation == 1]
     assert of_first == before
     assert [commit.step for commit in training.commits()] == [25, 50, 75]
-    assert fence.read_exit(training.folder, 1) is None
+    superseded = fence.read_exit(training.folder, 1)
+    assert superseded is not None and superseded.reason == "superseded: started by hand"
     ended = training.exit()
     assert ended is not None and (ended.incarnation, ended.outcome) == (2, "succeeded")
 
@@ -48,7 +50,7 @@ def _write_configuration(instance: Instance, training: TrainingStore, folder: Pa
     """What a launcher would give to the ranks, with `folder` for their NVMe."""
     specification = training.specification()
     document = {
-        "format": config.FORMAT,
+        "format": resolved.FORMAT,
         "training": training.id,
         "snapshot": specification.snapshot,
         **specification.numbers,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resources.home import Home
 from tests.conftest import Marked, is_asked_to_end
-from trainer import processes
+from trainer.base import processes
 
 ROOT = Path(__file__).parents[2]
 RECIPES = Path(__file__).with_name("recipes")
@@ -53,7 +53,7 @@ class Slipway:
         return text[: text.index(old)].count("\n") + 1
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`python -m deploy.embedded ...` to its end."""
+        """`slipway ...` to its end."""
         process = self.start(*arguments)
         try:
             output, errors = process.communicate(timeout=PATIENCE_SECONDS)
@@ -65,7 +65,7 @@ class Slipway:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """The same, begun; in a process group of its own, as a terminal has it."""
         return subprocess.Popen(
-            [sys.executable, "-m", "deploy.embedded", *arguments],
+            [sys.executable, "-m", "cli", *arguments],
             env={**self.environ, "SLIPWAY_HOME": str(self.home.root)},
             cwd=ROOT,
             stdout=subprocess.PIPE,

@@ -18,10 +18,10 @@ from mlflow.entities.model_registry import ModelVersion
 
 from assets.sweeps.store import sweeps
 from deploy.embedded.instance import open_storage
-from resources.registry import MANIFEST_TAG
-from resources.training_store import Trainings, TrainingStore
+from resources.mlflow.registry import MANIFEST_TAG
+from resources.trainings.store import Trainings, TrainingStore
 from tests.embedded.slipway import TEXTS, TRAINING, Slipway, interrupt, until
-from trainer import ledger
+from trainer.record import ledger
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 STEPS = 600
@@ -197,6 +197,7 @@ def test_a_changed_training_keeps_the_data(slipway: Slipway, first: Ended, inter
     assert len(sweeps(slipway.home.durable / "sweeps")) == len(started(slipway)) == 2
 
 
+@pytest.mark.nightly
 def test_the_next_run_goes_on_from_the_checkpoint(slipway: Slipway, stopped: tuple[int, int], resumed: Ended):
     assert (resumed.code, resumed.errors, resumed.left) == (0, "", [])
     (store,), (incarnation, step) = changed(slipway), stopped
@@ -227,7 +228,7 @@ def table(output: str) -> dict[str, str]:
 def started(slipway: Slipway) -> list[TrainingStore]:
     """The trainings that have run."""
     known = Trainings(slipway.home.durable / "trainings")
-    return [store for id in known.known() if (store := known.store(id)).newest_claim() is not None]
+    return [store for id in known.ids() if (store := known.store(id)).newest_claim() is not None]
 
 
 def changed(slipway: Slipway) -> list[TrainingStore]:

@@ -1,1 +1,1 @@
-"""The same platform on Kubernetes: what is pure on its own, the rest against a simulated cluster and a real one."""
+"""The platform on Kubernetes: pure parts by themselves, the rest against a simulated cluster and a real one."""

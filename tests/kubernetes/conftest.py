@@ -12,7 +12,7 @@ from tests.kubernetes.simulated.kinds import NAMESPACES, SERVICE_ACCOUNTS
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Shared by the tests of a module: what a test breaks, it mends."""
+    """Shared by the tests of a module: a test that breaks it repairs it."""
     folder: Path = tmp_path_factory.mktemp("kubernetes")
     with Cluster(folder) as cluster:
         yield cluster

@@ -1,4 +1,4 @@
-"""Where the drills take place: the simulated cluster, or the one that KUBECONFIG points to, with the same faults.
+"""The clusters of the drills: the simulated one, or the one that KUBECONFIG names, with the same faults.
 
 A real cluster is broken by commands of whoever has it, each given the node's name as its last word:
 SLIPWAY_TEST_POWER_OFF, SLIPWAY_TEST_POWER_ON, SLIPWAY_TEST_PARTITION, SLIPWAY_TEST_HEAL, and SLIPWAY_TEST_RESTART_API
@@ -19,14 +19,14 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB, PODS, Object
+from resources.kubernetes.objects import JOB, PODS, KubernetesObject
 from tests.conftest import MARK, until
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
 
 
 class Ground(Protocol):
-    """A cluster that may be broken, and a namespace of one's own in it."""
+    """A cluster that a drill may break, and a namespace of the drill's own in it."""
 
     @property
     def client(self) -> Client: ...
@@ -35,27 +35,27 @@ class Ground(Protocol):
     def cluster(self) -> Cluster: ...
 
     def folder(self) -> Path:
-        """A new folder that this process and all pods see, and may write in."""
+        """A new folder that this process and all pods may read and write."""
 
     def power_off(self, node: str) -> None: ...
 
     def power_on(self, node: str) -> None: ...
 
     def partition(self, node: str) -> None:
-        """Cut the kubelet off; what runs on the node runs on."""
+        """Cut the kubelet off; the processes on the node go on."""
 
     def heal(self, node: str) -> None: ...
 
     def restart_api(self) -> None: ...
 
     def evict(self, pod: str) -> None:
-        """As draining the pod's node does."""
+        """Evict the pod, like a drain of its node."""
 
     def clear(self) -> None:
         """Remove all jobs."""
 
 
-def pods_of(ground: Ground, order: str) -> list[Object]:
+def pods_of(ground: Ground, order: str) -> list[KubernetesObject]:
     """The pods of one job, by name."""
     return sorted(ground.client.list(PODS, {JOB: order}), key=lambda pod: str(pod["metadata"]["name"]))
 
@@ -154,6 +154,6 @@ def _said(variable: str, what: str) -> str:
 
 def _run(variable: str, *words: str) -> None:
     command = _said(variable, "the command that does this to the cluster")
-    # What it starts belongs to the cluster: with our mark it would be ended with the test.
+    # Its processes belong to the cluster: with the test's mark they would be ended with the test.
     unmarked = {name: value for name, value in os.environ.items() if name != MARK}
     subprocess.run([*shlex.split(command), *words], check=True, stdout=subprocess.DEVNULL, env=unmarked)

@@ -1,7 +1,7 @@
-"""Two jobs and two clusters: one with everything, and the smallest there is."""
+"""Two jobs and two clusters: one with every field set, and the smallest possible."""
 
 from resources.kubernetes.cluster import Cluster
-from resources.launcher.protocol import Job
+from resources.launchers.protocol import Job
 
 RICH = Job(
     "llama-70b-2",

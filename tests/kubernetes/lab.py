@@ -5,26 +5,26 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from resources.kubernetes import names
-from resources.kubernetes.fleet import KubernetesFleet
-from resources.kubernetes.launcher import KubernetesLauncher
-from resources.kubernetes.objects import Object
-from resources.kubernetes.workloads.protocol import Workload
-from resources.launcher.protocol import Unavailable
-from resources.training_control import TrainingControl
-from resources.training_job import Paths
-from resources.training_store import Trainings, TrainingStore
+from resources.fleet.kubernetes.fleet import KubernetesFleet
+from resources.kubernetes.objects import KubernetesObject
+from resources.launchers.kubernetes import names
+from resources.launchers.kubernetes.launcher import KubernetesLauncher
+from resources.launchers.kubernetes.workloads.protocol import Workload
+from resources.trainings.control import TrainingControl
+from resources.trainings.job import Paths
+from resources.trainings.store import Trainings, TrainingStore
+from resources.unavailable import Unavailable
+from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import until
-from tests.control.lab import BY, Lab, happened
-from tests.data.snapshots import make_snapshot
 from tests.kubernetes.grounds import Ground, pods_of
+from tests.resources.trainings.lab import BY, Lab, happened
 
 PATIENCE_SECONDS = 600.0
-"""A cluster notices after minutes that a node is gone, and the trainers of a busy machine take long to start."""
+"""A cluster needs minutes to notice a lost node, and trainers start slowly on a busy machine."""
 
 
 class ClusterLab(Lab):
-    """Trainings on a cluster; what the sensors do is done by `until`."""
+    """Trainings on a cluster; `until` stands in for the sensors."""
 
     no_progress_seconds = PATIENCE_SECONDS
 
@@ -44,15 +44,15 @@ class ClusterLab(Lab):
         return TrainingControl(self.on_pods, self.cluster_fleet, self.paths, "a revision")
 
     def until(self, condition: Callable[[], object], what: str, store: TrainingStore) -> None:
-        """Do for the training what job watch and node failures do, until the condition holds."""
+        """Act on the training like the sensors job watch and node failures, until the condition holds."""
         control = self.cluster_control()
 
         def ticked() -> object:
             # An API server that is away is asked again at the next tick.
             with suppress(Unavailable):
-                fault = control.failure(store, self.cluster_fleet.nodes())
-                if fault is not None and store.wanted:
-                    control.supersede(store, fault, BY)
+                fault = control.fault(store.read(), self.cluster_fleet.nodes())
+                if fault is not None and store.read().wanted:
+                    control.supersede(store, store.read(), fault, BY)
                 control.advance(store, BY)
             return condition()
 
@@ -75,7 +75,7 @@ class ClusterLab(Lab):
     def order(self, store: TrainingStore, incarnation: int) -> str:
         return names.object_name(self.job(store, incarnation))
 
-    def pods(self, store: TrainingStore, incarnation: int) -> list[Object]:
+    def pods(self, store: TrainingStore, incarnation: int) -> list[KubernetesObject]:
         return pods_of(self.ground, self.order(store, incarnation))
 
 
@@ -85,7 +85,7 @@ def _restored(store: TrainingStore, incarnation: int) -> bool:
 
 @contextmanager
 def open_to_all() -> Iterator[None]:
-    """What is written meanwhile may be written to by every user: pods run as another one than this process."""
+    """Files written meanwhile are writable by every user: pods run as another user than this process."""
     before = os.umask(0)
     try:
         yield

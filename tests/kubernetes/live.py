@@ -1,4 +1,4 @@
-"""A real cluster for tests: whatever KUBECONFIG points to, in a namespace of its own, with any image that has Slipway.
+"""A real cluster for tests: the one that KUBECONFIG names, in a namespace of its own, with any image that has Slipway.
 
 Environment: SLIPWAY_TEST_IMAGE, SLIPWAY_TEST_PULL_POLICY (Never for an image that was loaded by hand) and
 SLIPWAY_TEST_POD_PATCH, a patch of the pods' template as JSON or the path of a file with that.
@@ -17,8 +17,9 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PARTS, PODS, Object, Resource
-from resources.kubernetes.workloads import conditions
+from resources.kubernetes.conditions import holding
+from resources.kubernetes.objects import CONFIG_MAPS, JOB, NODES, PODS, KubernetesObject, Resource
+from resources.launchers.kubernetes import access
 from tests.conftest import until
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
@@ -27,30 +28,30 @@ SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts")
 
 @dataclass(frozen=True)
 class Live:
-    """The cluster, and our namespace in it."""
+    """The cluster, and the tests' namespace in it."""
 
     client: Client
     cluster: Cluster
 
     def ready_nodes(self) -> list[str]:
         nodes = self.client.list(NODES, {})
-        return sorted(node["metadata"]["name"] for node in nodes if "Ready" in conditions.holding(node))
+        return sorted(node["metadata"]["name"] for node in nodes if "Ready" in holding(node))
 
-    def running(self) -> list[Object]:
+    def running(self) -> list[KubernetesObject]:
         """The pods that have not ended."""
         return [pod for pod in self.client.list(PODS, {}) if pod["status"].get("phase") not in ("Succeeded", "Failed")]
 
     def until_gone(self) -> None:
-        """Wait until nothing runs in the namespace."""
+        """Wait until no pod runs in the namespace."""
         until(lambda: not self.running(), "the pods to end")
 
     def clear(self) -> None:
-        """Remove all jobs at once, whatever they do."""
+        """Remove all jobs at once, also running ones."""
         for order in self.client.listing(CONFIG_MAPS, JOB).items:
             self.client.delete(CONFIG_MAPS, order["metadata"]["name"])
         for pod in self.client.list(PODS, {}):
             self.client.delete(PODS, pod["metadata"]["name"], grace_seconds=1)
-        kinds = [PODS, *(kind for kind in PARTS.values() if self.client.serves(kind))]
+        kinds = [PODS, *(kind for kind in access.made() if self.client.serves(kind))]
         until(lambda: not any(self.client.listing(kind, JOB).items for kind in kinds), "all that belongs to jobs to go")
 
 
@@ -73,7 +74,7 @@ def connected() -> Live:
 
 @pytest.fixture(scope="module")
 def live() -> Iterator[Live]:
-    """The cluster, with the namespace and what the pods of trainings need in it."""
+    """The cluster, with the namespace and the objects that trainings' pods need in it."""
     with furnished(connected()) as found:
         yield found
     name = found.client.namespace
@@ -82,9 +83,9 @@ def live() -> Iterator[Live]:
 
 @contextlib.contextmanager
 def furnished(found: Live) -> Iterator[Live]:
-    """Make the namespace and what pods need in it, and let it go afterwards."""
+    """Make the namespace and the objects that pods need in it; remove it afterwards."""
     name = found.client.namespace
-    # Our own pods pass "restricted"; what a patch adds to show them an image's missing files (hostPath) may not.
+    # Slipway's pods pass "restricted"; a patch that mounts an image's missing files (hostPath) may not.
     level = "privileged" if found.cluster.patch else "restricted"
     labels = {"pod-security.kubernetes.io/enforce": level}
     found.client.create(NAMESPACES, _named(NAMESPACES, name) | {"metadata": {"name": name, "labels": labels}})
@@ -95,7 +96,7 @@ def furnished(found: Live) -> Iterator[Live]:
         found.client.delete(NAMESPACES, name)
 
 
-def _named(resource: Resource, name: str) -> Object:
+def _named(resource: Resource, name: str) -> KubernetesObject:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
 
 

@@ -1,4 +1,4 @@
-"""A namespace of some cluster, real or simulated, as tests write and read it: with the official client, not ours."""
+"""A namespace of a cluster, real or simulated, which tests read and write with the official client."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ ENDS = ("Complete", "Completed", "Succeeded", "Failed")
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A namespace of some cluster, seen through the official client; objects are as JSON has them."""
+    """A namespace of a cluster, read through the official client; objects are JSON documents."""
 
     api: client.ApiClient
     namespace: str
@@ -89,14 +89,14 @@ class Place:
         return found
 
     def log(self, pod: Object, **wanted: int) -> str:
-        """Raw: the client would make a text of the representation of bytes."""
+        """The raw bytes: the client would return the text of their representation."""
         name = pod["metadata"]["name"]
         answer = self.core.read_namespaced_pod_log(name, self.namespace, _preload_content=False, **wanted)
         return str(answer.data.decode())
 
 
 def condition(object: Object, type: str) -> Object:
-    """Empty where it is not there."""
+    """Empty where there is no such condition."""
     found = [each for each in object.get("status", {}).get("conditions") or () if each["type"] == type]
     return found[0] if found else {}
 
@@ -111,7 +111,7 @@ def told(object: Object, type: str) -> tuple[str, str, str]:
 
 
 def refusal(call: Callable[..., object], *arguments: object, **named: object) -> Object:
-    """What the API server says as it refuses."""
+    """The document with which the API server refuses."""
     with pytest.raises(client.ApiException) as refused:
         call(*arguments, **named)
     found: Object = json.loads(refused.value.body)
@@ -124,5 +124,5 @@ def holding(object: Object, type: str) -> Object:
 
 
 def holds_not(object: Object, type: str) -> Object:
-    """The object, or an empty one until the condition is said not to hold."""
+    """The object, or an empty one until the condition is False."""
     return object if condition(object, type).get("status") == "False" else {}

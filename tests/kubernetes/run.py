@@ -15,16 +15,16 @@ import dagster as dg
 from assets import keys
 from assets.training import training_assets
 from recipes.load import load
-from resources.kubernetes.compute import KubernetesCompute
-from resources.kubernetes.workloads.jobset import JobSet
+from resources.compute.kubernetes import KubernetesCompute
+from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.tiers import Tiers
-from resources.training_store import TrainingStore
+from resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
 from tests.kubernetes.lab import ClusterLab
 
 
 def described(lab: ClusterLab, store: TrainingStore, home: Path) -> dict[str, Any]:
-    """What the file holds for a training of the lab."""
+    """The content of the file for a training of the lab."""
     given, client = lab.ground.cluster, lab.ground.client
     cluster = {
         "image": given.image,

@@ -1,4 +1,4 @@
-"""The settings of a cluster as a YAML file has them, for tests."""
+"""The platform's settings as a YAML file, for tests."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 
 
 def settings(durable: Path | str = "/mnt/durable", nvme: Path | str = "/mnt/nvme", **compute: Any) -> dict[str, Any]:
-    """The least that a platform says, with these fields of its section `compute` besides."""
+    """The smallest settings, with these further fields in the section `compute`."""
     return {
         "slipway": "platform/1",
         "tiers": {"durable": str(durable), "nvme": str(nvme)},

@@ -1,4 +1,4 @@
-"""The API server's answers over HTTP, good and bad, and what becomes of each."""
+"""The API server's answers over HTTP, good and bad, and what the client makes of each."""
 
 import json
 import pickle
@@ -11,14 +11,16 @@ import pytest
 import yaml
 
 from resources.kubernetes import client as client_module
-from resources.kubernetes.answers import Conflict, Refused
+from resources.kubernetes.answers import ObjectConflict, RefusedRequest
 from resources.kubernetes.client import Client
-from resources.kubernetes.objects import CONFIG_MAPS, JOB_SETS, JOBS, NODES, POD_GROUPS, Object
-from resources.launcher.protocol import Unavailable
+from resources.kubernetes.objects import CONFIG_MAPS, JOBS, NODES, KubernetesObject
+from resources.launchers.kubernetes.queues import POD_GROUPS
+from resources.launchers.kubernetes.workloads.jobset import JOB_SETS
+from resources.unavailable import Unavailable
 from tests.kubernetes.simulated.cluster import Cluster
 
 
-def config_map(name: str, **labels: str) -> Object:
+def config_map(name: str, **labels: str) -> KubernetesObject:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": labels}}
 
 
@@ -33,11 +35,11 @@ def test_an_object_is_created_once_and_then_found(client: Client):
     assert client.create(CONFIG_MAPS, config_map("one")) is None
 
 
-def test_what_is_not_there_is_none_and_deleting_it_no_error(client: Client):
+def test_a_missing_object_is_none_and_deleting_it_is_no_error(client: Client):
     assert client.get(CONFIG_MAPS, "one") is None
     assert not client.delete(CONFIG_MAPS, "one")
     assert client.log("nobody", "trainer", 10) is None
-    with pytest.raises(Refused, match='configmaps "one" not found'):
+    with pytest.raises(RefusedRequest, match='configmaps "one" not found'):
         client.patch(CONFIG_MAPS, "one", {"data": {"a": "b"}})
 
 
@@ -50,17 +52,17 @@ def test_a_list_has_all_pages(client: Client, monkeypatch: pytest.MonkeyPatch):
     assert client.requests["list configmaps"] > 2
 
 
-def test_a_change_to_what_has_changed_meanwhile_is_a_conflict(client: Client):
+def test_a_change_to_an_object_that_has_changed_meanwhile_is_a_conflict(client: Client):
     made = client.create(CONFIG_MAPS, config_map("one"))
     assert made is not None
     version = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}}
     changed = client.patch(CONFIG_MAPS, "one", {"data": {"a": "b"}, **version})
     assert changed["data"] == {"a": "b"}
-    with pytest.raises(Conflict, match="ConfigMap one"):
+    with pytest.raises(ObjectConflict, match="ConfigMap one"):
         client.patch(CONFIG_MAPS, "one", {"data": {"a": "c"}, **version})
 
 
-def test_what_has_taken_a_name_since_is_not_deleted(client: Client):
+def test_another_object_that_has_taken_the_name_is_not_deleted(client: Client):
     made = client.create(CONFIG_MAPS, config_map("one"))
     assert made is not None
     assert not client.delete(CONFIG_MAPS, "one", uid="another")
@@ -68,12 +70,14 @@ def test_what_has_taken_a_name_since_is_not_deleted(client: Client):
     assert client.get(CONFIG_MAPS, "one") is None
 
 
-def test_a_kind_that_the_cluster_does_not_have_is_named_with_who_brings_it(without_volcano: Cluster, client: Client):
+def test_a_kind_that_the_cluster_does_not_serve_is_named_with_what_installs_it(
+    without_volcano: Cluster, client: Client
+):
     assert client.serves(JOBS) and client.serves(JOB_SETS) and not client.serves(POD_GROUPS)
     message = "no podgroups.scheduling.volcano.sh of version v1beta1: install Volcano"
     with pytest.raises(Unavailable, match=message):
         client.get(POD_GROUPS, "one")
-    with pytest.raises(Refused, match=message):
+    with pytest.raises(RefusedRequest, match=message):
         client.create(POD_GROUPS, {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "x"}})
 
 
@@ -94,20 +98,20 @@ def test_a_missing_permission_is_named_with_the_rule_that_grants_it(forbidding: 
     forbidding.forbid("create", "configmaps")
     forbidding.forbid("get", "nodes")
     rule = r'a Role with the rule apiGroups \[""\], resources \["configmaps"\], verbs \["create"\]'
-    with pytest.raises(Refused, match=rf"serviceaccount.*cannot create.*configmaps.*{client.namespace}.*{rule}"):
+    with pytest.raises(RefusedRequest, match=rf"serviceaccount.*cannot create.*configmaps.*{client.namespace}.*{rule}"):
         client.create(CONFIG_MAPS, config_map("one"))
     with pytest.raises(Unavailable, match=r'a ClusterRole with the rule .*\["nodes"\], verbs \["get"\]'):
         client.get(NODES, "node-0")
 
 
-def test_a_client_travels_without_its_connections(client: Client):
+def test_a_pickled_client_opens_connections_of_its_own(client: Client):
     client.get(NODES, "node-0")
     other = pickle.loads(pickle.dumps(client))
     assert other == client and not other.requests
     assert other.get(NODES, "node-0") is not None
 
 
-def test_without_a_kubeconfig_nothing_follows_about_any_object(tmp_path: Path):
+def test_without_a_kubeconfig_every_call_raises_unavailable(tmp_path: Path):
     with pytest.raises(Unavailable, match=r"nowhere"):
         Client(str(tmp_path / "nowhere")).get(NODES, "node-0")
     with pytest.raises(Unavailable, match="service account of this pod"):
@@ -115,7 +119,7 @@ def test_without_a_kubeconfig_nothing_follows_about_any_object(tmp_path: Path):
 
 
 class Scripted:
-    """An API server that says what a test told it to, one answer after another, and the last for ever."""
+    """An API server that gives the answers of a test one after another, and then repeats the last."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
@@ -179,7 +183,7 @@ def stranger(tmp_path: Path) -> Client:
 
 
 @pytest.mark.parametrize("status", [401, 409, 429, 500, 502, 503, 504])
-def test_an_error_that_time_or_an_operator_mends_is_no_answer(scripted: Scripted, stranger: Client, status: int):
+def test_an_error_that_time_or_an_operator_mends_raises_unavailable(scripted: Scripted, stranger: Client, status: int):
     scripted.says(status, "not now", {"Retry-After": "0"})
     with pytest.raises(Unavailable, match="cannot get ConfigMap one in namespace slipway: not now"):
         stranger.get(CONFIG_MAPS, "one")
@@ -187,29 +191,29 @@ def test_an_error_that_time_or_an_operator_mends_is_no_answer(scripted: Scripted
         stranger.create(CONFIG_MAPS, config_map("one"))
 
 
-def test_a_server_that_says_when_to_come_again_is_asked_again(scripted: Scripted, stranger: Client):
+def test_a_call_is_repeated_when_the_server_says_so(scripted: Scripted, stranger: Client):
     scripted.says(429, "too many requests", {"Retry-After": "0"})
     scripted.says(201, "made")
     made = stranger.create(CONFIG_MAPS, config_map("one"))
     assert made is not None and made["message"] == "made" and scripted.asked == 2
 
 
-def test_an_answer_that_is_no_document_is_no_answer(scripted: Scripted, stranger: Client):
+def test_an_answer_that_is_not_json_raises_unavailable(scripted: Scripted, stranger: Client):
     scripted.answers.append((502, {}, b"<html>Bad Gateway</html>"))
     with pytest.raises(Unavailable, match="<html>Bad Gateway</html>"):
         stranger.get(CONFIG_MAPS, "one")
 
 
-def test_fields_that_are_wrong_are_named(scripted: Scripted, stranger: Client):
+def test_the_message_names_the_wrong_fields(scripted: Scripted, stranger: Client):
     causes = [{"field": "spec.template.spec.containers[0].image", "message": "Required value"}]
     scripted.says(422, 'Job.batch "one" is invalid', details={"name": "one", "causes": causes})
-    with pytest.raises(Refused, match=r"invalid; spec\.template\.spec\.containers\[0\]\.image: Required value"):
+    with pytest.raises(RefusedRequest, match=r"invalid; spec\.template\.spec\.containers\[0\]\.image: Required value"):
         stranger.create(JOBS, {"metadata": {"name": "one"}})
 
 
-def test_a_webhook_that_denies_is_heard_and_one_that_is_down_is_waited_for(scripted: Scripted, stranger: Client):
+def test_a_denial_of_a_webhook_is_final_and_a_webhook_that_is_down_is_not(scripted: Scripted, stranger: Client):
     scripted.says(403, 'admission webhook "policy.example.org" denied the request: no image tags')
-    with pytest.raises(Refused, match=r"denied the request: no image tags$"):
+    with pytest.raises(RefusedRequest, match=r"denied the request: no image tags$"):
         stranger.create(JOBS, {"metadata": {"name": "one"}})
     scripted.answers.clear()
     scripted.says(500, 'Internal error occurred: failed calling webhook "mjob.kb.io": connect: connection refused')
@@ -217,19 +221,19 @@ def test_a_webhook_that_denies_is_heard_and_one_that_is_down_is_waited_for(scrip
         stranger.create(JOBS, {"metadata": {"name": "one"}})
 
 
-def test_a_quota_that_is_used_up_is_waited_for(scripted: Scripted, stranger: Client):
+def test_a_quota_that_is_used_up_raises_unavailable(scripted: Scripted, stranger: Client):
     scripted.says(403, 'jobs.batch "one" is forbidden: exceeded quota: team, requested: count/jobs.batch=1')
     with pytest.raises(Unavailable, match="exceeded quota: team"):
         stranger.create(JOBS, {"metadata": {"name": "one"}})
 
 
-def test_a_namespace_that_is_not_there_is_for_the_user(scripted: Scripted, stranger: Client):
+def test_a_missing_namespace_is_refused(scripted: Scripted, stranger: Client):
     scripted.says(404, 'namespaces "slipway" not found', details={"name": "slipway", "kind": "namespaces"})
-    with pytest.raises(Refused, match='namespaces "slipway" not found'):
+    with pytest.raises(RefusedRequest, match='namespaces "slipway" not found'):
         stranger.create(CONFIG_MAPS, config_map("one"))
 
 
-def test_a_server_that_is_away_is_no_answer(tmp_path: Path):
+def test_a_server_that_is_away_raises_unavailable(tmp_path: Path):
     (tmp_path / "kubeconfig").write_text(kubeconfig(1))
     with pytest.raises(Unavailable, match="Connection refused"):
         Client(str(tmp_path / "kubeconfig")).list(CONFIG_MAPS, {})

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from resources.kubernetes.launcher import KubernetesLauncher
-from resources.kubernetes.workloads.indexed_job import IndexedJob
-from resources.kubernetes.workloads.jobset import JobSet
-from resources.kubernetes.workloads.protocol import Workload
-from resources.kubernetes.workloads.pytorch_job import PyTorchJob
-from resources.kubernetes.workloads.train_job import TrainJob
+from resources.launchers.kubernetes.launcher import KubernetesLauncher
+from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from resources.launchers.kubernetes.workloads.jobset import JobSet
+from resources.launchers.kubernetes.workloads.protocol import Workload
+from resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
+from resources.launchers.kubernetes.workloads.train_job import TrainJob
 from tests.kubernetes.live import Live, connected, furnished, skip_without_a_cluster
-from tests.launcher.contract import LauncherContract, Nodes
+from tests.resources.launchers.contract import LauncherContract, Nodes
 
 pytestmark = pytest.mark.cluster
 skip_without_a_cluster()
@@ -19,7 +19,7 @@ skip_without_a_cluster()
 
 @pytest.fixture
 def live() -> Iterator[Live]:
-    """A namespace for each test: controllers remember objects by name for a while, and names of jobs are unique."""
+    """A namespace for each test: controllers remember names for a while, and names of jobs are unique."""
     with furnished(connected()) as found:
         yield found
 

@@ -1,14 +1,14 @@
-"""The compute of a cluster: who reads through the mirror, and what pods of node tasks are given."""
+"""The compute of a cluster: which processes read the mirror, and the resources of node tasks' pods."""
 
 import dagster as dg
 import pytest
 
-from assets.restore_drill import restore_checks
+from operations.restore_drill import restore_checks
 from recipes.load import load, recipes_folder
+from resources.compute.kubernetes import KubernetesCompute, node_task_cluster
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.compute import KubernetesCompute, of_node_tasks
-from resources.kubernetes.launcher import KubernetesLauncher
-from resources.kubernetes.workloads import KINDS
+from resources.launchers.kubernetes.launcher import KubernetesLauncher
+from resources.launchers.kubernetes.workloads import KINDS
 from resources.platform import NodeTaskSettings
 from resources.tiers import Tiers
 from tests.kubernetes.settings import settings
@@ -56,7 +56,7 @@ def test_node_tasks_need_no_custom_resource(compute: KubernetesCompute, tmp_path
     assert isinstance(launcher, KubernetesLauncher) and launcher.workload.resource.group == "batch"
 
 
-def test_pods_of_node_tasks_take_no_gpu_and_stand_in_no_queue():
+def test_pods_of_node_tasks_take_no_gpu_and_wait_in_no_queue():
     of_trainings = Cluster(
         image="trainer",
         resources={"cpu": "128", "nvidia.com/gpu": "8", "rdma/ib": "1"},
@@ -66,7 +66,9 @@ def test_pods_of_node_tasks_take_no_gpu_and_stand_in_no_queue():
         scheduler="volcano",
         priority="production",
     )
-    given = of_node_tasks(of_trainings, NodeTaskSettings(resources={"cpu": "2", "memory": "1Gi"}, priority="upkeep"))
+    given = node_task_cluster(
+        of_trainings, NodeTaskSettings(resources={"cpu": "2", "memory": "1Gi"}, priority="upkeep")
+    )
     assert (given.resources, given.priority) == ({"cpu": "2", "memory": "1Gi"}, "upkeep")
     assert (given.queue, given.scheduler, given.networks) == ("", "", ())
     assert given.volumes == of_trainings.volumes and given.tolerations == of_trainings.tolerations
@@ -77,6 +79,6 @@ def test_a_drill_of_the_nodes_own_disks_says_that_they_cannot_be_seen_from_here(
     (tmp_path / "nvme" / "checkpoints").mkdir(parents=True)
     recipe = load(recipes_folder({}), {}).trainings["tiny-decoder"]
     [nvme, *_] = restore_checks(recipe)
-    result = nvme(tiers=tiers, compute=compute)
+    result = nvme(dg.build_asset_check_context(), tiers=tiers, compute=compute)
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed and result.metadata["note"].value == "the nodes' disks can be seen on the nodes alone"

@@ -1,20 +1,28 @@
-"""Cordon: what may be taken out of service, what is recorded of it, and what is left alone."""
+"""Cordon: which nodes may be taken out of service, which may not, and the record of each act."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from cli.main import main
+from resources.fleet.kubernetes.cordon import CORDONED, EXEMPT, FOLDER, FORMAT, Cordon, limit
 from resources.kubernetes.client import Client
-from resources.kubernetes.cordon import CORDONED, EXEMPT, Cordon, acts, limit, main
-from resources.kubernetes.objects import NODES, Object
-from resources.launcher.protocol import Unavailable
+from resources.kubernetes.objects import NODES, KubernetesObject
+from resources.unavailable import Unavailable
 from tests.kubernetes.simulated.cluster import Cluster
+from trainer.base import codec
 
 LABELS = {"slipway/fleet": "h200"}
 NAMES = tuple(f"node-{number}" for number in range(4))
+
+
+def acts(durable: Path) -> list[dict[str, Any]]:
+    """The records of all acts, the oldest first: the fields of `Act`, and `error` for one that failed."""
+    return [codec.read(path, dict[str, Any], FORMAT) for path in sorted((durable / FOLDER).glob("*.json"))]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +40,7 @@ def fleet(cluster: Cluster, tmp_path: Path) -> Cordon:
     return Cordon(Client(str(cluster.kubeconfig)), LABELS, tmp_path)
 
 
-def _as_new(node: Object) -> None:
+def _as_new(node: KubernetesObject) -> None:
     node["spec"].pop("unschedulable", None)
     node["metadata"].update(labels=dict(LABELS), annotations={})
 
@@ -65,7 +73,7 @@ def test_a_cordoned_node_says_who_did_it_and_why_and_so_does_the_record(cluster:
     assert (record["verb"], record["node"], record["who"], record["why"]) == ("cordon", "node-1", "ada", "Xid 79")
 
 
-def test_what_was_cordoned_here_can_be_taken_back(cluster: Cluster, fleet: Cordon):
+def test_a_node_that_slipway_cordoned_can_be_uncordoned(cluster: Cluster, fleet: Cordon):
     fleet.cordon("node-1", "ada", "Xid 79", apply=True)
     fleet.uncordon("node-1", "ada", "new GPU")
     assert is_cordoned(cluster, "node-1")
@@ -74,7 +82,7 @@ def test_what_was_cordoned_here_can_be_taken_back(cluster: Cluster, fleet: Cordo
     assert [record["verb"] for record in acts(fleet.durable)] == ["cordon", "uncordon"]
 
 
-def test_what_somebody_else_cordoned_is_left_to_them(cluster: Cluster, fleet: Cordon):
+def test_a_node_that_a_person_cordoned_with_kubectl_is_left_alone(cluster: Cluster, fleet: Cordon):
     cluster.change(NODES, "", "node-1", lambda node: node["spec"].update(unschedulable=True))
     with pytest.raises(ValueError, match=r"node-1: it was not cordoned by Slipway; kubectl uncordon node-1"):
         fleet.uncordon("node-1", "ada", "it looks well", apply=True)
@@ -92,7 +100,7 @@ def test_nothing_is_cordoned_twice(fleet: Cordon):
 
 def test_no_more_than_the_limit_is_cordoned_at_once(cluster: Cluster, fleet: Cordon):
     fleet.cordon("node-1", "ada", "Xid 79", apply=True)
-    with pytest.raises(ValueError, match=r"node-2: node-1 are cordoned already, and of 4 nodes no more than 1 may be"):
+    with pytest.raises(ValueError, match=r"node-2: node-1 are cordoned already, and at most 1 of 4 nodes may be"):
         fleet.cordon("node-2", "ada", "Xid 48", apply=True)
     assert not is_cordoned(cluster, "node-2")
 
@@ -108,8 +116,8 @@ def test_a_node_that_is_exempt_is_left_alone(cluster: Cluster, fleet: Cordon):
         fleet.cordon("node-3", "ada", "noise", apply=True)
 
 
-def test_a_node_outside_the_fleet_is_none_of_its_business(fleet: Cordon):
-    with pytest.raises(ValueError, match="elsewhere: there is no such node in the fleet; there are node-0, node-1"):
+def test_a_node_outside_the_fleet_is_refused(fleet: Cordon):
+    with pytest.raises(ValueError, match="elsewhere: found no such node in the fleet, expected one of node-0, node-1"):
         fleet.cordon("elsewhere", "ada", "noise", apply=True)
 
 
@@ -125,8 +133,8 @@ def test_an_act_that_the_cluster_refuses_is_recorded_as_not_done(cluster: Cluste
     assert "cannot patch Node node-1" in refused["error"] and not is_cordoned(cluster, "node-1")
 
 
-def test_by_hand_it_takes_its_settings_from_the_platform(
-    cluster: Cluster, fleet: Cordon, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_reads_the_settings_of_the_platform(
+    cluster: Cluster, fleet: Cordon, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     settings = {
         "slipway": "platform/1",
@@ -136,9 +144,10 @@ def test_by_hand_it_takes_its_settings_from_the_platform(
     }
     file = tmp_path / "platform.yaml"
     file.write_text(yaml.safe_dump(settings))
-    said = ["--platform", str(file), "--who", "ada", "--why", "Xid 79"]
-    assert main(["node-1", *said, "--apply"]) == 0
+    monkeypatch.setenv("SLIPWAY_PLATFORM", str(file))
+    monkeypatch.setenv("LOGNAME", "ada")
+    assert main(["nodes", "cordon", "node-1", "--why", "Xid 79", "--apply"]) == 0
     assert capsys.readouterr().out == "cordoned node-1: Xid 79 (ada)\n"
     assert is_cordoned(cluster, "node-1")
-    assert main(["node-9", *said]) == 1
-    assert capsys.readouterr().err.startswith("cordon: node node-9: there is no such node")
+    assert main(["nodes", "cordon", "node-9", "--why", "Xid 79"]) == 1
+    assert capsys.readouterr().err.startswith("slipway: node node-9: found none that begins so, expected one of node-0")

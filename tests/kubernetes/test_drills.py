@@ -1,8 +1,8 @@
 """Drills: what happens to a training on a cluster that loses pods, nodes, objects and its API server.
 
 With `pytest -m cluster` all run on a real cluster. On the simulated one run those that no test without trainers shows
-(tests/control/test_disruptions.py). The trainers are real on both; the drill stands in for the two sensors, and does
-what these do in a tick.
+(tests/resources/trainings/test_disruptions.py). The trainers are real on both; the drill stands in for the two
+sensors, and does what these do in a tick.
 """
 
 import json
@@ -16,22 +16,22 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB_SETS, PODS
-from resources.kubernetes.workloads.jobset import JobSet
-from resources.launcher.protocol import State
-from resources.training_store import TrainingStore
+from resources.kubernetes.objects import PODS
+from resources.launchers.kubernetes.workloads.jobset import JOB_SETS, JobSet
+from resources.launchers.protocol import JobState
+from resources.trainings.store import TrainingStore
 from tests.conftest import Marked, until
-from tests.control.lab import ENDLESS, happened, numbers
 from tests.kubernetes import run
 from tests.kubernetes.grounds import Ground, RealGround, SimulatedGround
 from tests.kubernetes.lab import PATIENCE_SECONDS, ClusterLab, open_to_all
 from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
-from trainer import fence
+from tests.resources.trainings.lab import ENDLESS, happened, numbers
+from trainer.record import fence
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 GRACE_SECONDS = 20
 LONG = 3000
-"""Steps of a training that is brought to its end: some times what a run takes to start."""
+"""Steps of a training that runs to its end: it takes several times as long as a run takes to start."""
 
 
 REAL = pytest.param("real", marks=pytest.mark.cluster)
@@ -60,7 +60,7 @@ def lab(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterLab]
 
 
 def on_two_nodes(lab: ClusterLab) -> TrainingStore:
-    """A training on two nodes, or on one where there is no more, that has committed."""
+    """A training that has committed, on two nodes if the cluster has two, else on one."""
     store = lab.wanted(numbers(ENDLESS, every=200), nodes=2)
     lab.until_committed(store, incarnation=1)
     assert len(nodes(lab, store, 1)) == 2
@@ -97,6 +97,7 @@ def test_a_training_runs_to_its_end(lab: ClusterLab) -> None:
     assert ended is not None and (ended.outcome, ended.step, ended.incarnation) == ("succeeded", 20, 1)
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_pod_leads_to_the_next_incarnation(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     victim = lab.pods(store, 1)[1]
@@ -105,16 +106,18 @@ def test_a_killed_worker_pod_leads_to_the_next_incarnation(lab: ClusterLab) -> N
     assert first_end(store).outcome == "failed"
 
 
+@pytest.mark.nightly
 @on_a_real_cluster
 def test_an_evicted_pod_is_no_fault_of_the_training(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     lab.ground.evict(lab.pods(store, 1)[1]["metadata"]["name"])
     goes_on(lab, store)
     assert first_end(store).disrupted, first_end(store).reason
-    assert store.fruitless() == 0
+    assert store.read().failures_without_checkpoint == 0
 
 
-def test_a_node_that_loses_power_is_done_without(lab: ClusterLab) -> None:
+@pytest.mark.nightly
+def test_a_training_goes_on_without_a_node_that_loses_power(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     lost = lab.pods(store, 1)[1]["spec"]["nodeName"]
     lab.ground.power_off(lost)
@@ -127,8 +130,9 @@ def test_a_node_that_loses_power_is_done_without(lab: ClusterLab) -> None:
     assert lost in first_end(store).reason and first_end(store).disrupted
 
 
+@pytest.mark.nightly
 @on_a_real_cluster
-def test_a_node_that_is_cut_off_trains_on_to_no_avail(lab: ClusterLab) -> None:
+def test_the_commits_of_a_node_that_is_cut_off_do_not_count(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     cut_off = lab.pods(store, 1)[1]["spec"]["nodeName"]
     lab.ground.partition(cut_off)
@@ -143,6 +147,7 @@ def test_a_node_that_is_cut_off_trains_on_to_no_avail(lab: ClusterLab) -> None:
     assert stale == set(sealed)
 
 
+@pytest.mark.nightly
 @on_a_real_cluster
 def test_a_jobset_deleted_by_hand_is_started_again_and_this_is_said(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
@@ -151,6 +156,7 @@ def test_a_jobset_deleted_by_hand_is_started_again_and_this_is_said(lab: Cluster
     assert "deleted by hand" in first_end(store).reason
 
 
+@pytest.mark.nightly
 @on_a_real_cluster
 def test_an_api_server_that_restarts_changes_nothing(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
@@ -162,8 +168,9 @@ def test_an_api_server_that_restarts_changes_nothing(lab: ClusterLab) -> None:
     assert ended is not None and (ended.outcome, ended.incarnation) == ("stopped", 1)
 
 
+@pytest.mark.nightly
 @on_a_real_cluster
-def test_two_that_ask_for_one_training_get_one_job(lab: ClusterLab) -> None:
+def test_two_requests_for_one_training_start_one_job(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     other = lab.cluster_control()
     for _ in range(3):
@@ -173,8 +180,9 @@ def test_two_that_ask_for_one_training_get_one_job(lab: ClusterLab) -> None:
     lab.until_stopped(store)
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_killed_leaves_the_job_alone_and_the_next_one_adopts_it(lab: ClusterLab, tmp_path: Path) -> None:
-    """K2: the pod of a run is evicted; what it waited for is not its to end."""
+    """K2: the pod of a run is evicted; the training that it waited for goes on."""
     store = lab.wanted(numbers(LONG, every=200))
     order = tmp_path / "run.json"
     order.write_text(json.dumps(run.described(lab, store, tmp_path)))
@@ -190,9 +198,10 @@ def test_a_run_that_is_killed_leaves_the_job_alone_and_the_next_one_adopts_it(la
     assert {pod["metadata"]["uid"] for pod in lab.pods(store, 1)} == at_work
 
 
+@pytest.mark.nightly
 def test_a_stopped_training_has_saved_and_stays_stopped(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     lab.until_stopped(store)
     ended = store.exit()
     assert ended is not None and ended.step == store.commits()[-1].step > 200
-    assert lab.on_pods.poll(lab.job(store, 1)).state is State.STOPPED
+    assert lab.on_pods.poll(lab.job(store, 1)).state is JobState.STOPPED

@@ -1,4 +1,4 @@
-"""What our code takes for granted of Kubernetes, in the words of the official client.
+"""Slipway's assumptions about Kubernetes, tested with the official client.
 
 Each test holds for the simulated cluster, and with ``-m cluster`` for a real one: that is what the simulation is
 measured by. They were seen to hold on Kubernetes 1.36 with JobSet 0.12, Trainer 2.3 and training-operator 1.9.
@@ -47,7 +47,7 @@ class TestObjects:
         assert (refused["code"], refused["reason"]) == (409, "AlreadyExists")
         assert refused["message"] == 'configmaps "one" already exists'
 
-    def test_an_update_of_what_has_changed_is_refused(self, place: Place):
+    def test_an_update_of_a_changed_object_is_refused(self, place: Place):
         first = place.config_map("one")
         replace = place.core.replace_namespaced_config_map
         replace("one", place.namespace, {**first, "data": {"key": "newer"}})
@@ -55,14 +55,14 @@ class TestObjects:
         assert (refused["code"], refused["reason"]) == (409, "Conflict")
         assert "the object has been modified; please apply your changes to the latest version" in refused["message"]
 
-    def test_a_deletion_may_say_which_object_of_the_name_it_means(self, place: Place):
+    def test_a_deletion_may_name_the_uid_of_the_object(self, place: Place):
         place.config_map("one")
         options = {"preconditions": {"uid": str(uuid.uuid4())}}
         refused = refusal(place.core.delete_namespaced_config_map, "one", place.namespace, body=options)
         assert (refused["code"], refused["reason"]) == (409, "Conflict")
         assert "the UID in the precondition (" in refused["message"]
 
-    def test_what_is_not_there_is_named(self, place: Place):
+    def test_a_missing_object_is_named(self, place: Place):
         refused = refusal(place.batch.read_namespaced_job, "none", place.namespace)
         assert (refused["code"], refused["reason"]) == (404, "NotFound")
         assert refused["message"] == 'jobs.batch "none" not found'
@@ -100,14 +100,14 @@ class TestObjects:
                 stream.stop()
         assert seen == [("ADDED", "one"), ("DELETED", "one"), ("ADDED", "last")]
 
-    def test_what_an_object_owns_goes_with_it(self, place: Place):
+    def test_owned_objects_are_removed_with_their_owner(self, place: Place):
         owner = place.config_map("owner")
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]}
         place.config_map("owned", ownerReferences=[reference])
         place.core.delete_namespaced_config_map("owner", place.namespace)
         until(lambda: "owned" not in place.config_maps(), "the owned object to go")
 
-    def test_what_names_an_owner_of_another_uid_is_collected(self, place: Place):
+    def test_an_object_whose_owner_has_another_uid_is_collected(self, place: Place):
         place.config_map("owner")
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": str(uuid.uuid4())}
         place.config_map("owned", ownerReferences=[reference])
@@ -116,7 +116,7 @@ class TestObjects:
 
 
 class TestPods:
-    def test_an_exit_code_a_signal_and_the_end_of_the_output_are_told(self, place: Place):
+    def test_a_pod_shows_the_exit_code_the_signal_and_the_end_of_the_output(self, place: Place):
         place.pod("echo first; echo last; exit 42", "exits")
         place.pod("sleep 600 & kill -9 $!; wait $!", "killed")
         until(lambda: len(place.pods(field_selector="status.phase=Failed")) == 2, "both pods to fail")
@@ -129,6 +129,7 @@ class TestPods:
         assert place.log(place.read_pod("exits"), tail_lines=1) == "last\n"
         assert place.log(place.read_pod("exits"), limit_bytes=3) == "fir"
 
+    @pytest.mark.slow
     def test_a_deleted_pod_may_finish_within_its_grace_and_is_killed_after(self, place: Place):
         place.pod("trap 'echo asked' TERM; echo up; while true; do sleep 0.1; done")
         until(
@@ -139,8 +140,9 @@ class TestPods:
         until(lambda: "asked" in place.log(place.read_pod()), "SIGTERM to arrive")
         until(lambda: not place.pods(), "the pod to go")
 
-    def test_a_grace_that_is_shortened_later_comes_too_late(self, place: Place):
-        """The API takes it; the kubelet is waiting for the first one to be over (kubernetes/kubernetes#113606)."""
+    @pytest.mark.slow
+    def test_a_grace_cannot_be_shortened_later(self, place: Place):
+        """The API accepts it; the kubelet still waits for the first grace (kubernetes/kubernetes#113606)."""
         script = "trap 'echo asked; sleep 5; exit 0' TERM; echo up; while true; do sleep 0.1; done"
         body = {"metadata": {"name": "pod", "finalizers": ["slipway/test"]}, **place.template(script)}
         place.core.create_namespaced_pod(place.namespace, body)
@@ -155,7 +157,7 @@ class TestPods:
         assert place.read_pod()["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
         place.core.patch_namespaced_pod("pod", place.namespace, {"metadata": {"finalizers": None}})
 
-    def test_a_pod_that_no_node_wants_says_why_and_goes_at_once(self, place: Place):
+    def test_a_pod_that_fits_on_no_node_says_why_and_is_removed_at_once(self, place: Place):
         place.pod("true", nodeSelector={"kubernetes.io/hostname": "nowhere"})
         pod = until(lambda: holds_not(place.read_pod(), "PodScheduled"), "the scheduler's verdict")
         status, reason, message = told(pod, "PodScheduled")
@@ -175,7 +177,7 @@ class TestPods:
         place.pod("true", nodeSelector={"kubernetes.io/hostname": "nowhere"})
         assert place.log(place.read_pod()) == ""
 
-    def test_a_volume_of_a_config_map_that_is_not_there_keeps_a_pod_waiting(self, place: Place):
+    def test_a_volume_of_a_missing_config_map_keeps_a_pod_waiting(self, place: Place):
         body = place.template("true", volumes=[{"name": "config", "configMap": {"name": "missing"}}])
         body["spec"]["containers"][0]["volumeMounts"] = [{"name": "config", "mountPath": "/config"}]
         place.core.create_namespaced_pod(place.namespace, {"metadata": {"name": "pod"}, **body})
@@ -303,7 +305,7 @@ class TestCustomJobs:
         assert told(job_set, "Suspended") == ("True", "SuspendedJobs", "jobset is suspended")
         assert place.read("jobs", "job-node-0")["spec"]["suspend"] is True and not place.pods()
 
-    def test_a_train_job_is_a_job_set_of_its_name_and_says_what_that_says(self, place: Place):
+    def test_a_train_job_makes_a_job_set_of_its_name_and_copies_its_conditions(self, place: Place):
         runtime = {"template": {"spec": self.job_set(place, "true")}}
         metadata = {"name": "job"}
         place.custom("trainingruntimes", {"kind": "TrainingRuntime", "metadata": metadata, "spec": runtime})

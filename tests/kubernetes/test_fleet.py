@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from resources.fleet.kubernetes.fleet import EVENTS_NAMESPACE, EVENTS_SECONDS, KubernetesFleet
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster as Settings
-from resources.kubernetes.fleet import EVENTS_NAMESPACE, EVENTS_SECONDS, KubernetesFleet
 from resources.kubernetes.objects import EVENTS, NODES
-from resources.launcher.protocol import Unavailable
+from resources.unavailable import Unavailable
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster
 
@@ -67,7 +67,7 @@ def test_a_node_with_a_hardware_error_among_its_events_is_lost(cluster: Cluster,
     until(lambda: ready(fleet)["node-0"], "the event to be forgotten")
 
 
-def test_who_looks_often_asks_for_the_events_once(cluster: Cluster):
+def test_events_are_requested_once_for_many_looks(cluster: Cluster):
     client, now = Client(str(cluster.kubeconfig)), 1000.0
     fleet = KubernetesFleet(client, Settings(image="trainer", node_selector=LABELS), clock=lambda: now)
     for _ in range(5):
@@ -78,13 +78,13 @@ def test_who_looks_often_asks_for_the_events_once(cluster: Cluster):
     assert client.requests["list events"] == 2
 
 
-def test_labels_that_no_node_has_are_no_empty_fleet(fleet: KubernetesFleet):
+def test_labels_that_no_node_has_raise_unavailable(fleet: KubernetesFleet):
     nowhere = KubernetesFleet(fleet.reader, Settings(image="trainer", node_selector={"pool": "none"}))
-    with pytest.raises(Unavailable, match=r"no node of the cluster has the labels \{'pool': 'none'\}: label those"):
+    with pytest.raises(Unavailable, match=r"found no node with the labels \{'pool': 'none'\}; label the nodes"):
         nowhere.nodes()
 
 
-def test_an_api_server_that_is_away_says_nothing_about_nodes(cluster: Cluster, fleet: KubernetesFleet):
+def test_an_api_server_that_is_away_raises_unavailable(cluster: Cluster, fleet: KubernetesFleet):
     cluster.stop_api()
     with pytest.raises(Unavailable):
         fleet.nodes()

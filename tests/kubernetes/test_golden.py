@@ -1,4 +1,4 @@
-"""The golden files: what the code makes is what they hold, each time, and two versions of Kubernetes take it.
+"""The golden files: the code makes exactly their objects, and two versions of Kubernetes accept them.
 
 ``python -m tests.kubernetes.golden`` writes them anew.
 """
@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.objects import JOB, Object
-from resources.kubernetes.workloads import KINDS
+from resources.kubernetes.objects import JOB, KubernetesObject
+from resources.launchers.kubernetes.workloads import KINDS
 from tests.kubernetes.golden import CASES, FILES, objects, text
 from tests.pod_security import violations
 from tests.schemas import problems
 
+pytestmark = pytest.mark.pure
 
-def pod_templates(found: Any) -> list[Object]:
+
+def pod_templates(found: Any) -> list[KubernetesObject]:
     """The pod templates anywhere in an object."""
     if isinstance(found, list):
         return [each for item in found for each in pod_templates(item)]
@@ -26,7 +28,7 @@ def pod_templates(found: Any) -> list[Object]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_code_makes_what_the_file_holds(name: str):
+def test_the_code_makes_the_objects_of_the_file(name: str):
     assert text(name) == FILES[name].read_text(), "python -m tests.kubernetes.golden writes it anew"
 
 
@@ -36,7 +38,7 @@ def test_there_is_no_file_without_a_case():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_versions_of_kubernetes_take_it(name: str):
+def test_two_versions_of_kubernetes_accept_it(name: str):
     assert [problem for each in objects(name) for problem in problems(each)] == []
 
 
@@ -48,7 +50,7 @@ def test_every_pod_passes_the_restricted_pod_security_standard(name: str):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_all_carries_the_name_of_the_job_and_is_called_by_it(name: str):
+def test_every_object_has_the_name_of_the_job_and_its_label(name: str):
     found = objects(name)
     labels = [each["metadata"]["labels"] for each in (*found, *pod_templates(found))]
     assert {each[JOB] for each in labels} == {found[-1]["metadata"]["name"]}

@@ -7,17 +7,18 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.launcher import KubernetesLauncher
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.workloads.indexed_job import IndexedJob
-from resources.kubernetes.workloads.jobset import JobSet
-from resources.kubernetes.workloads.protocol import Workload
-from resources.kubernetes.workloads.pytorch_job import PyTorchJob
-from resources.kubernetes.workloads.train_job import TrainJob
+from resources.launchers.kubernetes import access
+from resources.launchers.kubernetes.launcher import KubernetesLauncher
+from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
+from resources.launchers.kubernetes.workloads.jobset import JobSet
+from resources.launchers.kubernetes.workloads.protocol import Workload
+from resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
+from resources.launchers.kubernetes.workloads.train_job import TrainJob
 from tests.conftest import Marked
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
-from tests.launcher.contract import LauncherContract, Nodes
+from tests.resources.launchers.contract import LauncherContract, Nodes
 
 
 @pytest.fixture
@@ -52,31 +53,31 @@ class TestJobSet(OnASimulatedCluster):
     workload = JobSet()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestIndexedJob(OnASimulatedCluster):
     workload = IndexedJob()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestTrainJob(OnASimulatedCluster):
     workload = TrainJob()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 class TestPyTorchJob(OnASimulatedCluster):
     workload = PyTorchJob()
 
 
 @pytest.mark.slow
 class TestJobSetThroughAMirror(OnASimulatedCluster):
-    """What a sensor sees, which looks at a mirror first."""
+    """A sensor's launcher, which reads a mirror first."""
 
     workload = JobSet()
 
     @pytest.fixture
     def launcher(self, marked: Marked, simulated: Simulated, namespace: str) -> Iterator[KubernetesLauncher]:
         launcher = on(simulated, namespace, self.workload)
-        mirror = Mirror(launcher.client)
+        mirror = Mirror(launcher.client, access.held())
         yield dataclasses.replace(launcher, mirror=mirror)
         mirror.close()
         Live(launcher.client, launcher.cluster).clear()

@@ -1,4 +1,4 @@
-"""The mirror: what the cluster has, without asking each time, and never what it had."""
+"""The mirror: the present objects of the cluster without a request for each read, and never outdated ones."""
 
 import pickle
 from collections.abc import Iterator
@@ -8,13 +8,15 @@ import pytest
 from resources.kubernetes import mirror as mirror_module
 from resources.kubernetes.client import Client
 from resources.kubernetes.mirror import Mirror
-from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, Object
-from resources.launcher.protocol import Unavailable
+from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, KubernetesObject
+from resources.unavailable import Unavailable
 from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster
 
+HELD = {CONFIG_MAPS: JOB, NODES: "", PODS: JOB}
 
-def order(name: str) -> Object:
+
+def order(name: str) -> KubernetesObject:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {JOB: name}}}
 
 
@@ -25,13 +27,13 @@ def client(simulated: Cluster, namespace: str) -> Client:
 
 @pytest.fixture
 def mirror(client: Client) -> Iterator[Mirror]:
-    """Of the cluster as others change it: with a client of its own."""
-    mirror = Mirror(pickle.loads(pickle.dumps(client)))
+    """A mirror with a client of its own: other clients change the cluster."""
+    mirror = Mirror(pickle.loads(pickle.dumps(client)), HELD)
     yield mirror
     mirror.close()
 
 
-def test_what_is_there_is_there_at_the_first_look(client: Client, mirror: Mirror):
+def test_the_first_read_finds_what_exists(client: Client, mirror: Mirror):
     client.create(CONFIG_MAPS, order("one"))
     found = mirror.get(CONFIG_MAPS, "one")
     assert found is not None and found["metadata"]["labels"] == {JOB: "one"}
@@ -39,7 +41,7 @@ def test_what_is_there_is_there_at_the_first_look(client: Client, mirror: Mirror
     assert mirror.list(PODS, {JOB: "one"}) == []
 
 
-def test_what_happens_is_heard(client: Client, mirror: Mirror):
+def test_changes_appear_in_the_mirror(client: Client, mirror: Mirror):
     assert mirror.get(CONFIG_MAPS, "one") is None
     client.create(CONFIG_MAPS, order("one"))
     until(lambda: mirror.get(CONFIG_MAPS, "one"), "the order to be heard of")
@@ -49,7 +51,7 @@ def test_what_happens_is_heard(client: Client, mirror: Mirror):
     until(lambda: mirror.get(CONFIG_MAPS, "one") is None, "the end to be heard of")
 
 
-def test_looking_costs_no_request(client: Client, mirror: Mirror):
+def test_reading_costs_no_request(client: Client, mirror: Mirror):
     mirror.list(PODS, {JOB: "one"})
     mirror.get(CONFIG_MAPS, "one")
     until(lambda: {"watch pods", "watch configmaps"} <= set(mirror.client.requests), "its watches")
@@ -60,7 +62,7 @@ def test_looking_costs_no_request(client: Client, mirror: Mirror):
     assert mirror.client.requests == before
 
 
-def test_what_it_does_not_hold_is_asked_for(client: Client, mirror: Mirror):
+def test_other_kinds_are_read_from_the_api_server(client: Client, mirror: Mirror):
     client.create(SERVICES, order("one") | {"kind": "Service", "spec": {"clusterIP": "None"}})
     assert mirror.get(SERVICES, "one") is not None
     unlabelled = order("two")
@@ -69,14 +71,14 @@ def test_what_it_does_not_hold_is_asked_for(client: Client, mirror: Mirror):
     assert [found["metadata"]["name"] for found in mirror.list(CONFIG_MAPS, {"another": "label"})] == ["two"]
 
 
-def test_what_many_ask_for_at_once_is_asked_for_once(client: Client, mirror: Mirror):
+def test_one_request_answers_many_equal_questions(client: Client, mirror: Mirror):
     client.requests.clear()
     for _ in range(100):
         mirror.list(EVENTS, {})
     assert client.requests["list events"] < 100 / 10
 
 
-def test_history_that_is_forgotten_is_no_loss(simulated: Cluster, client: Client, mirror: Mirror):
+def test_a_watch_whose_history_is_gone_lists_again(simulated: Cluster, client: Client, mirror: Mirror):
     mirror.get(CONFIG_MAPS, "one")
     simulated.expire_watches()
     client.create(CONFIG_MAPS, order("one"))
@@ -98,6 +100,6 @@ def test_a_mirror_that_has_heard_nothing_for_too_long_does_not_answer_until_it_h
     until(lambda: mirror.get(CONFIG_MAPS, "one") is None, "the mirror to hear again")
 
 
-def test_a_mirror_of_a_cluster_that_cannot_be_asked_says_why():
-    with pytest.raises(Unavailable, match=r"empty yet: .*nowhere"):
-        Mirror(Client("/nowhere", timeout_seconds=0.5)).get(CONFIG_MAPS, "one")
+def test_a_mirror_of_a_cluster_that_does_not_answer_says_why():
+    with pytest.raises(Unavailable, match=r"still empty: .*nowhere"):
+        Mirror(Client("/nowhere", timeout_seconds=0.5), HELD).get(CONFIG_MAPS, "one")

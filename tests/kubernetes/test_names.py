@@ -1,4 +1,4 @@
-"""Names that Kubernetes takes: readable, the same each time, and never two of one."""
+"""Names that Kubernetes accepts: readable, deterministic, and no two the same."""
 
 import re
 
@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resources.kubernetes.names import label_value, object_name
+from resources.launchers.kubernetes.names import label_value, object_name
+
+pytestmark = pytest.mark.pure
 
 RFC_1035 = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
@@ -31,12 +33,12 @@ def test_a_name_that_fits_stays_as_it_is(name: str):
         ("", "x--"),
     ],
 )
-def test_another_keeps_what_fits_and_gets_a_hash(name: str, readable: str):
+def test_another_name_keeps_its_fitting_characters_and_gets_a_hash(name: str, readable: str):
     assert re.fullmatch(re.escape(readable) + "[a-z2-7]{12}", object_name(name))
 
 
 @given(TEXT)
-def test_every_name_is_one_that_kubernetes_takes_for_all_that_is_named_after_it(name: str):
+def test_kubernetes_accepts_every_name_also_for_the_objects_named_after_it(name: str):
     made = object_name(name)
     assert RFC_1035.fullmatch(made) and len(made) <= 40
     assert RFC_1035.fullmatch(f"{made}-node-0-99999-abcde") and len(f"{made}-node-0-99999-abcde") <= 63
@@ -48,14 +50,14 @@ def test_no_two_names_become_one(names: list[str]):
 
 
 @given(TEXT)
-def test_nobody_can_take_the_name_that_another_was_mapped_to(name: str):
+def test_no_name_is_the_one_that_another_was_mapped_to(name: str):
     for mapping in (object_name, label_value):
         if (mapped := mapping(name)) != name:
             assert mapping(mapped) != mapped
 
 
 @given(TEXT)
-def test_every_label_value_is_one_that_kubernetes_takes(text: str):
+def test_kubernetes_accepts_every_label_value(text: str):
     value = label_value(text)
     assert LABEL.fullmatch(value) and len(value) <= 63
 

@@ -1,26 +1,28 @@
-"""Node health: what conditions, taints and events make of a node. No cluster is asked."""
+"""Node health: the state of a node from its conditions, taints and events. No cluster is needed."""
 
 from typing import Any
 
 import pytest
 
+from resources.fleet.kubernetes import node_health, xid
+from resources.fleet.kubernetes.node_health import NodeRules
 from resources.fleet.protocol import Node
-from resources.kubernetes import node_health, xid
-from resources.kubernetes.node_health import Rules
-from resources.kubernetes.objects import Object
-from resources.kubernetes.workloads.conditions import seconds
+from resources.kubernetes.conditions import seconds
+from resources.kubernetes.objects import KubernetesObject
+
+pytestmark = pytest.mark.pure
 
 BOOTED, NOW = "2026-11-21T10:00:00Z", "2026-11-21T12:00:00Z"
 AT_NOON = seconds(NOW) or 0.0
 GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
 
 
-def condition(type: str, status: str, at: str = BOOTED, reason: str = "", message: str = "") -> Object:
+def condition(type: str, status: str, at: str = BOOTED, reason: str = "", message: str = "") -> KubernetesObject:
     return {"type": type, "status": status, "lastTransitionTime": at, "reason": reason, "message": message}
 
 
-def node(*conditions: Object, taints: list[Object] | None = None, **spec: Any) -> Object:
-    """A node that has been ready since it booted, but for what is said of it."""
+def node(*conditions: KubernetesObject, taints: list[KubernetesObject] | None = None, **spec: Any) -> KubernetesObject:
+    """A node that has been ready since it booted, apart from the given conditions, taints and fields."""
     said = {each["type"]: each for each in (condition("Ready", "True"), *conditions)}
     return {
         "metadata": {"name": "node-7"},
@@ -29,15 +31,15 @@ def node(*conditions: Object, taints: list[Object] | None = None, **spec: Any) -
     }
 
 
-def warning(message: str, at: str = "2026-11-21T11:00:00Z") -> Object:
+def warning(message: str, at: str = "2026-11-21T11:00:00Z") -> KubernetesObject:
     return {"message": message, "lastTimestamp": at, "metadata": {}}
 
 
-def read(node: Object, *warnings: Object, rules: Rules = Rules((GPU,))) -> Node:  # noqa: B008
+def read(node: KubernetesObject, *warnings: KubernetesObject, rules: NodeRules = NodeRules((GPU,))) -> Node:  # noqa: B008
     return node_health.read(node, warnings, rules, AT_NOON)
 
 
-def test_a_node_that_nobody_says_anything_against_is_ready():
+def test_a_node_without_findings_is_ready():
     assert read(node()) == Node("node-7", ready=True)
 
 
@@ -48,9 +50,9 @@ def test_a_node_whose_kubelet_is_silent_is_lost():
     assert found.reason == "Ready is Unknown: NodeStatusUnknown: Kubelet stopped posting node status."
 
 
-def test_a_kubelet_that_says_it_is_not_ready_is_given_as_long_as_its_pods_are():
+def test_a_kubelet_may_be_not_ready_for_as_long_as_its_pods_tolerate_it():
     unready = node(condition("Ready", "False", "2026-11-21T11:59:40Z", "KubeletNotReady", "no runtime"))
-    early, late = read(unready), read(unready, rules=Rules(patience_seconds=10))
+    early, late = read(unready), read(unready, rules=NodeRules(patience_seconds=10))
     assert not early.ready and not early.lost
     assert late.lost and late.reason == early.reason == "Ready is False: KubeletNotReady: no runtime"
 
@@ -59,7 +61,7 @@ def test_a_node_that_has_never_reported_is_not_ready():
     assert not read(node() | {"status": {}}).ready
 
 
-def test_a_cordoned_node_takes_no_new_work_and_keeps_what_it_has():
+def test_a_cordoned_node_takes_no_new_work_and_keeps_its_processes():
     unschedulable = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     found = read(node(unschedulable=True, taints=[unschedulable]))
     assert (found.ready, found.lost, found.reason) == (False, False, "it is cordoned")
@@ -82,7 +84,7 @@ def test_a_node_that_is_being_deleted_is_lost():
         ({"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}, False, False),
     ],
 )
-def test_taints_count_that_trainings_do_not_tolerate(taint: Object, ready: bool, lost: bool):
+def test_only_taints_count_that_trainings_do_not_tolerate(taint: KubernetesObject, ready: bool, lost: bool):
     found = read(node(taints=[taint]))
     assert (found.ready, found.lost) == (ready, lost)
     assert ready or f"its taint {taint['key']}" in found.reason
@@ -102,10 +104,10 @@ def test_taints_count_that_trainings_do_not_tolerate(taint: Object, ready: bool,
 )
 def test_tolerations_match_as_those_of_pods_do(toleration: dict[str, str], tolerated: bool):
     spot = node(taints=[{"key": "pool", "value": "spot", "effect": "NoSchedule"}])
-    assert read(spot, rules=Rules((toleration,))).ready is tolerated
+    assert read(spot, rules=NodeRules((toleration,))).ready is tolerated
 
 
-def test_what_an_agent_found_wrong_with_a_gpu_makes_its_node_lost():
+def test_a_problem_that_an_agent_found_with_a_gpu_makes_its_node_lost():
     message = "ErrorCode:79 PCI:0000:3b:00 Xid error Recommended Action=RESTART_BM;"
     found = read(node(condition("SysLogsXIDError", "True", NOW, "SysLogsXIDErrorIsNotHealthy", message)))
     assert found.lost and found.since == AT_NOON
@@ -120,12 +122,12 @@ def test_what_an_agent_found_wrong_with_a_gpu_makes_its_node_lost():
         condition("MadeUpByNobody", "True"),
     ],
 )
-def test_conditions_that_say_nothing_against_the_machine_do_not_count(harmless: Object):
+def test_conditions_without_a_fault_of_the_machine_do_not_count(harmless: KubernetesObject):
     assert read(node(harmless)).ready
 
 
-def test_which_conditions_are_problems_is_for_the_fleet_to_say():
-    assert read(node(condition("Flooded", "True")), rules=Rules(problems=("Flooded",))).lost
+def test_the_fleet_chooses_which_conditions_are_problems():
+    assert read(node(condition("Flooded", "True")), rules=NodeRules(problems=("Flooded",))).lost
 
 
 def test_an_xid_of_the_machine_among_the_events_makes_its_node_lost():
@@ -138,11 +140,11 @@ def test_an_xid_of_the_application_does_not():
     assert read(node(), warning("NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, MMU Fault")).ready
 
 
-def test_an_xid_from_before_the_last_boot_is_answered():
+def test_an_xid_from_before_the_last_boot_does_not_count():
     assert read(node(), warning("NVRM: Xid (PCI:0000:3b:00): 79", at="2026-11-21T09:59:59Z")).ready
 
 
-def test_all_that_ends_work_is_told_and_what_merely_keeps_it_away_is_not():
+def test_the_reason_names_what_ends_work_and_not_what_only_keeps_new_work_away():
     taints = [{"key": "quarantine", "effect": "NoSchedule"}, {"key": "gone", "effect": "NoExecute"}]
     found = read(node(condition("GPUMissing", "True"), taints=taints, unschedulable=True))
     assert found.reason == "GPUMissing is True; its taint gone:NoExecute is not tolerated"
@@ -158,26 +160,26 @@ def test_all_that_ends_work_is_told_and_what_merely_keeps_it_away_is_not():
         ("Node node-7 status is now: NodeNotReady", []),
     ],
 )
-def test_codes_are_found_in_the_words_of_the_kernel_and_of_agents(message: str, codes: list[int]):
+def test_codes_are_found_in_messages_of_the_kernel_and_of_agents(message: str, codes: list[int]):
     assert xid.codes(message) == codes
 
 
 @pytest.mark.parametrize("code", [46, 48, 62, 64, 74, 79, 95, 109, 119, 120, 140, 143, 145])
 def test_codes_of_the_machine(code: int):
-    assert xid.of_the_machine(f"Xid (PCI:0000:3b:00): {code}, …") == [code]
+    assert xid.machine_codes(f"Xid (PCI:0000:3b:00): {code}, …") == [code]
 
 
 @pytest.mark.parametrize("code", [8, 13, 31, 32, 43, 45, 63, 92, 94, 137, 999])
 def test_codes_of_the_application_and_those_to_be_ignored(code: int):
-    assert xid.of_the_machine(f"Xid (PCI:0000:3b:00): {code}, …") == []
+    assert xid.machine_codes(f"Xid (PCI:0000:3b:00): {code}, …") == []
 
 
 @pytest.mark.parametrize(("wanted", "counts"), [("None", False), ("GPU Reset Required", True), ("OS Reboot", True)])
-def test_code_154_means_what_the_driver_says_in_it(wanted: str, counts: bool):
+def test_code_154_counts_by_the_action_in_its_message(wanted: str, counts: bool):
     message = f"NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 ({wanted})"
-    assert xid.of_the_machine(message) == ([154] if counts else [])
+    assert xid.machine_codes(message) == ([154] if counts else [])
 
 
-def test_no_code_stands_in_two_rows_of_the_table():
-    rows = [xid._listed(row) for row in xid.ACTIONS.values()]
+def test_no_code_is_in_two_rows_of_the_table():
+    rows = [xid._codes_of(row) for row in xid.ACTIONS.values()]
     assert sum(map(len, rows)) == len({code for row in rows for code in row})

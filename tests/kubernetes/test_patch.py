@@ -1,4 +1,4 @@
-"""Patches of pod templates merge as `kubectl patch --type strategic` would, and a wrong one is refused by its field."""
+"""Patches of pod templates merge as `kubectl patch --type strategic` does; a wrong patch is refused with its field."""
 
 import copy
 import json
@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes import patch, pods
+from resources.launchers.kubernetes import patch, pods
 from tests.kubernetes.jobs import LARGE, RICH
 from tests.schemas import VERSIONS
+
+pytestmark = pytest.mark.pure
 
 TEMPLATE = pods.template("job-1", RICH, LARGE, "job-1-0.job-1")
 
@@ -46,7 +48,7 @@ def test_containers_and_their_environment_merge_by_name():
     assert {**trainer, "env": None} == {**before, "env": None}
 
 
-def test_what_is_new_in_a_merged_list_comes_last():
+def test_new_items_of_a_merged_list_come_last():
     spec = patched(
         containers=[{"name": "trainer", "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}],
         initContainers=[{"name": "stage", "image": "stage:1"}],
@@ -77,21 +79,30 @@ def test_the_template_and_the_patch_stay_as_they_are():
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"sepc": {}}, ".sepc: there is no such field; those are metadata, spec"),
-    ({"spec": {"hostNetwork": "yes"}}, ".spec.hostNetwork: found 'yes'; expected true or false"),
-    ({"spec": {"tolerations": {"key": "a"}}}, ".spec.tolerations: found {'key': 'a'}; expected a list"),
-    ({"spec": {"nodeSelector": ["a"]}}, ".spec.nodeSelector: found ['a']; expected a mapping"),
-    ({"spec": {"nodeSelector": {"a": 1}}}, ".spec.nodeSelector.a: found 1; expected text"),
-    ({"spec": {"priority": True}}, ".spec.priority: found True; expected a whole number"),
-    ({"spec": {"hostAliases": [{"hostnames": ["a"], "ip": None}]}}, ".spec.hostAliases[0].ip: is missing"),
+    ({"sepc": {}}, ".sepc: found an unknown field, expected one of metadata, spec"),
+    ({"spec": {"hostNetwork": "yes"}}, ".spec.hostNetwork: found 'yes', expected true or false"),
+    ({"spec": {"tolerations": {"key": "a"}}}, ".spec.tolerations: found {'key': 'a'}, expected a list"),
+    ({"spec": {"nodeSelector": ["a"]}}, ".spec.nodeSelector: found ['a'], expected a mapping"),
+    ({"spec": {"nodeSelector": {"a": 1}}}, ".spec.nodeSelector.a: found 1, expected text"),
+    ({"spec": {"priority": True}}, ".spec.priority: found True, expected a whole number"),
+    (
+        {"spec": {"hostAliases": [{"hostnames": ["a"], "ip": None}]}},
+        ".spec.hostAliases[0].ip: found nothing, expected a value",
+    ),
     (
         {"spec": {"volumes": [{"emptyDir": {}}]}},
-        ".spec.volumes[0]: found {'emptyDir': {}}; the items of this list are mappings with `name`",
+        ".spec.volumes[0]: found {'emptyDir': {}}, expected a mapping with the field name",
     ),
-    ({"spec": {"volumes": {"$patch": "delete"}}}, ".spec.volumes: $patch: 'delete': only items of a list can be"),
-    ({"spec": {"restartPolicy": "Always"}}, ".spec.restartPolicy: must stay 'Never': the next incarnation"),
-    ({"spec": {"containers": [{"name": "trainer", "$patch": "delete"}]}}, ".spec.containers: the container 'trainer'"),
-    ({"metadata": {"labels": {"slipway/job": "other"}}}, ".metadata.labels.slipway/job: must stay 'job-1'"),
+    (
+        {"spec": {"volumes": {"$patch": "delete"}}},
+        ".spec.volumes: found $patch: 'delete', expected merge or replace; only items of a list",
+    ),
+    ({"spec": {"restartPolicy": "Always"}}, ".spec.restartPolicy: expected 'Never': only the next incarnation"),
+    (
+        {"spec": {"containers": [{"name": "trainer", "$patch": "delete"}]}},
+        ".spec.containers: expected a container 'trainer'",
+    ),
+    ({"metadata": {"labels": {"slipway/job": "other"}}}, ".metadata.labels.slipway/job: expected 'job-1'"),
 ]
 
 
@@ -100,7 +111,7 @@ def test_a_wrong_patch_is_refused_by_its_field(wrong: dict[str, Any], message: s
     assert refusal(wrong).startswith(f"placement.kubernetes.patch{message}")
 
 
-def test_all_that_is_wrong_is_said_at_once():
+def test_all_problems_are_reported_at_once():
     both = refusal({"spec": {"nodeSelectors": {}, "hostNetwork": "yes"}})
     assert "spec.nodeSelectors" in both and "spec.hostNetwork" in both
 
@@ -110,13 +121,13 @@ def test_amounts_may_be_numbers():
     assert patched(containers=[more])["containers"][0]["resources"]["limits"]["cpu"] == 64
 
 
-def test_a_patch_that_does_not_fit_is_told_by_who_wrote_it():
+def test_the_message_says_whose_patch_does_not_fit():
     with pytest.raises(ValueError, match=r"the cluster's patch\.spec\.nodeSelectors"):
         pods.template("job-1", RICH, replace(LARGE, patch={"spec": {"nodeSelectors": {}}}), "host")
 
 
 def lists_below(definitions: dict[str, Any], name: str, seen: set[str]) -> Iterator[tuple[str, str | None]]:
-    """The lists of mappings below a definition, and what the API says they merge by."""
+    """The lists of mappings below a definition, each with the API's merge key."""
     if name in seen:
         return
     seen.add(name)

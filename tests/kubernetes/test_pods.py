@@ -1,4 +1,4 @@
-"""What a pod of a job runs, sees and asks for."""
+"""The command, the environment and the requests of a job's pods."""
 
 import dataclasses
 from dataclasses import replace
@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes import pods
 from resources.kubernetes.cluster import Cluster
-from resources.launcher.protocol import Job
+from resources.launchers.kubernetes import pods
+from resources.launchers.protocol import Job
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
 from tests.pod_security import violations
+
+pytestmark = pytest.mark.pure
 
 KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
 
@@ -29,23 +31,29 @@ def environment(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
 
 def test_several_ranks_meet_at_the_first_pod():
     command = pods.command(RICH, "job-1-0.job-1")
-    assert command[:5] == ["python", "-m", "trainer.node", "agent", "/checkpoints/llama-70b"]
+    assert command[:5] == ["python", "-m", "trainer.node.process", "agent", "/checkpoints/llama-70b"]
     assert {"--rdzv-endpoint=job-1-0.job-1:29500", "--rdzv-id=llama-70b-2", "--nproc-per-node=8"} <= set(command)
     assert command[-5:] == ["--no-python", "python", "-m", "trainer", "/etc/slipway/config.json"]
 
 
-def test_an_elastic_job_says_with_how_many_nodes_it_can_do():
+def test_an_elastic_job_states_its_smallest_number_of_nodes():
     assert "--nnodes=3:4" in pods.command(RICH, "host")
     assert "--nnodes=4" in pods.command(replace(RICH, least=4), "host")
     assert "--nnodes=5" in pods.command(replace(RICH, size=0, least=0), "host")
 
 
-def test_the_ranks_of_one_node_need_no_name_and_no_port():
+def test_the_ranks_of_one_node_need_no_host_name_and_no_port():
     assert "--rdzv-endpoint=localhost:0" in pods.command(replace(LONE, ranks_per_node=2), "host")
 
 
 def test_a_lone_rank_needs_no_agent():
-    assert pods.command(LONE, "host")[2:] == ["trainer.node", "rank", "", *LONE.command, "/etc/slipway/config.json"]
+    assert pods.command(LONE, "host")[2:] == [
+        "trainer.node.process",
+        "rank",
+        "",
+        *LONE.command,
+        "/etc/slipway/config.json",
+    ]
     assert environment(LONE)["WORLD_SIZE"] == "1" and "WORLD_SIZE" not in environment(RICH)
 
 
@@ -68,7 +76,7 @@ def test_a_given_number_of_threads_is_left_alone_and_without_cores_none_is_given
     assert "OMP_NUM_THREADS" not in environment(RICH, SMALL)
 
 
-def test_the_job_overrides_the_cluster_and_nobody_the_place_of_the_pod():
+def test_the_job_overrides_the_cluster_but_not_the_place_of_the_pod():
     pretends = {"NCCL_IB_HCA": "mlx5_7", "SLIPWAY_NODE": "other", "SLIPWAY_JOB": "other", "SLIPWAY_ADDRESS": "other"}
     seen = environment(replace(RICH, environment=pretends))
     assert (seen["NCCL_IB_HCA"], seen["NCCL_SOCKET_IFNAME"], seen["SLIPWAY_JOB"]) == ("mlx5_7", "ib0", "llama-70b-2")
@@ -76,7 +84,7 @@ def test_the_job_overrides_the_cluster_and_nobody_the_place_of_the_pod():
     assert seen["SLIPWAY_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
 
 
-def test_gpus_and_rdma_are_asked_for_and_no_more_is_used():
+def test_requests_and_limits_are_equal_for_gpus_and_rdma():
     amounts = container()["resources"]
     assert amounts["requests"] == amounts["limits"] == LARGE.resources
     assert template()["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "slipway/ib0,slipway/ib1"
@@ -96,7 +104,7 @@ def test_one_claim_can_be_mounted_twice():
     assert len([each for each in template(RICH, twice)["spec"]["volumes"] if "persistentVolumeClaim" in each]) == 1
 
 
-def test_a_pod_runs_only_on_the_nodes_of_its_job_and_rather_where_its_data_is():
+def test_a_pod_runs_only_on_nodes_of_its_job_and_prefers_those_with_its_data():
     nodes = template()["spec"]["affinity"]["nodeAffinity"]
     [required] = nodes["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     [preferred] = nodes["preferredDuringSchedulingIgnoredDuringExecution"]
@@ -112,26 +120,26 @@ def test_a_node_gets_one_pod():
     }
 
 
-def test_nodes_are_close_together_where_they_can_be():
+def test_pods_prefer_nodes_close_together():
     spec = template()["spec"]
     [close] = spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     assert close["podAffinityTerm"]["topologyKey"] == LARGE.topology and "topologySpreadConstraints" not in spec
 
 
-def test_kueue_is_asked_where_it_chooses_the_nodes():
+def test_kueue_gets_the_topology_where_it_chooses_the_nodes():
     queued = template(RICH, replace(LARGE, queue="team-a"))
     assert queued["metadata"]["annotations"][KUEUE_TOPOLOGY] == LARGE.topology
     assert "podAffinity" not in queued["spec"]["affinity"]
 
 
-def test_nodes_are_apart_where_that_is_wanted():
+def test_pods_spread_where_the_settings_say_so():
     spec = template(RICH, replace(LARGE, spread="spread"))["spec"]
     [apart] = spec["topologySpreadConstraints"]
     assert (apart["topologyKey"], apart["whenUnsatisfiable"]) == (LARGE.topology, "ScheduleAnyway")
     assert "podAffinity" not in spec["affinity"]
 
 
-def test_pods_of_a_dead_node_are_given_up_soon_and_spot_nodes_tolerated_where_that_is_wanted():
+def test_pods_of_a_dead_node_are_given_up_soon_and_spot_nodes_are_tolerated_on_demand():
     tolerated = {each["key"]: each for each in template()["spec"]["tolerations"]}
     assert set(tolerated) == {
         *("nvidia.com/gpu", "example.org/spot"),
@@ -141,22 +149,22 @@ def test_pods_of_a_dead_node_are_given_up_soon_and_spot_nodes_tolerated_where_th
     assert "example.org/spot" not in str(template(RICH, replace(LARGE, spot=False)))
 
 
-def test_volcano_gets_the_pods_of_a_group():
+def test_pods_for_volcano_name_their_pod_group():
     volcano = template(RICH, replace(LARGE, scheduler="volcano"))
     assert volcano["spec"]["schedulerName"] == "volcano"
     assert volcano["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == "job-1"
 
 
-def test_labels_are_fit_for_kubernetes():
+def test_kubernetes_accepts_the_labels():
     labels = template(replace(RICH, labels={"training": "Llama 70B", "example.org/team": "a"}))["metadata"]["labels"]
     assert labels["slipway/training"].startswith("Llama-70B--") and labels["example.org/team"] == "a"
 
 
-def test_a_label_does_not_make_it_another_job():
+def test_a_label_of_the_job_cannot_replace_slipways_own():
     assert template(replace(RICH, labels={"job": "other"}))["metadata"]["labels"]["slipway/job"] == "job-1"
 
 
-def test_the_recipe_has_the_last_word():
+def test_the_recipes_patch_comes_last():
     recipe = {
         "image": "mine:1",
         "spread": "spread",

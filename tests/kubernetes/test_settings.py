@@ -1,12 +1,13 @@
-"""The platform's settings: what they mean, and one message by file and line for each thing wrong with them."""
+"""The platform's settings, and one message with file and line for each problem in them."""
 
 from pathlib import Path
 
 import pytest
+import yaml
 
 from recipes.problems import InvalidRecipes
 from resources import platform
-from tests.kubernetes.settings import settings, write
+from tests.kubernetes.settings import settings
 
 WHOLE = """\
 slipway: platform/1
@@ -34,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def problems(file: Path, text: str) -> list[str]:
-    """What is said of a file of this text, each problem without the file's folder."""
+    """The problems of a file with this text, without the file's folder."""
     file.write_text(text)
     with pytest.raises(InvalidRecipes) as refused:
         platform.load(file)
@@ -44,7 +45,7 @@ def problems(file: Path, text: str) -> list[str]:
 def test_settings_are_read_as_they_are_written(file: Path):
     file.write_text(WHOLE)
     read = platform.load(file)
-    assert read.revision == "0123abc" and read.tracking.address() == "http://mlflow:5000"
+    assert read.revision == "0123abc" and read.tracking.uri == "http://mlflow:5000"
     assert (read.compute.launcher, read.compute.node_tasks.resources["cpu"]) == ("job", "2")
     assert read.compute.cluster.volumes == {"/mnt/durable": "durable", "/mnt/nvme": "nvme"}
     assert read.compute.cluster.grace_seconds == 120 and read.compute.cluster.namespace == "slipway"
@@ -64,7 +65,7 @@ def test_settings_are_read_as_they_are_written(file: Path):
         (
             "launcher: job",
             "launcher: argo",
-            "platform.yaml:10: compute.launcher: found \"argo\", expected 'jobset', 'job', 'trainjob' or 'pytorchjob'",
+            'platform.yaml:10: compute.launcher: found "argo", expected one of jobset, job, trainjob, pytorchjob',
         ),
         (
             'cpu: "2"',
@@ -90,8 +91,8 @@ def test_settings_are_read_as_they_are_written(file: Path):
         (
             "http://mlflow:5000",
             "http://user:word@mlflow:5000",
-            'platform.yaml:8: tracking.uri: found "http://user:word@mlflow:5000", '
-            "expected no user and password here; write the URI into a uri_file",
+            "platform.yaml:8: tracking.uri: found a user, password or token in it, expected none, since it would be "
+            "shown and stored: write it into a file that only Slipway reads, and name the file",
         ),
         (
             "  uri: http://mlflow:5000",
@@ -100,19 +101,19 @@ def test_settings_are_read_as_they_are_written(file: Path):
         ),
     ],
 )
-def test_each_slip_is_told_by_line_with_what_was_found_and_what_is_expected(
+def test_each_problem_names_the_line_what_was_found_and_what_is_expected(
     file: Path, found: str, instead: str, said: str
 ):
     assert found in WHOLE
     assert problems(file, WHOLE.replace(found, instead, 1)) == [said]
 
 
-def test_all_slips_are_told_at_once(file: Path):
+def test_all_problems_are_reported_at_once(file: Path):
     several = WHOLE.replace("durable: /mnt/durable", "durable: 3", 1).replace("revision:", "revisions:", 1)
     assert [problem.split(":")[1] for problem in problems(file, several)] == ["2", "4"]
 
 
-def test_a_file_that_is_not_there_is_named(file: Path):
+def test_a_missing_file_is_named(file: Path):
     with pytest.raises(InvalidRecipes) as refused:
         platform.load(file)
     assert str(refused.value) == (
@@ -121,12 +122,11 @@ def test_a_file_that_is_not_there_is_named(file: Path):
     )
 
 
-def test_a_secret_is_in_a_file_of_its_own(file: Path):
-    secret = file.with_name("uri")
-    secret.write_text("https://user:word@mlflow.example\n")
-    read = platform.load(write(file, settings() | {"tracking": {"uri_file": str(secret)}}))
-    assert read.tracking.address() == "https://user:word@mlflow.example"
-    assert "word" not in str(read)
+def test_an_environment_that_holds_a_secret_is_refused_without_showing_it(file: Path):
+    value = settings()
+    value["compute"]["cluster"]["environment"] = {"NCCL_DEBUG": "WARN", "HF_TOKEN": "PLANTED"}
+    [said] = problems(file, yaml.safe_dump(value))
+    assert "environment.HF_TOKEN: found a secret, expected none in the settings" in said and "PLANTED" not in said
 
 
 def test_without_the_variable_the_instance_is_embedded():

@@ -1,4 +1,4 @@
-"""What befalls a cluster, as the simulated one does it: nodes, networks, the API server, quotas.
+"""Faults of the simulated cluster: nodes, networks, the API server, quotas.
 
 Where each was seen stands beside it; what a real cluster can be asked for in passing is in `test_facts.py`.
 """
@@ -20,7 +20,7 @@ FAIL_DISRUPTED = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionT
 
 @pytest.fixture
 def cluster(tmp_path: Path, marked: Marked) -> Iterator[Cluster]:
-    """One of the test's own: it is broken here."""
+    """A cluster of the test's own, which it breaks."""
     with Cluster(tmp_path) as cluster:
         yield cluster
 
@@ -44,7 +44,7 @@ def running(place: Place, count: int = 1) -> list[Object]:
 
 
 class TestNodes:
-    """Seen on a real cluster (Kubernetes 1.36), whose node controller and taint eviction these are."""
+    """As seen on a real cluster (Kubernetes 1.36), with its node controller and taint eviction."""
 
     def job_on_a_lost_node(self, cluster: Cluster, place: Place) -> str:
         """The node of a job's pod, which has lost its power; the control plane has given the pod up."""
@@ -84,7 +84,7 @@ class TestNodes:
         job = place.ended()
         assert told(job, "Failed")[1] == "PodFailurePolicy" and "DisruptionTarget" in told(job, "Failed")[2]
 
-    def test_a_node_that_is_deleted_takes_its_pods_along(self, cluster: Cluster, place: Place):
+    def test_pods_are_removed_with_their_deleted_node(self, cluster: Cluster, place: Place):
         node = self.job_on_a_lost_node(cluster, place)
         place.core.delete_node(node)
         assert told(place.ended(), "Failed")[1] == "PodFailurePolicy"
@@ -126,7 +126,7 @@ class TestNodes:
 
 
 class TestTheApiServer:
-    def test_a_stopped_one_refuses_connections_and_forgets_nothing(self, cluster: Cluster, place: Place):
+    def test_a_stopped_api_server_refuses_connections_and_keeps_its_objects(self, cluster: Cluster, place: Place):
         """Seen on a real cluster whose API server was killed and started again."""
         place.config_map("one")
         cluster.stop_api()
@@ -135,7 +135,7 @@ class TestTheApiServer:
         cluster.start_api()
         assert place.core.read_namespaced_config_map("one", place.namespace).data == {"key": "value"}
 
-    def test_what_ends_meanwhile_is_told_afterwards(self, cluster: Cluster, place: Place, tmp_path: Path):
+    def test_pods_that_end_meanwhile_are_reported_afterwards(self, cluster: Cluster, place: Place, tmp_path: Path):
         gate = tmp_path / "gate"
         place.job(f"while ! test -e {gate}; do sleep 0.05; done")
         running(place)
@@ -144,7 +144,7 @@ class TestTheApiServer:
         cluster.start_api()
         assert holds(place.ended(), "Complete")
 
-    def test_a_watch_from_before_what_is_forgotten_gets_410(self, cluster: Cluster, place: Place):
+    def test_a_watch_from_a_forgotten_revision_gets_410(self, cluster: Cluster, place: Place):
         """k8s.io/apiserver/pkg/storage/cacher: an ERROR event with status 410, whatever the connection's status."""
         version = place.core.list_namespaced_config_map(place.namespace).metadata.resource_version
         place.config_map("one")
@@ -156,7 +156,7 @@ class TestTheApiServer:
                 pass
         assert expired.value.status == 410 and "too old resource version" in str(expired.value.reason)
 
-    def test_a_watch_ends_after_its_time_and_bookmarks_tell_how_far_it_came(self, cluster: Cluster, place: Place):
+    def test_a_watch_ends_after_its_time_and_bookmarks_carry_its_revision(self, cluster: Cluster, place: Place):
         version = place.core.list_namespaced_pod(place.namespace).metadata.resource_version
         place.config_map("other")
         events = watch.Watch().stream(
@@ -196,7 +196,7 @@ class TestTheApiServer:
 
 
 class TestPods:
-    def test_an_image_that_is_nowhere_keeps_a_pod_waiting_until_it_is_there(self, cluster: Cluster, place: Place):
+    def test_a_missing_image_keeps_a_pod_waiting_until_it_exists(self, cluster: Cluster, place: Place):
         """Seen on a real cluster; k8s.io/kubernetes/pkg/kubelet/images."""
         cluster.lose_image("any")
         place.pod("true")
@@ -219,8 +219,8 @@ class TestPods:
         ended = place.read_pod()["status"]["containerStatuses"][0]["state"]["terminated"]
         assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
-    def test_a_container_takes_all_its_processes_along(self, cluster: Cluster, place: Place, marked: Marked):
-        """What a PID namespace does: pid_namespaces(7)."""
+    def test_all_processes_of_a_container_end_with_it(self, cluster: Cluster, place: Place, marked: Marked):
+        """As a PID namespace does: pid_namespaces(7)."""
         place.pod("setsid sleep 600 & sleep 600 & echo up; exec sleep 600")
         running(place)
         until(lambda: "up" in place.log(place.read_pod()), "all to be up")
@@ -265,9 +265,7 @@ class TestQueues:
         cluster.quota(place.namespace, "queue", pods=2)
         running(place, 2)
 
-    def test_a_job_whose_place_is_taken_back_is_suspended_until_there_is_room_again(
-        self, cluster: Cluster, place: Place
-    ):
+    def test_a_job_whose_admission_is_taken_back_is_suspended_until_there_is_room(self, cluster: Cluster, place: Place):
         cluster.quota(place.namespace, "queue", pods=1)
         self.queued(place, "job", backoffLimit=6)
         running(place)
@@ -282,7 +280,7 @@ class TestQueues:
         cluster.quota(place.namespace, "queue", pods=1)
         running(place)
 
-    def test_a_queue_that_is_not_there_is_named(self, cluster: Cluster, place: Place):
+    def test_a_missing_queue_is_named(self, cluster: Cluster, place: Place):
         self.queued(place, "job")
         [workload] = until(lambda: cluster.all_of(WORKLOADS, place.namespace), "the workload")
         assert told(workload, "QuotaReserved") == ("False", "Inadmissible", "LocalQueue queue doesn't exist")

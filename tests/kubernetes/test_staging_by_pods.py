@@ -1,4 +1,4 @@
-"""Staging on a cluster: a node's staged shards are made by a pod pinned to it, which outlives the run that asked."""
+"""Staging on a cluster: a pod pinned to the node stages its shards, and outlives the run that asked for them."""
 
 import contextlib
 import os
@@ -12,22 +12,22 @@ import pytest
 from dagster import DagsterRunStatus
 
 from assets import keys
-from assets.datasets import snapshot
+from assets.datasets.snapshots import pointer
 from assets.staging import staging_assets
-from recipes.dataset import Dataset
-from resources import staged
-from resources.kubernetes.compute import KubernetesCompute
-from resources.kubernetes.objects import JOB, PODS, Object
+from recipes.dataset import DatasetRecipe
+from resources import receipts
+from resources.compute.kubernetes import KubernetesCompute
+from resources.kubernetes.objects import JOB, PODS, KubernetesObject
 from resources.tiers import Tiers
+from tests.assets.datasets.snapshots import make_snapshot
 from tests.conftest import Marked, until
-from tests.data.snapshots import make_snapshot
 from tests.kubernetes.settings import settings
 from tests.kubernetes.simulated.cluster import Cluster
-from tests.staging.folders import half_a_shard, is_in_mid_copy
-from trainer import shards
-from trainer.staging import is_staged
+from tests.trainer.staging.folders import half_a_shard, is_in_mid_copy
+from trainer.data import shards
+from trainer.staging.stage import is_staged
 
-RECIPE = Dataset.model_validate(
+RECIPE = DatasetRecipe.model_validate(
     {"name": "texts", "description": "Texts", "owner": "team:data", "source": {"kind": "stdlib"}}
 )
 
@@ -40,7 +40,7 @@ class Site:
         self.durable = root / "durable"
         self.tiers = Tiers(durable=str(self.durable), nvme=str(root / "{node}" / "nvme"))
         self.snapshot = make_snapshot(self.durable)
-        snapshot.point(self.durable, RECIPE.name, self.snapshot.sha256, "a source")
+        pointer.point(self.durable, RECIPE.name, self.snapshot.sha256, "a source")
         said = settings(
             kubeconfig=str(cluster.kubeconfig),
             node_tasks={"resources": {"cpu": "2", "memory": "1Gi"}},
@@ -60,7 +60,7 @@ class Site:
             raise_on_error=False,
         )
 
-    def pods(self) -> list[Object]:
+    def pods(self) -> list[KubernetesObject]:
         return [pod for pod in self.cluster.all_of(PODS, self.namespace) if JOB in pod["metadata"]["labels"]]
 
     def held_source(self) -> Path:
@@ -98,7 +98,7 @@ def go_on(source: Path, rest: bytes) -> None:
 
 
 def test_a_node_is_staged_by_a_pod_that_is_pinned_to_it(site: Site):
-    seen: list[Object] = []
+    seen: list[KubernetesObject] = []
     held = contextlib.ExitStack()
     rest = held.enter_context(half_a_shard(site.held_source()))
 
@@ -117,7 +117,7 @@ def test_a_node_is_staged_by_a_pod_that_is_pinned_to_it(site: Site):
     assert is_staged(site.snapshot.sha256, site.tiers.nvme_path("node-1"))
     [event] = result.asset_materializations_for_node("texts__staged_shards")
     assert event.metadata["copied_shards"].value == 4
-    assert staged.holders(site.durable, site.snapshot.sha256) == {"node-1"}
+    assert receipts.holders(site.durable, site.snapshot.sha256) == {"node-1"}
     until(lambda: not site.pods(), "what belonged to the task to go")
 
 
@@ -149,11 +149,11 @@ def test_a_run_that_is_cancelled_stops_the_pod(site: Site):
     assert not is_staged(site.snapshot.sha256, site.tiers.nvme_path("node-0"))
 
 
-def test_what_went_wrong_on_the_node_is_what_the_run_says(site: Site):
+def test_the_run_fails_with_the_reason_from_the_node(site: Site):
     (site.durable / "snapshots" / f"{site.snapshot.sha256}.json").unlink()
     result = site.materialise("node-0")
     assert not result.success
     [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     said = str(failure.step_failure_data.error)
     assert "node-0: " in said and "there is no such snapshot" in said
-    assert staged.holders(site.durable, site.snapshot.sha256) == frozenset()
+    assert receipts.holders(site.durable, site.snapshot.sha256) == frozenset()

@@ -1,28 +1,30 @@
-"""Where a job stands, from what its order, its workload and its pods say."""
+"""The status of a job, from its order, its workload and its pods."""
 
 import dataclasses
 from typing import Any
 
 import pytest
 
-from resources.kubernetes import pod_facts, status, waiting
-from resources.kubernetes.objects import Object
-from resources.kubernetes.orders import Cancellation, Order
-from resources.kubernetes.pod_facts import PodFacts
-from resources.kubernetes.workloads.protocol import Reading
-from resources.launcher.protocol import State, Status
+from resources.kubernetes.objects import KubernetesObject
+from resources.launchers.kubernetes import pod_facts, status, waiting
+from resources.launchers.kubernetes.orders import Cancellation, JobOrder
+from resources.launchers.kubernetes.pod_facts import PodFacts
+from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from resources.launchers.protocol import JobState, Status
+
+pytestmark = pytest.mark.pure
 
 NOW = 1_000.0
-ORDER = Order("job-1", "uid-1", "7", {}, submitted_at=900.0, cancellation=None)
+ORDER = JobOrder("job-1", "uid-1", "7", {}, submitted_at=900.0, cancellation=None)
 CANCELLED = dataclasses.replace(ORDER, cancellation=Cancellation(at=950.0, grace_seconds=30.0))
-RUNNING = Reading(State.RUNNING, submitted_at=901.0, started_at=902.0)
-FAILED = Reading(State.FAILED, "backoff limit reached", submitted_at=901.0, started_at=902.0, ended_at=990.0)
+RUNNING = WorkloadReading(JobState.RUNNING, submitted_at=901.0, started_at=902.0)
+FAILED = WorkloadReading(JobState.FAILED, "backoff limit reached", submitted_at=901.0, started_at=902.0, ended_at=990.0)
 HERE = PodFacts("job-1-0-abcde", "node-0", started_at=910.0)
 THERE = PodFacts("job-1-1-fghij", "node-1", started_at=911.0)
 
 
-def of(order: Order, reading: Reading | None, *pods: PodFacts, dark: tuple[str, ...] = ()) -> Status:
-    return status.of(order, reading, pods, dark, NOW)
+def of(order: JobOrder, reading: WorkloadReading | None, *pods: PodFacts, silent: tuple[str, ...] = ()) -> Status:
+    return status.of(order, reading, pods, silent, NOW)
 
 
 def over(pod: PodFacts, code: int, **facts: Any) -> PodFacts:
@@ -30,31 +32,31 @@ def over(pod: PodFacts, code: int, **facts: Any) -> PodFacts:
 
 
 def doomed(pod: PodFacts, at: float, **facts: Any) -> PodFacts:
-    return dataclasses.replace(pod, doomed_at=at, **facts)
+    return dataclasses.replace(pod, must_end_at=at, **facts)
 
 
 def test_a_job_runs_as_soon_as_one_of_its_pods_does():
     waiting_pod = PodFacts("job-1-1-fghij", "")
-    assert of(ORDER, RUNNING, waiting_pod).state is State.PENDING
+    assert of(ORDER, RUNNING, waiting_pod).state is JobState.PENDING
     found = of(ORDER, RUNNING, HERE, waiting_pod)
     assert (found.state, found.nodes, found.submitted_at, found.started_at) == (
-        State.RUNNING,
+        JobState.RUNNING,
         ("node-0",),
         900.0,
         910.0,
     )
 
 
-def test_a_job_that_its_queue_holds_back_is_pending_with_what_it_says():
-    found = of(ORDER, Reading(State.PENDING, "it is suspended"))
-    assert (found.state, found.reason) == (State.PENDING, "it is suspended")
+def test_a_job_that_its_queue_holds_back_is_pending_with_the_reason():
+    found = of(ORDER, WorkloadReading(JobState.PENDING, "it is suspended"))
+    assert (found.state, found.reason) == (JobState.PENDING, "it is suspended")
 
 
-def test_a_job_that_succeeded_has_no_more_to_say():
-    done = Reading(State.SUCCEEDED, submitted_at=901.0, ended_at=990.0)
+def test_a_job_that_succeeded_has_no_reason():
+    done = WorkloadReading(JobState.SUCCEEDED, submitted_at=901.0, ended_at=990.0)
     found = of(ORDER, done, over(HERE, 0), over(THERE, 0))
     assert found == Status(
-        State.SUCCEEDED, nodes=("node-0", "node-1"), submitted_at=900.0, started_at=910.0, ended_at=990.0
+        JobState.SUCCEEDED, nodes=("node-0", "node-1"), submitted_at=900.0, started_at=910.0, ended_at=990.0
     )
 
 
@@ -71,40 +73,40 @@ def test_a_job_that_succeeded_has_no_more_to_say():
 )
 def test_a_job_that_failed_says_where_and_with_which_exit_code(facts: dict[str, Any], said: str):
     found = of(ORDER, FAILED, dataclasses.replace(HERE, is_over=True, **facts), over(THERE, 0))
-    assert (found.state, found.reason, found.lost_nodes, found.disrupted) == (State.FAILED, said, (), False)
+    assert (found.state, found.reason, found.lost_nodes, found.disrupted) == (JobState.FAILED, said, (), False)
 
 
 def test_pods_that_were_ended_because_of_another_are_not_blamed():
-    found = of(ORDER, FAILED, over(HERE, 3), over(THERE, 143, doomed_at=980.0))
+    found = of(ORDER, FAILED, over(HERE, 3), over(THERE, 143, must_end_at=980.0))
     assert found.reason == "node-0 ended with exit code 3"
 
 
-def test_a_job_whose_pods_are_gone_says_what_its_workload_says():
+def test_a_job_whose_pods_are_gone_has_the_reason_of_its_workload():
     found = of(ORDER, FAILED)
     assert (found.reason, found.started_at, found.ended_at) == ("backoff limit reached", 902.0, 990.0)
 
 
 @pytest.mark.parametrize("reason", ["EvictionByEvictionAPI", "PreemptionByScheduler", "Evicted"])
-def test_a_pod_that_was_taken_away_is_a_disruption_and_no_lost_node(reason: str):
-    found = of(ORDER, FAILED, over(HERE, 143, disruption=reason, message="make room", doomed_at=980.0))
+def test_an_evicted_pod_is_a_disruption_and_no_lost_node(reason: str):
+    found = of(ORDER, FAILED, over(HERE, 143, disruption=reason, message="make room", must_end_at=980.0))
     assert found.reason == f"node-0: its pod was taken away: make room ({reason})"
     assert (found.disrupted, found.lost_nodes) == (True, ())
 
 
-def test_a_disruption_is_known_from_the_workload_where_the_pod_is_gone():
+def test_the_workload_shows_a_disruption_where_the_pod_is_gone():
     found = of(ORDER, dataclasses.replace(FAILED, reason="a pod was evicted", disrupted=True))
     assert (found.reason, found.disrupted) == ("a pod was evicted", True)
 
 
-def test_a_job_whose_pods_obeyed_when_they_were_taken_away_has_not_succeeded():
-    done = Reading(State.SUCCEEDED, ended_at=990.0)
-    found = of(ORDER, done, over(HERE, 0, disruption="EvictionByEvictionAPI", doomed_at=980.0))
-    assert (found.state, found.disrupted) == (State.FAILED, True)
+def test_a_job_whose_evicted_pods_exited_with_0_has_not_succeeded():
+    done = WorkloadReading(JobState.SUCCEEDED, ended_at=990.0)
+    found = of(ORDER, done, over(HERE, 0, disruption="EvictionByEvictionAPI", must_end_at=980.0))
+    assert (found.state, found.disrupted) == (JobState.FAILED, True)
     assert found.reason == "node-0: its pod was taken away: EvictionByEvictionAPI"
 
 
 @pytest.mark.parametrize(("taken_away", "disruption"), [("00:01", "EvictionByEvictionAPI"), ("00:03", "")])
-def test_a_pod_that_had_finished_before_it_was_taken_away_is_no_disruption(taken_away: str, disruption: str):
+def test_a_pod_that_had_finished_before_its_eviction_is_no_disruption(taken_away: str, disruption: str):
     away = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     away["lastTransitionTime"] = f"2026-01-01T00:{taken_away}Z"
     ended = {"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:00:02Z"}}
@@ -113,58 +115,58 @@ def test_a_pod_that_had_finished_before_it_was_taken_away_is_no_disruption(taken
 
 
 @pytest.mark.parametrize("reason", ["DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown"])
-def test_a_node_that_went_under_a_job_is_lost(reason: str):
-    found = of(ORDER, FAILED, over(HERE, 143), over(THERE, 143, disruption=reason, doomed_at=980.0))
+def test_a_node_that_died_under_a_job_is_lost(reason: str):
+    found = of(ORDER, FAILED, over(HERE, 143), over(THERE, 143, disruption=reason, must_end_at=980.0))
     assert (found.lost_nodes, found.disrupted) == (("node-1",), True)
     assert f"node-1 was lost: {reason}" in found.reason
 
 
-def test_a_pod_of_a_dark_node_is_waited_for_until_its_grace_is_over():
-    assert of(ORDER, RUNNING, doomed(THERE, NOW + 1), dark=("node-1",)).state is State.RUNNING
-    found = of(ORDER, RUNNING, doomed(THERE, NOW - 1), dark=("node-1",))
-    assert (found.state, found.lost_nodes, found.disrupted) == (State.FAILED, ("node-1",), True)
-    assert found.reason == "node-1 was lost: it does not answer, and may run what it ran"
+def test_a_pod_on_a_silent_node_is_waited_for_until_its_grace_is_over():
+    assert of(ORDER, RUNNING, doomed(THERE, NOW + 1), silent=("node-1",)).state is JobState.RUNNING
+    found = of(ORDER, RUNNING, doomed(THERE, NOW - 1), silent=("node-1",))
+    assert (found.state, found.lost_nodes, found.disrupted) == (JobState.FAILED, ("node-1",), True)
+    assert found.reason == "node-1 was lost: it does not answer; processes may still run there"
 
 
 def test_a_pod_that_is_overdue_on_a_node_that_answers_is_waited_for():
-    assert of(ORDER, RUNNING, doomed(THERE, NOW - 100)).state is State.RUNNING
+    assert of(ORDER, RUNNING, doomed(THERE, NOW - 100)).state is JobState.RUNNING
 
 
-def test_while_others_run_a_lost_node_is_told_of_a_job_that_runs():
-    found = of(ORDER, RUNNING, HERE, doomed(THERE, NOW - 1), dark=("node-1",))
-    assert (found.state, found.lost_nodes) == (State.RUNNING, ("node-1",))
+def test_a_running_job_reports_a_lost_node_while_other_pods_run():
+    found = of(ORDER, RUNNING, HERE, doomed(THERE, NOW - 1), silent=("node-1",))
+    assert (found.state, found.lost_nodes) == (JobState.RUNNING, ("node-1",))
 
 
 def test_a_job_has_not_ended_while_a_pod_runs_that_its_workload_did_not_wait_for():
     found = of(ORDER, FAILED, over(HERE, 3), doomed(THERE, NOW + 60))
-    assert (found.state, found.ended_at) == (State.RUNNING, None)
+    assert (found.state, found.ended_at) == (JobState.RUNNING, None)
 
 
-def test_a_workload_that_waits_for_a_dark_node_says_itself_how_it_ends():
-    ending = dataclasses.replace(RUNNING, ending=State.SUCCEEDED)
-    assert of(ORDER, ending, over(HERE, 0), doomed(THERE, NOW - 1), dark=("node-1",)).state is State.SUCCEEDED
+def test_a_workload_that_waits_for_a_silent_node_shows_how_it_will_end():
+    ending = dataclasses.replace(RUNNING, ending=JobState.SUCCEEDED)
+    assert of(ORDER, ending, over(HERE, 0), doomed(THERE, NOW - 1), silent=("node-1",)).state is JobState.SUCCEEDED
 
 
 def test_an_order_without_a_workload_is_a_missing_job_once_its_pods_have_ended():
-    assert of(ORDER, None, HERE).state is State.RUNNING
-    assert of(ORDER, None, over(HERE, 143)) == Status(State.MISSING)
+    assert of(ORDER, None, HERE).state is JobState.RUNNING
+    assert of(ORDER, None, over(HERE, 143)) == Status(JobState.MISSING)
 
 
 def test_a_cancelled_job_runs_until_its_workload_and_its_pods_are_gone():
     for found in (of(CANCELLED, RUNNING, HERE), of(CANCELLED, None, doomed(HERE, 980.0))):
-        assert (found.state, found.reason) == (State.RUNNING, "cancelled, and ending on node-0")
-    assert of(CANCELLED, FAILED).state is State.PENDING
+        assert (found.state, found.reason) == (JobState.RUNNING, "cancelled, and ending on node-0")
+    assert of(CANCELLED, FAILED).state is JobState.PENDING
     found = of(CANCELLED, None)
-    assert found == Status(State.STOPPED, "cancelled", submitted_at=900.0, ended_at=950.0)
+    assert found == Status(JobState.STOPPED, "cancelled", submitted_at=900.0, ended_at=950.0)
 
 
-def test_a_dark_node_does_not_hold_up_a_cancelled_job():
-    found = of(CANCELLED, None, doomed(THERE, 980.0), dark=("node-1",))
-    assert (found.state, found.lost_nodes) == (State.STOPPED, ("node-1",))
-    assert found.reason == "cancelled; node-1 was lost: it does not answer, and may run what it ran"
+def test_a_silent_node_does_not_hold_up_a_cancelled_job():
+    found = of(CANCELLED, None, doomed(THERE, 980.0), silent=("node-1",))
+    assert (found.state, found.lost_nodes) == (JobState.STOPPED, ("node-1",))
+    assert found.reason == "cancelled; node-1 was lost: it does not answer; processes may still run there"
 
 
-def pod(**parts: Any) -> Object:
+def pod(**parts: Any) -> KubernetesObject:
     return {
         "metadata": {"name": "job-1-0", **parts.get("metadata", {})},
         "spec": {"nodeName": "node-0", "containers": [{"name": "side"}, {"name": "trainer"}]},
@@ -172,7 +174,7 @@ def pod(**parts: Any) -> Object:
     }
 
 
-def test_the_container_of_the_annotation_is_the_one_that_counts():
+def test_the_container_of_the_annotation_decides():
     states = [
         {"name": "side", "state": {"terminated": {"exitCode": 1}}},
         {"name": "trainer", "state": {"running": {"startedAt": "1970-01-01T00:15:10Z"}}},
@@ -182,34 +184,34 @@ def test_the_container_of_the_annotation_is_the_one_that_counts():
     assert (found.started_at, found.exit_code) == (910.0, None)
 
 
-def test_why_a_pod_waits_is_read_from_it():
+def test_a_pods_status_says_why_it_waits():
     scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
     no_place = pod_facts.of(pod(status={"conditions": [scheduled]}))
     image = {"waiting": {"reason": "ErrImageNeverPull", "message": "image trainer:1 is not present"}}
     no_image = pod_facts.of(pod(status={"containerStatuses": [{"name": "trainer", "state": image}]}))
     creating = {"waiting": {"reason": "ContainerCreating"}}
     on_its_way = pod_facts.of(pod(status={"containerStatuses": [{"name": "trainer", "state": creating}]}))
-    assert on_its_way.waits == ""
+    assert on_its_way.waits_for == ""
     assert waiting.by_pods([no_place, no_place, no_image, on_its_way]) == (
         "2 pods: Unschedulable: 0/2 nodes; 1 pod: ErrImageNeverPull: image trainer:1 is not present"
     )
 
 
-def test_a_pod_that_the_kubelet_ended_says_for_which_of_its_reasons():
+def test_a_pod_that_the_kubelet_ended_shows_the_kubelets_reason():
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": "low"}
     for reason, lost in (("NodeShutdown", True), ("Evicted", False)):
         found = pod_facts.of(pod(status={"phase": "Failed", "reason": reason, "conditions": [condition]}))
         assert found.disruption == reason
-        assert ("was lost" in found.account) is lost
+        assert ("was lost" in found.explanation) is lost
 
 
-def test_the_queue_is_quoted():
+def test_the_reason_quotes_the_queue():
     condition = {"type": "QuotaReserved", "status": "False", "message": "insufficient unused quota for cpu"}
     admission = {"spec": {"queueName": "team"}, "status": {"conditions": [condition]}}
     assert waiting.by_queue([admission]) == "the queue team holds it: insufficient unused quota for cpu"
 
 
-def event(kind: str, name: str, at: str, message: str, type: str = "Warning") -> Object:
+def event(kind: str, name: str, at: str, message: str, type: str = "Warning") -> KubernetesObject:
     subject = {"kind": kind, "name": name}
     return {
         "type": type,
@@ -221,7 +223,7 @@ def event(kind: str, name: str, at: str, message: str, type: str = "Warning") ->
     }
 
 
-def test_the_latest_warning_about_what_belongs_to_the_job_is_told():
+def test_the_reason_is_the_latest_warning_about_an_object_of_the_job():
     events = [
         event("Job", "job-1-node-0", "2026-01-01T00:00:02Z", "exceeded quota"),
         event("Pod", "job-1-node-0-0-abcde", "2026-01-01T00:00:01Z", "earlier"),

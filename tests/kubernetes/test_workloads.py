@@ -1,4 +1,4 @@
-"""The kinds of workload: what each makes of a job, and what its status says, as a real cluster had it."""
+"""The kinds of workload: the objects that each makes of a job, and its readings of statuses from a real cluster."""
 
 import re
 from dataclasses import replace
@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.objects import Object
-from resources.kubernetes.workloads import KINDS
-from resources.kubernetes.workloads.protocol import Reading
-from resources.launcher.protocol import State
+from resources.kubernetes.objects import KubernetesObject
+from resources.launchers.kubernetes.workloads import KINDS
+from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from resources.launchers.protocol import JobState
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
+
+pytestmark = pytest.mark.pure
 
 QUEUED = replace(LARGE, queue="team-a")
 SUBMITTED = datetime(2026, 11, 21, 14, 20, 10, tzinfo=UTC).timestamp()
@@ -23,17 +25,17 @@ FIRST_PODS = {
 }
 
 
-def objects(kind: str, job: Any = RICH, cluster: Any = LARGE) -> dict[str, Object]:
-    """What a kind makes, by kind of object."""
+def objects(kind: str, job: Any = RICH, cluster: Any = LARGE) -> dict[str, KubernetesObject]:
+    """The objects that a kind makes, by their own kind."""
     return {each["kind"]: each for each in KINDS[kind].objects("job-1", job, cluster)}
 
 
-def job_set_spec(kind: str, **more: Any) -> Object:
+def job_set_spec(kind: str, **more: Any) -> KubernetesObject:
     made = objects(kind, **more)
     return dict(made["JobSet"]["spec"] if kind == "jobset" else made["TrainingRuntime"]["spec"]["template"]["spec"])
 
 
-def job_spec(kind: str, **more: Any) -> Object:
+def job_spec(kind: str, **more: Any) -> KubernetesObject:
     """The spec of the Job that runs the pods."""
     if kind == "job":
         return dict(objects(kind, **more)["Job"]["spec"])
@@ -119,7 +121,7 @@ def test_a_train_job_refers_to_its_own_runtime_and_overrides_nothing_of_it():
     assert made["TrainingRuntime"]["metadata"]["name"] == "job-1"
 
 
-def test_a_pytorch_job_is_of_workers_alone_who_learn_their_place_from_its_label():
+def test_a_pytorch_job_has_only_workers_which_read_their_index_from_a_label():
     spec = objects("pytorchjob")["PyTorchJob"]["spec"]
     [worker] = spec["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     assert list(spec["pytorchReplicaSpecs"]) == ["Worker"] and worker["name"] == KINDS["pytorchjob"].container
@@ -128,7 +130,7 @@ def test_a_pytorch_job_is_of_workers_alone_who_learn_their_place_from_its_label(
     assert "--nnodes=4" in worker["command"]
 
 
-def read(kind: str, status: dict[str, Any], **spec: Any) -> Reading:
+def read(kind: str, status: dict[str, Any], **spec: Any) -> WorkloadReading:
     metadata = {"name": "job-1", "creationTimestamp": "2026-11-21T14:20:10Z", "labels": {}}
     return KINDS[kind].read(
         {"metadata": metadata, "spec": {"parallelism": 2, "runPolicy": {}, **spec}, "status": status}
@@ -162,8 +164,8 @@ WAS_RUNNING = condition("Running", "PyTorchJobRunning", "PyTorchJob job-1 is run
     ],
 )
 def test_success_has_no_reason_and_a_time(kind: str, held: dict[str, str]):
-    assert read(kind, {"conditions": [WAS_RUNNING, held]}) == Reading(
-        State.SUCCEEDED, submitted_at=SUBMITTED, ended_at=SUBMITTED + 45
+    assert read(kind, {"conditions": [WAS_RUNNING, held]}) == WorkloadReading(
+        JobState.SUCCEEDED, submitted_at=SUBMITTED, ended_at=SUBMITTED + 45
     )
 
 
@@ -197,12 +199,14 @@ def test_a_failure_says_what_the_controller_says_and_whose_it_was(
     kind: str, held: dict[str, str], reason: str, disrupted: bool
 ):
     failed = read(kind, {"conditions": [WAS_RUNNING, held]})
-    assert failed == Reading(State.FAILED, reason, disrupted, submitted_at=SUBMITTED, ended_at=SUBMITTED + 45)
+    assert failed == WorkloadReading(
+        JobState.FAILED, reason, disrupted, submitted_at=SUBMITTED, ended_at=SUBMITTED + 45
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_workload_that_no_controller_has_seen_is_pending(kind: str):
-    assert read(kind, {}) == Reading(State.PENDING, "it has no pods yet", submitted_at=SUBMITTED)
+    assert read(kind, {}) == WorkloadReading(JobState.PENDING, "it has no pods yet", submitted_at=SUBMITTED)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -211,7 +215,7 @@ def test_a_suspended_workload_is_pending_whatever_ran_before_and_says_which_queu
     main["metadata"]["creationTimestamp"] = "2026-11-21T14:20:10Z"
     main["status"] = {"conditions": [WAS_RUNNING, condition("Suspended", "JobSuspended")]}
     waiting = KINDS[kind].read(main)
-    assert (waiting.state, waiting.reason) == (State.PENDING, "suspended: queue team-a has not admitted it")
+    assert (waiting.state, waiting.reason) == (JobState.PENDING, "suspended: queue team-a has not admitted it")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +232,7 @@ def test_a_suspended_workload_is_pending_whatever_ran_before_and_says_which_queu
 )
 def test_a_workload_whose_pods_are_ready_runs(kind: str, status: dict[str, Any]):
     running = read(kind, status)
-    assert (running.state, running.reason, running.ended_at) == (State.RUNNING, "", None)
+    assert (running.state, running.reason, running.ended_at) == (JobState.RUNNING, "", None)
 
 
 @pytest.mark.parametrize(
@@ -243,12 +247,12 @@ def test_a_workload_whose_pods_are_ready_runs(kind: str, status: dict[str, Any])
 def test_a_workload_whose_pods_wait_is_pending_and_leaves_the_reason_to_them(
     kind: str, status: dict[str, Any], reason: str
 ):
-    assert read(kind, status) == Reading(State.PENDING, reason, submitted_at=SUBMITTED)
+    assert read(kind, status) == WorkloadReading(JobState.PENDING, reason, submitted_at=SUBMITTED)
 
 
 def test_a_job_with_some_pods_ready_runs_and_says_how_many():
     running = read("job", {"active": 2, "ready": 1, "startTime": "2026-11-21T14:20:15Z"})
-    assert (running.state, running.reason) == (State.RUNNING, "1 of 2 pods are ready")
+    assert (running.state, running.reason) == (JobState.RUNNING, "1 of 2 pods are ready")
     assert running.started_at == SUBMITTED + 5
 
 
@@ -259,17 +263,19 @@ def test_a_pod_that_has_succeeded_counts_as_one_that_was_ready():
 @pytest.mark.parametrize(
     ("held", "ending", "disrupted"),
     [
-        (condition("FailureTarget", "PodFailurePolicy", EXIT), State.FAILED, False),
-        (condition("FailureTarget", "PodFailurePolicy", EVICTED), State.FAILED, True),
-        (condition("SuccessCriteriaMet", "SuccessPolicy"), State.SUCCEEDED, False),
+        (condition("FailureTarget", "PodFailurePolicy", EXIT), JobState.FAILED, False),
+        (condition("FailureTarget", "PodFailurePolicy", EVICTED), JobState.FAILED, True),
+        (condition("SuccessCriteriaMet", "SuccessPolicy"), JobState.SUCCEEDED, False),
     ],
 )
-def test_a_job_that_waits_for_its_last_pods_says_how_it_will_end(held: dict[str, str], ending: State, disrupted: bool):
+def test_a_job_that_waits_for_its_last_pods_says_how_it_will_end(
+    held: dict[str, str], ending: JobState, disrupted: bool
+):
     waiting = read("job", {"conditions": [held], "terminating": 1})
-    assert (waiting.state, waiting.ending, waiting.disrupted) == (State.RUNNING, ending, disrupted)
+    assert (waiting.state, waiting.ending, waiting.disrupted) == (JobState.RUNNING, ending, disrupted)
     assert waiting.reason.startswith("is ending: ")
 
 
 def test_a_failed_job_stays_failed_while_it_is_suspended():
     status = {"conditions": [condition("Suspended", "JobSuspended"), condition("Failed", "PodFailurePolicy", EXIT)]}
-    assert read("job", status, suspend=True).state is State.FAILED
+    assert read("job", status, suspend=True).state is JobState.FAILED

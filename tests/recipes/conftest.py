@@ -1,4 +1,4 @@
-"""A folder with copies of the sample recipes beside this file, to be changed by the tests."""
+"""A folder with copies of the sample recipes, which tests change."""
 
 import shutil
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class Folder:
         self.path = path
 
     def edit(self, file: str, old: str, new: str) -> int:
-        """Replace the one place where `old` stands; returns its line."""
+        """Replace `old`, which occurs once; returns its line."""
         text = (self.path / file).read_text()
         assert text.count(old) == 1
         (self.path / file).write_text(text.replace(old, new))

@@ -1,4 +1,4 @@
-"""`python -m recipes`, as a person or a pipeline runs it."""
+"""`slipway recipes check`, as a person or a pipeline runs it."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 def run(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "recipes", *arguments],
+        [sys.executable, "-m", "cli", "recipes", "check", *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
         cwd=ROOT,
         capture_output=True,
@@ -21,14 +21,14 @@ def run(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_it_prints_a_line_for_each_recipe():
+def test_the_command_prints_a_line_for_each_recipe():
     result = run()
     assert (result.returncode, result.stderr) == (0, "")
     names = [line.partition(":")[0] for line in result.stdout.splitlines()]
     assert names == ["datasets/python-stdlib", "trainings/tiny-decoder", "trainings/bigram", "sweeps/tiny-decoder"]
 
 
-def test_it_prints_every_problem_and_fails(folder: Folder):
+def test_the_command_prints_every_problem_and_fails(folder: Folder):
     folder.edit(DATASET, "tokens: 400000", "tokens: 0")
     folder.edit(TRAINING, "layers: 4", "layers: 0")
     folder.edit(SWEEP, "eta: 2", "eta: two")
@@ -41,13 +41,13 @@ def test_it_prints_every_problem_and_fails(folder: Folder):
     ]
 
 
-def test_it_sees_the_environment():
+def test_the_command_uses_the_environment():
     result = run(SLIPWAY_TRAININGS__TINY_DECODER__RUN__STEPS="none")
     assert result.returncode == 1
     assert result.stderr.startswith("SLIPWAY_TRAININGS__TINY_DECODER__RUN__STEPS: run.steps: found")
 
 
-def test_it_says_that_a_folder_is_not_there(tmp_path: Path):
+def test_the_command_reports_a_missing_folder(tmp_path: Path):
     result = run(tmp_path / "nowhere")
     assert result.returncode == 1
     assert "nowhere: found no recipes, expected a folder with at least one of datasets/" in result.stderr

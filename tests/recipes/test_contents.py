@@ -1,13 +1,17 @@
-"""A model is refused for a dataset that holds something else, from the recipes alone."""
+"""Recipes alone show that a model does not fit the content of its dataset."""
+
+import pytest
 
 from tests.recipes.conftest import TRAINING, Folder
+
+pytestmark = pytest.mark.pure
 
 PICTURES = "datasets/digits.yaml"
 VIT = "model:\n  kind: vit\n  layers: 2\n  width: 32\n  heads: 4\n  hidden: 64\n  patch: 2"
 
 
 def of_pictures(folder: Folder, model: str, length: str = "") -> dict[str, int]:
-    """Let the sample training have this model, on a dataset of pictures of 8 x 12 pixels; the lines of its sections."""
+    """Give the sample training this model, on a dataset of 8 x 12 pixel pictures; returns the lines of its sections."""
     folder.write(
         PICTURES,
         "slipway: dataset/1\ndescription: Digits\nowner: team:data\n"
@@ -18,7 +22,7 @@ def of_pictures(folder: Folder, model: str, length: str = "") -> dict[str, int]:
         "slipway: training/1\ndescription: Digits\nowner: team:training\ndataset: digits\n"
         f"{model}\nbatch:\n  sequences: 8\n  micro: 8\n{length}optimiser:\n  learning_rate: 0.01\nrun:\n  steps: 10\n"
         "checkpoint:\n  every: 5\nplacement:\n  nodes: {min: 1, max: 1}\n  ranks_per_node: 1\n"
-        "recovery:\n  no_progress_seconds: 60\n  fruitless_incarnations: 3\nregistered_model: digits\n",
+        "recovery:\n  no_progress_seconds: 60\n  failures_without_checkpoint: 3\nregistered_model: digits\n",
     )
     lines = (folder.path / "trainings/digits.yaml").read_text().splitlines()
     return {line.split(":")[0].strip(): number for number, line in enumerate(lines, 1)}

@@ -1,4 +1,4 @@
-"""The example recipes: each may be copied as it is, and each model has the size that its paper or its makers give."""
+"""The example recipes: each is valid, and each model has the size that its paper or its makers give."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,13 +7,14 @@ import pytest
 import torch
 
 import recipes
-from recipes.dataset import Dataset
+from recipes.dataset import DatasetRecipe
 from recipes.load import Recipes, load
 from recipes.memory import plan
-from recipes.schema import Training
-from trainer import memory, models
-from trainer.hardware import CARDS
-from trainer.shapes import Data
+from recipes.training import ModelRecipe
+from trainer import models
+from trainer.config.hardware import CARDS
+from trainer.config.shapes import Data
+from trainer.start import memory
 
 FOLDER = Path(recipes.__file__).parent / "examples"
 PUBLISHED = {
@@ -41,7 +42,7 @@ def examples() -> Recipes:
     return load(FOLDER, {})
 
 
-def data_of(training: Training, dataset: Dataset) -> Data:
+def data_of(training: ModelRecipe, dataset: DatasetRecipe) -> Data:
     if dataset.images is None:
         return Data(vocabulary=dataset.tokenizer.vocab_size, length=training.batch.length)
     return Data(picture=(dataset.images.height, dataset.images.width, dataset.images.channels), classes=1000)
@@ -60,7 +61,7 @@ def test_a_model_has_as_many_parameters_as_was_published(examples: Recipes, name
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
 
 
-def gpus(training: Training) -> int:
+def gpus(training: ModelRecipe) -> int:
     return training.placement.nodes.min * training.placement.ranks_per_node
 
 

@@ -1,35 +1,37 @@
-"""The section `init` of a training recipe: one source, and an identity that only it brings."""
+"""The section `init` of a training recipe: one source, and its part of the identity."""
 
 from typing import Any
 
 import pytest
 
-from recipes.initial import Init
+from recipes.initial import InitSection
 from recipes.load import load
-from recipes.schema import Training, with_parameters
+from recipes.training import ModelRecipe, with_parameters
 from tests.recipes.conftest import SWEEP, TRAINING, Folder
-from trainer.config import SECTIONS
+from trainer.config.resolved import SECTIONS
+
+pytestmark = pytest.mark.pure
 
 BEFORE = "registered_model: slipway-tiny-decoder"
 DIGEST = "a" * 64
 
 
 def start(folder: Folder, init: str) -> int:
-    """Write `init: {...}` into the training recipe; its line."""
+    """Write `init: {...}` into the training recipe; returns its line."""
     return folder.edit(TRAINING, BEFORE, f"init: {init}\n{BEFORE}")
 
 
-def training(folder: Folder) -> Training:
+def training(folder: Folder) -> ModelRecipe:
     return load(folder.path, {}).trainings["tiny-decoder"]
 
 
-def init(folder: Folder) -> Init:
+def init(folder: Folder) -> InitSection:
     found = training(folder).init
     assert found is not None
     return found
 
 
-def test_without_it_the_sections_alone_decide_a_training(folder: Folder):
+def test_without_init_the_sections_alone_decide_a_training(folder: Folder):
     assert set(training(folder).numbers()) == set(SECTIONS)
 
 
@@ -55,12 +57,14 @@ def test_a_registered_model_is_by_default_the_champion(folder: Folder):
     assert (init(folder).version, init(folder).moving_alias) == (3, None)
 
 
-def test_what_it_holds_and_not_where_it_lies_is_part_of_the_identity():
-    here, there = (Init.model_validate({"huggingface": place, "digest": DIGEST}) for place in ("/here", "/there"))
+def test_the_digest_and_not_the_folder_is_part_of_the_identity():
+    here, there = (
+        InitSection.model_validate({"huggingface": place, "digest": DIGEST}) for place in ("/here", "/there")
+    )
     assert here.identity() == there.identity() == {"layout": "huggingface", "digest": DIGEST}
 
 
-def test_it_stays_when_a_parameter_is_set(folder: Folder):
+def test_init_stays_when_a_parameter_is_set(folder: Folder):
     start(folder, f"{{huggingface: ../weights/llama, digest: {DIGEST}}}")
     changed = with_parameters(training(folder), {"run.steps": 7})
     assert changed.init == init(folder)
@@ -87,7 +91,7 @@ REFUSED: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("written", "said"), REFUSED)
-def test_what_it_cannot_be_is_said_with_its_line(folder: Folder, written: str, said: Any):
+def test_an_invalid_init_is_reported_with_its_line(folder: Folder, written: str, said: Any):
     line = start(folder, written)
     problems = folder.problems()
     assert any(problem.startswith(f"{TRAINING}:{line}: {said}") for problem in problems), problems
@@ -96,6 +100,8 @@ def test_what_it_cannot_be_is_said_with_its_line(folder: Folder, written: str, s
 def test_a_sweep_cannot_start_from_an_alias_that_may_move(folder: Folder):
     start(folder, "{model: base}")
     [problem] = folder.problems()
-    assert problem.startswith(f"{SWEEP}:") and "training: found one that starts from alias champion" in problem
+    assert (
+        problem.startswith(f"{SWEEP}:") and "training: found a training that starts from the alias champion" in problem
+    )
     folder.edit(TRAINING, "{model: base}", "{model: base, version: 3}")
     assert init(folder).version == 3

@@ -1,23 +1,25 @@
-"""`python -m recipes.memory`: the memory of a recipe, without its snapshot."""
+"""The memory plan of a recipe, which needs no snapshot."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from recipes.memory import main
-from trainer.memory import parameters
-from trainer.shapes import DecoderShape
+from recipes.load import load
+from recipes.memory import plan
+from trainer.models.decoder import DecoderShape
+from trainer.start.memory import parameters
+from trainer.start.memory_report import as_json
+
+pytestmark = pytest.mark.pure
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
-def test_a_recipe_is_estimated_with_the_vocabulary_of_its_dataset(capsys: pytest.CaptureFixture[str]):
-    assert main(["tiny-decoder", "--folder", str(RECIPES), "--json"]) == 0
+def test_a_recipe_is_estimated_with_the_vocabulary_of_its_dataset():
     model = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
-    assert json.loads(capsys.readouterr().out)["parameters"] == parameters(model, 4096)
+    assert as_json(plan(load(RECIPES, {}), "tiny-decoder"))["parameters"] == parameters(model, 4096)
 
 
-def test_a_recipe_that_is_not_there_is_named_beside_those_that_are(capsys: pytest.CaptureFixture[str]):
-    assert main(["none", "--folder", str(RECIPES)]) == 1
-    assert capsys.readouterr().err == "found 'none', expected a training recipe: tiny-decoder\n"
+def test_an_unknown_recipe_is_refused_with_a_list_of_all_recipes():
+    with pytest.raises(ValueError, match=r"^found 'none', expected a training recipe: tiny-decoder$"):
+        plan(load(RECIPES, {}), "none")

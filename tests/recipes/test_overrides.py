@@ -7,6 +7,8 @@ import pytest
 from recipes.load import load
 from tests.recipes.conftest import TRAINING, Folder
 
+pytestmark = pytest.mark.pure
+
 STEPS = "SLIPWAY_TRAININGS__TINY_DECODER__RUN__STEPS"
 
 
@@ -37,7 +39,7 @@ def test_other_variables_are_left_alone(folder: Folder):
     assert load(folder.path, {"SLIPWAY_HOME": "/x", "PATH": "/bin"}) == load(folder.path, {})
 
 
-def test_an_override_mends_a_file(folder: Folder):
+def test_an_override_corrects_a_file(folder: Folder):
     folder.edit(TRAINING, "steps: 300", "steps: many")
     assert load(folder.path, {STEPS: "50"}).trainings["tiny-decoder"].run.steps == 50
 
@@ -59,7 +61,7 @@ TRAININGS__TINY_DECODER__MODEL={layers: 1, width: 2, heads: 1, kv_heads: 1, hidd
 TRAININGS__TINY_DECODER__OWNER__X=1
     owner.x: found a field of a value, expected owner to be a section
 TRAININGS__TINY_DECODER__NAME=x
-    name: found "x", expected none: a recipe is named by its file
+    name: found "x", expected no such variable: a recipe has the name of its file
 TRAININGS__TINY_DECODER__DATASET=novels
     dataset: found "novels", expected the name of a dataset recipe (python-stdlib)
 TRAININGS__TINY_DECODER=x
@@ -76,7 +78,7 @@ SWEEPS__TINY_DECODER__TRIAL__RUN__LENGTH=1
 
 
 @pytest.mark.parametrize("case", re.split(r"\n(?! )", WRONG.strip()))
-def test_a_wrong_override_is_told_by_the_name_of_the_variable(folder: Folder, case: str):
+def test_a_wrong_override_is_reported_with_its_variable(folder: Folder, case: str):
     setting, _, sentence = case.partition("\n")
     variable, _, value = f"SLIPWAY_{setting}".partition("=")
     assert folder.problems({variable: value}) == [f"{variable}: {' '.join(sentence.split())}"]

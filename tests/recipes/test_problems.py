@@ -1,4 +1,4 @@
-"""What is said of recipes that are wrong: every problem has its place, its field and its sentence."""
+"""Problems of recipes: each is reported with its place, its field, what was found and what is expected."""
 
 import re
 
@@ -7,8 +7,10 @@ import pytest
 from recipes.cron import check
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
 
+pytestmark = pytest.mark.pure
+
 CASE = re.compile(r"(?P<old>.+?) -> (?P<new>.+)\n    (?P<down>[-+]\d+ )?(?P<field>\S+): (?P<sentence>found (?s:.+))")
-"""What stands in a recipe -> what is written instead, then the problem; +1 when it is one line further down."""
+"""Text of a recipe -> its replacement, then the problem; +1 when the problem is one line below."""
 
 DATASET_CASES = r"""
 vocab_size: 4096 -> vocab_size: 256
@@ -81,7 +83,7 @@ model: # -> model:\n  kind: nowhere.rnn #
 
 model: # -> model:\n  kind: json.decoder #
     +1 model.kind: found "json.decoder", expected a module with the classes Shape and Network, but its Shape is no
-        trainer.shapes.Shape that says what it reads
+        trainer.config.shapes.Shape that says what it reads
 
 kv_heads: 2 # -> kv_heads: 2\n  kind: encoder #
     -0 model.kv_heads: found an unknown field, expected one of kind, layers, width, heads, hidden, masked
@@ -126,10 +128,10 @@ slipway: training/1 -> slipway: 1
     slipway: found 1, expected training/1
 
 dataset: python-stdlib -> name: other\ndataset: python-stdlib
-    name: found "other", expected none: a recipe is named by its file, here tiny-decoder
+    name: found "other", expected no such field: a recipe has the name of its file, here tiny-decoder
 
   layers: 4 ->   layers: 4\n  layers: 4
-    +1 model.layers: found the field a second time, expected it once (first on line 10)
+    +1 model.layers: found the field a second time, expected it once (it is on line 10 already)
 
 owner: team:training -> owner: !secret team:training
     owner: found the tag !secret, expected a plain value
@@ -212,11 +214,25 @@ optimiser.beta2: -> beta2:
         (130) there
 
 optimiser.beta2: -> run.steps: {randint: [1, 2]}\n  optimiser.beta2:
-    space.run.steps: found a parameter that the rungs decide, expected one other than run.steps,
+    space.run.steps: found a parameter that the rungs decide, expected a parameter other than run.steps,
         validation.every
 
 run.steps: 80 -> run.steps: 80\n  optimiser.beta2: 0.9
-    -12 space.optimiser.beta2: found a parameter that trial sets, expected it in one of the two
+    -12 space.optimiser.beta2: found a parameter that `trial` sets too, expected it in only one of the two
+
+seed: 0 -> seed: 0\nplacement: {ranks_per_node: 0}
+    +1 placement.ranks_per_node: found 0, expected 1 or more
+
+seed: 0 -> seed: 0\nplacement: {nodes: {min: 2, max: 1}}
+    +1 placement.nodes.max: found 1, expected 2 (min) or more
+
+seed: 0 -> seed: 0\nplacement: {ranks_per_node: 64}
+    +1 placement: found nodes and ranks that batch.sequences (16) does not fit, expected 64 (a sequence for each rank)
+        or more, with nodes: 1
+
+seed: 0 -> seed: 0\nplacement: {ranks_per_node: 1, kubernetes: {resources: {nvidia.com/gpu: "8"}}}
+    +1 placement.ranks_per_node: found 1 for pods with nvidia.com/gpu 8, expected a rank for each GPU;
+        placement.kubernetes.resources gives a trial fewer: nvidia.com/gpu: "1"
 """
 
 
@@ -236,14 +252,14 @@ CASES = cases(DATASET, DATASET_CASES) + cases(TRAINING, TRAINING_CASES) + cases(
 
 
 @pytest.mark.parametrize(("file", "old", "new", "down", "problem"), CASES, ids=[case[2] for case in CASES])
-def test_a_wrong_value_has_its_line_field_and_sentence(
+def test_a_wrong_value_is_reported_with_its_line_and_field(
     folder: Folder, file: str, old: str, new: str, down: int, problem: str
 ):
     line = folder.edit(file, old, new)
     assert folder.problems() == [f"{file}:{line + down}: {problem}"]
 
 
-def test_all_problems_of_all_files_are_told_at_once(folder: Folder):
+def test_all_problems_of_all_files_are_reported_at_once(folder: Folder):
     vocabulary = folder.edit(DATASET, "vocab_size: 4096", "vocab_size: many")
     layers = folder.edit(TRAINING, "layers: 4", "layers: four")
     steps = folder.edit(TRAINING, "steps: 300", "stepps: 300")
@@ -260,7 +276,7 @@ def test_all_problems_of_all_files_are_told_at_once(folder: Folder):
     ]
 
 
-def test_a_dataset_with_a_mistake_is_not_also_told_as_missing(folder: Folder):
+def test_a_dataset_with_a_mistake_is_not_reported_as_missing(folder: Folder):
     folder.write(DATASET, "slipway: [dataset/1\n")
     assert folder.problems() == [
         f"{DATASET}:2: found a mistake in the YAML (while parsing a flow sequence, "
@@ -271,22 +287,24 @@ def test_a_dataset_with_a_mistake_is_not_also_told_as_missing(folder: Folder):
 def test_the_header_comes_first(folder: Folder):
     folder.edit(TRAINING, "slipway: training/1\n", "")
     line = folder.edit(TRAINING, "dataset: python-stdlib", "slipway: training/1\ndataset: python-stdlib")
-    assert folder.problems() == [f"{TRAINING}:{line}: slipway: found this field further down, expected it as the first"]
+    assert folder.problems() == [
+        f"{TRAINING}:{line}: slipway: found this field further down, expected it as the first field"
+    ]
 
 
-def test_a_recipe_without_a_header_is_not_guessed(folder: Folder):
+def test_the_kind_of_a_recipe_without_a_header_is_not_guessed(folder: Folder):
     folder.write(DATASET, "description: x\n")
     assert folder.problems() == [f"{DATASET}:1: slipway: found nothing, expected dataset/1"]
 
 
 @pytest.mark.parametrize(("content", "found"), [("", "null"), ("- 1\n", "[1]"), ("text", '"text"')])
-def test_a_file_that_is_no_recipe_is_told(folder: Folder, content: str, found: str):
+def test_a_file_that_is_no_recipe_is_reported(folder: Folder, content: str, found: str):
     folder.write(DATASET, content)
     assert folder.problems() == [f"{DATASET}:1: found {found}, expected a recipe that begins slipway: dataset/1"]
 
 
 @pytest.mark.parametrize("content", [b"slipway: dataset/1\ndescription: \xff\n", b"slipway: dataset/1\nowner: \x07\n"])
-def test_bytes_that_are_not_text_have_their_line(folder: Folder, content: bytes):
+def test_bytes_that_are_not_text_are_reported_with_their_line(folder: Folder, content: bytes):
     folder.write(DATASET, content)
     assert folder.problems() == [f"{DATASET}:2: found bytes that are not text, expected YAML in UTF-8"]
 
@@ -298,7 +316,7 @@ def test_an_alias_is_refused_so_that_every_value_has_one_line(folder: Folder):
     ]
 
 
-def test_a_list_is_no_key(folder: Folder):
+def test_a_list_as_a_key_is_refused(folder: Folder):
     line = folder.edit(DATASET, "owner: team:data", "owner: team:data\n[1, 2]: 3")
     assert folder.problems() == [f"{DATASET}:{line + 1}: found a list or a section as a key, expected a name"]
 
@@ -312,7 +330,7 @@ def test_a_name_that_assets_cannot_have_is_refused(folder: Folder, name: str):
     ]
 
 
-def test_a_folder_without_recipes_is_told(folder: Folder):
+def test_a_folder_without_recipes_is_reported(folder: Folder):
     nowhere = folder.path / "nowhere"
     assert Folder(nowhere).problems() == [
         f"{nowhere}: found no recipes, expected a folder with at least one of datasets/, trainings/, sweeps/"
@@ -325,6 +343,6 @@ def test_cron_strings_are_accepted(text: str):
 
 
 @pytest.mark.parametrize("text", ["", "@daily", "* * * *", "60 * * * *", "*/0 * * * *", "5-1 * * * *", "x * * * *"])
-def test_what_is_no_cron_string_is_refused(text: str):
+def test_other_text_than_a_cron_string_is_refused(text: str):
     with pytest.raises(ValueError, match="expected a cron string"):
         check(text)

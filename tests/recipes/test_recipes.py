@@ -1,4 +1,4 @@
-"""What recipes are when they are right."""
+"""Valid recipes."""
 
 import json
 import shutil
@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from recipes.dataset import Directory, Stdlib
+from recipes.dataset import DirectorySource, StdlibSource
 from recipes.load import load
-from recipes.schema import Sweep, with_parameters
+from recipes.sweep import SweepRecipe
+from recipes.training import with_parameters
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
-from trainer.config import SECTIONS
-from trainer.sections import Batch
-from trainer.shapes import DecoderShape
+from trainer.config.resolved import SECTIONS
+from trainer.config.sections import Batch
+from trainer.models.decoder import DecoderShape
+
+pytestmark = pytest.mark.pure
 
 
 def test_the_recipes_that_come_with_slipway_are_valid():
@@ -41,12 +44,25 @@ def test_the_tiny_decoder_has_about_two_million_parameters():
     assert 1e6 < model.layers * block + vocabulary * model.width < 2e6
 
 
-def test_a_file_more_is_a_recipe_more(folder: Folder):
+def test_a_new_file_is_a_new_recipe(folder: Folder):
     shutil.copy(folder.path / TRAINING, folder.path / "trainings/second.yaml")
     assert list(load(folder.path, {}).trainings) == ["second", "tiny-decoder"]
 
 
-def test_what_an_editor_leaves_beside_a_recipe_is_no_recipe(folder: Folder):
+def test_the_former_name_of_a_field_is_still_read(folder: Folder):
+    folder.edit(TRAINING, "failures_without_checkpoint: 3", "fruitless_incarnations: 5")
+    assert load(folder.path, {}).trainings["tiny-decoder"].recovery.failures_without_checkpoint == 5
+
+
+def test_a_field_that_stands_under_both_of_its_names_is_refused(folder: Folder):
+    folder.edit(
+        TRAINING, "failures_without_checkpoint: 3", "failures_without_checkpoint: 3\n  fruitless_incarnations: 5"
+    )
+    [problem] = folder.problems()
+    assert "recovery.fruitless_incarnations: found an unknown field" in problem
+
+
+def test_a_backup_file_of_an_editor_is_no_recipe(folder: Folder):
     (folder.path / "trainings/.#tiny-decoder.yaml").symlink_to("nobody@nowhere")
     folder.write("trainings/tiny-decoder.yaml~", "half")
     assert list(load(folder.path, {}).trainings) == ["tiny-decoder"]
@@ -54,7 +70,7 @@ def test_what_an_editor_leaves_beside_a_recipe_is_no_recipe(folder: Folder):
 
 def test_a_sweep_reads_back_equal_from_what_it_dumps():
     sweep = load(environ={}).sweeps["tiny-decoder"]
-    assert Sweep.model_validate_json(sweep.model_dump_json()) == sweep
+    assert SweepRecipe.model_validate_json(sweep.model_dump_json()) == sweep
 
 
 def test_a_parameter_can_be_set_and_nothing_else_changes(folder: Folder):
@@ -84,7 +100,7 @@ def test_a_parameter_that_does_not_fit_is_refused_by_name(parameters: dict[str, 
     assert str(caught.value).startswith(sentence)
 
 
-def test_the_content_of_a_dataset_does_not_depend_on_who_owns_it_nor_where_it_lies(folder: Folder):
+def test_the_content_of_a_dataset_depends_neither_on_its_owner_nor_on_its_place(folder: Folder):
     folder.edit(DATASET, "kind: stdlib", "kind: directory\n  path: here")
     before = load(folder.path, {}).datasets["python-stdlib"]
     folder.edit(DATASET, "team:data", "team:others")
@@ -94,7 +110,7 @@ def test_the_content_of_a_dataset_does_not_depend_on_who_owns_it_nor_where_it_li
     assert before.content() == after.content()
 
 
-def test_the_content_of_a_dataset_changes_with_what_is_made_of_it(folder: Folder):
+def test_the_content_of_a_dataset_changes_with_its_processing(folder: Folder):
     before = load(folder.path, {}).datasets["python-stdlib"].content()
     folder.edit(DATASET, "tokens: 400000", "tokens: 400001")
     after = load(folder.path, {}).datasets["python-stdlib"].content()
@@ -105,20 +121,20 @@ def test_the_content_of_a_dataset_changes_with_what_is_made_of_it(folder: Folder
 def test_a_directory_is_found_relative_to_its_recipe(folder: Folder):
     folder.edit(DATASET, "kind: stdlib", "kind: directory\n  path: ../corpus")
     source = load(folder.path, {}).datasets["python-stdlib"].source
-    assert isinstance(source, Directory)
+    assert isinstance(source, DirectorySource)
     assert source.path == str((folder.path / "corpus").resolve())
 
 
 @pytest.mark.parametrize("path", ["ast.py", "json/decoder.py", "unittest/mock.py"])
 def test_the_standard_library_is_taken(path: str):
-    assert Stdlib(kind="stdlib").selects(path)
+    assert StdlibSource(kind="stdlib").selects(path)
 
 
 @pytest.mark.parametrize(
     "path", ["test/test_ast.py", "ctypes/test/a.py", "idlelib/run.py", "site-packages/yaml/loader.py", "LICENSE.txt"]
 )
-def test_tests_and_what_others_installed_are_left_out(path: str):
-    assert not Stdlib(kind="stdlib").selects(path)
+def test_tests_and_installed_packages_are_left_out(path: str):
+    assert not StdlibSource(kind="stdlib").selects(path)
 
 
 @pytest.mark.parametrize(("written", "value"), [("3e-4", 3e-4), ("1", 1.0), (".5", 0.5), ("+2.", 2.0)])
@@ -127,7 +143,7 @@ def test_numbers_may_be_written_as_people_do(folder: Folder, written: str, value
     assert load(folder.path, {}).trainings["tiny-decoder"].optimiser.learning_rate == value
 
 
-def test_words_that_older_yaml_takes_for_switches_and_dates_are_text(folder: Folder):
+def test_words_that_are_switches_or_dates_in_yaml_1_1_are_text(folder: Folder):
     folder.edit(TRAINING, "registered_model: slipway-tiny-decoder", "registered_model: on")
     folder.edit(
         SWEEP, "description: The optimiser of the tiny decoder, by successive halving", "description: 2026-01-01"
@@ -142,6 +158,7 @@ def test_a_schedule_is_not_needed(folder: Folder):
     assert load(folder.path, {}).trainings["tiny-decoder"].retrain is None
 
 
+@pytest.mark.process
 def test_recipes_are_read_without_the_control_plane():
     code = "import sys; from recipes.load import load; load(); print({'dagster', 'mlflow', 'torch'} & {*sys.modules})"
     root = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Recipes of scripts: what they hold, and what is said of one that could not run, before anything does (T11)."""
+"""Recipes of scripts: their fields, and the problems of a script that cannot run (T11)."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ def scripted(folder: Folder) -> Folder:
     return folder
 
 
-def test_a_training_with_a_command_is_a_scripts(scripted: Folder):
+def test_a_training_with_a_command_is_one_by_a_script(scripted: Folder):
     recipes = load(scripted.path, {})
     assert list(recipes.scripts) == ["bigram"] and "bigram" not in recipes.trainings
     assert set(recipes.all_trainings) == {"bigram", "tiny-decoder"}
@@ -32,7 +32,7 @@ def test_the_example_is_under_60_lines():
     assert len((OWN / "examples" / "bigram.py").read_text().splitlines()) < 60
 
 
-def test_an_override_sets_a_parameter_that_is_there(scripted: Folder):
+def test_an_override_sets_an_existing_parameter(scripted: Folder):
     name = "SLIPWAY_TRAININGS__BIGRAM__PARAMETERS__STEPS"
     assert load(scripted.path, {name: "7"}).scripts["bigram"].parameters["steps"] == 7
 
@@ -82,12 +82,14 @@ def test_an_override_of_an_unknown_parameter_is_refused(scripted: Folder):
         ),
     ],
 )
-def test_what_could_not_run_is_said_with_its_line(scripted: Folder, old: str, new: str, field: str, sentence: str):
+def test_a_script_that_cannot_run_is_reported_with_its_line(
+    scripted: Folder, old: str, new: str, field: str, sentence: str
+):
     line = scripted.edit(SCRIPT, old, new)
     assert scripted.problems() == [f"{SCRIPT}:{line}: {field}: {sentence}"]
 
 
-def test_code_that_would_hide_our_package_is_refused(scripted: Folder):
+def test_code_that_would_hide_slipways_package_is_refused(scripted: Folder):
     (scripted.path / "examples" / "trainer.py").touch()
     line = scripted.edit(SCRIPT, "code: ../examples/bigram.py", "code: ../examples")
     (problem,) = scripted.problems()
@@ -95,7 +97,7 @@ def test_code_that_would_hide_our_package_is_refused(scripted: Folder):
     assert problem.endswith("expected another name for trainer.py: it would hide Slipway's package")
 
 
-def test_a_script_wants_its_shards_before_it_starts(scripted: Folder):
+def test_a_script_needs_its_shards_before_it_starts(scripted: Folder):
     line = scripted.edit(SCRIPT, "  ranks_per_node: 1", "  ranks_per_node: 1\n  staging: streaming")
     sentence = 'placement.staging: found "streaming", expected before'
     assert scripted.problems() == [f"{SCRIPT}:{line + 1}: {sentence}"]

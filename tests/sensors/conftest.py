@@ -7,7 +7,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from resources.tracking import Tracking
 from tests.conftest import Marked
 from tests.sensors.platform import Platform, make_home
 
@@ -19,8 +18,10 @@ UNCAPTURED = {
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("platform")
-    (root / "dagster").mkdir()
+    root = tmp_path_factory.getbasetemp() / "platform"
+    if root.is_dir():  # made for another folder's tests
+        return root
+    (root / "dagster").mkdir(parents=True)
     with (
         pytest.MonkeyPatch.context() as environment,
         dg.instance_for_test(UNCAPTURED, temp_dir=str(root / "dagster")) as instance,
@@ -28,14 +29,6 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         environment.setenv("OMP_NUM_THREADS", "1")
         make_home(root, instance)
     return root
-
-
-@pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh database of MLflow's, to be copied: making one takes many seconds."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    Tracking(uri=f"sqlite:///{path}").client().search_experiments()
-    return path
 
 
 @pytest.fixture

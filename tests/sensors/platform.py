@@ -3,7 +3,10 @@
 `tick` evaluates a sensor, `apply` does with the outcome what Dagster's daemon does, and `launch` runs a request.
 """
 
+import copy
+import dataclasses
 import functools
+import json
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,21 +18,26 @@ from dagster import DagsterRunStatus
 from dagster._core.definitions.sensor_definition import SensorExecutionData
 
 from assets import keys
-from assets.datasets import snapshot, steps
+from assets.datasets.snapshots import pointer
+from assets.datasets.texts import steps
 from assets.evaluation import evaluate
 from assets.training import specification, terms
-from definitions import build, embedded_resources
+from definitions import build
+from recipes.assignments import applied
 from recipes.load import Recipes, load
-from recipes.schema import Training
-from resources.compute import EmbeddedCompute, trainings
+from recipes.training import ModelRecipe
+from resources.compute.embedded import EmbeddedCompute
+from resources.here import embedded_resources
 from resources.home import Home
+from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from resources.tracking import Tracking
-from resources.training_control import TrainingControl
-from resources.training_decision import Action
-from resources.training_store import DUTIES, Trainings, TrainingStore
+from resources.trainings.control import TrainingControl
+from resources.trainings.decision import Action
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings
+from resources.trainings.store import Trainings, TrainingStore
+from tests.assets.datasets.corpora import make_corpus
 from tests.conftest import until
-from tests.data.corpora import make_corpus
 
 TINY, SEARCH = "tiny", "tiny-search"
 STEPS, EVERY = 150, 50
@@ -46,7 +54,7 @@ _TRAINING = {
     "run": {"steps": STEPS},
     "checkpoint": {"every": EVERY},
     "placement": {"nodes": {"min": 1, "max": 1}, "ranks_per_node": 1},
-    "recovery": {"no_progress_seconds": 30, "fruitless_incarnations": 2},
+    "recovery": {"no_progress_seconds": 30, "failures_without_checkpoint": 2},
     "registered_model": "tiny-model",
     "retrain": "0 3 * * 0",
 }
@@ -93,6 +101,15 @@ class Platform:
         self.recipes: Recipes = load(root / "recipes", {})
         self.resources = embedded_resources(self.home)
         self.repository = build(self.recipes, self.resources).get_repository_def()
+        self.cursors: dict[str, str | None] = {}
+        """What each sensor had Dagster keep, as of the last tick that was applied."""
+
+    def with_training(self, recipe: ModelRecipe) -> "Platform":
+        """The same home and instance with one more training recipe."""
+        more = copy.copy(self)
+        more.recipes = dataclasses.replace(self.recipes, trainings={**self.recipes.trainings, recipe.name: recipe})
+        more.repository = build(more.recipes, self.resources).get_repository_def()
+        return more
 
     @property
     def tiers(self) -> Tiers:
@@ -121,30 +138,31 @@ class Platform:
         return trainings(self.tiers)
 
     @functools.cached_property
-    def recipe(self) -> Training:
+    def recipe(self) -> ModelRecipe:
         return self.recipes.trainings[TINY]
 
-    def proposed(self, cause: str = "", **changes: dict[str, Any]) -> TrainingStore:
-        """A training of the recipe, with sections of it changed, that nobody wants yet."""
-        value = self.recipe.model_dump(mode="json")
-        for section, fields in changes.items():
-            value[section].update(fields)
-        recipe = Training.model_validate(value, strict=False)
-        current = snapshot.current(self.home.durable, recipe.dataset)
+    def proposed(
+        self, cause: str = "", origin: dict[str, Any] | None = None, init: str = "", **changes: dict[str, Any]
+    ) -> TrainingStore:
+        """A training of the recipe, with fields of it set otherwise for it alone, that is not wanted yet."""
+        fields = [f"{name}.{field}={json.dumps(value)}" for name in changes for field, value in changes[name].items()]
+        recipe = applied(self.recipe, fields)
+        current = pointer.current(self.home.durable, recipe.dataset)
         assert current is not None
-        store = self.trainings.propose(specification(recipe, current, self.tiers, cause), terms(recipe))
+        agreed = dataclasses.replace(terms(recipe, origin, fields), init=init)
+        store = self.trainings.propose(specification(recipe, current, self.tiers, cause), agreed)
         self.add(keys.training_partitions(TINY), store.id)
         return store
 
     def wanted(self, cause: str = "", **changes: dict[str, Any]) -> TrainingStore:
-        """A training that somebody wants, with every duty open."""
-        store = self.proposed(cause, **changes)
+        """A training that should run, with every duty open."""
+        store = self.proposed(cause, None, "", **changes)
         self.trainings.start(store, BY, "the test wants it")
         return store
 
-    def finished(self, *duties: str) -> TrainingStore:
+    def finished(self, *duties: Duty) -> TrainingStore:
         """The training that came with the home: over, evaluated, and nothing of it shown; these duties are open."""
-        stores = [self.trainings.store(id) for id in self.trainings.known()]
+        stores = list(self.trainings.stores())
         [store] = [store for store in stores if (ended := store.exit()) and ended.outcome == "succeeded"]
         self.trainings.start(store, BY, "the test wants it", duties)
         return store
@@ -167,13 +185,18 @@ class Platform:
     def tick(self, sensor: str) -> SensorExecutionData:
         """What one evaluation of the sensor asks for; nothing of it is done."""
         with dg.build_sensor_context(
-            instance=self.instance, repository_def=self.repository, resources=self.resources, sensor_name=sensor
+            instance=self.instance,
+            repository_def=self.repository,
+            resources=self.resources,
+            sensor_name=sensor,
+            cursor=self.cursors.get(sensor),
         ) as context:
             return self.repository.get_sensor_def(sensor).evaluate_tick(context)
 
     def apply(self, sensor: str) -> list[dg.RunRequest]:
         """One tick, with its events and partitions brought into the instance; the runs it requests."""
         outcome = self.tick(sensor)
+        self.cursors[sensor] = outcome.cursor
         for event in outcome.asset_events:
             self.instance.report_runless_asset_event(event)
         for request in outcome.dynamic_partitions_requests or []:
@@ -185,7 +208,7 @@ class Platform:
         return list(outcome.run_requests or [])
 
     def queue(self, request: dg.RunRequest) -> dg.DagsterRun:
-        """A run of the request that nobody executes: it waits for its worker."""
+        """A run of the request that is not executed: it waits for its worker."""
         return self.instance.create_run_for_job(
             self._job(request), tags=dict(request.tags), status=DagsterRunStatus.NOT_STARTED
         )
@@ -231,16 +254,16 @@ class Platform:
 
 
 def make_home(root: Path, instance: dg.DagsterInstance) -> None:
-    """A home with a snapshot and a finished training that nobody has looked at, to be copied by each test."""
+    """A home with a snapshot and a finished training with every duty open, to be copied by each test."""
     make_corpus(root / "corpus")
     write_recipes(root / "recipes")
     platform = Platform(root, instance)
     dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
     source = steps.make_documents(dataset, durable).inputs["source"]["digest"]
     steps.make_tokenizer(dataset, durable)
-    snapshot.point(durable, dataset.name, steps.make_snapshot(dataset, durable).result["sha256"], source)
+    pointer.point(durable, dataset.name, steps.make_snapshot(dataset, durable).result["sha256"], source)
     store = platform.wanted()
     platform.advance(store)
-    evaluate(store, store.commits(), platform.tiers)
-    for duty in DUTIES:
+    evaluate(store.read(), store.commits(), platform.tiers)
+    for duty in Duty:
         platform.trainings.close(store.id, duty)

@@ -1,4 +1,4 @@
-"""Initial weights in the graph: settled before a training is proposed, part of its id, refused before it runs."""
+"""Initial weights in the graph: located before a training is proposed, part of its id, refused before it runs."""
 
 import dataclasses
 import shutil
@@ -8,39 +8,39 @@ from typing import Any
 import pytest
 
 from assets import keys
-from assets.datasets import snapshot
-from assets.initial import settled
+from assets.datasets.snapshots import pointer
+from assets.initial import with_initial_weights
 from assets.training import specification, terms
-from recipes.initial import Init
-from recipes.schema import Training
-from resources.registry import CHAMPION, MANIFEST_TAG, Registry
-from resources.training_store import TrainingStore
+from recipes.initial import InitSection
+from recipes.training import ModelRecipe
+from resources.mlflow.registry import CHAMPION, MANIFEST_TAG, Registry
+from resources.trainings.store import TrainingStore
 from tests.sensors.platform import EVERY, STEPS, TINY, Platform
-from trainer import export, huggingface
-from trainer.shapes import DecoderShape
+from trainer.models.decoder import DecoderShape
+from trainer.start import export, huggingface
 
 MODEL = "tiny-model"
 
 
-def starting(platform: Platform, **init: Any) -> Training:
-    """The recipe with a section `init`, and with validation, so that the first loss is told."""
+def starting(platform: Platform, **init: Any) -> ModelRecipe:
+    """The recipe with a section `init`, and with validation, so that the first loss is on record."""
     value = {**platform.recipe.model_dump(mode="json"), "init": init}
     value["run"]["steps"], value["validation"] = 2, {"every": 2, "sequences": 4}
-    return Training.model_validate(value, strict=False)
+    return ModelRecipe.model_validate(value, strict=False)
 
 
-def settle(platform: Platform, recipe: Training) -> Training:
-    return settled(recipe, current(platform), platform.tiers, platform.tracking)
+def settle(platform: Platform, recipe: ModelRecipe) -> ModelRecipe:
+    return with_initial_weights(recipe, current(platform), platform.tiers, platform.tracking)
 
 
-def settled_init(platform: Platform, **init: Any) -> Init:
+def settled_init(platform: Platform, **init: Any) -> InitSection:
     found = settle(platform, starting(platform, **init)).init
     assert found is not None
     return found
 
 
 def current(platform: Platform) -> str:
-    found = snapshot.current(platform.home.durable, "texts")
+    found = pointer.current(platform.home.durable, "texts")
     assert found is not None
     return found
 
@@ -65,6 +65,7 @@ def test_a_recipe_that_draws_its_weights_stays_as_it_is(platform: Platform):
     assert settle(platform, platform.recipe) is platform.recipe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["checkpoint", "huggingface"])
 def test_a_training_that_is_offered_with_given_weights_trains_from_them(platform: Platform, layout: str):
     first = platform.finished()
@@ -128,7 +129,9 @@ def test_a_model_of_another_size_is_refused_with_the_numbers(platform: Platform)
     recipe = starting(platform, checkpoint=f"{platform.finished().id}/{STEPS}")
     assert isinstance(recipe.model, DecoderShape)
     larger = recipe.model_copy(update={"model": dataclasses.replace(recipe.model, layers=3)})
-    with pytest.raises(ValueError, match=r"training tiny: init: .* do not fit: model.layers: found 2, expected 3"):
+    with pytest.raises(
+        ValueError, match=r"training tiny: init: .* do not fit the training: model.layers: found 2, expected 3"
+    ):
         settle(platform, larger)
 
 

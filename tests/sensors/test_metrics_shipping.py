@@ -1,15 +1,18 @@
 """Metrics shipping: what the ledgers hold reaches MLflow once, whatever breaks in between."""
 
+import contextlib
 import json
 import socket
 from collections.abc import Mapping
 
 import pytest
 
-from resources import tracking as tracking_module
-from resources.tracking import Tracking
-from resources.training_decision import Action
-from resources.training_store import TrainingStore
+from resources.mlflow import silence
+from resources.mlflow import tracking as tracking_module
+from resources.mlflow.tracking import Tracking
+from resources.trainings.decision import Action
+from resources.trainings.duties import Duty
+from resources.trainings.store import TrainingStore
 from tests.conftest import until
 from tests.sensors.platform import STEPS, TINY, Platform
 
@@ -29,8 +32,14 @@ def runs_of(platform: Platform) -> int:
     return len(client.search_runs([each.experiment_id for each in client.search_experiments()]))
 
 
+def assert_postponed(platform: Platform, store: TrainingStore) -> None:
+    """A tick delivers nothing, and says so."""
+    reason = str(platform.tick("metrics_shipping").skip_message)
+    assert reason.startswith(f"{store.id}: its metrics are not delivered yet: ")
+
+
 def test_a_finished_training_is_delivered_whole(tracked: Platform):
-    store = tracked.finished("tracking")
+    store = tracked.finished(Duty.TRACKING)
     tracked.apply("metrics_shipping")
     run = tracked.tracking.client().get_run(tracked.tracking.run_of(store))
     assert losses(tracked, store) == list(range(1, STEPS + 1))
@@ -43,9 +52,9 @@ def test_a_finished_training_is_delivered_whole(tracked: Platform):
 
 
 def test_the_second_tick_delivers_nothing(tracked: Platform):
-    tracked.finished("tracking")
+    tracked.finished(Duty.TRACKING)
     tracked.apply("metrics_shipping")
-    assert tracked.trainings.opened("tracking") == []
+    assert tracked.trainings.opened(Duty.TRACKING) == []
     tracked.apply("metrics_shipping")
     assert runs_of(tracked) == 1
 
@@ -61,7 +70,7 @@ def test_delivering_all_of_it_twice_leaves_each_metric_once(tracked: Platform):
 
 def test_a_delivery_that_broke_between_two_batches_is_completed(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tracking_module, "BATCH", 100)
-    store = tracked.finished("tracking")
+    store = tracked.finished(Duty.TRACKING)
     client = tracked.tracking.client()
     log_batch, calls = client.log_batch, []
 
@@ -72,11 +81,11 @@ def test_a_delivery_that_broke_between_two_batches_is_completed(tracked: Platfor
         log_batch(*arguments, **named)
 
     monkeypatch.setattr(client, "log_batch", break_at_the_third)
-    assert tracked.tick("metrics_shipping").skip_message == f"not delivered yet: {store.id}"
-    assert tracked.trainings.opened("tracking") == [store.id]
+    assert_postponed(tracked, store)
+    assert tracked.trainings.opened(Duty.TRACKING) == [store.id]
     tracked.apply("metrics_shipping")
     assert losses(tracked, store) == list(range(1, STEPS + 1))
-    assert tracked.trainings.opened("tracking") == []
+    assert tracked.trainings.opened(Duty.TRACKING) == []
 
 
 def test_a_run_that_was_made_without_its_parameters_gets_them(tracked: Platform):
@@ -90,17 +99,40 @@ def test_a_run_that_was_made_without_its_parameters_gets_them(tracked: Platform)
 
 
 def test_while_mlflow_is_away_nothing_is_lost_and_the_tick_says_so(tracked: Platform):
-    store = tracked.finished("tracking")
+    store = tracked.finished(Duty.TRACKING)
     there = tracked.resources["tracking"]
     with socket.socket() as nobody_listens:
         nobody_listens.bind(("127.0.0.1", 0))
         tracked.resources["tracking"] = Tracking(uri=f"http://127.0.0.1:{nobody_listens.getsockname()[1]}")
-        assert tracked.tick("metrics_shipping").skip_message == f"not delivered yet: {store.id}"
+        assert_postponed(tracked, store)
     tracked.resources["tracking"] = there
     tracked.apply("metrics_shipping")
     assert losses(tracked, store) == list(range(1, STEPS + 1))
 
 
+def test_a_server_that_accepts_and_never_answers_costs_one_deadline_for_all_trainings(
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setattr(silence, "SECONDS", 60.0)
+    stores = [tracked.proposed(f"cause {number}") for number in range(5)]
+    for store in stores:
+        tracked.trainings.open(store.id, Duty.TRACKING)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        tracked.resources["tracking"] = Tracking(uri=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        reason = str(tracked.tick("metrics_shipping").skip_message)
+        silent.settimeout(0.0)
+        asked = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                silent.accept()[0].close()
+                asked += 1
+    assert asked == 1
+    assert reason.count("MLflow did not answer a moment ago") == len(stores) - 1
+
+
+@pytest.mark.slow
 def test_a_training_that_runs_is_delivered_as_it_goes(tracked: Platform):
     store = tracked.wanted(run={"steps": 1_000_000})
     tracked.advance(store, Action.SUBMIT)

@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 from assets import keys
-from assets.datasets import snapshot
+from assets.datasets.snapshots import pointer
 from assets.evaluation import evaluate
-from assets.models import BEATS_CHAMPION, BEATS_UNIGRAMS
+from assets.gate import BEATS_CHAMPION, BEATS_UNIGRAMS
 from assets.training import specification
-from recipes.schema import Training
-from resources.training_store import TrainingStore
+from recipes.training import ModelRecipe
+from resources.trainings.store import TrainingStore
+from tests.assets.datasets import digits
 from tests.conftest import Marked
-from tests.data import digits
 from tests.sensors.conftest import UNCAPTURED
 from tests.sensors.platform import Platform, write_recipes
 
@@ -62,7 +62,7 @@ def platform(
 def trained(platform: Platform) -> TrainingStore:
     store = platform.wanted()
     platform.advance(store)
-    evaluate(store, store.commits(), platform.tiers)
+    evaluate(store.read(), store.commits(), platform.tiers)
     return store
 
 
@@ -85,8 +85,8 @@ def test_a_decoder_is_refused_for_a_snapshot_of_pictures_before_anything_starts(
     """Also where the recipe was checked against what the dataset held before."""
     shape = {"layers": 1, "width": 8, "heads": 1, "kv_heads": 1, "hidden": 8}
     changed = {"model": shape, "batch": {"sequences": 4, "length": 8, "micro": 4}}
-    decoder = Training.model_validate({**platform.recipe.model_dump(mode="json"), **changed}, strict=False)
-    current = snapshot.current(platform.home.durable, "digits")
+    decoder = ModelRecipe.model_validate({**platform.recipe.model_dump(mode="json"), **changed}, strict=False)
+    current = pointer.current(platform.home.durable, "digits")
     assert current is not None
     with pytest.raises(ValueError, match=r"model\.kind: found 'decoder', expected a model that reads pictures"):
         specification(decoder, current, platform.tiers)

@@ -5,15 +5,21 @@ import pytest
 from dagster import DagsterRunStatus
 
 from assets import keys
+from assets.datasets.snapshots import pointer
 from assets.evaluation import evaluate, evaluated
-from assets.models import BEATS_CHAMPION, BEATS_UNIGRAMS
-from resources.registry import CANDIDATE, CHAMPION, MANIFEST_TAG, Registry, promotions
-from resources.training_store import TrainingStore
-from sensors import runs
+from assets.gate import BEATS_CHAMPION, BEATS_UNIGRAMS
+from assets.training import specification, terms
+from recipes.training import ModelRecipe, with_parameters
+from resources.mlflow.promotion import Judgement, Promotions, history, undecided
+from resources.mlflow.registry import CANDIDATE, CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
+from resources.trainings.duties import Duty
+from resources.trainings.store import TrainingStore
 from sensors.promotions import PROMOTES_TAG
+from sensors.support import runs
 from tests.sensors.platform import BY, Platform
-from trainer import atomic, fence
-from trainer.scores import Score
+from trainer.base import atomic, codec, digest
+from trainer.record import fence
+from trainer.record.scores import Score
 
 MODEL = "tiny-model"
 
@@ -35,13 +41,98 @@ def worse(platform: Platform) -> TrainingStore:
     """A training of two steps, evaluated."""
     store = platform.wanted(run={"steps": 2})
     platform.advance(store)
-    evaluate(store, store.commits(), platform.tiers)
-    platform.trainings.close(store.id, "checkpoints")
+    evaluate(store.read(), store.commits(), platform.tiers)
+    platform.trainings.close(store.id, Duty.CHECKPOINTS)
     return store
 
 
+def scored(
+    platform: Platform, cause: str, loss: float, bits: float, recipe: ModelRecipe | None = None
+) -> TrainingStore:
+    """A training that is over, with one checkpoint of this score; there are no weights behind it."""
+    recipe = recipe or platform.recipe
+    current = pointer.current(platform.home.durable, recipe.dataset)
+    assert current is not None
+    store = platform.trainings.propose(specification(recipe, current, platform.tiers, cause), terms(recipe))
+    platform.add(keys.training_partitions(recipe.name), store.id)
+    platform.trainings.start(store, BY, "a test", (Duty.PROMOTION,))
+    store.claim(1, ("node-0",), "a test", BY)
+    manifest = digest.sha256(cause.encode())
+    commit = fence.Commit(5, fence.Token(1), f"checkpoints/{manifest[:12]}", manifest)
+    fence.commit(store.folder, commit)
+    score = Score(commit.name, loss, perplexity=2.0, bits_per_byte=bits, accuracy=0.1, tokens=100)
+    codec.replace(store.folder / "evaluations" / f"{commit.name}.json", score)
+    store.record_exit(1, "succeeded", "all steps done", BY)
+    return store
+
+
+def flip(platform: Platform, version: Version) -> None:
+    """Change one byte of the version's weights."""
+    folder = platform.home.durable / version.tags[FOLDER_TAG]
+    path = max(folder.rglob("model*"), key=lambda each: each.stat().st_size)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def failure(result: dg.ExecuteInProcessResult) -> str:
+    """What the step said that failed."""
+    [event] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    return str(event.step_failure_data.error)
+
+
+def test_materialising_the_champion_alone_promotes_no_candidate_that_failed_its_checks(tracked: Platform):
+    store = scored(tracked, "worse than guessing", loss=40.0, bits=20.0)
+    assert checks(tracked.materialise([keys.key("tiny", "candidate")], store.id))[BEATS_UNIGRAMS] is False
+    result = tracked.materialise([keys.key("tiny", "champion")], store.id)
+    assert registry(tracked).aliased(MODEL, CHAMPION) is None
+    assert not result.success and BEATS_UNIGRAMS in failure(result)
+
+
+@pytest.mark.slow
+def test_of_two_recipes_that_share_a_model_the_better_one_stays_champion(tracked: Platform):
+    """Both candidates pass before there is a champion; the better one is promoted first."""
+    other = with_parameters(tracked.recipe, {"run.seed": 7}).model_copy(update={"name": "second"})
+    tracked = tracked.with_training(other)
+    best = tracked.finished()
+    late = scored(tracked, "late", loss=2.5, bits=6.0, recipe=other)
+    for recipe, store in (("tiny", best), ("second", late)):
+        assert set(checks(tracked.materialise([keys.key(recipe, "candidate")], store.id)).values()) == {True}
+    assert tracked.materialise([keys.key("tiny", "champion")], best.id).success
+    result = tracked.materialise([keys.key("second", "champion")], late.id)
+    champion = registry(tracked).aliased(MODEL, CHAMPION)
+    assert champion is not None and champion.tags["slipway.training"] == best.id
+    assert not result.success and BEATS_CHAMPION in failure(result)
+
+
+@pytest.mark.slow
+def test_a_candidate_waits_while_the_champion_is_damaged_and_is_judged_when_there_is_another(tracked: Platform):
+    assert tracked.materialise([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], tracked.finished().id)
+    champion = registry(tracked).aliased(MODEL, CHAMPION)
+    assert champion is not None
+    flip(tracked, champion)
+    store = scored(tracked, "better", loss=0.01, bits=0.005)
+    result = judge(tracked)
+    assert not result.success and checks(result)[BEATS_CHAMPION] is False
+    assert registry(tracked).aliased(MODEL, CHAMPION) == champion
+    for _ in range(2):
+        assert tracked.apply("promotions") == []
+    assert tracked.trainings.opened(Duty.PROMOTION) == [store.id]
+    [told] = tracked.observations(store.id)
+    assert "its candidate waits: the champion, version 1, cannot be compared with" in str(told.metadata)
+    waiting = undecided(tracked.home.durable, store.commits()[0].manifest)
+    assert waiting is not None and "cannot be compared with" in waiting.undecided
+    Promotions(registry(tracked), tracked.home.durable, MODEL).record(
+        Judgement(MODEL, store.commits()[0].manifest, champion.manifest, {"a test": True}, BY)
+    )
+    assert tracked.materialise([keys.key("tiny", "champion")], store.id).success
+    tracked.cursors.clear()  # the rest of a training with which something was wrong is over
+    assert tracked.apply("promotions") == []
+    assert tracked.trainings.opened(Duty.PROMOTION) == []
+
+
 def test_a_finished_training_whose_checkpoints_are_evaluated_is_to_be_judged(platform: Platform):
-    store = platform.finished("promotion")
+    store = platform.finished(Duty.PROMOTION)
     [request] = platform.apply("promotions")
     assert request.asset_selection == [keys.key("tiny", "candidate"), keys.key("tiny", "champion")]
     assert request.tags.items() >= {PROMOTES_TAG: store.id, "dagster/partition": store.id}.items()
@@ -50,7 +141,7 @@ def test_a_finished_training_whose_checkpoints_are_evaluated_is_to_be_judged(pla
 
 
 def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platform):
-    first = platform.finished("promotion")
+    first = platform.finished(Duty.PROMOTION)
     second = platform.wanted(cause="another")
     second.claim(1, ("node-0",), "a test", BY)
     commit = fence.Commit(5, fence.Token(1), "checkpoints/another", "0" * 64)
@@ -58,7 +149,7 @@ def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platfo
     score = Score(commit.name, loss=4.0, perplexity=54.6, bits_per_byte=2.0, accuracy=0.1, tokens=100)
     atomic.replace(second.folder / "evaluations" / f"{commit.name}.json", atomic.readable_json(vars(score)))
     second.record_exit(1, "succeeded", "all steps done", BY)
-    platform.trainings.close(second.id, "checkpoints")
+    platform.trainings.close(second.id, Duty.CHECKPOINTS)
     [request] = platform.apply("promotions")
     run = platform.queue(request)
     assert platform.apply("promotions") == []
@@ -68,10 +159,10 @@ def test_trainings_of_one_recipe_are_judged_one_after_the_other(platform: Platfo
     assert judged == {first.id, second.id}
 
 
-def test_it_is_not_before_all_its_checkpoints_are_evaluated(platform: Platform):
-    store = platform.finished("promotion", "checkpoints")
+def test_a_training_is_not_judged_before_all_its_checkpoints_are_evaluated(platform: Platform):
+    store = platform.finished(Duty.PROMOTION, Duty.CHECKPOINTS)
     assert platform.apply("promotions") == []
-    assert platform.trainings.opened("promotion") == [store.id]
+    assert platform.trainings.opened(Duty.PROMOTION) == [store.id]
 
 
 def test_a_training_that_was_stopped_is_not_judged(platform: Platform):
@@ -79,42 +170,42 @@ def test_a_training_that_was_stopped_is_not_judged(platform: Platform):
     store.claim(1, ("node-0",), "a test", BY)
     store.want("stop", BY, "a test")
     store.record_exit(1, "stopped", "asked to stop", BY)
-    for duty in ("run", "checkpoints"):
+    for duty in (Duty.RUN, Duty.CHECKPOINTS):
         platform.trainings.close(store.id, duty)
     assert platform.apply("promotions") == []
-    assert platform.trainings.opened("promotion") == []
+    assert platform.trainings.opened(Duty.PROMOTION) == []
 
 
 def test_the_best_checkpoint_becomes_the_champion_with_its_whole_lineage(tracked: Platform):
-    store = tracked.finished("promotion")
+    store = tracked.finished(Duty.PROMOTION)
     assert tracked.compute.revision
     result = judge(tracked)
     assert result.success and checks(result) == {BEATS_UNIGRAMS: True, BEATS_CHAMPION: True}
     champion = registry(tracked).aliased(MODEL, CHAMPION)
-    best, score = min(evaluated(store), key=lambda pair: pair[1].bits_per_byte)
+    best, score = min(evaluated(store.read()), key=lambda pair: pair[1].bits_per_byte)
     assert champion is not None and champion == registry(tracked).aliased(MODEL, CANDIDATE)
     assert champion.source == f"slipway:{tracked.home.durable / best.folder}"
     assert champion.tags[MANIFEST_TAG] == best.manifest
     assert champion.tags["slipway.training"] == store.id
     assert champion.tags["slipway.snapshot"] == store.specification().snapshot
-    [promotion] = promotions(tracked.home.durable, MODEL)
-    assert promotion["version"] == champion.number and promotion["before"] is None
-    assert promotion["evidence"]["bits_per_byte"] == score.bits_per_byte
+    [promotion] = history(tracked.home.durable, MODEL)
+    assert promotion.version == champion.number and promotion.before is None
+    assert promotion.judgement is not None and promotion.judgement.figures["bits_per_byte"] == score.bits_per_byte
 
 
-def test_it_is_judged_once(tracked: Platform):
-    tracked.finished("promotion")
+def test_a_training_is_judged_once(tracked: Platform):
+    tracked.finished(Duty.PROMOTION)
     judge(tracked)
     for _ in range(2):
         assert tracked.apply("promotions") == []
-    assert tracked.trainings.opened("promotion") == []
+    assert tracked.trainings.opened(Duty.PROMOTION) == []
 
 
 def test_a_run_that_broke_between_candidate_and_champion_is_requested_again(
     tracked: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(runs, "BACKOFF_SECONDS", 0.0)
-    store = tracked.finished("promotion")
+    store = tracked.finished(Duty.PROMOTION)
     assert tracked.materialise([keys.key("tiny", "candidate")], store.id).success
     assert registry(tracked).aliased(MODEL, CHAMPION) is None
     assert judge(tracked).success
@@ -123,11 +214,12 @@ def test_a_run_that_broke_between_candidate_and_champion_is_requested_again(
     assert tracked.apply("promotions") == []
 
 
+@pytest.mark.slow
 def test_a_candidate_that_is_worse_than_the_champion_is_rejected_for_good(
     tracked: Platform, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(runs, "BACKOFF_SECONDS", 0.0)
-    tracked.finished("promotion")
+    tracked.finished(Duty.PROMOTION)
     judge(tracked)
     champion = registry(tracked).aliased(MODEL, CHAMPION)
     tracked.apply("promotions")
@@ -140,7 +232,7 @@ def test_a_candidate_that_is_worse_than_the_champion_is_rejected_for_good(
     assert tracked.materialisations("champion", store.id) == []
     for _ in range(2):
         assert tracked.apply("promotions") == []
-    assert tracked.trainings.opened("promotion") == []
+    assert tracked.trainings.opened(Duty.PROMOTION) == []
 
 
 def test_the_same_checkpoint_is_registered_and_promoted_once(tracked: Platform):
@@ -150,7 +242,7 @@ def test_the_same_checkpoint_is_registered_and_promoted_once(tracked: Platform):
         assert tracked.materialise(both, store.id).success
     version = registry(tracked).aliased(MODEL, CHAMPION)
     assert version is not None and version.number == "1"
-    assert len(promotions(tracked.home.durable, MODEL)) == 1
+    assert len(history(tracked.home.durable, MODEL)) == 1
 
 
 def test_a_promotion_that_broke_before_the_alias_moved_is_on_record_once(tracked: Platform):
@@ -158,11 +250,12 @@ def test_a_promotion_that_broke_before_the_alias_moved_is_on_record_once(tracked
     tracked.materialise([keys.key("tiny", "candidate")], store.id)
     version = registry(tracked).aliased(MODEL, CANDIDATE)
     assert version is not None
-    registry(tracked).promote(version, {"a": "test"})
+    model = Promotions(registry(tracked), tracked.home.durable, MODEL)
+    model.promote(version, BY, "a test")
     tracked.tracking.client().delete_registered_model_alias(MODEL, CHAMPION)
-    registry(tracked).promote(version, {"a": "test"})
+    model.promote(version, BY, "a test")
     assert registry(tracked).aliased(MODEL, CHAMPION) == version
-    assert len(promotions(tracked.home.durable, MODEL)) == 1
+    assert len(history(tracked.home.durable, MODEL)) == 1
 
 
 def test_a_champion_whose_candidate_was_not_made_is_refused_in_words(tracked: Platform):

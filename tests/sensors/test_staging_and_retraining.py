@@ -5,9 +5,10 @@ import datetime
 import dagster as dg
 
 from assets import keys
-from assets.datasets import snapshot
+from assets.datasets.snapshots import pointer
+from resources.trainings.duties import Duty
 from tests.sensors.platform import TINY, Platform
-from trainer import staging
+from trainer.staging import stage
 
 TRAININGS = keys.training_partitions(TINY)
 
@@ -18,8 +19,8 @@ def test_each_ready_node_is_staged_once(platform: Platform):
     [request] = platform.apply("staging")
     assert request.tags["dagster/partition"] == "node-0"
     assert platform.launch(request).success
-    current = snapshot.current(platform.home.durable, "texts")
-    assert current is not None and staging.is_staged(current, platform.tiers.nvme_path("node-0"))
+    current = pointer.current(platform.home.durable, "texts")
+    assert current is not None and stage.is_staged(current, platform.tiers.nvme_path("node-0"))
     assert platform.apply("staging") == []
     platform.compute.fleet().restore("node-1")
     [request] = platform.apply("staging")
@@ -55,7 +56,7 @@ def test_each_tick_of_the_schedule_is_a_training_of_its_own_and_the_same_tick_th
     id = first.tags[keys.TRAINING_TAG]
     assert id == again.tags[keys.TRAINING_TAG] != next_week.tags[keys.TRAINING_TAG]
     assert platform.trainings.store(id).specification().cause == sunday.isoformat()
-    assert set(platform.trainings.opened("run")) == {id, next_week.tags[keys.TRAINING_TAG]}
+    assert set(platform.trainings.opened(Duty.RUN)) == {id, next_week.tags[keys.TRAINING_TAG]}
     assert len(platform.partitions(TRAININGS)) == 3
 
 

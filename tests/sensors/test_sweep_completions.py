@@ -11,9 +11,11 @@ from assets import keys
 from assets.sweeps.assets import current_subject, open_sweep
 from assets.sweeps.decisions import closing
 from assets.sweeps.store import SweepStore
-from resources.training_store import TrainingStore
+from resources.trainings.duties import Duty
+from resources.trainings.store import TrainingStore
+from tests.assets.sweeps.simulation import continued
 from tests.sensors.platform import BY, SEARCH, TINY, Platform
-from tests.sweeps.simulation import continued
+from trainer.base import lock
 
 
 def opened(platform: Platform) -> SweepStore:
@@ -35,7 +37,7 @@ def completed(platform: Platform) -> SweepStore:
 
 
 def best_training(platform: Platform) -> TrainingStore:
-    [id] = platform.trainings.opened("run")
+    [id] = platform.trainings.opened(Duty.RUN)
     return platform.trainings.store(id)
 
 
@@ -49,7 +51,7 @@ def test_a_complete_sweep_starts_the_training_of_its_best_parameters(platform: P
     assert platform.apply("sweep_completions") == []
     store = best_training(platform)
     rate = sweep.best.parameters["optimiser.learning_rate"]
-    assert store.wanted and store.specification().numbers["optimiser"]["learning_rate"] == rate
+    assert store.read().wanted and store.specification().numbers["optimiser"]["learning_rate"] == rate
     assert store.specification().numbers["run"]["steps"] == platform.recipe.run.steps
     assert store.terms().origin["trial"] == sweep.best.number
     assert store.id in platform.partitions(keys.training_partitions(TINY))
@@ -70,7 +72,7 @@ def test_the_job_watch_starts_the_training(platform: Platform):
     store = best_training(platform)
     [request] = platform.apply("job_watch")
     assert request.tags[keys.TRAINING_TAG] == store.id
-    assert store.submitted(1)
+    assert store.read().submitted(1)
     platform.stopped(store)
 
 
@@ -79,7 +81,7 @@ def test_a_training_that_a_person_stopped_is_not_started_again(platform: Platfor
     platform.apply("sweep_completions")
     best_training(platform).want("stop", BY, "a test")
     assert platform.apply("sweep_completions") == []
-    assert not best_training(platform).wanted
+    assert not best_training(platform).read().wanted
 
 
 def test_a_sweep_without_a_run_is_given_one(platform: Platform):
@@ -103,6 +105,17 @@ def test_a_sweep_whose_run_was_cancelled_is_closed_and_its_trials_are_stopped_by
     assert platform.apply("sweep_completions") == []
 
 
+def test_a_cancelled_sweep_whose_process_still_works_on_it_is_closed_at_once(platform: Platform):
+    store = opened(platform)
+    [request] = platform.apply("sweep_completions")
+    run = platform.queue(request)
+    platform.end(run, DagsterRunStatus.CANCELED)
+    with lock.exclusive(store.folder):  # as its process does, which may hang
+        assert len(platform.apply("sweep_completions")) == 1
+        closed = store.closed()
+    assert closed is not None and closed.reason == f"run {run.run_id} was cancelled"
+
+
 @pytest.mark.parametrize("outcome", ["stopped", "failed"])
 def test_a_sweep_that_was_not_completed_starts_no_training(platform: Platform, outcome: Any):
     store = opened(platform)
@@ -110,4 +123,4 @@ def test_a_sweep_that_was_not_completed_starts_no_training(platform: Platform, o
     assert state is not None
     store.append(closing(state, outcome, "a test"))
     assert platform.apply("sweep_completions") == []
-    assert platform.trainings.opened("run") == []
+    assert platform.trainings.opened(Duty.RUN) == []

@@ -1,5 +1,6 @@
 """A sweep over real trainings: trials run at once, controllers die, and no trial is lost or made twice."""
 
+import dataclasses
 import os
 import pickle
 import signal
@@ -13,22 +14,31 @@ import pytest
 
 from assets import keys
 from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.controller import Controller, Subject, trials_of
+from assets.sweeps.controller import Controller, SearchSubject, trials_of
 from assets.sweeps.decisions import closing
 from assets.sweeps.events import Asked, Ended, Started
-from assets.sweeps.state import Sweep
+from assets.sweeps.state import SweepState
 from assets.sweeps.store import SweepStore
-from resources.compute import CODE
-from resources.training_store import TrainingStore
+from assets.training import specification, terms
+from recipes.training import ModelRecipe
+from resources.home import CODE
+from resources.trainings.store import TrainingStore
 from tests.conftest import Marked, until
 from tests.sensors.platform import SEARCH, Platform
+from trainer.checkpoint.disk import encryption
+from trainer.record import fence, ledger
 
 TRIALS, PARALLEL = 4, 2
 
 CONTROL = """
 import pickle, sys
 from pathlib import Path
-pickle.loads(Path(sys.argv[1]).read_bytes()).run(lambda sweep: None)
+from assets.sweeps.controller import Controller
+from resources.compute.embedded import EmbeddedCompute
+from resources.tiers import Tiers
+store, subject, of_compute, of_tiers = pickle.loads(Path(sys.argv[1]).read_bytes())
+compute = EmbeddedCompute(**of_compute)
+Controller(store, subject, compute.control(Tiers(**of_tiers)), compute.poll_seconds).run(lambda sweep: None)
 """
 
 
@@ -37,7 +47,7 @@ def store(platform: Platform) -> SweepStore:
     return open_sweep(subject(platform), platform.tiers)
 
 
-def subject(platform: Platform) -> Subject:
+def subject(platform: Platform) -> SearchSubject:
     return current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers, platform.tracking)
 
 
@@ -48,11 +58,12 @@ def controller(platform: Platform, store: SweepStore) -> Controller:
 def controlling(platform: Platform, store: SweepStore) -> "subprocess.Popen[bytes]":
     """A controller in a process of its own."""
     order = platform.root / "controller.pickle"
-    order.write_bytes(pickle.dumps(controller(platform, store)))
+    resources = platform.compute.model_dump(), platform.tiers.model_dump()
+    order.write_bytes(pickle.dumps((store, subject(platform), *resources)))
     return subprocess.Popen([sys.executable, "-c", CONTROL, str(order)], cwd=CODE)
 
 
-def state(store: SweepStore) -> Sweep:
+def state(store: SweepStore) -> SweepState:
     found = store.state()
     assert found is not None
     return found
@@ -60,7 +71,7 @@ def state(store: SweepStore) -> Sweep:
 
 def trials(store: SweepStore) -> Iterator[TrainingStore]:
     known = trials_of(store)
-    return (known.store(id) for id in known.known())
+    return known.stores()
 
 
 def started(store: TrainingStore) -> list[int]:
@@ -90,7 +101,7 @@ def test_materialising_a_sweep_runs_its_trials_and_shows_each_of_them(platform: 
         assert shown.metadata["state"].value == trial.state
     [materialised] = result.asset_materializations_for_node("tiny_search__sweep")
     assert materialised.metadata["best_validation_loss"].value == sweep.closed.best_value
-    assert platform.trainings.known() == [platform.finished().id]
+    assert platform.trainings.ids() == [platform.finished().id]
 
 
 @pytest.mark.slow
@@ -132,6 +143,125 @@ def test_a_trial_whose_rank_is_killed_is_tried_again_under_its_own_number(
     assert claim is not None and claim.token.incarnation == 2
 
 
+def encrypted(platform: Platform) -> SearchSubject:
+    """The sweep of a recipe that encrypts its checkpoints, and says more about how it runs."""
+    key = platform.root / "key"
+    key.write_text("ab" * 32)
+    value = platform.recipe.model_dump(mode="json")
+    value["storage"]["key_file"] = str(key)
+    value["layout"]["activations"] = "recompute"
+    value["observation"]["window_steps"] = 7
+    value["hardware"]["timeout_seconds"] = 77.0
+    value["recovery"]["pending_seconds"] = 7.0
+    value["placement"] |= {"ranks_per_node": 2, "staging": "streaming", "kubernetes": {"queue": "a", "priority": "b"}}
+    recipe = ModelRecipe.model_validate(value, strict=False)
+    return current_subject(platform.recipes.sweeps[SEARCH], recipe, platform.tiers, platform.tracking)
+
+
+class Seen(Exception):
+    """The test has seen enough of a controller."""
+
+
+def test_a_trial_has_the_terms_that_a_training_of_its_recipe_has(platform: Platform):
+    """The fleet cannot be asked, so that no trial is started."""
+    for node in platform.compute.names:
+        (Path(platform.home.nodes) / node / "lost.json").mkdir(parents=True)
+    searched = encrypted(platform)
+    store = open_sweep(searched, platform.tiers)
+
+    def look(sweep: SweepState) -> None:
+        if list(trials(store)):
+            raise Seen
+
+    with pytest.raises(Seen):
+        Controller(store, searched, platform.control, 0.01).run(look)
+    trial = next(trials(store))
+    expected = terms(searched.training, trial.terms().origin)
+    once = dataclasses.replace(expected, max_nodes=1, failures_without_checkpoint=1)
+    assert trial.terms() == once and trial.terms().operation["storage"]["key_file"]
+    assert trial.terms().origin["trial"] == 0
+
+
+@pytest.mark.slow
+def test_the_checkpoints_of_the_trials_of_an_encrypted_recipe_are_encrypted(platform: Platform, marked: Marked):
+    searched = encrypted(platform)
+    store = open_sweep(searched, platform.tiers)
+
+    def look(sweep: SweepState) -> None:
+        if any(trial.commits() for trial in trials(store)):
+            store.append(closing(sweep, "stopped", "a test")) if sweep.closed is None else None
+
+    Controller(store, searched, platform.control, platform.compute.poll_seconds).run(look)
+    commits = [commit for trial in trials(store) for commit in trial.commits()]
+    folders = [platform.home.durable / commit.folder for commit in commits]
+    written = [path for folder in folders for path in folder.glob("*.safetensors")]
+    assert written and all(path.read_bytes().startswith(encryption.MAGIC) for path in written)
+
+
+def begun(platform: Platform, store: SweepStore) -> TrainingStore:
+    """A sweep whose first trial is started, as the log has it, on a fleet without a ready node."""
+    for node in platform.compute.names:
+        platform.compute.fleet().mark_lost(node, "a test")
+    parameters = {"optimiser.learning_rate": 0.01}
+    store.append(Asked(trial=0, parameters=parameters), Started(trial=0, job="a job", nodes=("node-0",)))
+    recipe = subject(platform).trial(parameters)
+    described = specification(recipe, subject(platform).snapshot, platform.tiers)
+    trial = trials_of(store).propose(described, terms(recipe), id=f"{store.sweep}.0")
+    trial.want("run", "a test", "a test")
+    trial.claim(1, ("node-0",), "a test", "a test")
+    return trial
+
+
+def first_end(platform: Platform, store: SweepStore) -> Ended:
+    """How the first trial ended, as a controller sees it."""
+
+    def look(sweep: SweepState) -> None:
+        if any(isinstance(event, Ended) for event in store.read()):
+            raise Seen
+
+    with pytest.raises(Seen):
+        Controller(store, subject(platform), platform.control, 0.01).run(look)
+    return next(event for event in store.read() if isinstance(event, Ended))
+
+
+def test_a_trial_without_a_last_value_ends_without_one(platform: Platform, store: SweepStore):
+    trial = begun(platform, store)
+    ledger.note(trial.folder, fence.Token(1), "rank-0", "validated", step=50, loss=1.0)
+    trial.record_exit(1, "succeeded", "all steps done", "a test")
+    ended = first_end(platform, store)
+    assert (ended.outcome, ended.value) == ("completed", None)
+    assert ended.reason == "its ledger has no validation loss of step 100"
+    assert state(store).trials[0].reports == {50: 1.0}
+
+
+def test_a_trial_whose_parameters_the_recipe_does_not_accept_any_more_fails_alone(
+    platform: Platform, store: SweepStore
+):
+    store.append(Asked(trial=0, parameters={"optimiser.learning_rate": -1.0}))
+    ended = first_end(platform, store)
+    assert ended.outcome == "failed" and "optimiser.learning_rate: found -1.0" in ended.reason
+
+
+@pytest.mark.parametrize("damage", ["a folder", "a flipped byte"])
+def test_a_trial_that_cannot_be_read_keeps_no_other_from_going_on(platform: Platform, store: SweepStore, damage: str):
+    trial = begun(platform, store)
+    for path in list(trial.folder.glob("terms.*")):
+        if damage == "a folder":
+            path.unlink()
+            path.mkdir()
+        else:
+            path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
+    store.append(Asked(trial=1, parameters={"optimiser.learning_rate": 0.02}))
+
+    def look(sweep: SweepState) -> None:
+        if (store.folder / "trials" / f"{store.sweep}.1" / "desired").exists():
+            raise Seen
+
+    with pytest.raises(Seen):
+        Controller(store, subject(platform), platform.control, 0.01).run(look)
+    assert state(store).trials[0].ended is None
+
+
 def test_the_trials_of_a_closed_sweep_are_stopped(platform: Platform, store: SweepStore, marked: Marked):
     process = controlling(platform, store)
     until(lambda: marked.running("trainer"), "a trial")
@@ -140,7 +270,7 @@ def test_the_trials_of_a_closed_sweep_are_stopped(platform: Platform, store: Swe
     store.append(closing(state(store), "stopped", "a test"))
     sweep = controller(platform, store).run(lambda sweep: None)
     assert sweep.running == []
-    assert not [trial for trial in trials(store) if trial.wanted]
+    assert not [trial for trial in trials(store) if trial.read().wanted]
     marked.until_gone()
 
 

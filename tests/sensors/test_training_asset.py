@@ -5,16 +5,19 @@ import signal
 import threading
 
 import dagster as dg
+import pytest
 
-from assets import keys
-from assets.training import result_metadata
-from resources.training_decision import Action
+from assets import keys, results
+from assets.results import result_metadata
+from resources.trainings.decision import Action
+from resources.trainings.duties import Duty
 from tests.conftest import Marked, until
 from tests.sensors.platform import BY, Platform
 
 TRAINING = [keys.key("tiny", "training")]
 
 
+@pytest.mark.slow
 def test_materialising_a_training_trains_it_and_shows_what_came_of_it(platform: Platform):
     store = platform.proposed("by hand", run={"steps": 20})
     result = platform.materialise(TRAINING, store.id)
@@ -22,7 +25,7 @@ def test_materialising_a_training_trains_it_and_shows_what_came_of_it(platform: 
     [shown] = platform.materialisations("training", store.id)
     metadata = {name: value.value for name, value in shown.metadata.items()}
     assert metadata["steps"] == 20 and metadata["tokens"] == 20 * 4 * 16 and metadata["incarnations"] == 1
-    assert metadata["loss"] == result_metadata(store)["loss"]
+    assert metadata["loss"] == result_metadata(store.read())["loss"]
     assert (shown.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
     run = platform.instance.get_run_by_id(result.run_id)
     assert run is not None and run.tags[keys.TRAINING_TAG] == store.id
@@ -30,10 +33,11 @@ def test_materialising_a_training_trains_it_and_shows_what_came_of_it(platform: 
     assert desired is not None and desired.by == f"run {result.run_id}"
 
 
+@pytest.mark.slow
 def test_a_training_that_runs_already_is_adopted(platform: Platform, marked: Marked):
     store = platform.wanted(run={"steps": 800})
     platform.advance(store, Action.SUBMIT)
-    until(store.beats, "the trainer")
+    until(lambda: store.read().beats, "the trainer")
     [rank] = marked.running("trainer")
     os.kill(rank, signal.SIGSTOP)
     adopting = threading.Thread(target=platform.materialise, args=(TRAINING, store.id))
@@ -53,13 +57,14 @@ def test_a_run_says_what_its_training_waits_for(platform: Platform):
     store = platform.proposed("waits")
     waiting = threading.Thread(target=platform.materialise, args=(TRAINING, store.id))
     waiting.start()
-    wanted = "it waits: of the fleet's 2 nodes 0 are ready, and it needs 1"
+    wanted = "it waits: found 0 of the fleet's 2 nodes ready, expected 1 or more"
     [run] = until(lambda: platform.instance.get_runs(dg.RunsFilter(tags={keys.TRAINING_TAG: store.id})), "the run")
     until(lambda: any(wanted in line for line in platform.said(run.run_id)), "the run to say so")
     store.want("stop", BY, "the test is over")
     waiting.join()
 
 
+@pytest.mark.slow
 def test_a_training_that_is_stopped_while_it_is_waited_for_fails_the_run_in_words(platform: Platform):
     store = platform.wanted(run={"steps": 1_000_000})
     platform.advance(store, Action.SUBMIT)
@@ -85,3 +90,31 @@ def test_a_run_that_only_shows_a_training_does_not_want_it_again(platform: Platf
     desired = store.desired()
     assert desired is not None and desired.want == "stop"
     platform.stopped(store)
+
+
+def test_two_runs_of_one_training_show_its_result_once(platform: Platform):
+    store = platform.finished(Duty.RUN)
+    for _ in range(2):
+        assert platform.materialise([keys.key("tiny", "training")], store.id).success
+    assert len(platform.materialisations("training", store.id)) == 1
+
+
+def test_a_run_that_wakes_up_after_the_job_watch_showed_the_result_shows_nothing(platform: Platform):
+    store = platform.finished(Duty.RUN)
+    platform.apply("job_watch")
+    result = platform.materialise([keys.key("tiny", "training")], store.id)
+    assert result.success and len(platform.materialisations("training", store.id)) == 1
+    assert any("its result has been shown" in line for line in platform.said(result.run_id))
+
+
+def test_while_another_process_shows_a_result_the_job_watch_leaves_it_to_that(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(results, "LOCK_SECONDS", 0.1)
+    store = platform.finished(Duty.RUN)
+    with results.showing(platform.instance, store.read()) as due:
+        assert due
+        assert "another process" in str(platform.tick("job_watch").skip_message)
+    assert platform.trainings.opened(Duty.RUN) == [store.id]
+    platform.apply("job_watch")
+    assert len(platform.materialisations("training", store.id)) == 1

@@ -17,8 +17,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from tests.conftest import PATIENCE_SECONDS, Marked, until
-from trainer import atomic, fence, journal, ledger, shards
-from trainer import config as configuration
+from trainer.base import atomic, journal
+from trainer.config import resolved as configuration
+from trainer.data import shards
+from trainer.record import fence, ledger
 
 CODE = Path(__file__).parents[2]
 VOCAB = 64
@@ -30,7 +32,7 @@ MARK = "SLIPWAY_TEST"
 Sections = dict[str, dict[str, Any]]
 
 
-def make_snapshot(durable: Path) -> shards.Snapshot:
+def make_snapshot(durable: Path) -> shards.TextSnapshot:
     """Three training shards and one for validation; four of five tokens follow from the one before."""
     random = np.random.default_rng(7)
 
@@ -42,16 +44,16 @@ def make_snapshot(durable: Path) -> shards.Snapshot:
                 out[at] = (out[at - 1] * 5 + 3) % (VOCAB - 1)
         return out
 
-    def split(*lengths: int) -> shards.Split:
+    def split(*lengths: int) -> shards.TokenSplit:
         written = [shards.write_shard(durable, [document(n // 2), document(n - n // 2)], "uint16") for n in lengths]
-        return shards.Split(2 * len(lengths), sum(lengths), 3 * sum(lengths), tuple(written))
+        return shards.TokenSplit(2 * len(lengths), sum(lengths), 3 * sum(lengths), tuple(written))
 
-    snapshot = shards.Snapshot(
+    snapshot = shards.TextSnapshot(
         dataset="tiny",
         recipe="0" * 64,
         source={"kind": "random"},
         documents={},
-        tokenizer=shards.Tokenizer("0" * 64, VOCAB, VOCAB - 1),
+        tokenizer=shards.TokenizerRecord("0" * 64, VOCAB, VOCAB - 1),
         dtype="uint16",
         splits={"train": split(1500, 700, 333), "validation": split(500)},
     )
@@ -105,7 +107,7 @@ class Training:
         self.folder, self._mark, self._marked = folder, mark, Marked({MARK: mark})
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
-        self.snapshot: shards.Snapshot = make(self.durable)
+        self.snapshot: shards.TextSnapshot = make(self.durable)
         self.configure(**changed)
 
     def configure(self, **changed: dict[str, Any]) -> None:
@@ -173,7 +175,7 @@ class Training:
     def commits(self) -> list[fence.Commit]:
         return fence.commits(self.store)
 
-    def events(self, name: str) -> list[journal.Event]:
+    def events(self, name: str) -> list[journal.JournalEvent]:
         return [event for event in ledger.read(self.store) if event["event"] == name]
 
     def losses(self) -> list[tuple[int, float]]:

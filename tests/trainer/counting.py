@@ -4,20 +4,20 @@ from pathlib import Path
 
 import numpy as np
 
-from trainer import shards
+from trainer.data import shards
 
 
-def snapshot_of(tier: Path, *lengths: int) -> shards.Snapshot:
+def snapshot_of(tier: Path, *lengths: int) -> shards.TextSnapshot:
     """A snapshot with one training shard of each length, one document a shard."""
     streams = [np.arange(length, dtype=np.uint32) + 10_000 * number for number, length in enumerate(lengths)]
     written = tuple(shards.write_shard(tier, [stream], "uint32") for stream in streams)
-    split = shards.Split(len(lengths), sum(lengths), sum(lengths), written)
-    return shards.Snapshot(
+    split = shards.TokenSplit(len(lengths), sum(lengths), sum(lengths), written)
+    return shards.TextSnapshot(
         dataset="counting",
         recipe="0" * 64,
         source={},
         documents={},
-        tokenizer=shards.Tokenizer("0" * 64, 100_000, 0),
+        tokenizer=shards.TokenizerRecord("0" * 64, 100_000, 0),
         dtype="uint32",
         splits={"train": split},
     )

@@ -8,11 +8,11 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.trainer.keeping import held_in_mid_save, saving
+from tests.trainer.checkpoints import saving, stop_in_mid_save
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    with saving(folder) as kept:
-        held_in_mid_save(kept, folder, 2)
-        print(kept.writer, flush=True)
+    with saving(folder) as saver:
+        stop_in_mid_save(saver, folder, 2)
+        print(saver.writer, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import load_digits
 
-from trainer import images, shards
+from trainer.data import images, shards
 
 HELD_OUT = 360
 """Every fifth digit: no digit is trained on that a model is measured on."""
@@ -14,18 +14,18 @@ RESNET: dict[str, Any] = {"kind": "resnet", "blocks": [1, 1], "width": 8, "stem"
 VIT: dict[str, Any] = {"kind": "vit", "layers": 2, "width": 32, "heads": 4, "hidden": 64, "patch": 2}
 
 
-def make_digits(durable: Path) -> images.Snapshot:
+def make_digits(durable: Path) -> images.ImageSnapshot:
     """1,797 grey pictures of 8 x 8 pixels, their 17 greys spread over a byte, in four shards and one held out."""
     found = load_digits()
     pixels, labels = (found.images * 15).astype(np.uint8)[..., None], found.target.astype(np.uint32)
     numbers = np.arange(len(labels))
     train, held_out = numbers[numbers % 5 != 0], numbers[numbers % 5 == 0]
 
-    def split(*parts: Any) -> images.Split:
+    def split(*parts: Any) -> images.ImageSplit:
         written = [images.write_shard(durable, pixels[part], labels[part]) for part in parts]
-        return images.Split(sum(map(len, parts)), tuple(written))
+        return images.ImageSplit(sum(map(len, parts)), tuple(written))
 
-    snapshot = images.Snapshot(
+    snapshot = images.ImageSnapshot(
         dataset="digits",
         recipe="0" * 64,
         source={"kind": "scikit-learn"},

@@ -1,4 +1,4 @@
-"""A rank of tests/trainer/test_exhaustion.py: trains under a limit on its memory that is set after a first small step.
+"""A rank of tests/trainer/step/test_exhaustion.py: its memory is limited after a first small step.
 
 Called with a configuration and the MiB that it may grow by. Says each event, and each step's loss.
 """
@@ -13,15 +13,16 @@ from typing import Any
 import numpy as np
 
 from tests.trainer.layout_process import VOCABULARY, sequences
-from trainer import config, world
-from trainer.engine import Engine
-from trainer.exhaustion import OutOfMemory
-from trainer.order import share
-from trainer.shapes import Data
+from trainer.config import resolved
+from trainer.config.shapes import Data
+from trainer.loading.order import rank_slice
+from trainer.node import world
+from trainer.step.engine import Engine
+from trainer.step.exhaustion import OutOfMemory
 
 
 def main(path: Path, mebibytes: int) -> int:
-    settings = config.load(path)
+    settings = resolved.load(path)
     with world.join(settings) as place:
         data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
         engine = Engine(settings, place, data, lambda event, **fields: say(event=event, **fields))
@@ -40,7 +41,7 @@ def main(path: Path, mebibytes: int) -> int:
 
 def step(engine: Engine) -> float:
     batch, place = engine.config.batch, engine.world
-    mine = share(batch.sequences, place.data_rank, place.data_size)
+    mine = rank_slice(batch.sequences, place.data_rank, place.data_size)
     places = np.arange(mine.start, mine.stop, dtype=np.uint64)
     sums = engine.accumulate(sequences(places, batch.length), places)
     engine.clip()

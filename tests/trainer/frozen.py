@@ -9,20 +9,20 @@ import signal
 import sys
 
 from trainer.__main__ import main
-from trainer.report import Report
+from trainer.figures.report import StepReport
 
 
 def freeze_after(steps: set[int]) -> None:
     """Have this process stop itself after these steps."""
-    report = Report.step
+    report = StepReport.step
 
-    def report_and_freeze(told: Report, step: int, *figures: float) -> dict[str, float]:
+    def report_and_freeze(told: StepReport, step: int, *figures: float) -> dict[str, float]:
         done = report(told, step, *figures)
         if told.leads and step in steps:
             os.kill(os.getpid(), signal.SIGSTOP)
         return done
 
-    Report.step = report_and_freeze  # type: ignore[method-assign,assignment]
+    StepReport.step = report_and_freeze  # type: ignore[method-assign,assignment]
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainer.layout import Mesh
-from trainer.world import World
+from trainer.config.layout import Mesh
+from trainer.node.world import World
 
 PATIENCE = datetime.timedelta(seconds=120)
 

@@ -1,4 +1,4 @@
-"""A rank of tests/trainer/test_parallel.py: trains the same model in one layout after the other, and says what it saw.
+"""A rank of tests/trainer/step/test_parallel.py: trains one model in several layouts, and says what it saw.
 
 Called with a file of configurations by name and the folder for the results, under torchrun or alone.
 """
@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch.distributed.tensor import DTensor
 
-from trainer import config, layout, world
-from trainer.engine import Engine
+from trainer.config import layout, resolved
+from trainer.loading.order import rank_slice
 from trainer.models.model import Data
-from trainer.order import share
+from trainer.node import world
+from trainer.step.engine import Engine
 
 VOCABULARY, STEPS, VALIDATED = 64, 20, 5
 
@@ -29,7 +30,7 @@ def sequences(places: Any, length: int) -> Any:
     return np.array(rows, np.uint16).reshape(-1, length + 1)
 
 
-def run(settings: config.Config, place: world.World) -> dict[str, Any]:
+def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
     """Twenty steps, and what can be seen of them on rank 0."""
     told: list[str] = []
     data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
@@ -37,13 +38,13 @@ def run(settings: config.Config, place: world.World) -> dict[str, Any]:
     targets = settings.batch.sequences * engine.targets_per_sample
     losses, norms = [], []
     for step in range(STEPS):
-        mine = share(settings.batch.sequences, place.data_rank, place.data_size)
+        mine = rank_slice(settings.batch.sequences, place.data_rank, place.data_size)
         places = (step * settings.batch.sequences + np.arange(mine.start, mine.stop)).astype(np.uint64)
         sums = engine.accumulate(sequences(places, settings.batch.length), places)
         losses.append(place.sum(sums.loss)[0] / targets)
         norms.append(engine.clip())
         engine.update(settings.optimiser.learning_rate)
-    mine = share(VALIDATED, place.data_rank, place.data_size)
+    mine = rank_slice(VALIDATED, place.data_rank, place.data_size)
     places = np.arange(mine.start, mine.stop, dtype=np.uint64)
     measured = place.sum(engine.measure(sequences(places, settings.batch.length), places, VALIDATED).loss)[0]
     return {
@@ -77,7 +78,7 @@ def main(configurations: Path, results: Path) -> None:
     named = json.loads(configurations.read_text())
     with world.join() as place:
         for name, path in named.items():
-            settings = config.load(Path(path))
+            settings = resolved.load(Path(path))
             mesh = layout.check(settings, place.size, place.size)
             try:
                 seen = run(settings, dataclasses.replace(place, mesh=mesh))

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainer import shapes
-from trainer.invalid import positive
-from trainer.models.model import Model, Places, Rows
+from trainer.base.invalid import positive
+from trainer.config import shapes
+from trainer.models.model import Model, Rows, SampleNumbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Network(Model):
         logits: Tensor = self.head(x)
         return logits
 
-    def prepare(self, rows: Rows, places: Places, device: torch.device) -> tuple[Tensor, Tensor]:
+    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         assert isinstance(rows, np.ndarray)
         tokens = torch.from_numpy(rows).to(device).long()
         return tokens[:, :-1], tokens[:, 1:]

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainer.conftest import EVERY, STEPS, Ended, Training, said, wait
-from trainer import atomic, fence
+from trainer.base import atomic
+from trainer.record import fence
 from trainer.script import FORMAT
 
 

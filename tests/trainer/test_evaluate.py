@@ -1,4 +1,4 @@
-"""Evaluation: what a checkpoint scores on every token of a split, in a process of its own."""
+"""Evaluation: the score of a checkpoint on every token of a split, measured in a process of its own."""
 
 import math
 import shutil
@@ -9,10 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from tests.trainer.checkpoints import save_of
 from tests.trainer.conftest import LENGTH, Training, read_json, wait
-from tests.trainer.keeping import save_of
-from trainer import atomic, evaluate, scores, shards
-from trainer.checkpoint import contents
+from trainer import evaluate
+from trainer.base import atomic
+from trainer.checkpoint.disk import contents
+from trainer.data import shards
+from trainer.record import scores
 
 
 def request(training: Training) -> dict[str, Any]:
@@ -36,11 +39,13 @@ def test_every_checkpoint_has_a_score_and_later_ones_are_better(
     assert not any(score.damaged for score in measured)
 
 
-def test_a_score_is_the_loss_computed_directly_on_every_token_with_a_predecessor(
+def test_a_score_is_the_mean_loss_over_every_token_that_has_a_predecessor(
     finished: Training, measured: list[scores.Score]
 ) -> None:
     commit = finished.commits()[-1]
-    model = evaluate.load(contents.read(finished.durable / commit.folder, commit.manifest), finished.snapshot)
+    model = evaluate.load_model(
+        contents.open_verified(finished.durable / commit.folder, commit.manifest), finished.snapshot
+    )
     (shard,) = finished.snapshot.splits["validation"].shards
     stream = torch.from_numpy(shards.open_shard(finished.durable, shard, "uint16")[0].astype("int64"))
     losses, right = [], []
@@ -56,7 +61,7 @@ def test_a_score_is_the_loss_computed_directly_on_every_token_with_a_predecessor
     assert score.accuracy == pytest.approx(float(torch.cat(right).float().mean()), abs=1e-6)
 
 
-def test_perplexity_is_exp_of_the_loss_and_bits_per_byte_spread_all_tokens_bits_over_the_text(
+def test_perplexity_is_exp_of_the_loss_and_bits_per_byte_divide_the_bits_by_the_text(
     finished: Training, measured: list[scores.Score]
 ) -> None:
     split = finished.snapshot.splits["validation"]
@@ -69,7 +74,7 @@ def test_a_perplexity_too_high_for_a_float_is_still_a_number() -> None:
     assert math.isfinite(scores.perplexity(1e6))
 
 
-def test_a_damaged_checkpoint_gets_a_score_that_says_so_and_the_others_theirs(
+def test_a_damaged_checkpoint_gets_a_score_with_the_reason_and_the_others_are_measured(
     tmp_path: Path, finished: Training, measured: list[scores.Score]
 ) -> None:
     asked = request(finished)
@@ -82,11 +87,11 @@ def test_a_damaged_checkpoint_gets_a_score_that_says_so_and_the_others_theirs(
     assert found[1:] == measured[1:]
 
 
-def test_a_checkpoint_that_predicts_no_numbers_gets_a_score_that_says_so(tmp_path: Path, finished: Training) -> None:
+def test_a_checkpoint_whose_loss_is_not_finite_gets_a_score_with_the_reason(tmp_path: Path, finished: Training) -> None:
     asked = request(finished)
     entry = asked["checkpoints"][0]
-    found = contents.read(finished.durable / entry["folder"], entry["manifest"])
-    model = evaluate.load(found, finished.snapshot)
+    found = contents.open_verified(finished.durable / entry["folder"], entry["manifest"])
+    model = evaluate.load_model(found, finished.snapshot)
     torch.nn.init.constant_(model.get_parameter("norm.weight"), math.nan)
     commit = save_of(tmp_path, model, found.progress())
     spoilt = {"name": "spoilt", "folder": commit.folder, "manifest": commit.manifest}
@@ -98,7 +103,8 @@ def figures(score: scores.Score) -> tuple[float, ...]:
     return (score.loss, score.perplexity, score.bits_per_byte, score.accuracy, score.tokens)
 
 
-def test_the_command_writes_the_scores_of_all_to_the_requests_output(
+@pytest.mark.slow
+def test_the_command_writes_all_scores_to_the_output_of_the_request(
     training: Training, finished: Training, measured: list[scores.Score]
 ) -> None:
     output = training.folder / "scores.json"
@@ -114,6 +120,6 @@ def test_the_command_writes_the_scores_of_all_to_the_requests_output(
     assert [figures(score) for score in found] == [pytest.approx(figures(score), rel=1e-6) for score in measured]
 
 
-def test_without_a_request_the_usage_is_said(training: Training) -> None:
+def test_without_a_request_the_usage_is_printed(training: Training) -> None:
     ended = wait(training.spawn("trainer.evaluate"))
     assert (ended.code, ended.err) == (2, "usage: python -m trainer.evaluate REQUEST.json\n")

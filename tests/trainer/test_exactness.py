@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import until
 from tests.trainer.conftest import Training, said, wait
-from trainer import processes
+from trainer.base import processes
 
 KILLS, EVERY, STEPS = 10, 4, 160
 SETTINGS: dict[str, Any] = {"run": {"steps": STEPS}, "checkpoint": {"every": EVERY}, "validation": {"every": 20}}
@@ -23,7 +23,7 @@ def writer_of(trainer: int) -> int:
 
     def runs_writer(pid: int) -> bool:
         try:
-            return b"trainer.checkpoint.writer" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            return b"trainer.checkpoint.saving.writer" in Path(f"/proc/{pid}/cmdline").read_bytes()
         except FileNotFoundError:
             return False
 
@@ -71,9 +71,9 @@ def end(process: subprocess.Popen[str]) -> None:
     wait(process)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
-def test_a_training_killed_ten_times_is_bitwise_the_one_that_never_was(
+def test_a_training_that_is_killed_ten_times_is_bitwise_equal_to_one_that_is_not(
     training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
 ) -> None:
     whole = Training(tmp_path_factory.mktemp("whole"), mark, **SETTINGS).completed()
@@ -95,7 +95,7 @@ def test_a_training_killed_ten_times_is_bitwise_the_one_that_never_was(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_another_world_size_in_mid_course_keeps_the_sample_order(
+def test_a_new_world_size_after_a_restart_keeps_the_sample_order(
     training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
 ) -> None:
     """Each step's samples are in its loss: the losses agree to 1e-4, where other samples would move them by 1e-1."""

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.conftest import STEPS, Training, read_json
+from tests.trainer.conftest import STEPS, Training
+from trainer.record import fence
 
 
-def test_a_training_killed_again_and_again_ends_bit_for_bit_as_one_that_never_was(
+@pytest.mark.slow
+def test_a_training_that_is_killed_again_and_again_ends_bit_for_bit_as_one_that_is_not(
     training: Training, finished: Training
 ) -> None:
     """In the middle of saves too: `test_exactness`."""
@@ -41,16 +43,17 @@ def test_half_a_checkpoint_of_a_killed_writer_is_gone_after_the_restart(restarte
     assert kept == [commit.name for commit in restarted.commits()]
 
 
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(copy_of_finished: Training, finished: Training) -> None:
-    training, newest = copy_of_finished, finished.commits()[-1]
+def test_a_restart_skips_a_damaged_checkpoint_and_restores_the_one_before(
+    training: Training, finished: Training
+) -> None:
+    newest = training.interrupted(16).commits()[-1]
     flip_a_bit(training.durable / newest.folder / "model-00000.safetensors")
     training.completed()
-    assert [event["step"] for event in training.events("restored")] == [15]
+    assert [event["step"] for event in training.events("restored")] == [newest.step - 5]
     (told,) = training.events("set_aside")
     assert told["commit"] == newest.name
     assert "model-00000.safetensors: found BLAKE3" in told["reason"] and "expected" in told["reason"]
-    [aside] = (training.store / "set-aside").iterdir()
-    assert (aside.stem, read_json(aside)["reason"]) == (newest.name, told["reason"])
+    assert fence.set_aside_reasons(training.store) == {newest.name: told["reason"]}
     assert training.commits()[-1].name == "000000020.000002.0000"
     assert training.tensors() == finished.tensors()
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.trainer.conftest import STEPS, Training, read_json
-from trainer import heartbeat
-from trainer.fence import Token
+from trainer.record import heartbeat
+from trainer.record.fence import Token
 
 
 def close(losses: list[tuple[int, float]], expected: list[tuple[int, float]]) -> None:
@@ -13,7 +13,7 @@ def close(losses: list[tuple[int, float]], expected: list[tuple[int, float]]) ->
     assert [loss for _, loss in losses] == pytest.approx([loss for _, loss in expected], abs=1e-4)
 
 
-def test_two_ranks_have_the_losses_of_one(finished: Training, finished_by_two: Training) -> None:
+def test_two_ranks_have_the_losses_of_one_rank(finished: Training, finished_by_two: Training) -> None:
     close(finished_by_two.losses(), finished.losses())
     validated = [(event["step"], event["loss"]) for event in finished_by_two.events("validated")]
     close(validated, [(event["step"], event["loss"]) for event in finished.events("validated")])
@@ -28,7 +28,8 @@ def test_one_rank_writes_and_all_have_a_heartbeat_and_a_random_state(finished_by
     assert states[0]["torch"] != states[1]["torch"]
 
 
-def test_two_ranks_killed_in_mid_run_end_bit_for_bit_as_two_that_never_were(
+@pytest.mark.slow
+def test_two_ranks_that_are_killed_end_bit_for_bit_as_two_that_are_not(
     training: Training, finished_by_two: Training
 ) -> None:
     training.interrupted(12, ranks=2).completed(ranks=2)
@@ -37,6 +38,7 @@ def test_two_ranks_killed_in_mid_run_end_bit_for_bit_as_two_that_never_were(
     assert training.tensors_by_name() == finished_by_two.tensors_by_name()
 
 
+@pytest.mark.slow
 def test_the_number_of_ranks_may_change_at_every_restart(training: Training, finished: Training) -> None:
     training.interrupted(6, ranks=2).interrupted(12, ranks=1).completed(ranks=2)
     assert [event["world"] for event in training.events("started")] == [2, 1, 2]
@@ -45,7 +47,8 @@ def test_the_number_of_ranks_may_change_at_every_restart(training: Training, fin
     close(training.losses(), finished.losses())
 
 
-def test_a_batch_with_fewer_sequences_than_ranks_is_refused_in_words(training: Training) -> None:
+@pytest.mark.slow
+def test_a_batch_with_fewer_sequences_than_ranks_is_refused_with_a_message(training: Training) -> None:
     training.configure(batch={"sequences": 1})
     ended = training.run(ranks=2)
     assert ended.code == 1

@@ -1,4 +1,4 @@
-"""Replay: steps done again are bitwise what they were, and where they are not the first difference is named."""
+"""Replay: repeated steps are bitwise equal to the original, or the first difference is named."""
 
 import dataclasses
 from collections.abc import Callable
@@ -9,15 +9,16 @@ import torch
 from torch import Tensor
 
 from tests.trainer.conftest import Ended, Training, wait
-from trainer import digest, fence
-from trainer.checkpoint import format
-from trainer.checkpoint.manifest import File
+from trainer.base import digest
+from trainer.checkpoint.disk import verification
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
+from trainer.record import fence
 
 TENSOR = "blocks.1.feed_forward.down.weight"
 
 
 def replay(training: Training, *options: object, ranks: int = 1) -> Ended:
-    """Replay the training's steps 11 to 20 where the options do not say otherwise."""
+    """Replay steps 11 to 20 of the training, unless the options name others."""
     chosen = [str(option) for option in (options or ("--from", 10, "--steps", 10))]
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
     module = [*agent, "trainer.replay"] if ranks > 1 else ["trainer.replay"]
@@ -26,17 +27,17 @@ def replay(training: Training, *options: object, ranks: int = 1) -> Ended:
 
 
 def alter(training: Training, step: int, change: Callable[[Tensor], object]) -> None:
-    """Change the first value of one tensor of a checkpoint, and commit the result as if it had been so: it verifies."""
+    """Change the first value of one tensor of a checkpoint, and commit the result so that it verifies."""
     commit = next(commit for commit in training.commits() if commit.step == step)
     folder = training.durable / commit.folder
-    manifest = format.read_manifest(folder, commit.manifest)
+    manifest = verification.read_manifest(folder, commit.manifest)
     [chunk] = manifest.tensors[f"model/{TENSOR}"].chunks
     data = bytearray((folder / chunk.file).read_bytes())
     change(torch.frombuffer(data, dtype=torch.float32, count=1, offset=chunk.begin))
     (folder / chunk.file).write_bytes(data)
-    described = {**manifest.files, chunk.file: File(len(data), digest.of_bytes(bytes(data)))}
+    described = {**manifest.files, chunk.file: CheckpointFile(len(data), digest.of_bytes(bytes(data)))}
     altered = dataclasses.replace(manifest, files=described).encode()
-    (folder / format.MANIFEST).write_bytes(altered)
+    (folder / MANIFEST).write_bytes(altered)
     (training.store / "commits" / f"{commit.name}.json").unlink()
     fence.commit(training.store, dataclasses.replace(commit, manifest=digest.sha256(altered)))
 
@@ -54,7 +55,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_steps_done_again_are_bitwise_equal_and_leave_the_original_as_it_was(finished: Training):
+def test_replayed_steps_are_bitwise_equal_and_leave_the_original_unchanged(finished: Training):
     before = contents(finished.store) | contents(finished.durable)
     ended = replay(finished)
     assert ended.code == 0, ended.err
@@ -72,7 +73,7 @@ def test_a_flipped_bit_in_a_later_checkpoint_that_verifies_is_found_in_its_tenso
 
 
 @pytest.mark.slow
-def test_a_weight_far_from_what_it_was_is_the_first_tensor_that_differs(copy_of_finished: Training):
+def test_a_changed_weight_is_the_first_tensor_that_differs(copy_of_finished: Training):
     alter(copy_of_finished, 15, lambda value: value.add_(1))
     ended = replay(copy_of_finished)
     assert ended.code == 1
@@ -88,7 +89,7 @@ def test_another_seed_gives_another_loss_at_the_first_step(copy_of_finished: Tra
 
 
 @pytest.mark.slow
-def test_two_ranks_replay_what_two_ranks_did(finished_by_two: Training):
+def test_two_ranks_replay_the_steps_of_two_ranks(finished_by_two: Training):
     ended = replay(finished_by_two, "--from", 5, "--steps", 5, ranks=2)
     assert ended.code == 0, ended.err
     assert "bitwise equal: steps 6 to 10" in ended.out and "5 losses and 1 checkpoints of 2 ranks" in ended.out
@@ -105,8 +106,8 @@ def test_another_number_of_ranks_is_within_the_tolerance(finished_by_two: Traini
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--from", 7, "--steps", 2), "--from: no checkpoint of step 7; there are those of [5, 10, 15, 20]"),
-        (("--from", 20, "--steps", 2), "--steps: steps 21 to 22 were never done"),
+        (("--from", 7, "--steps", 2), "--from: found no checkpoint of step 7, expected one of [5, 10, 15, 20]"),
+        (("--from", 20, "--steps", 2), "--steps: found no record of steps 21 to 22"),
         (("--from", 10, "--steps", 0), "--steps: found 0, expected 1 or more"),
     ],
 )
@@ -116,12 +117,12 @@ def test_steps_that_are_not_on_record_cannot_be_replayed(finished: Training, opt
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_not_replayed_from(copy_of_finished: Training):
+def test_a_replay_does_not_start_from_a_damaged_checkpoint(copy_of_finished: Training):
     weights = copy_of_finished.checkpoint_file("model-00000.safetensors", 10)
     data = bytearray(weights.read_bytes())
     data[-1] ^= 1
     weights.write_bytes(data)
     ended = replay(copy_of_finished)
     assert ended.code == 2
-    assert "checkpoint 000000010.000001.0000 cannot be read: " in ended.err and "BLAKE3" in ended.err
+    assert "checkpoint 000000010.000001.0000 cannot be loaded: " in ended.err and "BLAKE3" in ended.err
     assert not fence.set_aside_reasons(copy_of_finished.store)

@@ -1,4 +1,4 @@
-"""Endings of scripts: diverged, mistaken, out of disk, or never begun; each says so in one line (T11)."""
+"""Endings of scripts: diverged, an error in the script, a full disk, or not begun; each is reported in one line."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from tests.disks import mounted
 from tests.trainer.conftest import STEPS
 from tests.trainer.scripted import Scripted
-from trainer import fence
+from trainer.record import fence
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def without(*names: str):
         (without("script", "code"), "config.json: field script.code: missing"),
         (lambda document: {**document, "parameter": 1}, "field parameter: unknown; expected one of training, "),
         (lambda document: {**document, "parameters": [1]}, "field parameters: found [1], expected a section"),
-        (lambda document: {**document, "format": "x"}, "field format: expected 'slipway.script-config/1'"),
+        (lambda document: {**document, "format": "x"}, "field format: found 'x', expected 'slipway.script-config/1'"),
         (lambda document: {**document, "snapshot": "1" * 64}, "there is no such snapshot"),
     ],
 )
@@ -98,14 +98,14 @@ def test_a_parameter_that_the_recipe_does_not_have_is_named(scripted: Scripted):
     assert "trainer: ValueError: parameters.steps: found nothing; the recipe has every, hold" in ended.err
 
 
-def test_several_ranks_want_a_launcher(scripted: Scripted):
+def test_several_ranks_need_a_launcher(scripted: Scripted):
     ended = scripted.run(WORLD_SIZE="2", RANK="0")
     assert ended.code == 2
     assert "found no SLIPWAY_INCARNATION, expected the launcher's" in ended.err
     assert fence.newest_claim(scripted.store) is None
 
 
-def test_a_full_disk_is_an_event_and_the_script_goes_on(scripted: Scripted):
+def test_a_full_disk_is_an_event_and_the_script_continues(scripted: Scripted):
     with mounted(scripted.durable / "checkpoints", "size=4k"):
         ended = scripted.run()
     assert len(scripted.events("step")) == STEPS

@@ -1,1 +1,1 @@
-"""Checkpoints: complete, hashed, committed by one rename, verified before anything in them is read."""
+"""Checkpoints: written whole, hashed, made visible by one rename, and verified before they are read."""

@@ -1,72 +1,130 @@
-"""Restore: the newest committed checkpoint that verifies; damaged ones are set aside with their reason."""
+"""Restore: find the newest commit that verifies, and load it. Damaged copies are set aside with the reason.
 
-import sys
+A copy is damaged when its bytes were read and are others than were committed, or are proven not to be there. One that
+cannot be read is neither good nor damaged: its tier is away (`trainer.checkpoint.tiers.waiting`).
+"""
+
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from trainer import fence
-from trainer.checkpoint import contents, format, state
-from trainer.checkpoint.contents import Contents
-from trainer.checkpoint.tiers import Unavailable
-from trainer.world import World
+from trainer.checkpoint import state
+from trainer.checkpoint.disk import contents
+from trainer.checkpoint.disk.contents import Contents
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers import faults, replicas, waiting
+from trainer.checkpoint.tiers.locations import CommitPlace
+from trainer.checkpoint.tiers.waiting import Wait
+from trainer.node.world import World
+from trainer.record import fence
 
-Places = Callable[[fence.Commit], Iterable[Path]]
-"""The folders in which a commit can be read here, the best first."""
+PlacesOf = Callable[[fence.Commit], Iterable[CommitPlace]]
+"""The places in which a commit can be read, in the order in which they are tried."""
 
 
-def newest_good(
-    store: Path, world: World, places: Places, on_damaged: Callable[[fence.Commit, str], None]
+class _Tried(NamedTuple):
+    """One attempt to read a commit in all its places."""
+
+    found: Contents | None
+    damaged: dict[str, str]
+    """By tier, what is wrong with the bytes there."""
+    away: dict[str, str]
+    """By tier, why it could not be read."""
+
+
+def newest_verified(
+    store: Path,
+    world: World,
+    token: fence.Token,
+    places_of: PlacesOf,
+    on_damaged: Callable[[fence.Commit, str], None],
+    on_away: Callable[[str], None],
 ) -> tuple[fence.Commit, Contents] | None:
-    """The newest valid commit whose every byte verifies in one of its places; None when there is none.
+    """The newest valid commit of which every byte verifies in one of its places; None when there is none.
 
-    All ranks call at once, and each verifies its share. A commit that is damaged in all its places is taken out of
-    what counts, rank 0's `on_damaged` is told, and the one before is tried; it is tried, too, where a tier that may
-    have a good copy is away, and nothing is set aside then. Raises OSError for what says nothing of the files: a
-    tier that is not there, or may not be read.
+    All ranks call it at the same time, and each verifies its part of the files. A damaged copy is withdrawn; a commit
+    that is damaged in all its places is set aside, rank 0 calls `on_damaged` with it and the reason, and the commit
+    before it is tried. While a place cannot be read, every rank calls `on_away` with the reason, and it is tried again;
+    after `waiting.SECONDS` the commit before it is tried.
+
+    Raises TierAway, on all ranks, when no commit could be read and some place may hold one, OSError when the records
+    cannot be read, and fence.Superseded when `token` is not the newest claim's at the moment of setting aside.
     """
-    for commit in reversed(world.from_leader(fence.commits(store) if world.leads else [])):
-        reasons = []
-        try:
-            for folder in places(commit):
-                found, reason = _verified(folder, commit.manifest, world)
-                if found:
-                    return commit, found
-                reasons.append(reason)
-        except Unavailable as error:
-            print(f"trainer: checkpoint {commit.name} is passed over: {error}", file=sys.stderr, flush=True)
-            continue
-        except format.Damaged as damage:
-            reasons.append(str(damage))
-        # Without a reason it lies on nodes that are not here, and nothing is known of it.
-        if world.leads and reasons:
-            fence.set_aside(store, commit, "; ".join(reasons))
-            on_damaged(commit, "; ".join(reasons))
+    wait = Wait()
+    for commit in reversed(_commits(store, world)):
+        while True:
+            tried = _try(commit, places_of, world)
+            if tried.damaged and world.leads and replicas.set_aside(store, commit, tried.damaged, token):
+                on_damaged(commit, "; ".join(tried.damaged.values()))
+            if tried.found:
+                return commit, tried.found
+            if not tried.away:
+                break
+            reason = f"checkpoint {commit.name}: {'; '.join(f'{tier}: {why}' for tier, why in tried.away.items())}"
+            for tier, why in tried.away.items() if world.leads else ():
+                faults.note(store, commit.name, tier, faults.AWAY, why)
+            on_away(reason)
+            if not world.from_leader(wait.again(reason)):
+                break
+    wait.check()
     return None
 
 
-def durable(tier: Path) -> Places:
-    """Every commit is in its folder on the durable tier."""
-    return lambda commit: [tier / commit.folder]
+def _commits(store: Path, world: World) -> list[fence.Commit]:
+    """The valid commits, as rank 0 reads them. Raises OSError on all ranks."""
+    found: list[fence.Commit] | str = []
+    if world.leads:
+        try:
+            found = waiting.commits(store)
+        except (OSError, ValueError) as error:
+            found = str(error)
+    found = world.from_leader(found)
+    if isinstance(found, str):
+        raise OSError(found)
+    return found
+
+
+def _try(commit: fence.Commit, places_of: PlacesOf, world: World) -> _Tried:
+    damaged, away = dict[str, str](), dict[str, str]()
+    for place in places_of(commit):
+        found = None
+        damage, fault = place.damage, place.away
+        if not damage and not fault:
+            found, damage, fault = _verified(place.folder, commit.manifest, world)
+        if found:
+            return _Tried(found, damaged, {})
+        if damage:
+            damaged[place.tier] = damage
+        else:
+            away[place.tier] = fault
+    return _Tried(None, damaged, away)
 
 
 def load(engine: state.Stateful, found: Contents, world: World) -> None:
-    """Put a checkpoint into `engine`; all ranks call at once. Raises ValueError for a checkpoint of another model."""
+    """Load a checkpoint into `engine`; all ranks call it at the same time. Raises ValueError for another model's."""
     names = set[str]().union(*world.gather(set(engine.model.state_dict())))
-    surplus = sorted(name for name in found.names("model/") if name.removeprefix("model/") not in names)
+    surplus = sorted(name for name in found.tensor_names("model/") if name.removeprefix("model/") not in names)
     if surplus:
-        raise ValueError(f"{found.folder}: a checkpoint of another model: {'; '.join(surplus)}: not expected")
+        names_there = "; ".join(surplus)
+        raise ValueError(f"{found.folder}: this is a checkpoint of another model: it also has {names_there}")
     state.load(engine, found, world.rank)
 
 
-def _verified(folder: Path, manifest_sha256: str, world: World) -> tuple[Contents | None, str]:
-    """The checkpoint in `folder` when all ranks find their share of it good; else None and why."""
-    found, reason = None, ""
-    if not folder.parent.is_dir():
-        raise OSError(f"{folder.parent}: expected the folder of this training's checkpoints; is the tier mounted?")
+def _verified(folder: Path, manifest_sha256: str, world: World) -> tuple[Contents | None, str, str]:
+    """The checkpoint in `folder` when every rank has verified its part of the files; else what is wrong, or the fault.
+
+    What is wrong with the bytes comes first: one rank's proof counts though another rank cannot read.
+    """
+    found, damage, fault = None, "", ""
     try:
-        found = contents.open(folder, manifest_sha256)
-        found.verify(found.share(world.rank, world.size))
-    except format.Damaged as damage:
-        reason = str(damage)
-    reasons = [reason for reason in world.gather(reason) if reason]
-    return (None, reasons[0]) if reasons else (found, "")
+        found = contents.open_unverified(folder, manifest_sha256)
+        found.verify(found.files_to_verify(world.rank, world.size))
+    except DamagedCheckpoint as error:
+        damage = str(error)
+    except OSError as error:
+        fault = f"{folder}: {error.strerror or error}"
+    told = world.gather((damage, fault))
+    damages, faults = [each[0] for each in told if each[0]], [each[1] for each in told if each[1]]
+    if damages or faults:
+        return None, damages[0] if damages else "", faults[0] if faults else ""
+    return found, "", ""

@@ -1,7 +1,7 @@
-"""What of a training is in a checkpoint: weights and buffers, the optimiser's state, and what else the engine keeps.
+"""The state of a training in a checkpoint: weights and buffers, the optimiser's state, and the engine's further state.
 
-Everything has a name that does not depend on the layout: ``model/<name>``, ``optimiser/<parameter>/<key>`` and
-``extra/<key>``. Tensors go into safetensors and the rest into JSON, so that nothing is ever unpickled.
+Every part has a name that does not depend on the layout: ``model/<name>``, ``optimiser/<parameter>/<key>`` and
+``extra/<key>``. Tensors are stored as safetensors and all other values as JSON, so that nothing is ever unpickled.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,14 +11,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from trainer.checkpoint.contents import Contents
+from trainer.checkpoint.disk.contents import Contents
 
 Nested = dict[str, Any]
 """Dictionaries of dictionaries, tensors and JSON values."""
 
 
 class Stateful(Protocol):
-    """Whose state is kept: an engine, or whatever stands for one."""
+    """An engine whose state a checkpoint holds."""
 
     @property
     def model(self) -> nn.Module: ...
@@ -27,62 +27,62 @@ class Stateful(Protocol):
     def optimiser(self) -> torch.optim.Optimizer: ...
 
     def extra_state(self) -> Nested:
-        """What else decides the next step; its tensors say which ones to load, and how they are laid out."""
+        """Further state that the next step depends on; its tensors are the targets of a load, in their layout."""
 
     def load_extra_state(self, state: Nested) -> None:
-        """Go on from an earlier `extra_state`; what its checkpoint had no value for is missing."""
+        """Continue from an earlier `extra_state`; values that the checkpoint does not have are missing."""
 
     def own_state(self) -> dict[str, Tensor]:
-        """What else decides the next step and is another on each rank, by name."""
+        """Further tensors that the next step depends on and that differ on each rank, by name."""
 
     def load_own_state(self, state: dict[str, Tensor]) -> None:
-        """Go on from an earlier `own_state`, maybe of another rank; after all else is loaded."""
+        """Continue from an earlier `own_state`, maybe of another rank; called after all other state is loaded."""
 
 
 @dataclass(frozen=True)
-class State:
-    """What one rank holds of it."""
+class TrainingState:
+    """The part of the state that one rank holds."""
 
     tensors: Mapping[str, Tensor]
-    """The live ones, by name; plain tensors are the same on every rank that has them, DTensors are its part."""
+    """The tensors in use, by name: a plain tensor is equal on all ranks that have it, a DTensor is this rank's part."""
     values: Mapping[str, Any]
-    """What is not a tensor, as JSON."""
+    """All values that are not tensors, as JSON."""
     frozen: frozenset[str]
-    """The names of parameters that do not train."""
+    """The names of parameters that are not trained."""
 
 
-def collect(engine: Stateful, rank: int) -> State:
-    """The state as it is now; copies nothing."""
+def collect(engine: Stateful, rank: int) -> TrainingState:
+    """The present state; no tensor is copied."""
     tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
     values: dict[str, Any] = {}
     for name, parameter in engine.model.named_parameters():
-        kept = engine.optimiser.state.get(parameter, {})
-        _sort(f"optimiser/{name}", kept, tensors, values)
-    _sort("extra", engine.extra_state(), tensors, values)
+        moments = engine.optimiser.state.get(parameter, {})
+        _add_leaves(f"optimiser/{name}", moments, tensors, values)
+    _add_leaves("extra", engine.extra_state(), tensors, values)
     tensors |= {f"ranks/{rank}/{name}": tensor for name, tensor in engine.own_state().items()}
     frozen = frozenset(f"model/{name}" for name, p in engine.model.named_parameters() if not p.requires_grad)
-    return State(tensors, values, frozen)
+    return TrainingState(tensors, values, frozen)
 
 
 def load(engine: Stateful, contents: Contents, rank: int) -> None:
-    """Put a checkpoint's state into `engine`, whatever layout either has. Raises ValueError for another model's.
+    """Load a checkpoint into `engine`; their layouts may differ. Raises ValueError for a checkpoint of another model.
 
-    What was another on each rank goes to the rank of that number; a rank more than there were takes what one of those
-    had.
+    State that differs on each rank goes to the rank of the same number; where there are more ranks than before, the
+    further ranks take the state of one of the former ranks.
     """
     values = contents.progress().values
     targets: dict[str, Tensor] = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
     moments = {
-        name: _moments(contents, name, parameter, engine.optimiser)
+        name: _optimiser_targets(contents, name, parameter, engine.optimiser)
         for name, parameter in engine.model.named_parameters()
         if parameter.requires_grad
     }
     for name, found in moments.items():
         targets |= {f"optimiser/{name}/{key}": value for key, value in found.items()}
     extra: dict[str, Tensor] = {}
-    _sort("extra", engine.extra_state(), extra, {})
+    _add_leaves("extra", engine.extra_state(), extra, {})
     extra = {name: value for name, value in extra.items() if name in contents.manifest.tensors}
-    own = _own(contents, rank)
+    own = _own_targets(contents, rank)
     contents.load(targets | extra | own)
     for name, parameter in engine.model.named_parameters():
         found = _nested(
@@ -94,23 +94,27 @@ def load(engine: Stateful, contents: Contents, rank: int) -> None:
     engine.load_own_state({name.split("/", 2)[2]: tensor for name, tensor in own.items()})
 
 
-def _own(contents: Contents, rank: int) -> dict[str, Tensor]:
-    """Room for what `rank` goes on with of the tensors that are another on each rank."""
-    names = contents.names("ranks/")
+def _own_targets(contents: Contents, rank: int) -> dict[str, Tensor]:
+    """Empty tensors for the state of `rank` that differs on each rank."""
+    names = contents.tensor_names("ranks/")
     ranks = len({name.split("/")[1] for name in names})
     mine = [name for name in names if name.split("/")[1] == str(rank % ranks)]
-    described = {name: contents.described(name) for name in mine}
+    described = {name: contents.tensor_type(name) for name in mine}
     return {name: torch.empty(each.shape, dtype=each.dtype) for name, each in described.items()}
 
 
-def _moments(contents: Contents, name: str, parameter: Tensor, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Room for what the checkpoint has of a parameter's optimiser state: laid out as the parameter where it has its
-    shape; else whole, and on the host where the optimiser counts its steps there.
+def _optimiser_targets(
+    contents: Contents, name: str, parameter: Tensor, optimiser: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    """Empty tensors for a parameter's optimiser state in the checkpoint.
+
+    One of the parameter's shape is laid out as the parameter; any other is whole, and in host memory where the
+    optimiser counts its steps there.
     """
     prefix = f"optimiser/{name}/"
     found: dict[str, Tensor] = {}
-    for key in contents.names(prefix):
-        entry = contents.described(key)
+    for key in contents.tensor_names(prefix):
+        entry = contents.tensor_type(key)
         if entry.shape == parameter.shape and entry.shape:
             found[key.removeprefix(prefix)] = torch.empty_like(parameter, dtype=entry.dtype, requires_grad=False)
         else:
@@ -125,8 +129,8 @@ def _counts_on_host(optimiser: torch.optim.Optimizer, parameter: Tensor) -> bool
     return not (group.get("fused") or group.get("capturable"))
 
 
-def _sort(prefix: str, value: Any, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
-    """Put the leaves of a nested value where they belong, by the path to each."""
+def _add_leaves(prefix: str, value: Any, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
+    """Add the leaves of a nested value to `tensors` or `values`, by the path to each."""
     for name, leaf in _leaves(prefix, value):
         if isinstance(leaf, Tensor):
             tensors[name] = leaf
@@ -143,7 +147,7 @@ def _leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _nested(prefix: str, flat: Mapping[str, Any]) -> Nested:
-    """The nested value whose leaves `flat` names under `prefix`."""
+    """The nested value whose leaves are in `flat` under `prefix`."""
     out: Nested = {}
     for name, leaf in flat.items():
         if name.startswith(prefix):

@@ -1,30 +1,19 @@
-"""Models; a new one is one file: a module with a `Shape` and a `Network`, which `model.kind` names."""
+"""Models: a folder for each kind, with its `Shape` in `__init__` and its `Network` in `network`.
 
-from trainer import shapes
-from trainer.models.model import Data, Model
-from trainer.shapes import DecoderShape, EncoderShape, ResNetShape, Shape, VisionShape
+A model of your own is a module with the same two classes, which `model.kind` names (`trainer.config.shapes.type_of`).
+Only the networks import torch, and the modules that they have in common: `model`, `classifier` and `batch_norm`.
+"""
+
+from typing import TYPE_CHECKING
+
+from trainer.config.shapes import Data, Shape, network_of
+
+if TYPE_CHECKING:
+    from trainer.models.model import Model
 
 
-def build(shape: Shape, data: Data) -> Model:
+def build(shape: Shape, data: Data) -> "Model":
     """The model of this shape, its weights drawn from torch's generator: seed it first. Raises Invalid."""
     shape.check(data)
-    match shape:
-        case DecoderShape():
-            from trainer.models.decoder import Decoder
-
-            return Decoder(shape, data.vocabulary, data.length)
-        case EncoderShape():
-            from trainer.models.encoder import Encoder
-
-            return Encoder(shape, data)
-        case ResNetShape():
-            from trainer.models.resnet import ResNet
-
-            return ResNet(shape, data)
-        case VisionShape():
-            from trainer.models.vision import VisionTransformer
-
-            return VisionTransformer(shape, data)
-        case _:
-            model: Model = shapes.module(shape.kind).Network(shape, data)
-            return model
+    model: Model = network_of(shape.kind)(shape, data)
+    return model

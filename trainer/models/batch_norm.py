@@ -1,7 +1,7 @@
-"""Batch normalisation over all data-parallel ranks, on GPUs and on processors.
+"""Batch normalisation over all data-parallel ranks, on GPUs and on CPUs.
 
 On GPUs it is torch's, whose kernels take no tensors of the host; for these the same is computed here. Shares of ranks
-are weighted by what they hold, so that uneven ones (and empty ones) give what one rank would compute on all of them.
+are weighted by their sizes, so that uneven and empty shares give the result of one rank that has all samples.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 
 def batch_norm(features: int) -> nn.Module:
-    """Batch normalisation over all data-parallel ranks, where this process computes."""
+    """Batch normalisation over all data-parallel ranks, for the device of this process."""
     return nn.SyncBatchNorm(features) if torch.cuda.is_available() else BatchNorm(features)
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Statistics are those of what goes through at once: a micro-batch, of all ranks of `process_group`."""
+    """Normalises by the statistics of one micro-batch over all ranks of `process_group`."""
 
     process_group: dist.ProcessGroup | None = None
-    """The data-parallel ranks, as nn.SyncBatchNorm has them; None for all."""
+    """The data-parallel ranks, as in nn.SyncBatchNorm; None for all ranks."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.training or not dist.is_initialized():
@@ -55,7 +55,7 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         """Ioffe and Szegedy 2015 (arXiv:1502.03167), section 3, with its two sums taken over all ranks.
 
-        The gradients of weight and bias are this rank's own part, as those of all parameters are.
+        The gradients of weight and bias are this rank's part, as for all parameters.
         """
         input, weight, mean, scale = ctx.saved_tensors
         gradient = gradients[0].float()
@@ -69,9 +69,9 @@ class _Normalise(torch.autograd.Function):
 
 
 def _statistics(input: Tensor, group: Any) -> tuple[Tensor, Tensor, float]:
-    """Mean and variance of each channel over all ranks, and how many values that were.
+    """Mean and variance of each channel over all ranks, and the number of values in each.
 
-    From each rank's own mean and squared deviations, put together as by Chan, Golub and LeVeque (1979).
+    They are combined from each rank's mean and squared deviations, after Chan, Golub and LeVeque (1979).
     """
     count = input.numel() // input.shape[1]
     mean = _sum(input) / max(count, 1)
@@ -91,7 +91,7 @@ def _normalised(input: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
 
 
 def _sum(x: Tensor) -> Tensor:
-    """Over all but the channels."""
+    """The sum over all dimensions but the channels."""
     return x.sum((0, 2, 3))
 
 

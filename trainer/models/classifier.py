@@ -1,17 +1,17 @@
-"""What the models of pictures share: bytes become numbers, crops are drawn, and a picture has one class."""
+"""The base of all models of pictures: turns bytes into numbers, crops them, and learns one class for each picture."""
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainer import draws
-from trainer.models.model import Model, Places, Rows
-from trainer.pictures import Labelled
-from trainer.shapes import Augment, Data
+from trainer.base import draws
+from trainer.config.shapes import Augment, Data
+from trainer.data.pictures import Labelled
+from trainer.models.model import Model, Rows, SampleNumbers
 
 PADDED = 8
-"""A crop is taken from the picture with a share of this of its size added on each side (arXiv:1512.03385, 4.2)."""
+"""A crop is taken from the picture with 1/8 of its size added on each side (arXiv:1512.03385, 4.2)."""
 
 
 class Classifier(Model):
@@ -20,7 +20,7 @@ class Classifier(Model):
     data: Data
     augment: Augment
 
-    def prepare(self, rows: Rows, places: Places, device: torch.device) -> tuple[Tensor, Tensor]:
+    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """Pixels from -1 to 1, [batch, channels, height, width], and classes, [batch]."""
         assert isinstance(rows, Labelled)
         pixels = torch.from_numpy(rows.pixels).to(device, non_blocking=True)
@@ -43,7 +43,7 @@ class Classifier(Model):
 
 
 def cropped(pixels: Tensor, drawn: Tensor, flips: bool) -> Tensor:
-    """A crop of each picture with black around it, as large as it was; mirrored for half of them if `flips`.
+    """A crop of each picture, as large as it, from a copy with a black border; half of them mirrored if `flips`.
 
     pixels: [batch, height, width, channels]; drawn: [batch, 3], from 0 to 1.
     """

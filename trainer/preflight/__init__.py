@@ -1,1 +1,1 @@
-"""Preflight: does this hardware give what it should, measured before a training is trusted to it."""
+"""Preflight: measures whether the hardware performs as it should, before a training runs on it."""

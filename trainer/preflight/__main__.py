@@ -1,6 +1,6 @@
-"""``torchrun -m trainer.preflight`` (or ``python -m trainer.preflight``): measure, judge, and exit with the verdict.
+"""``torchrun -m trainer.preflight`` (or ``python -m trainer.preflight``): measure this hardware and judge it.
 
-Exit codes: 0 nothing is faulty; 1 something is, or the ranks did not get through in time; 2 bad arguments.
+Exit codes: 0 nothing is faulty; 1 something is faulty, or the ranks did not finish in time; 2 bad arguments.
 """
 
 import argparse
@@ -16,37 +16,38 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from trainer.preflight import arithmetic, collective, disk, findings, node
+from trainer.base.processes import die_with_parent
+from trainer.node.world import World, join
+from trainer.preflight import arithmetic, collective, disk, file_systems, findings, node
 from trainer.preflight.findings import Finding
-from trainer.processes import die_with_parent
-from trainer.world import World, join
 
 MIB, GIB = 2**20, 2**30
 SCALES = {"": 1, "K": 2**10, "M": MIB, "G": GIB}
 GRACE_SECONDS = 120.0
-"""Beyond the seconds to measure for: imports, meeting the other ranks, and a slow disk's last fsync."""
+"""Seconds beyond those for measuring: for imports, for connecting the ranks, and for the last fsync of a slow disk."""
 
 
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if "TORCHELASTIC_RUN_ID" in os.environ:
         die_with_parent()
-    with _given_up_after(options.seconds + options.grace), join() as world:
-        found = findings.expecting(_measured(world, options), dict(options.expect))
+    with _time_limit(options.seconds + options.grace), join() as world:
+        found = findings.judged_by_expectation(_measured(world, options), dict(options.expect))
     if world.leads:
         print(json.dumps(findings.as_json(found)) if options.json else "\n".join(findings.lines(found)))
     return int(findings.worst(found) == "faulty")
 
 
 def _measured(world: World, options: argparse.Namespace) -> list[Finding]:
-    """The findings of all ranks, on every rank: a third of the time each for disk, arithmetic and all-reduce."""
+    """The findings of all ranks, on every rank; disk, arithmetic and all-reduce take a third of the time each."""
     hosts = world.gather(socket.gethostname())
     ranks_by_node = [hosts.count(host) for host in dict.fromkeys(hosts)]
     part = options.seconds / 3
     mine = [arithmetic.free_memory(world.device)] if world.device.type == "cuda" else []
     mine += arithmetic.throughput(world.device, part)
-    if hosts.index(hosts[world.rank]) == world.rank:  # one rank speaks for its node
+    if hosts.index(hosts[world.rank]) == world.rank:  # the first rank of each node measures the node
         mine += [*node.set_up(len(ranks_by_node)), *disk.throughput(options.folder, options.disk_size, part)]
+        mine += [each for folder in (options.folder, *options.tier) for each in file_systems.judged(folder)]
     mine = [replace(each, node=hosts[world.rank], rank=world.rank) for each in mine]
     found = [each for rank in world.gather(mine) for each in rank]
     if world.size > 1:
@@ -56,11 +57,11 @@ def _measured(world: World, options: argparse.Namespace) -> list[Finding]:
 
 
 @contextlib.contextmanager
-def _given_up_after(seconds: float) -> Iterator[None]:
-    """A rank that never comes, or a network that hangs, ends the process: nobody waits for a preflight."""
+def _time_limit(seconds: float) -> Iterator[None]:
+    """End the process after this time: a rank may be missing, or the network may hang."""
 
     def give_up() -> None:
-        print(f"preflight: faulty: the ranks did not get through in {seconds:g} s", file=sys.stderr, flush=True)
+        print(f"preflight: faulty: the ranks did not finish in {seconds:g} s", file=sys.stderr, flush=True)
         os._exit(1)
 
     timer = threading.Timer(seconds, give_up)
@@ -73,22 +74,38 @@ def _given_up_after(seconds: float) -> Iterator[None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m trainer.preflight", description="Judge this hardware.")
-    parser.add_argument("--json", action="store_true", help="one JSON value instead of a table")
-    parser.add_argument(
-        "--folder", type=Path, default=Path(tempfile.gettempdir()), help="on the disk to measure; default: %(default)s"
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer.preflight", description="Measure this hardware and judge it."
     )
-    parser.add_argument("--disk-size", type=_size, default=512 * MIB, help="bytes of the file there; default: 512M")
+    parser.add_argument("--json", action="store_true", help="print one JSON value instead of a table")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=Path(tempfile.gettempdir()),
+        help="a folder on the disk to measure; default: %(default)s",
+    )
+    parser.add_argument(
+        "--tier",
+        type=Path,
+        action="append",
+        default=[],
+        help="another folder whose file system is tried: that of a tier; may be given several times",
+    )
+    parser.add_argument(
+        "--disk-size", type=_size, default=512 * MIB, help="bytes of the file that is written there; default: 512M"
+    )
     parser.add_argument("--largest", type=_size, help="the largest all-reduce; default: 4G on GPUs, 64M on CPUs")
-    parser.add_argument("--seconds", type=float, default=9.0, help="to measure for; default: %(default)g")
-    parser.add_argument("--grace", type=float, default=GRACE_SECONDS, help="beyond them, before giving up")
+    parser.add_argument("--seconds", type=float, default=9.0, help="seconds to measure for; default: %(default)g")
+    parser.add_argument(
+        "--grace", type=float, default=GRACE_SECONDS, help="seconds beyond them before giving up; default: %(default)g"
+    )
     parser.add_argument(
         "--expect",
         type=_expectation,
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what a line should give, in its unit: 'disk read=7'",
+        help="the value that a line should reach, in its unit: 'disk read=7'",
     )
     return parser
 

@@ -1,21 +1,21 @@
-"""One device: matrix products in the precisions that are trained in, and the bandwidth and size of its memory."""
+"""One device: matrix products in all precisions for training, and the bandwidth and size of its memory."""
 
 import time
 from collections.abc import Callable, Iterator
 
 import torch
 
-from trainer.hardware import card
+from trainer.config.hardware import card
 from trainer.preflight.findings import Finding, rate
 
 DATA_SHEET = "NVIDIA's data sheet, dense"
 FP8_CAPABILITY = (8, 9)
-"""The compute capability from which on tensor cores multiply 8-bit floats."""
+"""Tensor cores multiply 8-bit floats from this compute capability on."""
 GIB = 2**30
 
 
 def throughput(device: torch.device, seconds: float) -> Iterator[Finding]:
-    """TFLOP/s of square products that are large enough for the device, in every precision, then GB/s of a copy."""
+    """TFLOP/s of square products in every precision, large enough for the device, then GB/s of a memory copy."""
     sheet = card(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
     side = 8192 if device.type == "cuda" else 1024
     names = precisions(device)
@@ -33,14 +33,14 @@ def throughput(device: torch.device, seconds: float) -> Iterator[Finding]:
 
 
 def free_memory(device: torch.device) -> Finding:
-    """What a GPU has left, beside what it is sold with: another process, or retired pages, take from it."""
+    """A GPU's free memory beside that of its data sheet: other processes and retired pages reduce it."""
     free, _ = torch.cuda.mem_get_info(device)
     sheet = card(torch.cuda.get_device_name(device))
     return rate("GPU memory free", free / GIB, "GiB", sheet.memory if sheet else None, DATA_SHEET)
 
 
 def precisions(device: torch.device) -> tuple[str, ...]:
-    """What the device's matrices are multiplied in."""
+    """The precisions in which the device multiplies matrices."""
     if device.type != "cuda":
         return "fp32", "bf16"
     eight_bits = torch.cuda.get_device_capability(device) >= FP8_CAPABILITY
@@ -71,7 +71,7 @@ def _with_tensor_cores(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def seconds_each(act: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """Seconds that one call takes, the mean of as many as fit into `seconds`, after one to warm up."""
+    """Seconds of one call: the mean over as many as fit into `seconds`, after one to warm up."""
     _seconds(act, device, 1)
     once = _seconds(act, device, 1)
     count = max(1, int((seconds - 2 * once) / once))

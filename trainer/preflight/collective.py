@@ -1,4 +1,4 @@
-"""Between the ranks: all-reduce bus bandwidth by size, as nccl-tests defines it, and how far the clocks are apart."""
+"""Between the ranks: all-reduce bus bandwidth by size, as nccl-tests defines it, and the skew of the clocks."""
 
 import time
 from collections.abc import Iterator
@@ -7,31 +7,31 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
+from trainer.node.world import World
 from trainer.preflight.findings import Finding, at_most, rate
-from trainer.world import World
 
 MIB, GIB = 2**20, 2**30
 SMALLEST = MIB
 IN_NODE = {MIB: 40.0, GIB: 400.0, 4 * GIB: 430.0}
 BETWEEN_NODES = {MIB: 10.0, GIB: 150.0, 4 * GIB: 180.0}
-"""GB/s by size on nodes of 8 H100 or H200 SXM, all of whose GPUs take part."""
+"""GB/s by size on nodes of 8 H100 or H200 SXM, with all GPUs."""
 SXM = {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}
 SKEW_SECONDS = 0.05
 ROUNDS = 20
 ITERATIONS = 20
-"""As nccl-tests measures by default."""
+"""The default of nccl-tests."""
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
     """Bytes/s that the slowest link carries: size / seconds * 2 (n - 1) / n (nccl-tests, PERFORMANCE.md).
 
-    It does not depend on the number of ranks, so that it compares with what the hardware does.
+    It does not depend on the number of ranks, so that it can be compared with the speed of the hardware.
     """
     return size / seconds * 2 * (ranks - 1) / ranks
 
 
 def reference(size: int, device: str, ranks_by_node: list[int]) -> float | None:
-    """GB/s that an all-reduce of `size` bytes should reach; None where nobody has said."""
+    """GB/s that an all-reduce of `size` bytes should reach; None without a reference."""
     if device not in SXM or set(ranks_by_node) != {8}:
         return None
     return (IN_NODE if len(ranks_by_node) == 1 else BETWEEN_NODES).get(size)
@@ -52,8 +52,8 @@ def all_reduce(world: World, largest: int, seconds: float, ranks_by_node: list[i
 
 
 def _seconds_each(world: World, values: torch.Tensor, deadline: float) -> float:
-    """Seconds of one of `ITERATIONS` all-reduces, or of fewer if the deadline does not leave time for them."""
-    _timed(world, values, 1)  # the first one makes the connections
+    """Mean seconds of `ITERATIONS` all-reduces, or of fewer if the deadline leaves no time for more."""
+    _timed(world, values, 1)  # the first call opens the connections
     once = world.from_leader(_timed(world, values, 1))
     left = world.from_leader(deadline - time.monotonic())
     count = max(1, min(ITERATIONS, int(left / 2 / once)))
@@ -98,7 +98,7 @@ def _ahead(exchanges: list[Exchange], i: int, j: int) -> tuple[float, float]:
 
 
 def clock(world: World) -> Finding:
-    """The skew of the ranks' clocks; more than a shared file system puts up with mixes up the order of events."""
+    """The skew of the ranks' clocks; more than a shared file system tolerates makes the order of events unreliable."""
     mine = []
     for _ in range(ROUNDS):
         entered = time.time()

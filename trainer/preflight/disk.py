@@ -1,4 +1,4 @@
-"""A folder's disk: sequential write and read of one bounded file, past the page cache where the file system lets us.
+"""A folder's disk: sequential write and read of one bounded file, without the page cache where that is possible.
 
 The file has no name, so that nothing is left of it however the measurement ends.
 """
@@ -18,7 +18,7 @@ from trainer.preflight.findings import Finding, failed, rate
 
 BLOCK = 8 * 2**20
 THREADS = 4
-"""Blocks on their way at once: one alone keeps no NVMe disk busy."""
+"""Blocks in flight at once: one alone does not keep an NVMe disk busy."""
 
 
 def throughput(folder: Path, size: int, seconds: float) -> Iterator[Finding]:
@@ -35,7 +35,7 @@ def throughput(folder: Path, size: int, seconds: float) -> Iterator[Finding]:
 
 
 def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Finding]:
-    data = os.urandom(BLOCK)  # a file system that compresses has nothing to win
+    data = os.urandom(BLOCK)  # random bytes, which no file system can compress
 
     def write(offset: int, block: mmap.mmap) -> None:
         _whole(os.pwrite(file, block, offset), errno.ENOSPC)
@@ -56,13 +56,13 @@ def _measured(file: int, size: int, seconds: float, how: str) -> Iterator[Findin
 
 
 def _whole(moved: int, error: int) -> None:
-    """Raises OSError with `error` when only a part of a block was moved: the next attempt would say so."""
+    """Raises OSError with `error` when only a part of a block was moved: the next attempt would raise it."""
     if moved != BLOCK:
         raise OSError(error, os.strerror(error))
 
 
 def _past_the_cache(file: int) -> bool:
-    """Have the file's reads and writes go to the disk itself; says whether its file system can (tmpfs cannot)."""
+    """Make reads and writes of the file bypass the page cache; returns whether the file system can (tmpfs cannot)."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
     try:
         fcntl.fcntl(file, fcntl.F_SETFL, flags | os.O_DIRECT)
@@ -72,12 +72,12 @@ def _past_the_cache(file: int) -> bool:
 
 
 def _blocks(act: Callable[[int, mmap.mmap], None], size: int, seconds: float, data: bytes) -> int:
-    """Act on the blocks of `size` bytes in their order until the time is over; returns the bytes done."""
+    """Call `act` for each block of `size` bytes in order until the time is over; returns the bytes done."""
     deadline = time.perf_counter() + seconds
     numbers = itertools.count()  # next() is atomic
 
     def work() -> int:
-        with mmap.mmap(-1, BLOCK) as block:  # O_DIRECT wants its memory aligned
+        with mmap.mmap(-1, BLOCK) as block:  # O_DIRECT needs aligned memory
             block[:] = data
             for done in itertools.count():
                 number = next(numbers)

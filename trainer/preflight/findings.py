@@ -1,4 +1,4 @@
-"""Findings: what was measured, beside what this hardware should give, and the verdict. Nothing here measures."""
+"""Findings: a measured value, the reference for this hardware, and the verdict. Nothing here measures."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -6,7 +6,7 @@ from typing import Literal
 
 Verdict = Literal["excellent", "acceptable", "weak", "faulty", "no reference"]
 EXCELLENT, ACCEPTABLE, FAULTY = 0.8, 0.6, 0.5
-"""A rate above these shares of its reference is excellent or acceptable; below the last, faulty; else weak."""
+"""A rate above the first two shares of its reference is excellent or acceptable; below the third faulty; else weak."""
 ORDER: tuple[Verdict, ...] = ("faulty", "weak", "acceptable", "excellent", "no reference")
 """The worst first."""
 EVERYWHERE = "all nodes"
@@ -18,7 +18,7 @@ class Finding:
 
     name: str
     value: float | str | None
-    """None when it could not be measured; the note says why."""
+    """None if it could not be measured; the note says why."""
     unit: str = ""
     verdict: Verdict = "no reference"
     reference: float | str | None = None
@@ -32,35 +32,35 @@ class Finding:
 def rate(
     name: str, value: float, unit: str, reference: float | None = None, source: str = "", note: str = ""
 ) -> Finding:
-    """A value of which more is better, judged by its share of the reference."""
+    """A value for which more is better, judged by its share of the reference."""
     verdict: Verdict = "no reference" if reference is None else _share(value / reference)
     return Finding(name=name, value=value, unit=unit, reference=reference, source=source, note=note, verdict=verdict)
 
 
 def at_least(name: str, value: float, unit: str, least: float | None, source: str = "", note: str = "") -> Finding:
-    """A value that a requirement is met with or not; None where nothing is required here."""
+    """A value that must not be below `least`; None for no requirement."""
     return _required(rate(name, value, unit, None, source, note), least, least is None or value >= least)
 
 
 def at_most(name: str, value: float, unit: str, most: float | None, source: str = "", note: str = "") -> Finding:
-    """As `at_least`, for a value that has to stay small."""
+    """A value that must not be above `most`; None for no requirement."""
     return _required(rate(name, value, unit, None, source, note), most, most is None or value <= most)
 
 
 def failed(name: str, reason: str) -> Finding:
-    """What could not be measured although it has to work."""
+    """A faulty finding: the measurement must work, and did not."""
     return Finding(name=name, value=None, verdict="faulty", note=reason)
 
 
-def expecting(findings: list[Finding], expected: dict[str, float]) -> list[Finding]:
-    """The findings, those named in `expected` judged by it; what is expected and was not measured is faulty."""
+def judged_by_expectation(findings: list[Finding], expected: dict[str, float]) -> list[Finding]:
+    """The findings, judged by `expected` where it names them; an expected value that was not measured is faulty."""
     unmeasured = expected.keys() - {each.name for each in findings}
-    judged = [_expecting(each, expected[each.name]) if each.name in expected else each for each in findings]
+    judged = [_judged_by(each, expected[each.name]) if each.name in expected else each for each in findings]
     return judged + [failed(name, "expected by the caller, but not measured") for name in sorted(unmeasured)]
 
 
-def _expecting(finding: Finding, reference: float) -> Finding:
-    """Judged anew: all of a number of GPUs is needed, of a rate a share."""
+def _judged_by(finding: Finding, reference: float) -> Finding:
+    """The finding, judged by this reference: a number of GPUs must be reached in full, a rate by a share."""
     if not isinstance(finding.value, float | int):
         return finding
     judge = at_least if finding.unit == "GPUs" else rate
@@ -74,7 +74,7 @@ def worst(findings: Iterable[Finding]) -> Verdict:
 
 
 def lines(findings: list[Finding]) -> Iterator[str]:
-    """A table for people: each node's findings, those of several ranks by the slowest of them, and its verdict."""
+    """A table: the verdict of each node and its findings; of several ranks it shows the slowest."""
     for node in dict.fromkeys(each.node for each in findings):
         here = [each for each in findings if each.node == node]
         yield f"{node}: {worst(here)}"
@@ -84,7 +84,7 @@ def lines(findings: list[Finding]) -> Iterator[str]:
 
 
 def as_json(findings: list[Finding]) -> dict[str, object]:
-    """The same for programs, with the findings of every rank."""
+    """The same as JSON, with the findings of every rank."""
     nodes = {node: worst(each for each in findings if each.node == node) for node in {each.node for each in findings}}
     return {"verdict": worst(findings), "nodes": nodes, "findings": [asdict(each) for each in findings]}
 

@@ -1,4 +1,4 @@
-"""One node as it is set up: locked memory, shared memory, GPUs, network, versions, each beside what is required."""
+"""The set-up of one node: locked memory, shared memory, GPUs, network and versions, beside the requirements."""
 
 import contextlib
 import math
@@ -20,7 +20,7 @@ LEAST_CUDA, LEAST_DRIVER = "11.8", "520"
 LEAST_NETWORK = 10.0
 """Gb/s between nodes."""
 LEAST_LOCKED = 1.0
-"""GiB: below it RDMA registers no buffers and NCCL takes to TCP without a word."""
+"""GiB: below this RDMA registers no buffers, and NCCL falls back to TCP without a message."""
 LEAST_SHARED = 1.0
 """GiB of /dev/shm, through which NCCL and loader workers pass data (NCCL user guide, troubleshooting)."""
 INFINIBAND = Path("/sys/class/infiniband")
@@ -28,7 +28,7 @@ REQUIRED = "Slipway's requirements"
 
 
 def set_up(nodes: int) -> Iterator[Finding]:
-    """What one process of the node can see of it; `nodes`: how many take part."""
+    """The findings that one process of the node can make; `nodes` is the number of nodes in this preflight."""
     gpus = torch.cuda.device_count()
     yield at_least("GPUs", gpus, "GPUs", None)
     yield rate("host memory", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, "GiB")
@@ -41,7 +41,7 @@ def set_up(nodes: int) -> Iterator[Finding]:
 
 
 def _locked_memory() -> Finding:
-    """`ulimit -l`; it matters where there are RDMA devices."""
+    """`ulimit -l`, which matters only with RDMA devices."""
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     unlimited = limit == resource.RLIM_INFINITY
     least = LEAST_LOCKED if any(INFINIBAND.glob("*")) else None
@@ -54,12 +54,12 @@ def _network(nodes: int) -> Finding:
     """The fastest link; several nodes need a fast one."""
     speeds = [*_ethernet(), *_infiniband()]
     if not speeds:
-        return Finding(name="network link", value=None, note="no link tells its speed")
+        return Finding(name="network link", value=None, note="no link reports its speed")
     return at_least("network link", max(speeds), "Gb/s", LEAST_NETWORK if nodes > 1 else None, REQUIRED)
 
 
 def _ethernet() -> Iterator[float]:
-    """Gb/s of the interfaces that are up and know their speed."""
+    """Gb/s of the interfaces that are up and report their speed."""
     for interface in Path("/sys/class/net").glob("*/speed"):
         with contextlib.suppress(OSError):  # a link that is down cannot be read
             megabits = int(interface.read_text())
@@ -68,7 +68,7 @@ def _ethernet() -> Iterator[float]:
 
 
 def _infiniband() -> Iterator[float]:
-    """Gb/s of the ports, which say for example "400 Gb/sec (4X NDR)"."""
+    """Gb/s of the ports; their file has for example "400 Gb/sec (4X NDR)"."""
     for port in INFINIBAND.glob("*/ports/*/rate"):
         yield float(port.read_text().split()[0])
 
@@ -89,15 +89,15 @@ def _driver() -> str:
 
 
 def driver_version(text: str) -> str:
-    """The kernel module's version, from /proc/driver/nvidia/version; empty when it is not in there."""
+    """The kernel module's version in the text of /proc/driver/nvidia/version; empty if there is none."""
     match = re.search(r"Kernel Module.*?\s(\d+(\.\d+)+)", text)
     return match[1] if match else ""
 
 
 def version(name: str, found: str, least: str) -> Finding:
-    """A version beside the least that is required; one that nothing tells is not judged."""
+    """A version beside the least that is required; an unknown version is not judged."""
     if not found:
-        return Finding(name=name, value=None, note="nothing tells it")
+        return Finding(name=name, value=None, note="the driver does not report it")
     met = _numbers(found) >= _numbers(least)
     verdict: Verdict = "excellent" if met else "faulty"
     return Finding(name=name, value=found, reference=least, source=REQUIRED, verdict=verdict)

@@ -1,6 +1,6 @@
-"""Characters: the code points of a text as an array, and what each of them is, by one look-up in a table.
+"""Characters: the code points of a text as an array, and the class of each, by one look-up in a table.
 
-Texts in ASCII are held in bytes, all others in 32-bit code points: most texts are ASCII, and these cost a quarter.
+Texts in ASCII are stored in bytes, all others in 32-bit code points: most texts are ASCII and need a quarter so.
 """
 
 import unicodedata
@@ -14,7 +14,7 @@ Classes = npt.NDArray[np.uint8]
 
 SPACE, ALPHABETIC, WORD, ALONE, TERMINAL, BULLET, TOKEN = (1 << bit for bit in range(7))
 """Bits of a class. WORD: letters, marks and digits; ALONE: those of them that are a word by themselves;
-TERMINAL: ends a sentence; BULLET: begins an item of a list; TOKEN: what keys and tokens are written in."""
+TERMINAL: ends a sentence; BULLET: begins an item of a list; TOKEN: is used in keys and tokens."""
 UNSPACED = (
     range(0x0E00, 0x0F00),  # Thai, Lao
     range(0x1000, 0x10A0),  # Burmese
@@ -57,7 +57,7 @@ def in_lower_case(text: str) -> str:
 
 @cache
 def lowered() -> npt.NDArray[np.uint32]:
-    """The code point in lower case of each, where that is a single one."""
+    """The lower case of each code point, if it is a single code point."""
     table = np.arange(CODE_POINTS, dtype=np.uint32)
     known = list(map(chr, range(KNOWN)))
     low = "".join(low if len(low) == 1 else each for each, low in zip(known, map(str.lower, known), strict=True))
@@ -83,7 +83,8 @@ def _classes() -> Classes:
 
 
 def _classes_below(count: int) -> Classes:
-    """What `unicodedata` and the sets above say of the first code points, one property after the other."""
+    """The classes of the first `count` code points by `unicodedata` and the sets above, one property after the
+    other."""
     characters = list(map(chr, range(count)))
     table = np.zeros(count, np.uint8)
     for bit, found in {

@@ -1,9 +1,9 @@
-"""Decontamination: which training documents hold a passage of what models are measured on.
+"""Decontamination: which training documents contain a passage of a held-out document.
 
 A training document is contaminated if it shares PASSAGE (13) words in a row with a held-out document, unless the
-passage is boilerplate. Boilerplate is told as GPT-3 told it (Brown et al. 2020, appendix C): it occurs in more than
-`common` training documents, as licences do. A test that leaked many times would look the same; so what a training
-document shares always counts if it makes up `share` of the held-out document.
+passage is boilerplate. As in GPT-3 (Brown et al. 2020, appendix C), boilerplate is a passage in more than `common`
+training documents, such as a licence. A test that leaked many times would look the same; so a passage also counts
+when the shared passages together make up `share` of the held-out document.
 """
 
 import functools
@@ -17,32 +17,33 @@ import numpy as np
 from assets.datasets.cleaning import words
 from assets.datasets.cleaning.characters import classes_of, codes_of, in_lower_case
 from assets.datasets.cleaning.ngrams import PASSAGE, of_passages
-from assets.datasets.cleaning.words import Hashes, Positions
-from recipes.cleaning import Decontamination
+from assets.datasets.cleaning.words import WordHashes, WordPositions
+from recipes.cleaning import DecontaminationSection
 
 CANDIDATES_AT_ONCE = 1024
 LOCATED = 64
-"""Held-out documents whose words are kept at hand: those that one training document is compared with, mostly."""
+"""Held-out documents whose words are kept in memory: mostly all that one training document is compared with."""
 TextOf = Callable[[int], str]
 
 
 class Memory(Protocol):
-    """What is known of pairs of documents that were compared before."""
+    """The results for pairs of documents that were compared before."""
 
-    def recall(self, row: int, held_out: int, evidence: Hashes) -> bool | None:
-        """Whether they share a passage of the evidence; None if it is not known."""
+    def recall(self, row: int, held_out: int, evidence: WordHashes) -> bool | None:
+        """Whether the documents share a passage of the evidence; None if it is not known."""
 
-    def note(self, row: int, held_out: int, evidence: Hashes, shared: bool) -> None: ...
+    def note(self, row: int, held_out: int, evidence: WordHashes, shared: bool) -> None: ...
 
 
 @dataclass(frozen=True)
 class Leak:
-    """A training document and the held-out one that it shares a passage with; both by their row."""
+    """A training document and the held-out document that it shares a passage with, both by their row."""
 
     row: int
     held_out: int
     passage: str | None
-    """The first 13 words that they share, as the training document writes them; None if that is remembered."""
+    """The first 13 words that they share, as the training document writes them; None when the pair was compared in an
+    earlier build."""
 
 
 def contaminated(
@@ -51,16 +52,16 @@ def contaminated(
     held_out: str,
     training_text: TextOf,
     held_out_text: TextOf,
-    rule: Decontamination,
+    rule: DecontaminationSection,
     memory: Memory | None = None,
 ) -> Iterator[Leak]:
     """The contaminated training documents, ascending, each once, with the first held-out document that shows it.
 
     `training` and `held_out` name relations of the connection with the columns `row` and `fingerprints`
-    (`ngrams.fingerprints`). The texts of candidates are asked for by row, and no document is contaminated by a hash
-    alone. Found is every passage whose fingerprint is in at most `rule.common` training documents, which none is that
-    occurs in more, and every passage of a document that has `rule.share` of the held-out one's fingerprints. What
-    `memory` knows is not compared again. The connection must not be used for anything else before the iterator ends.
+    (`ngrams.fingerprints`). The texts of candidates are read by row and compared word by word, not by hash alone. Two
+    kinds of passages are found: those whose fingerprint is in at most `rule.common` training documents, and all
+    passages of a document that has `rule.share` of the held-out document's fingerprints. Pairs that `memory` knows are
+    not compared again. The connection must not be used for anything else before the iterator ends.
     """
     _prepare(connection, training, held_out, rule)
     training_words = functools.lru_cache(maxsize=1)(lambda row: _Located(training_text(row)))
@@ -82,43 +83,43 @@ def contaminated(
     connection.execute("drop table _unplaced; drop table _seen; drop table _held")
 
 
-def passage(text: str, held_out: str, evidence: Hashes) -> str | None:
+def passage(text: str, held_out: str, evidence: WordHashes) -> str | None:
     """The first PASSAGE words in a row of `text` that `held_out` has too, and whose fingerprint is in the evidence.
 
-    A passage's own fingerprint is one of every document that holds the passage, so that it is rare only if these are.
+    The fingerprint of a passage is in every document with the passage, so it is rare only if they are few.
     """
     return _shared(_Located(text), _Located(held_out), evidence)
 
 
 class _Located:
-    """A text's passages: a hash of each and its fingerprint, in order, and where their words are."""
+    """The passages of a text: their hashes and fingerprints, in order, and the places of their words."""
 
     def __init__(self, text: str) -> None:
         codes = codes_of(text)
         self._text = text
-        self._starts: Positions
-        self._ends: Positions
+        self._starts: WordPositions
+        self._ends: WordPositions
         self._starts, self._ends = words.spans(classes_of(codes))
         hashes = words.hashes_at(codes, self._starts, self._ends)
         self.passages = words.grams(hashes, PASSAGE)
         self.fingerprints = of_passages(hashes)
 
     @functools.cached_property
-    def distinct(self) -> tuple[Hashes, Positions]:
-        """The distinct hashes of passages, ascending, and where each occurs first."""
+    def distinct(self) -> tuple[WordHashes, WordPositions]:
+        """The distinct hashes of passages, ascending, and the first place of each."""
         return np.unique(self.passages, return_index=True)
 
     def passage(self, first: int) -> str:
-        """PASSAGE words from the first on, with what is between them."""
+        """The text of PASSAGE words from the word `first` on."""
         return self._text[self._starts[first] : self._ends[first + PASSAGE - 1]]
 
     def words(self, first: int) -> list[str]:
-        """The same words in lower case, without what is between them."""
+        """The same words in lower case."""
         places = range(first, first + PASSAGE)
         return [in_lower_case(self._text[self._starts[place] : self._ends[place]]) for place in places]
 
 
-def _shared(ours: _Located, theirs: _Located, evidence: Hashes) -> str | None:
+def _shared(ours: _Located, theirs: _Located, evidence: WordHashes) -> str | None:
     """The first passage of `ours` that is in `theirs` too, and whose fingerprint is in the evidence."""
     places = np.flatnonzero(np.isin(ours.fingerprints, evidence))
     known, firsts = theirs.distinct
@@ -129,7 +130,7 @@ def _shared(ours: _Located, theirs: _Located, evidence: Hashes) -> str | None:
     return None
 
 
-def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: Decontamination) -> None:
+def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: DecontaminationSection) -> None:
     """Tables: `_held`, the held-out fingerprints, and `_seen`, those of them in training documents.
 
     `documents` counts the training documents with the fingerprint, `place` is its place among the held-out document's

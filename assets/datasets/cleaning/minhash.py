@@ -9,16 +9,16 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.cleaning.words import BASE, Hashes, grams, hashes, mixed
+from assets.datasets.cleaning.words import BASE, WordHashes, grams, hashes, mixed
 
 SHINGLE = 5
-"""Words in a row that make one element of the set that stands for a text."""
+"""Words in a row that make one element of the set that represents a text."""
 BANDS, ROWS = 14, 8
 PERMUTATIONS = BANDS * ROWS
 AT_ONCE = 1024
-"""Elements permuted at once: all their permutations fit a cache."""
+"""Elements permuted at once, so that all their permutations fit a cache."""
 EMPTY = np.uint32(0xFFFFFFFF)
-"""What a text without a word has under each permutation."""
+"""The value of a text without a word under each permutation."""
 
 Signature = npt.NDArray[np.uint32]
 
@@ -28,8 +28,8 @@ def signature(text: str) -> Signature:
     return of_words(hashes(text))
 
 
-def bands(signature: Signature) -> Hashes:
-    """A hash of each band of a signature, shape (BANDS,); none for the signature of a text without a word."""
+def bands(signature: Signature) -> WordHashes:
+    """A hash of each band of a signature, shape (BANDS,); empty for the signature of a text without a word."""
     if (signature == EMPTY).all():
         return np.empty(0, np.uint64)
     pairs = signature.astype(np.uint64).reshape(BANDS, ROWS // 2, 2)
@@ -37,8 +37,8 @@ def bands(signature: Signature) -> Hashes:
     return mixed(mixed(numbers ^ _places()).sum(axis=1, dtype=np.uint64))
 
 
-def of_words(words: Hashes) -> Signature:
-    """The signature of a text with these hashes of words; one with fewer than SHINGLE words is one shingle."""
+def of_words(words: WordHashes) -> Signature:
+    """The signature of a text from the hashes of its words; a text with fewer than SHINGLE words is one shingle."""
     shingles = mixed(grams(words, min(SHINGLE, max(len(words), 1))))
     elements = (shingles >> np.uint64(32)).astype(np.uint32)
     factors, terms = _permutations()
@@ -59,8 +59,8 @@ def similarity(signatures: npt.NDArray[np.uint32], others: npt.NDArray[np.uint32
 
 
 @cache
-def _places() -> Hashes:
-    """A random number for each pair of rows: equal rows in another band make another hash."""
+def _places() -> WordHashes:
+    """A random number for each pair of rows, so that equal rows in different bands give different hashes."""
     return mixed(np.arange(1, PERMUTATIONS // 2 + 1, dtype=np.uint64) * np.uint64(BASE)).reshape(BANDS, ROWS // 2)
 
 

@@ -1,9 +1,9 @@
 """Near-duplicates: which documents are nearly the same, among any number of them, in bounded memory.
 
-Documents that share a band are candidates; those whose signatures agree in a share of at least `similarity` are
-connected; a cluster is what is connected, directly or through others. The clusters depend on the documents alone,
-not on their order or numbers. Two documents of Jaccard similarity s are candidates with the probability that
-`minhash` states, and connected if their signatures' estimate of s reaches the threshold too.
+Documents that share a band are candidates; two candidates whose signatures agree in a share of at least `similarity`
+are connected; a cluster is a set of documents that are connected, directly or through others. The clusters depend on
+the documents alone, not on their order or numbers. Two documents of Jaccard similarity s are candidates with the
+probability that `minhash` states, and connected if their signatures' estimate of s reaches the threshold too.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ Rows = npt.NDArray[np.int64]
 
 
 def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity: float) -> pa.Table:
-    """The rows that are in a cluster with a smaller one: columns `row` and `first`, the smallest of the cluster.
+    """The rows that are in a cluster with a smaller row: columns `row` and `first`, the smallest row of the cluster.
 
     Both are int64, ascending by `row`; a row that is not in the table is alone, or the first of its cluster.
     `features` names a relation of the connection with the columns `row` (distinct, below 2^63), `bands` (a list of
-    uint64) and `signature` (a blob: `minhash.Signature` in bytes). Joins are duckdb's and spill to its
-    `temp_directory` under its `memory_limit`; besides, some 100 bytes are held for each row that has a candidate,
-    and 16 for each connected pair.
+    uint64) and `signature` (a blob: `minhash.Signature` in bytes). duckdb does the joins within its
+    `memory_limit` and spills to its `temp_directory`; in addition memory holds about 100 bytes for each row that has a
+    candidate, and 16 for each connected pair.
 
-    A pair is compared unless its two rows are known to be connected already, so that of n copies of a page n pairs
-    are compared and not n^2: in each round the smallest row of each bucket (what shares a band) meets all others
-    there, and leaves it; a bucket is done when all that is left of it is connected.
+    A pair is compared unless its two rows are known to be connected, so n copies of a page cost n comparisons and not
+    n^2: in each round the smallest row of each bucket (the rows that share a band) is compared with all others there
+    and leaves the bucket; a bucket is done when all its remaining rows are connected.
     """
     connection.execute(f"""
         create or replace temp table _members as
@@ -53,7 +53,7 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
 
 
 def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, rows: Rows, clusters: Rows) -> bool:
-    """Leave the buckets with rows of more than one cluster; whether there are any."""
+    """Keep only the buckets with rows of more than one cluster; returns whether there are any."""
     known = pa.table({"row": rows, "cluster": clusters})
     connection.register("_known", known)
     connection.execute("create or replace temp table _clusters as select * from _known")
@@ -71,7 +71,7 @@ def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, rows: Rows, cl
 
 
 def _connected(connection: duckdb.DuckDBPyConnection, features: str, similarity: float) -> Iterator[tuple[Rows, Rows]]:
-    """The pairs of a bucket's smallest row and another of another cluster that are similar enough."""
+    """The pairs of a bucket's smallest row and a row of another cluster that are similar enough."""
     pairs = connection.sql(f"""
         with leaders as (select bucket, min(row) as leader from _members group by bucket),
         pairs as (
@@ -90,7 +90,7 @@ def _connected(connection: duckdb.DuckDBPyConnection, features: str, similarity:
 
 
 def _drop_leaders(connection: duckdb.DuckDBPyConnection) -> None:
-    """Each bucket without its smallest row, which has met all others."""
+    """Remove from each bucket its smallest row, which was compared with all others."""
     connection.execute("""
         create or replace temp table _members as
             select row, bucket from _members join (select bucket, min(row) as leader from _members group by bucket)
@@ -99,10 +99,11 @@ def _drop_leaders(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _merged(clusters: Rows, rows: Rows, edges: list[tuple[Rows, Rows]]) -> Rows:
-    """The clusters with these pairs of rows connected: of each row, the place of the smallest of its cluster."""
+    """The clusters after these pairs of rows are connected: for each row, the place of the smallest row of its
+    cluster."""
     if not edges:
         return clusters
-    # Here, not above: the definitions are loaded by every process of Dagster, and few of them compare documents.
+    # Imported here, because every process of Dagster loads this module and few of them compare documents.
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

@@ -8,10 +8,10 @@ _NON_ASCII_CONTROLS = re.compile("[\x80-\x9f]")
 
 
 def normalise(text: str) -> str:
-    """Lines end in a newline alone, control characters but tab and newline are dropped, and the rest is Unicode NFC.
+    """The text with plain newlines, without control characters except tab and newline, and in Unicode NFC.
 
-    Control characters are those of the Unicode category Cc. Half surrogate pairs, which JSON can hold and UTF-8
-    cannot, become U+FFFD. Idempotent; what needs nothing is returned as it is.
+    Control characters are those of the Unicode category Cc. Half surrogate pairs, which are possible in
+    JSON and not in UTF-8, become U+FFFD. Idempotent; a text that needs no change is returned unchanged.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,8 +1,7 @@
 """Masks: e-mail addresses, IP addresses and secrets are replaced by placeholders, the ones of StarCoder (Li et al.
 2023, arXiv 2305.06161).
 
-A mask first finds, cheaply and in the whole text, the few places where something may begin, and only looks closely
-there.
+A mask first finds, at low cost in the whole text, the few places where something may begin, and tests only these.
 """
 
 import ipaddress
@@ -17,16 +16,16 @@ import numpy.typing as npt
 from assets.datasets.cleaning.characters import TOKEN, Classes, Codes, classes_of, codes_of
 
 Span = tuple[int, int]
-Positions = npt.NDArray[np.int64]
+TokenPositions = npt.NDArray[np.int64]
 ZERO, TWO, THREE, NINE, DOT, COLON, E = map(ord, "0239.:e")
 QUOTES, BREAKS = (tuple(map(ord, signs)) for signs in ("'\"", "+/"))
-"""BREAKS are what no token of a known issuer has, but other secrets have."""
+"""BREAKS are in no token of a known issuer, but in other secrets."""
 
 PLACEHOLDERS: Mapping[str, str] = {"secret": "<KEY>", "email": "<EMAIL>", "ip": "<IP_ADDRESS>"}
-"""By kind, in the order in which they are masked: a secret may hold what looks like an address."""
+"""By kind, in the order in which they are masked: a part of a secret may look like an address."""
 
 LOCAL_LONGEST = 64
-"""Characters before the @ of an address at most (RFC 5321, 4.5.3.1.1)."""
+"""The most characters before the @ of an address (RFC 5321, 4.5.3.1.1)."""
 _LOCAL = re.compile(r"(?<![\w.!#$%&'*+/=?^`{|}~-])[A-Za-z0-9][\w.!#$%&'*+/=?^`{|}~-]*\Z", re.ASCII)
 _DOMAIN = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]{2,24}(?![\w-])", re.ASCII)
 
@@ -34,7 +33,7 @@ _IPV4 = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\w|\.[0-9])")
 _IPV6 = re.compile(r"(?<![\w:.])[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]*[0-9A-Fa-f:](?![\w:])")
 
 TOKEN_SHORTEST = 16
-"""Characters of anything that is taken for a secret, at least."""
+"""The fewest characters of a secret."""
 _KNOWN = re.compile(
     r"""(?:
       (?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}                # AWS access key
@@ -50,17 +49,17 @@ _KNOWN = re.compile(
     )(?![A-Za-z0-9_-])""",
     re.VERBOSE,
 )
-"""Tokens that tell their issuer: patterns of gitleaks 8 (github.com/gitleaks/gitleaks, config/gitleaks.toml)."""
+"""Tokens whose form shows their issuer: patterns of gitleaks 8 (github.com/gitleaks/gitleaks, config/gitleaks.toml)."""
 _BEGINS_KNOWN = np.zeros(1 << 16, bool)
 _BEGINS_KNOWN[[int.from_bytes(two) for two in b"A3 AK AS AB AC AI gh gi gl xo sk hf np py rk".split()]] = True
-"""Whether two characters are the first ones of any of them."""
+"""Whether two characters begin one of these tokens."""
 _JWT = re.compile(r"eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}", re.ASCII)
 """A signed JSON Web Token (RFC 7519): two objects in base64url, and a signature."""
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN[ A-Z0-9_-]{0,64}PRIVATE KEY(?: BLOCK)?-----"
     r"(?:(?:(?!-----)[\s\S])*-----END[ A-Z0-9_-]{0,64}PRIVATE KEY(?: BLOCK)?-----|[A-Za-z0-9+/=\s]*)"
 )
-"""RFC 7468, PGP and OpenSSH; where its end is missing, as far as it is base64."""
+"""RFC 7468, PGP and OpenSSH; a key without its end goes as far as its base64."""
 _NAMED = re.compile(
     r"(?:key|token|secret|passwd|password|credential|auth)[\w.-]{0,20}[\"']?[ \t]{0,3}(?::=|=>|=|:)[ \t]{0,3}[\"']\Z",
     re.ASCII | re.IGNORECASE,
@@ -68,17 +67,17 @@ _NAMED = re.compile(
 _VALUE = re.compile(r"([A-Za-z0-9+/_=.-]{16,150})[\"']")
 NAME_LONGEST = 48
 ENTROPY_LEAST = 3.5
-"""Bits a character, of its own frequencies; as gitleaks' generic rule."""
+"""Bits a character, by the frequencies of its own characters; as gitleaks' generic rule."""
 _CHANGE = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
 CHANGES_LEAST = 0.25
-"""Of case, or between letter and digit, for each letter or digit: random base62 has 0.6, hexadecimal 0.47, and names
-that were put together of words far less."""
+"""Changes of case, or between letter and digit, for each letter or digit: random base62 has 0.6, hexadecimal 0.47, and
+names made of words far fewer."""
 
 
 def mask(text: str, kinds: Iterable[str]) -> tuple[str, dict[str, int]]:
-    """The text with placeholders, and how many were put in by kind; kinds without any are absent.
+    """The text with placeholders, and the number of placeholders by kind; kinds without one are absent.
 
-    Idempotent: it is repeated until nothing is found, since what surrounds a placeholder may become visible by it.
+    Idempotent: masking is repeated until nothing is found, because a placeholder may make its surroundings match.
     """
     wanted = [kind for kind in PLACEHOLDERS if kind in set(kinds)]
     counts: Counter[str] = Counter()
@@ -104,9 +103,9 @@ def emails(text: str) -> Iterator[Span]:
 
 
 def ips(text: str) -> Iterator[Span]:
-    """Addresses that are reachable from everywhere, as FineWeb masks: IPv4, and IPv6 of 2000::/3.
+    """Public addresses, as FineWeb masks them: IPv4, and IPv6 of 2000::/3.
 
-    Loopback, private, documentation and reserved ranges name nobody.
+    Addresses of loopback, private, documentation and reserved ranges identify no person.
     """
     codes = codes_of(text)
     starts = {*_ipv4_starts(codes), *_ipv6_starts(codes)}
@@ -133,7 +132,7 @@ def secrets(text: str) -> Iterator[Span]:
 
 
 def _assigned(text: str, start: int) -> re.Match[str] | None:
-    """The quoted random value that begins there, if it is assigned to a name that a secret would have."""
+    """The quoted random value that begins at `start`, if it is assigned to a name that is usual for a secret."""
     if text[start - 1 : start] not in ("'", '"') or not _NAMED.search(text[max(start - NAME_LONGEST, 0) : start]):
         return None
     found = _VALUE.match(text, start)
@@ -141,7 +140,7 @@ def _assigned(text: str, start: int) -> re.Match[str] | None:
 
 
 def looks_random(value: str) -> bool:
-    """Whether a string has the entropy of a secret, and is not put together of words and numbers."""
+    """Whether a string has the entropy of a secret, and does not consist of words and numbers."""
     signs = "".join(filter(str.isalnum, value))
     shares = [count / len(value) for count in Counter(value).values()]
     entropy = -sum(share * math.log2(share) for share in shares)
@@ -152,7 +151,7 @@ FINDERS: Mapping[str, Callable[[str], Iterator[Span]]] = {"secret": secrets, "em
 
 
 def _replace(text: str, spans: Iterable[Span], placeholder: str) -> tuple[str, int]:
-    """The text with each span replaced, those that overlap an earlier one left out, and how many were replaced."""
+    """The text with each span replaced, except spans that overlap an earlier one, and the number of replacements."""
     parts, end = [], 0
     for start, stop in sorted(spans):
         if start >= end:
@@ -162,7 +161,7 @@ def _replace(text: str, spans: Iterable[Span], placeholder: str) -> tuple[str, i
 
 
 def _ipv4_starts(codes: Codes) -> list[int]:
-    """Where four runs of digits with single dots between them may begin."""
+    """The places where four runs of digits with single dots between them may begin."""
     dots = np.flatnonzero(codes[1:-1] == DOT) + 1
     dots = dots[_is_digit(codes[dots - 1]) & _is_digit(codes[dots + 1])]
     first = dots[:-2][dots[2:] - dots[:-2] <= 8]
@@ -170,7 +169,7 @@ def _ipv4_starts(codes: Codes) -> list[int]:
 
 
 def _ipv6_starts(codes: Codes) -> list[int]:
-    """Where the four digits of a first group that begins with 2 or 3 may stand before a colon."""
+    """The places of four characters before a colon that begin with 2 or 3."""
     starts = np.flatnonzero(codes[4:] == COLON)
     return list(map(int, starts[(codes[starts] == TWO) | (codes[starts] == THREE)]))
 
@@ -187,8 +186,8 @@ def _is_global(address: str) -> bool:
     return parsed.is_global and not parsed.is_multicast
 
 
-def _known_starts(codes: Codes, starts: Positions, ends: Positions) -> list[int]:
-    """Where a token of a known issuer may begin: with one of the long tokens, or after a break in it."""
+def _known_starts(codes: Codes, starts: TokenPositions, ends: TokenPositions) -> list[int]:
+    """The places where a token of a known issuer may begin: at a long token, or after a break inside it."""
     after = np.flatnonzero((codes == BREAKS[0]) | (codes == BREAKS[1])) + 1
     begins = np.concatenate([starts, after[np.searchsorted(starts, after) > np.searchsorted(ends, after)]])
     begins = begins[begins < len(codes) - 1]
@@ -196,15 +195,15 @@ def _known_starts(codes: Codes, starts: Positions, ends: Positions) -> list[int]
     return list(map(int, begins[_BEGINS_KNOWN.take(pairs, mode="clip")]))
 
 
-def _unknown_starts(codes: Codes, starts: Positions) -> list[int]:
-    """Which of the long tokens may be a JSON Web Token, or a quoted value."""
+def _unknown_starts(codes: Codes, starts: TokenPositions) -> list[int]:
+    """The beginnings of the long tokens that may be a JSON Web Token or a quoted value."""
     before = codes[starts - 1]
     likely = (codes[starts] == E) | (before == QUOTES[0]) | (before == QUOTES[1])
     return list(map(int, starts[likely]))
 
 
-def _long_tokens(classes: Classes) -> tuple[Positions, Positions]:
-    """Where the runs of characters of tokens begin and end that are long enough for a secret."""
+def _long_tokens(classes: Classes) -> tuple[TokenPositions, TokenPositions]:
+    """The beginnings and ends of the runs of token characters that are long enough for a secret."""
     inside = np.zeros(len(classes) + 2, bool)
     np.not_equal(classes & TOKEN, 0, out=inside[1:-1])
     edges = np.flatnonzero(inside[1:] != inside[:-1])

@@ -1,7 +1,7 @@
-"""Statistics of a text that quality rules judge by, each computed when first asked for and then kept.
+"""Statistics of a text, by which quality rules decide; each is computed at its first use and then kept.
 
-A token is a longest run of anything but white space, as in Gopher; words are as in `words`. Lines and paragraphs
-are those with a token, without the white space around them. Shares of nothing are 0.
+A token is a longest run without white space, as in Gopher; words are as in `words`. Lines and paragraphs are those
+with a token, without the white space around them. A share of nothing is 0.
 """
 
 from functools import cached_property
@@ -10,17 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from assets.datasets.cleaning import characters, words
-from assets.datasets.cleaning.words import Hashes, Positions
+from assets.datasets.cleaning.words import WordHashes, WordPositions
 
 SHORT_LINE = 30
-"""Characters in a short line at most (FineWeb)."""
+"""The most characters of a short line (FineWeb)."""
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
-"""Gopher's."""
+"""The stop words of Gopher."""
 HASHED_STOP_WORDS = words.hashes(" ".join(STOP_WORDS))
 DOT, ELLIPSIS, NEWLINE = ord("."), ord("…"), ord("\n")
 
 
-class Statistics:
+class TextStatistics:
     """The statistics of one text."""
 
     def __init__(self, text: str) -> None:
@@ -32,7 +32,7 @@ class Statistics:
 
     @cached_property
     def mean_token_length(self) -> float:
-        """In characters."""
+        """The mean length of a token in characters."""
         starts, ends = self._tokens
         return _share(int((ends - starts).sum()), self.tokens)
 
@@ -46,7 +46,7 @@ class Statistics:
 
     @cached_property
     def symbols_per_token(self) -> float:
-        """Hash signs or ellipses, whichever are more, for each token."""
+        """Hash signs for each token, or ellipses for each token, whichever is more."""
         ellipses = self.text.count("...") + self.text.count("…")
         return _share(max(self.text.count("#"), ellipses), self.tokens)
 
@@ -56,7 +56,7 @@ class Statistics:
         return sum(bool((self.words == each).any()) for each in HASHED_STOP_WORDS)
 
     @cached_property
-    def words(self) -> Hashes:
+    def words(self) -> WordHashes:
         """The hash of each word."""
         return words.hashes_at(self._codes, *self._words)
 
@@ -87,18 +87,18 @@ class Statistics:
 
     @cached_property
     def duplicate_lines(self) -> float:
-        """The share of lines that were there before."""
+        """The share of lines that repeat an earlier line."""
         return _repeated(self.text.split("\n"))
 
     @cached_property
     def duplicate_paragraphs(self) -> float:
-        """The share of paragraphs (parts between empty lines) that were there before."""
+        """The share of paragraphs (parts between empty lines) that repeat an earlier paragraph."""
         return _repeated(self.text.split("\n\n"))
 
     def top_gram(self, length: int) -> float:
-        """The share of the characters of words that the most frequent run of `length` words makes up.
+        """The share of the characters of words that are in the most frequent run of `length` words.
 
-        0 where none occurs twice; of several that are equally frequent, it is the one with the lowest hash.
+        0 when no run occurs twice; among equally frequent runs, the run with the lowest hash counts.
         """
         grams = words.grams(self.words, length)
         sharing = _sharing(grams)
@@ -111,7 +111,7 @@ class Statistics:
         return _share(int(self._lengths[first : first + length].sum()) * most, self._letters) if most > 1 else 0.0
 
     def duplicate_grams(self, length: int) -> float:
-        """The share of the characters of words that lie in a run of `length` words that occurs more than once."""
+        """The share of the characters of words that are in a run of `length` words that occurs more than once."""
         grams = words.grams(self.words, length)
         places = np.flatnonzero(_sharing(grams) > 1)
         if not len(places):
@@ -133,11 +133,11 @@ class Statistics:
         return characters.classes_of(self._codes)
 
     @cached_property
-    def _words(self) -> tuple[Positions, Positions]:
+    def _words(self) -> tuple[WordPositions, WordPositions]:
         return words.spans(self._classes)
 
     @cached_property
-    def _lengths(self) -> Positions:
+    def _lengths(self) -> WordPositions:
         starts, ends = self._words
         return ends - starts
 
@@ -146,16 +146,16 @@ class Statistics:
         return int(self._lengths.sum())
 
     @cached_property
-    def _tokens(self) -> tuple[Positions, Positions]:
-        """Where each token begins, and where it ends."""
+    def _tokens(self) -> tuple[WordPositions, WordPositions]:
+        """The beginning and the end of each token."""
         inside = np.zeros(len(self._classes) + 2, bool)
         np.equal(self._classes & characters.SPACE, 0, out=inside[1:-1])
         edges = np.flatnonzero(inside[1:] != inside[:-1])
         return edges[::2], edges[1::2]
 
     @cached_property
-    def _lines(self) -> tuple[Positions, Positions]:
-        """Where the first token of each line begins, and where its last one ends."""
+    def _lines(self) -> tuple[WordPositions, WordPositions]:
+        """The beginning of the first token and the end of the last token of each line."""
         starts, ends = self._tokens
         line = np.cumsum(self._codes == NEWLINE, dtype=np.int32)[starts]
         opens = np.ones(len(line) + 1, bool)
@@ -175,10 +175,10 @@ def _repeated(parts: list[str]) -> float:
     return _share(len(stripped) - len(set(stripped)), len(stripped))
 
 
-def _sharing(grams: Hashes) -> Positions:
-    """How many begin with the same bits, for each gram: at least as many as are equal, mostly no more.
+def _sharing(grams: WordHashes) -> WordPositions:
+    """For each gram, how many grams begin with the same bits: an upper limit of how many equal it, mostly exact.
 
-    It tells cheaply which few have to be sorted.
+    At low cost it finds the few grams that have to be sorted.
     """
     bits = len(grams).bit_length() + 2
     slots = (grams >> np.uint64(64 - bits)).view(np.int64)

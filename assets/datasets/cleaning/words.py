@@ -1,6 +1,6 @@
-"""Words of a text and their hashes: what near-duplicates and contamination are measured in.
+"""Words of a text and their hashes: the unit in which near-duplicates and contamination are measured.
 
-A word is a longest run of letters, marks and digits, in lower case: capitals, punctuation and white space make no
+A word is a longest run of letters, marks and digits in lower case, so capitals, punctuation and white space make no
 difference. In scripts that put no spaces between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese) every
 character is a word.
 """
@@ -13,24 +13,24 @@ import numpy.typing as npt
 
 from assets.datasets.cleaning.characters import ALONE, CODE_POINTS, WORD, Classes, Codes, classes_of, codes_of, lowered
 
-Hashes = npt.NDArray[np.uint64]
-Positions = npt.NDArray[np.int64]
+WordHashes = npt.NDArray[np.uint64]
+WordPositions = npt.NDArray[np.int64]
 
 ASCII = 128
 BLOCK = 1 << 14
-"""Characters hashed at once, so that all that is touched fits a cache; of a longer word only so many count."""
+"""Characters hashed at once, so that the working set fits a cache; only as many characters of a longer word count."""
 BASE = 0x9E3779B97F4A7C15
-"""Of the polynomials; odd, so that it has an inverse modulo 2^64."""
+"""The base of the polynomials; odd, so that it has an inverse modulo 2^64."""
 
 
-def hashes(text: str) -> Hashes:
+def hashes(text: str) -> WordHashes:
     """A 64-bit hash of each word, in order: the same for the same word in every text, process and machine."""
     codes = codes_of(text)
     return hashes_at(codes, *spans(classes_of(codes)))
 
 
-def spans(classes: Classes) -> tuple[Positions, Positions]:
-    """Where each word begins, and where it ends."""
+def spans(classes: Classes) -> tuple[WordPositions, WordPositions]:
+    """The beginning and the end of each word."""
     kinds = classes & (WORD | ALONE)
     edge = np.ones(len(kinds) + 1, bool)
     np.not_equal(kinds[1:], kinds[:-1], out=edge[1:-1])
@@ -42,7 +42,7 @@ def spans(classes: Classes) -> tuple[Positions, Positions]:
     return edges[:-1][is_word], edges[1:][is_word]
 
 
-def hashes_at(codes: Codes, starts: Positions, ends: Positions) -> Hashes:
+def hashes_at(codes: Codes, starts: WordPositions, ends: WordPositions) -> WordHashes:
     """The hash of each of the words at these ascending spans.
 
     A word c0 c1 ... hashes to the sum of value(ci) * BASE^i modulo 2^64, mixed. The sums come from one running sum
@@ -68,10 +68,10 @@ def hashes_at(codes: Codes, starts: Positions, ends: Positions) -> Hashes:
     return mixed(made)
 
 
-def grams(words: Hashes, length: int) -> Hashes:
-    """A hash of each run of `length` words, in order; none where there are fewer words. Not mixed.
+def grams(words: WordHashes, length: int) -> WordHashes:
+    """A hash, not mixed, of each run of `length` words, in order; empty for a text with fewer words.
 
-    A run's hash is a polynomial too, so that it follows from those of its halves.
+    The hash of a run is a polynomial too, so it follows from the hashes of its two halves.
     """
     if length == 1:
         return words
@@ -82,8 +82,8 @@ def grams(words: Hashes, length: int) -> Hashes:
     return first[:count] * np.uint64(pow(BASE, length - half, 1 << 64)) + second[half : half + count]
 
 
-def counted(values: Hashes) -> tuple[Hashes, Positions]:
-    """The distinct values, ascending, and how often each occurs."""
+def counted(values: WordHashes) -> tuple[WordHashes, WordPositions]:
+    """The distinct values in ascending order, and how many times each occurs."""
     ordered = np.sort(values)
     new = np.ones(len(ordered) + 1, bool)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:-1])
@@ -91,8 +91,8 @@ def counted(values: Hashes) -> tuple[Hashes, Positions]:
     return ordered[firsts[:-1]], firsts[1:] - firsts[:-1]
 
 
-def mixed(values: Hashes) -> Hashes:
-    """Each bit of a value spread over all: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection."""
+def mixed(values: WordHashes) -> WordHashes:
+    """Each bit of a value spread over all bits: the finaliser of SplitMix64 (Steele, Lea, Flood 2014), a bijection."""
     values = values ^ (values >> np.uint64(30))
     values *= np.uint64(0xBF58476D1CE4E5B9)
     values ^= values >> np.uint64(27)
@@ -102,7 +102,7 @@ def mixed(values: Hashes) -> Hashes:
 
 
 @cache
-def _values(code_points: int) -> Hashes:
+def _values(code_points: int) -> WordHashes:
     """A random value for each code point, equal for capitals and small letters."""
     if code_points == ASCII:
         codes = np.array([ord(chr(code).lower()) for code in range(ASCII)], np.uint64)
@@ -112,12 +112,12 @@ def _values(code_points: int) -> Hashes:
 
 
 @cache
-def _powers() -> tuple[Hashes, Hashes]:
+def _powers() -> tuple[WordHashes, WordHashes]:
     """BASE^i and BASE^-i modulo 2^64 for each place in a block and the word that runs past its end."""
     return _powers_of(BASE), _powers_of(pow(BASE, -1, 1 << 64))
 
 
-def _powers_of(base: int) -> Hashes:
+def _powers_of(base: int) -> WordHashes:
     factors = np.full(2 * BLOCK, base, np.uint64)
     factors[0] = 1
     return np.multiply.accumulate(factors)

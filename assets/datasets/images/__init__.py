@@ -1,1 +1,1 @@
-"""What only a dataset of labelled images has: decoding, its documents table, its snapshot, and how it is shown."""
+"""Datasets of labelled images: segments, documents, classes, snapshot, checks and metadata."""

@@ -1,55 +1,73 @@
-"""Checks: what must hold of a snapshot of images, read back from what lies on the disk."""
+"""Checks: what must hold of a snapshot of images before a dataset points at it, read back from the durable tier."""
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+import dagster as dg
 import numpy as np
 import pyarrow.parquet as pq
 
-from assets.datasets.documents import SPLITS
-from trainer import digest, images
+from assets.datasets.images.classes import ClassCounts, count_classes
+from assets.datasets.snapshots.outcomes import Outcome, drift_is_small, splits_are_disjoint, table_of
+from recipes.dataset import DatasetRecipe
+from resources.warehouse import stability_index
+from trainer.base import digest
+from trainer.data import images
 
 SAMPLE = 20
-"""Images that are compared with the table, spread evenly over each split."""
+"""Images of each split that are compared with the table, spread evenly over it."""
+CHECKS = {
+    "no_empty_split": "Both splits hold images.",
+    "no_document_in_both_splits": "No image is kept in the train and in the validation split.",
+    "shards_hold_the_images": f"{SAMPLE} images of each split are in the shards as in the documents table.",
+    "no_drift": "The classes are distributed as in the parent snapshot, within the recipe's limit.",
+    "every_class_in_both_splits": "Each class has images in both splits; a warning.",
+}
 
 
-@dataclass(frozen=True)
-class Counts:
-    """The kept images of each class by split."""
-
-    by_split: dict[str, dict[str, int]]
-
-    @property
-    def totals(self) -> list[tuple[str, int]]:
-        """The images of each class in both splits."""
-        return sorted(sum((Counter(counts) for counts in self.by_split.values()), Counter()).items())
-
-    def lacking(self) -> list[str]:
-        """The classes that one of the splits has no image of."""
-        return [name for name, _ in self.totals if not all(counts.get(name) for counts in self.by_split.values())]
+def outcomes(
+    recipe: DatasetRecipe, made: images.ImageSnapshot, parent: images.ImageSnapshot | None, durable: Path
+) -> list[Outcome]:
+    """The outcomes of `CHECKS`, in their order."""
+    table = table_of(made, durable)
+    return [
+        _no_split_is_empty(made),
+        splits_are_disjoint(table),
+        _shards_hold_the_images(made, table, durable),
+        drift_is_small(recipe, made, parent, durable, drift),
+        _every_class_is_in_both_splits(count_classes(table)),
+    ]
 
 
-def counts(table: Path) -> Counts:
-    """The classes of a documents table's kept images."""
-    found = pq.read_table(table, columns=["split", "label"]).group_by(["split", "label"]).aggregate([([], "count_all")])
-    by_split: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
-    for row in found.to_pylist():
-        if row["split"] is not None:
-            by_split[row["split"]][row["label"]] = row["count_all"]
-    return Counts(by_split)
+def _no_split_is_empty(made: images.ImageSnapshot) -> Outcome:
+    counts = {f"{name}_images": split.images for name, split in made.splits.items()}
+    return Outcome(all(split.images for split in made.splits.values()), counts)
 
 
-def wrong(snapshot: images.Snapshot, tier: Path, table: Path) -> tuple[int, int]:
-    """How many images of a fixed sample were read, and how many are not the table's, or not of its class."""
+def _shards_hold_the_images(made: images.ImageSnapshot, table: Path, durable: Path) -> Outcome:
+    sampled, found_wrong = wrong(made, durable, table)
+    return Outcome(found_wrong == 0 and sampled > 0, {"images_read": sampled, "images_wrong": found_wrong})
+
+
+def _every_class_is_in_both_splits(counts: ClassCounts) -> Outcome:
+    lacking = counts.lacking()
+    return Outcome(not lacking, {"classes_lacking": lacking}, dg.AssetCheckSeverity.WARN)
+
+
+def wrong(snapshot: images.ImageSnapshot, tier: Path, table: Path) -> tuple[int, int]:
+    """How many images of a fixed sample were read, and how many of them the table does not have with that class."""
     columns = pq.read_table(table, columns=["split", "blake3", "label"]).to_pydict()
     known = set(zip(columns["split"], columns["blake3"], columns["label"], strict=True))
     found = list(_sample(snapshot, tier))
     return len(found), sum(each not in known for each in found)
 
 
-def _sample(snapshot: images.Snapshot, tier: Path) -> Iterator[tuple[str, str, str]]:
+def drift(before: Path, after: Path) -> dict[str, float]:
+    """The population stability index of images by class, from one table to another."""
+    return {"classes": stability_index(*(count_classes(table).totals for table in (before, after)))}
+
+
+def _sample(snapshot: images.ImageSnapshot, tier: Path) -> Iterator[tuple[str, str, str]]:
     """Images by number, at even distances over each split: the split, the hash of the pixels, the class."""
     for name, split in snapshot.splits.items():
         wanted = np.unique(np.linspace(0, split.images - 1, min(SAMPLE, split.images), dtype=int)).tolist()

@@ -5,21 +5,23 @@ from typing import Any
 
 import dagster as dg
 
-from assets.datasets import documents
-from assets.datasets.images import checks, table
+from assets.datasets.building.memo import Record
+from assets.datasets.documents import document_table
+from assets.datasets.images import documents
+from assets.datasets.images.classes import ClassCounts, count_classes
 from assets.datasets.images.sheet import contact_sheet
-from assets.datasets.memo import Record
 from resources import warehouse
-from resources.warehouse import Removal
-from trainer import images, shards
+from resources.warehouse import RemovalCount
+from trainer.data import images, shards
 
 
 def of_documents(record: Record, durable: Path) -> dict[str, Any]:
-    """Of a documents table: what is kept of each class, and what was left out by which rule."""
-    path = documents.table_path(durable, record.result["blake3"])
-    found, removals = checks.counts(path), warehouse.removals(path)
+    """The metadata of a documents table: what is kept of each class, and what each rule left out."""
+    path = document_table.path(durable, record.result["blake3"])
+    found, removals = count_classes(path), warehouse.removals(path)
     columns = [
-        dg.TableColumn(field.name, str(field.type), description=table.COLUMNS[field.name]) for field in table.SCHEMA
+        dg.TableColumn(field.name, str(field.type), description=documents.COLUMNS[field.name])
+        for field in documents.SCHEMA
     ]
     return {
         "dagster/row_count": record.result["rows"],
@@ -36,7 +38,7 @@ def of_documents(record: Record, durable: Path) -> dict[str, Any]:
     }
 
 
-def of_snapshot(record: Record, made: images.Snapshot, durable: Path) -> dict[str, Any]:
+def of_snapshot(record: Record, made: images.ImageSnapshot, durable: Path) -> dict[str, Any]:
     return {
         "dagster/row_count": sum(split.images for split in made.splits.values()),
         "dagster/uri": shards.manifest_path(durable, made.sha256).as_uri(),
@@ -51,7 +53,7 @@ def of_snapshot(record: Record, made: images.Snapshot, durable: Path) -> dict[st
     }
 
 
-def _classes(found: checks.Counts) -> dg.MarkdownMetadataValue:
+def _classes(found: ClassCounts) -> dg.MarkdownMetadataValue:
     rows = [f"| class | {' | '.join(found.by_split)} |", "|---|---:|---:|"]
     rows += [
         f"| {name} | {' | '.join(str(counts.get(name, 0)) for counts in found.by_split.values())} |"
@@ -60,7 +62,7 @@ def _classes(found: checks.Counts) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md("\n".join(rows))
 
 
-def _samples(removals: tuple[Removal, ...]) -> dg.MarkdownMetadataValue:
+def _samples(removals: tuple[RemovalCount, ...]) -> dg.MarkdownMetadataValue:
     rows = ["| rule | images | such as |", "|---|---:|---|"]
     rows += [f"| {each.reason} | {each.documents} | {', '.join(each.examples)} |" for each in removals]
     return dg.MetadataValue.md("\n".join(rows))

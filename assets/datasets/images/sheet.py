@@ -1,4 +1,4 @@
-"""The contact sheet: a few images of each class as one small PNG, so that a person sees what the labels mean."""
+"""The contact sheet: a few images of each class as one small PNG, which shows a person what the labels mean."""
 
 import io
 from pathlib import Path
@@ -8,16 +8,16 @@ import numpy as np
 from PIL import Image
 
 from assets import plots
-from trainer import images
+from trainer.data import images
 
 CLASSES, EACH = 10, 8
-"""Rows and columns at most: the first classes, and the first training images of each."""
+"""The most rows and columns: the first classes, and the first training images of each."""
 SIDES = (32, 24, 16, 12, 8)
-"""Pixels of a tile, the first that keeps the PNG small enough; at the last it is so without compression."""
+"""Pixels of a side of a tile: the first that keeps the PNG small enough. The last does so without compression."""
 
 
-def contact_sheet(snapshot: images.Snapshot, tier: Path) -> dg.MarkdownMetadataValue:
-    """The first training images of the first classes, a class a row."""
+def contact_sheet(snapshot: images.ImageSnapshot, tier: Path) -> dg.MarkdownMetadataValue:
+    """The first training images of the first classes, one class in each row."""
     rows = _first(snapshot, tier)
     for side in SIDES:
         buffer = io.BytesIO()
@@ -27,8 +27,8 @@ def contact_sheet(snapshot: images.Snapshot, tier: Path) -> dg.MarkdownMetadataV
     return plots.png(buffer.getvalue(), f"a row for each of {', '.join(snapshot.classes[:CLASSES])}")
 
 
-def _first(snapshot: images.Snapshot, tier: Path) -> list[list[images.Pixels]]:
-    """By class, its first training images: [height, width, channels]. Reads no further than it must."""
+def _first(snapshot: images.ImageSnapshot, tier: Path) -> list[list[images.Pixels]]:
+    """The first training images of each class: [height, width, channels]. Reads only as many shards as it needs."""
     rows: list[list[images.Pixels]] = [[] for _ in snapshot.classes[:CLASSES]]
     for shard in snapshot.splits["train"].shards:
         pixels, labels = images.open_images(tier, shard, snapshot.shape)
@@ -40,7 +40,7 @@ def _first(snapshot: images.Snapshot, tier: Path) -> list[list[images.Pixels]]:
 
 
 def _sheet(rows: list[list[images.Pixels]], side: int) -> Image.Image:
-    sheet = Image.new("RGB", (EACH * side, max(1, len(rows)) * side), "white")  # a PNG has a pixel at least
+    sheet = Image.new("RGB", (EACH * side, max(1, len(rows)) * side), "white")  # a PNG has at least one pixel
     for y, row in enumerate(rows):
         for x, pixels in enumerate(row):
             tile = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)

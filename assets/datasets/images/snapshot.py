@@ -1,7 +1,7 @@
-"""Snapshot of images: the kept ones as image shards under one manifest.
+"""Snapshot of images: the kept images as image shards under one manifest.
 
-As with texts, shards hold the images in the order of the documents table and are cut where their content says,
-so that a snapshot shares all shards with its parent but those around what changed. Pixels come from segments.
+As with texts, shards contain the images in the order of the documents table and the content decides where one shard
+ends, so a snapshot shares all shards with its parent except those around a change. Pixels come from segments.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.datasets import documents, extraction, packing
-from assets.datasets.extraction import Report
-from assets.datasets.snapshot import entropy
-from recipes.dataset import Images
-from trainer import digest, images, shards
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.documents import document_table
+from assets.datasets.documents.document_table import SPLITS, DocumentTable
+from assets.datasets.documents.extracts import segment_path
+from assets.datasets.images.classes import class_names
+from assets.datasets.snapshots import packing
+from assets.datasets.snapshots.entropy import entropy
+from recipes.dataset import ImagesSection
+from trainer.base import digest, verify
+from trainer.data import images, shards
 
 VERSION = "1"
-"""Of the code below: raised when the same documents would give another snapshot."""
+"""The version of this code, raised when the same documents would give another snapshot."""
 
 KEPT = """
     SELECT name, number, blake3, label, ('0x' || right(blake3, 16))::UBIGINT AS hash
@@ -37,31 +42,31 @@ PIXELS = """
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a snapshot is made of."""
+class ImagePlan:
+    """The inputs of a snapshot."""
 
     dataset: str
     recipe_sha256: str
     source: dict[str, Any]
     """Provenance, for the manifest."""
-    table: documents.Documents
-    images: Images
+    table: DocumentTable
+    images: ImagesSection
 
 
 def build(
-    plan: Plan, index: Path, parent: images.Snapshot | None, durable: Path, shop: Path, report: Report
-) -> images.Snapshot:
-    """Write the shards that `parent` has not, and then the manifest; `index` says where the pixels are.
+    plan: ImagePlan, index: Path, parent: images.ImageSnapshot | None, durable: Path, shop: Path, report: BuildLog
+) -> images.ImageSnapshot:
+    """Write the shards that `parent` lacks, and then the manifest.
 
-    `shop` is the dataset's workshop. Equal plans give equal bytes, with any parent or none. Memory holds a shard,
-    and about 200 bytes an image.
+    `index` is the index of the pixels, and `shop` is the dataset's workshop. Equal plans give equal bytes, with any
+    parent or none. Memory holds one shard, and about 200 bytes for each image.
     """
-    table = documents.table_path(durable, plan.table.blake3)
-    names = classes(table)
-    with documents.connect(shop) as connection:
+    table = document_table.path(durable, plan.table.blake3)
+    names = class_names(table)
+    with document_table.connect(shop) as connection:
         pack = _Packing(connection, plan.images, index, names, _in_parent(parent, connection, durable), durable, shop)
-        splits = {split: pack.split(kept(connection, table, split), split, report) for split in documents.SPLITS}
-    snapshot = images.Snapshot(
+        splits = {split: pack.split(kept(connection, table, split), split, report) for split in SPLITS}
+    snapshot = images.ImageSnapshot(
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
         source=plan.source,
@@ -74,19 +79,6 @@ def build(
     )
     shards.write_manifest(durable, snapshot, shop)
     return snapshot
-
-
-def classes(table: Path) -> tuple[str, ...]:
-    """The classes of a table's kept images: in the order of numbers if all are numbers, else in that of letters."""
-    columns = pq.read_table(table, columns=["label"], filters=pa.compute.field("removed").is_null())
-    names = sorted(columns["label"].unique().to_pylist())
-    return tuple(sorted(names, key=int) if all(_is_number(name) for name in names) else names)
-
-
-def _is_number(name: str) -> bool:
-    """Whether a name is a whole number as it is written in decimals."""
-    digits = name.removeprefix("-")
-    return digits.isdecimal() and name == str(int(name))
 
 
 def kept(connection: duckdb.DuckDBPyConnection, table: Path, split: str) -> pa.Table:
@@ -106,12 +98,12 @@ def _content(rows: pa.Table, labels: npt.NDArray[np.uint32]) -> str:
 
 
 def _in_parent(
-    parent: images.Snapshot | None, connection: duckdb.DuckDBPyConnection, durable: Path
-) -> dict[str, images.Shard]:
-    """The parent's shards by what they hold; none when its table is gone."""
-    if parent is None or not (table := documents.table_path(durable, parent.documents["blake3"])).exists():
+    parent: images.ImageSnapshot | None, connection: duckdb.DuckDBPyConnection, durable: Path
+) -> dict[str, images.ImageShard]:
+    """The parent's shards by the hash of their content; empty when its documents table is gone."""
+    if parent is None or not (table := document_table.path(durable, parent.documents["blake3"])).exists():
         return {}
-    found: dict[str, images.Shard] = {}
+    found: dict[str, images.ImageShard] = {}
     for name, split in parent.splits.items():
         rows, begin = kept(connection, table, name), 0
         labels = _labels(rows, parent.classes)
@@ -127,17 +119,17 @@ class _Packing:
     """Puts the images of a split into shards."""
 
     connection: duckdb.DuckDBPyConnection
-    recipe: Images
+    recipe: ImagesSection
     index: Path
     classes: tuple[str, ...]
-    known: dict[str, images.Shard]
+    known: dict[str, images.ImageShard]
     durable: Path
     shop: Path
 
-    def split(self, rows: pa.Table, name: str, report: Report) -> images.Split:
-        """Write a split's shards, one at a time, but those that lie there whole already."""
-        labels, size = _labels(rows, self.classes), images.Shape(*self._shape).bytes
-        written: list[images.Shard] = []
+    def split(self, rows: pa.Table, name: str, report: BuildLog) -> images.ImageSplit:
+        """Write a split's shards, one at a time, except those that the parent has."""
+        labels, size = _labels(rows, self.classes), images.ImageShape(*self._shape).bytes
+        written: list[images.ImageShard] = []
         for cut in self._cuts(rows, size):
             part, here = rows.slice(cut.start, cut.stop - cut.start), labels[cut]
             shard = self.known.get(_content(part, here))
@@ -145,7 +137,7 @@ class _Packing:
                 shard = images.write_shard(self.durable, self._pixels(part), here, self.shop)
             written.append(shard)
             report(f"{name}: {cut.stop:,} of {rows.num_rows:,} images are in shards")
-        return images.Split(rows.num_rows, tuple(written))
+        return images.ImageSplit(rows.num_rows, tuple(written))
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -156,25 +148,25 @@ class _Packing:
         target = max(size, int(self.recipe.shard_megabytes * 1e6))
         return iter(packing.cuts(sizes, rows["hash"].to_numpy(), target))
 
-    def _is_whole(self, shard: images.Shard) -> bool:
+    def _is_whole(self, shard: images.ImageShard) -> bool:
         """Whether the shard is there undamaged."""
         path = shards.shard_path(self.durable, shard)
-        return path.exists() and digest.of_file(path) == shard.blake3
+        return verify.is_whole(path, shard)
 
     def _pixels(self, part: pa.Table) -> images.Pixels:
         """The pixels of images, from the segments that hold them: [images, height, width, channels]."""
         self.connection.register("part", part)
         files = set(part["name"].unique().to_pylist())
         names = pq.read_table(self.index, columns=["segment"], filters=pa.compute.field("name").isin(files))
-        segments = [str(extraction.segment_path(self.durable, name)) for name in names["segment"].unique().to_pylist()]
+        segments = [str(segment_path(self.durable, name)) for name in names["segment"].unique().to_pylist()]
         values = {"segments": segments, "index": str(self.index)}
         found = self.connection.sql(PIXELS, params=values).to_arrow_table()
         data = b"".join(found["pixels"].to_pylist())
         return np.frombuffer(data, np.uint8).reshape(part.num_rows, *self._shape)
 
 
-def class_entropy(snapshot: images.Snapshot, tier: Path) -> float:
-    """Entropy of the validation split's classes, in nats: what a model reaches that never looks at a picture.
+def class_entropy(snapshot: images.ImageSnapshot, tier: Path) -> float:
+    """The entropy of the validation split's classes, in nats: the loss that a model must beat.
 
     Raises ValueError when the split is empty.
     """
@@ -182,6 +174,4 @@ def class_entropy(snapshot: images.Snapshot, tier: Path) -> float:
     for shard in snapshot.splits["validation"].shards:
         _, labels = images.open_images(tier, shard, snapshot.shape)
         counts += np.bincount(labels, minlength=len(counts))
-    if not counts.sum():
-        raise ValueError(f"snapshot {snapshot.sha256}: its validation split is empty, so it has no entropy")
-    return entropy(counts)
+    return entropy(counts, snapshot.sha256)

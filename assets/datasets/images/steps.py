@@ -1,54 +1,66 @@
-"""The snapshot step of an image dataset; its documents are made by the same step as those of texts."""
+"""The steps of a dataset of images: documents and snapshot, each made once for the same inputs."""
 
 from pathlib import Path
 from typing import Any
 
-from assets.datasets import steps
-from assets.datasets.documents import Documents
-from assets.datasets.extraction import Report
+from assets.datasets.building.build_log import BuildLog, quiet
+from assets.datasets.building.memo import Record
+from assets.datasets.documents import document_step
+from assets.datasets.documents.document_table import DocumentTable
 from assets.datasets.images import snapshot
-from assets.datasets.memo import Memo, Record
-from assets.datasets.workshop import workshop
-from recipes.dataset import Dataset
-from trainer import images, shards, snapshots
+from assets.datasets.images.documents import IMAGE_DOCUMENTS
+from assets.datasets.snapshots import snapshot_step
+from recipes.dataset import DatasetRecipe
+from trainer.data import images
 
 
-def make_snapshot(recipe: Dataset, durable: Path, report: Report = steps.quiet) -> Record:
+def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+    """The documents table of the present source. Raises as `document_step.make` does."""
+    return document_step.make(recipe, IMAGE_DOCUMENTS, durable, report)
+
+
+def make_snapshot(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
     """The snapshot of the latest documents. Raises ValueError when they are not made yet."""
-    plan = plan_of(recipe, steps.latest(recipe, durable, "documents"))
+    documents = document_step.latest(recipe, durable)
+    plan = _plan(recipe, documents)
 
-    with workshop(durable, recipe.name) as shop:
+    def build(shop: Path) -> images.ImageSnapshot:
+        index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
+        return snapshot.build(plan, index, parent, durable, shop, report)
 
-        def make() -> tuple[dict[str, Any], list[Path]]:
-            index, parent = steps.extracts_of(recipe, durable), parent_of(recipe, durable)
-            built = snapshot.build(plan, index, parent, durable, shop, report)
-            paths = [shards.shard_path(durable, shard) for shard in built.shards()]
-            return {"sha256": built.sha256}, [shards.manifest_path(durable, built.sha256), *paths]
-
-        return Memo(durable, recipe.name).once("snapshot", inputs_of(plan), shop, make)
+    return snapshot_step.make(recipe.name, durable, _snapshot_inputs(plan), build)
 
 
-def parent_of(recipe: Dataset, durable: Path) -> images.Snapshot | None:
-    """The snapshot made last, if it is of images: the one to share shards with."""
-    record = Memo(durable, recipe.name).latest("snapshot")
-    parent = None if record is None else snapshots.read(durable, record.result["sha256"])
-    return parent if isinstance(parent, images.Snapshot) else None
+def up_to_date(recipe: DatasetRecipe, durable: Path) -> str | None:
+    """The SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already.
+
+    Nothing is read but the source's listing. Raises ValueError as `sources.list_source` does.
+    """
+    documents = document_step.recall(recipe, IMAGE_DOCUMENTS, durable)
+    if documents is None:
+        return None
+    return snapshot_step.current_if_made_of(_snapshot_inputs(_plan(recipe, documents)), durable, recipe.name)
 
 
-def plan_of(recipe: Dataset, table: Record) -> snapshot.Plan:
-    """What a snapshot of this documents table is made of."""
+def _plan(recipe: DatasetRecipe, documents: Record) -> snapshot.ImagePlan:
     assert recipe.images is not None
-    return snapshot.Plan(
+    return snapshot.ImagePlan(
         dataset=recipe.name,
-        recipe_sha256=steps.content_sha256(recipe),
-        source=table.inputs["source"],
-        table=Documents(**table.result),
+        recipe_sha256=snapshot_step.recipe_sha256(recipe),
+        source=documents.inputs["source"],
+        table=DocumentTable(**documents.result),
         images=recipe.images,
     )
 
 
-def inputs_of(plan: snapshot.Plan) -> dict[str, Any]:
-    """All that decides a snapshot's bytes."""
+def _parent(plan: snapshot.ImagePlan, durable: Path) -> images.ImageSnapshot | None:
+    """The snapshot made last, if it is of images: its shards may be shared."""
+    parent = snapshot_step.latest(durable, plan.dataset)
+    return parent if isinstance(parent, images.ImageSnapshot) else None
+
+
+def _snapshot_inputs(plan: snapshot.ImagePlan) -> dict[str, Any]:
+    """Everything that decides the snapshot's bytes."""
     return {
         "version": snapshot.VERSION,
         "recipe": plan.recipe_sha256,

@@ -1,4 +1,4 @@
-"""A Parquet file: a document a row, whose text, or image and label, stand in columns."""
+"""Parquet files: each row is a document, with the text, or the image and the label, in columns."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, TypeVar
@@ -9,32 +9,32 @@ import pyarrow.parquet as pq
 
 from assets.datasets.reading import limits
 from assets.datasets.reading.compression import made_by_arrow
-from assets.datasets.reading.items import Reason, Text, Unfit
-from recipes.dataset import Reading
+from assets.datasets.reading.items import Reason, Text, UnfitDocument
+from recipes.dataset import ReadingSection
 
 MAGIC = b"PAR1"
 PAGE_BUFFER = 1 << 20
-"""Bytes of a column that are read from the file at a time."""
+"""Bytes of a column that are read from the file at once."""
 BATCH_BYTES, BATCH_ROWS = 2_000_000, 1024
 
 
 Document = TypeVar("Document")
 
 
-def read(stream: BinaryIO, reading: Reading) -> Iterator[Text | Unfit]:
+def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
     """The texts of the column `text_field`. Raises as `rows` does."""
     limit = limits.text_bytes(reading)
     return rows(stream, [reading.text_field], lambda number, text: limits.document(number, _value(text), limit))
 
 
 def rows(
-    stream: BinaryIO, fields: Sequence[str], document: Callable[..., Document | Unfit]
-) -> Iterator[Document | Unfit]:
-    """A document a row, some rows in memory at a time: what `document` makes of the row's number and fields.
+    stream: BinaryIO, fields: Sequence[str], document: Callable[..., Document | UnfitDocument]
+) -> Iterator[Document | UnfitDocument]:
+    """The documents that `document` makes from the number and the fields of each row, with some rows in memory at once.
 
-    A field may lead into structs by dots; it is a scalar of Arrow, or None where there is no such column. A file
-    without its end has no rows: Parquet says at the end where they are. Rows before a damaged page are given. A
-    value is in memory before its length is known, and so are the page and the dictionary it lies in.
+    Dots in a field lead into structs. A field is a scalar of Arrow, or None when the file has no such column. A
+    file without its end has no rows, because its index is at the end. Rows before a damaged page are given. A value
+    is in memory before its length is known, and so are its page and its dictionary.
     """
     number = 0
     try:
@@ -45,7 +45,7 @@ def rows(
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and not made_by_arrow(error):
             raise
-        yield Unfit(number, _damage(stream))
+        yield UnfitDocument(number, _damage(stream))
 
 
 def _rows(file: pq.ParquetFile, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -63,13 +63,14 @@ def _rows(file: pq.ParquetFile, fields: Sequence[str]) -> Iterator[tuple[Any, ..
 
 
 def _leaves(schema: Any, field: str) -> list[int]:
-    """The columns of the file that a field is made of."""
+    """The numbers of the file's columns that belong to a field."""
     paths = ((index, schema.column(index).path) for index in range(len(schema)))
     return [index for index, path in paths if path == field or path.startswith(field + ".")]
 
 
 def _rows_at_once(file: pq.ParquetFile, group: int, fields: Sequence[str]) -> int:
-    """As many rows as hold about `BATCH_BYTES` of these fields, by what the file says of this row group."""
+    """The number of rows with about `BATCH_BYTES` of these fields, by the sizes that the file gives for this row
+    group."""
     described = file.metadata.row_group(group)
     leaves = [index for field in fields for index in _leaves(file.schema, field)]
     size = sum(described.column(index).total_uncompressed_size for index in leaves)
@@ -85,7 +86,7 @@ def _column(batch: pa.RecordBatch, path: list[str]) -> Any:
 
 
 def _value(scalar: Any) -> object:
-    """A text, its bytes where they are not UTF-8, or anything else where the column holds no texts."""
+    """The value of a scalar: a text, bytes that are not UTF-8, or a value that is no text."""
     try:
         return None if scalar is None else scalar.as_py()
     except UnicodeDecodeError as error:
@@ -93,7 +94,7 @@ def _value(scalar: Any) -> object:
 
 
 def _damage(stream: BinaryIO) -> Reason:
-    """A file that begins as Parquet and does not end so was cut."""
+    """Why a file is unreadable: a file that begins as Parquet and does not end as Parquet was truncated."""
     stream.seek(0)
     begins = stream.read(len(MAGIC)) == MAGIC
     stream.seek(-len(MAGIC), 2)

@@ -1,4 +1,4 @@
-"""Compressed files, decompressed as a stream by Arrow, which bounds its buffers and knows a truncated end."""
+"""Compressed files, decompressed as a stream by Arrow, whose buffers are bounded and which detects a truncated end."""
 
 import io
 from typing import BinaryIO, cast
@@ -8,15 +8,15 @@ import pyarrow as pa
 CODECS = {".gz": "gzip", ".zst": "zstd"}
 """Arrow's name of a compression by the suffix of the file."""
 CHUNK = 4096
-"""Bytes decompressed at a time: what may be lost before damage, as Arrow gives a chunk whole or not at all."""
+"""Bytes decompressed at once, and the most that are lost before damage, as Arrow gives whole chunks only."""
 
 
-class Damaged(Exception):
-    """The compressed bytes end too early, or are none of this compression; `args[0]` is the reason."""
+class DamagedFile(Exception):
+    """The compressed bytes end too early, or do not have this compression; `args[0]` is the reason."""
 
 
 def decompressed(stream: BinaryIO, codec: str) -> BinaryIO:
-    """What the stream holds inside, several members or frames one after the other; its reads raise Damaged."""
+    """The decompressed stream, with all its members or frames one after the other; reading it raises DamagedFile."""
     return cast(BinaryIO, io.BufferedReader(_Decompressed(stream, codec)))
 
 
@@ -35,11 +35,12 @@ class _Decompressed(io.RawIOBase):
             if not made_by_arrow(error):
                 raise
             truncated = "Truncated" in str(error)
-            raise Damaged("truncated" if truncated else "malformed compression") from None
+            raise DamagedFile("truncated" if truncated else "malformed compression") from None
         buffer[: len(data)] = data
         return len(data)
 
 
 def made_by_arrow(error: OSError) -> bool:
-    """Whether Arrow raised this of what it read: it uses bare OSErrors, which those of the system never are."""
+    """Whether Arrow raised the error because of the file's content: such errors have no errno, system errors have
+    one."""
     return type(error) is OSError and error.errno is None

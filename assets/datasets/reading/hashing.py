@@ -1,4 +1,4 @@
-"""Hashing while reading: the BLAKE3 of a stream's content, for whoever reads it anyway."""
+"""Hashing while reading: the BLAKE3 of a stream's content, computed as the stream is read."""
 
 import io
 from typing import BinaryIO
@@ -9,7 +9,7 @@ CHUNK = 1 << 16
 
 
 class Hashing(io.RawIOBase):
-    """A stream that hashes what is read through it; it cannot be sought in, and closing it leaves the inner open."""
+    """A stream that hashes what is read through it. It cannot seek, and closing it leaves the inner stream open."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Hashing(io.RawIOBase):
         return count
 
     def digest_of_the_rest(self) -> str:
-        """Read to the end; BLAKE3 of all that was read, 64 hex digits."""
+        """Read to the end; returns the BLAKE3 of everything that was read, 64 hex digits."""
         buffer = bytearray(CHUNK)
         while self.readinto(buffer):
             pass

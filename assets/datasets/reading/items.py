@@ -1,4 +1,4 @@
-"""What a reader gives: a document's text, or why there is none."""
+"""Items of a reader: the text of a document, or the reason why there is none."""
 
 from typing import Literal, NamedTuple
 
@@ -21,14 +21,15 @@ Reason = Literal[
 
 
 class Text(NamedTuple):
-    """A document: its place in its file (line, row; from 0), and its text, encodable in UTF-8 and not empty."""
+    """A document: its number in its file (line or row, from 0), and its text, which UTF-8 can encode and is not
+    empty."""
 
     number: int
     text: str
 
 
-class Unfit(NamedTuple):
-    """A place in a file where no document could be read. What follows "truncated" or damage in a file is lost."""
+class UnfitDocument(NamedTuple):
+    """A place in a file where no document could be read. Everything after truncation or damage in a file is lost."""
 
     number: int
     reason: Reason

@@ -1,4 +1,4 @@
-{{- /* What the objects share. A component is one of webserver, code, daemon, mlflow, run, trainer. */ -}}
+{{- /* Parts that several objects share. A component is one of webserver, code, daemon, mlflow, run, trainer. */ -}}
 
 {{- define "slipway.labels" -}}
 app.kubernetes.io/name: slipway
@@ -42,7 +42,7 @@ requests: {cpu: {{ .cpu | quote }}, memory: {{ .memory | quote }}, ephemeral-sto
 limits: {memory: {{ .memory | quote }}, ephemeral-storage: {{ .storage | quote }}}
 {{- end }}
 
-{{- /* The environment of everything that runs the platform's image: secrets are files, these are their paths. */ -}}
+{{- /* The environment of every container of the platform's image. Secrets are files; these variables hold their paths. */ -}}
 {{- define "slipway.environment" -}}
 DAGSTER_HOME: /etc/dagster
 HOME: /tmp
@@ -65,7 +65,7 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- end }}
 {{- end }}
 
-{{- /* Volumes and mounts, by component; `mlflow` sees no data, `webserver` looks at the logs of runs only. */ -}}
+{{- /* Volumes and mounts, by component; `mlflow` mounts no data, `webserver` only reads the logs of runs. */ -}}
 {{- define "slipway.volumes" -}}
 - {name: tmp, emptyDir: {}}
 - {name: postgresql, secret: {secretName: {{ .root.Values.postgresql.secret }}, defaultMode: 0440}}
@@ -81,6 +81,12 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- end }}
 {{- if and (has .component (list "code" "run" "mlflow")) .root.Values.objectStore.secret }}
 - {name: object-store, secret: {secretName: {{ .root.Values.objectStore.secret }}, defaultMode: 0440}}
+{{- end }}
+{{- if and (eq .component "run") .root.Values.checkpoints.secret }}
+- {name: checkpoint-keys, secret: {secretName: {{ .root.Values.checkpoints.secret }}, defaultMode: 0440}}
+{{- end }}
+{{- if and (has .component (list "code" "run")) .root.Values.platform.tracking.secret }}
+- {name: tracking, secret: {secretName: {{ .root.Values.platform.tracking.secret }}, defaultMode: 0440}}
 {{- end }}
 {{- end }}
 
@@ -100,9 +106,15 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- if and (has .component (list "code" "run" "mlflow")) .root.Values.objectStore.secret }}
 - {name: object-store, mountPath: /secrets/object-store, readOnly: true}
 {{- end }}
+{{- if and (eq .component "run") .root.Values.checkpoints.secret }}
+- {name: checkpoint-keys, mountPath: /secrets/checkpoints, readOnly: true}
+{{- end }}
+{{- if and (has .component (list "code" "run")) .root.Values.platform.tracking.secret }}
+- {name: tracking, mountPath: /secrets/tracking, readOnly: true}
+{{- end }}
 {{- end }}
 
-{{- /* The pod of a Deployment: everything but its container's command, ports and probes, which are `.container`. */ -}}
+{{- /* A Deployment without its container's command, ports and probes, which are `.container`. */ -}}
 {{- define "slipway.deployment" -}}
 {{- $values := index .root.Values .component -}}
 apiVersion: apps/v1
@@ -117,7 +129,7 @@ spec:
     metadata:
       labels: {{- include "slipway.labels" . | nindent 8 }}
       annotations:
-        # Settings are read when a process starts.
+        # Processes read their settings when they start: changed settings must start new pods.
         slipway/settings: {{ printf "%s%s" (include "slipway.instance" .root) (include "slipway.platform" .root) | sha256sum }}
     spec:
       serviceAccountName: {{ .root.Release.Name }}-{{ .component }}

@@ -1,15 +1,15 @@
-{{- /* Dagster's settings. What is written with its reason is there since it is a trap; tests/deploy asserts each. */ -}}
+{{- /* Dagster's settings. A setting with a reason beside it avoids a trap; tests/deploy checks each. */ -}}
 {{- define "slipway.instance" -}}
 telemetry: {enabled: false}
 nux: {enabled: false}
 
 # SQLite on a volume that pods share loses data. The service is a section of pg_service.conf, a mounted Secret: no
-# password is in the environment or in the arguments of runs. The driver is named, since SQLAlchemy's default is another.
+# password is in the environment or in the arguments of runs. The URL names the driver: SQLAlchemy's default is another.
 storage:
   postgres:
     postgres_url: postgresql+psycopg2:///?service=dagster
 
-# The output of runs is written by their pods and read by the webserver.
+# The pods of runs write their output here, and the webserver reads it.
 compute_logs:
   module: dagster._core.storage.local_compute_log_manager
   class: LocalComputeLogManager
@@ -27,24 +27,28 @@ run_coordinator:
     max_concurrent_runs: {{ .Values.runs.maxConcurrent }}
     dequeue_use_threads: true
     dequeue_num_workers: 4
+    # A run whose pod cannot be made now, since the API server is away, stays in the queue: 10000 tries are 3 days.
+    max_user_code_failure_retries: 10000
+    user_code_failure_retry_delay: 30
 
-# A run that fails is not repeated by Dagster: recovery is level-triggered (sensors), and a second run adopts.
+# Dagster does not repeat a failed run: sensors start what is missing, and a second run adopts the jobs of the first.
 run_retries: {enabled: false}
 
 run_monitoring:
   enabled: true
-  # The default of 180 s gives up runs whose image takes longer to arrive on a fresh node.
+  # With the default of 180 s, Dagster gives up runs whose image takes longer to arrive on a fresh node.
   start_timeout_seconds: {{ .Values.runs.startTimeoutSeconds }}
   cancel_timeout_seconds: 300
-  # Above 0, cancelling a run leaves its steps running. A run that died is not resumed: the next one adopts its jobs.
+  # Above 0, cancelling a run leaves its steps running. A dead run is not resumed: the next run adopts its jobs.
   max_resume_run_attempts: 0
   # Without it, a cancelled or crashed run may hold its pool slots for ever.
   free_slots_after_run_end_seconds: 60
   poll_interval_seconds: 30
 
+# Dagster's own launcher with one difference: a cluster that cannot be asked is not a dead run.
 run_launcher:
-  module: dagster_k8s
-  class: K8sRunLauncher
+  module: resources.kubernetes.run_launcher
+  class: PatientRunLauncher
   config:
     load_incluster_config: true
     job_namespace: {{ .Release.Namespace }}
@@ -69,7 +73,7 @@ run_launcher:
     security_context: {{- include "slipway.containerSecurity" . | nindent 6 }}
     run_k8s_config:
       job_spec_config:
-        # A second pod of a step exits 0 at once, and the step stays in progress for ever.
+        # A second pod of a step exits with 0 at once, and the step stays in progress for ever.
         backoff_limit: 0
         ttl_seconds_after_finished: {{ .Values.runs.keepSeconds }}
       pod_spec_config:
@@ -80,7 +84,8 @@ run_launcher:
         security_context: {{- include "slipway.podSecurity" . | nindent 10 }}
         node_selector: {{- toYaml .Values.runs.nodeSelector | nindent 10 }}
         tolerations: {{- toYaml .Values.runs.tolerations | nindent 10 }}
-    # Whoever may launch a run may tag it: the tags may ask for amounts and places, not for accounts, mounts or images.
+    # Every person who may launch a run may tag it. Tags may ask for amounts and places, not for accounts, mounts or
+    # images.
     only_allow_user_defined_env_vars: []
     only_allow_user_defined_k8s_config_fields:
       container_config: {resources: true}

@@ -1,4 +1,4 @@
-{{- /* The platform's settings: what other values say already, then the user's own. */ -}}
+{{- /* The platform's settings: those that follow from other values, then the user's own. */ -}}
 {{- define "slipway.platform" -}}
 {{- $volumes := dict .Values.volumes.durable.path .Values.volumes.durable.claim .Values.volumes.nvme.path .Values.volumes.nvme.claim -}}
 {{- $cluster := dict
@@ -12,16 +12,22 @@
 {{- $theirs := .Values.platform.cluster -}}
 {{- $environment := merge (dict) ($theirs.environment | default dict) (include "slipway.objectStoreEnvironment" . | fromYaml) -}}
 {{- range $list := list "containers" "volumes" "imagePullSecrets" }}
-{{- if and (dig "spec" $list "" $ours) (dig "patch" "spec" $list "" $theirs) }}{{ fail (printf "platform.cluster.patch: found spec.%s, which the chart writes here itself (pull secrets, the object store's); say it in recipes' patches" $list) }}{{ end }}
+{{- if and (dig "spec" $list "" $ours) (dig "patch" "spec" $list "" $theirs) }}{{ fail (printf "platform.cluster.patch: found spec.%s, expected none: the chart writes this list itself (pull secrets, the Secrets of the object store and of checkpoints); use the patch of a recipe instead" $list) }}{{ end }}
 {{- end }}
 {{- $patch := merge (dict) ($theirs.patch | default dict) $ours -}}
 {{- $uri := .Values.platform.tracking.uri -}}
-{{- if and .Values.mlflow.enabled $uri }}{{ fail "platform.tracking.uri: found one beside mlflow.enabled, expected one of them" }}{{ end }}
-{{- if not (or .Values.mlflow.enabled $uri) }}{{ fail "platform.tracking.uri: found none, expected the server's, since mlflow.enabled is false" }}{{ end -}}
+{{- $secret := .Values.platform.tracking.secret -}}
+{{- if and $uri $secret }}{{ fail "platform.tracking: found uri and secret, expected only one of them; remove one" }}{{ end }}
+{{- if and .Values.mlflow.enabled (or $uri $secret) }}{{ fail "platform.tracking.uri: found a value while mlflow.enabled is true, expected only one of them; remove one" }}{{ end }}
+{{- if not (or .Values.mlflow.enabled $uri $secret) }}{{ fail "platform.tracking.uri: found none, expected the address of your MLflow server, since mlflow.enabled is false" }}{{ end -}}
 slipway: platform/1
 revision: {{ .Values.platform.revision | quote }}
 tiers: {{- merge (dict "durable" .Values.volumes.durable.path "nvme" .Values.volumes.nvme.path) .Values.platform.tiers | toYaml | nindent 2 }}
+{{- if $secret }}
+tracking: {uri_file: /secrets/tracking/uri}
+{{- else }}
 tracking: {uri: {{ $uri | default (printf "http://%s-mlflow:5000" .Release.Name) }}}
+{{- end }}
 compute:
   launcher: {{ .Values.platform.launcher }}
   {{- with .Values.platform.node_tasks }}
@@ -30,22 +36,32 @@ compute:
   cluster: {{- merge $cluster (dict "patch" $patch "environment" $environment) $theirs | toYaml | nindent 4 }}
 {{- end }}
 
-{{- /* What every pod of a training gets besides: the registry's Secrets, and the object store's credentials as a file. */ -}}
+{{- /* The patch of trainings' pods: the registry's Secrets, the object store's credentials and the keys as files. */ -}}
 {{- define "slipway.patch" -}}
-{{- if or .Values.images.pullSecrets .Values.objectStore.secret -}}
+{{- if or .Values.images.pullSecrets .Values.objectStore.secret .Values.checkpoints.secret -}}
 spec:
   {{- with .Values.images.pullSecrets }}
   imagePullSecrets: {{- range . }}
     - name: {{ . }}
     {{- end }}
   {{- end }}
-  {{- with .Values.objectStore.secret }}
+  {{- if or .Values.objectStore.secret .Values.checkpoints.secret }}
   volumes:
+    {{- with .Values.objectStore.secret }}
     - {name: object-store, secret: {secretName: {{ . }}, defaultMode: 0440}}
+    {{- end }}
+    {{- with .Values.checkpoints.secret }}
+    - {name: checkpoint-keys, secret: {secretName: {{ . }}, defaultMode: 0440}}
+    {{- end }}
   containers:
     - name: trainer
       volumeMounts:
+        {{- if .Values.objectStore.secret }}
         - {name: object-store, mountPath: /secrets/object-store, readOnly: true}
+        {{- end }}
+        {{- if .Values.checkpoints.secret }}
+        - {name: checkpoint-keys, mountPath: /secrets/checkpoints, readOnly: true}
+        {{- end }}
   {{- end }}
 {{- end }}
 {{- end }}

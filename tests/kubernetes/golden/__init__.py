@@ -5,9 +5,9 @@ from pathlib import Path
 
 import yaml
 
-from resources.kubernetes.names import object_name
-from resources.kubernetes.objects import Object
-from resources.kubernetes.workloads import KINDS
+from resources.kubernetes.objects import KubernetesObject
+from resources.launchers.kubernetes.names import object_name
+from resources.launchers.kubernetes.workloads import KINDS
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
 
 QUEUED = dataclasses.replace(LARGE, queue="team-a", spread="pack")
@@ -20,7 +20,7 @@ CASES = {
 FILES = {name: Path(__file__).parent / f"{name}.yaml" for name in CASES}
 
 
-def objects(name: str) -> list[Object]:
+def objects(name: str) -> list[KubernetesObject]:
     """What a case creates."""
     kind, job, cluster = CASES[name]
     return KINDS[kind].objects(object_name(job.name), job, cluster)

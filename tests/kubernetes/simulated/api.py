@@ -11,10 +11,10 @@ import aiohttp.web
 import kmock
 from kmock import KubernetesScaffold, Request, ResourceInfo
 
-from tests.kubernetes.simulated import asked, errors, subresources
-from tests.kubernetes.simulated.asked import Asked
+from tests.kubernetes.simulated import errors, request, subresources
 from tests.kubernetes.simulated.kinds import BUILT_IN, Object, Resource
 from tests.kubernetes.simulated.registry import Registry
+from tests.kubernetes.simulated.request import ApiRequest
 from tests.kubernetes.simulated.watches import Watches
 
 USER = "system:serviceaccount:slipway:slipway"
@@ -25,7 +25,7 @@ Logs = Callable[[Object, str], bytes]
 
 
 class Api(KubernetesScaffold):
-    """What answers requests. `requests_by` counts them by verb and plural name."""
+    """The handler of requests. `requests_by` counts them by verb and plural name."""
 
     def __init__(self, registry: Registry, watches: Watches, logs: Logs) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Api(KubernetesScaffold):
             self.resources[_path(resource)] = info
 
     def drop(self, *resources: Resource) -> None:
-        """Serve the kinds no longer, as when their CustomResourceDefinitions are deleted."""
+        """Stop serving the kinds, as if their CustomResourceDefinitions were deleted."""
         for resource in resources:
             self.served.remove(resource)
             del self.resources[_path(resource)]
@@ -58,12 +58,12 @@ class Api(KubernetesScaffold):
         if parts[0] not in ("api", "apis") or not self._knows(parts[0], parts[1]):
             return aiohttp.web.Response(text="404 page not found\n", status=404)
         try:
-            return await self._answer(asked.read(raw, body, self.served), raw)
+            return await self._answer(request.read(raw, body, self.served), raw)
         except errors.KubernetesError as error:
             return aiohttp.web.json_response(errors.as_status(error), status=error.status)
 
     async def _discover(self, parts: list[str]) -> aiohttp.web.StreamResponse:
-        """Which kinds there are: kmock knows the answers."""
+        """Discovery of the kinds; kmock has the answers."""
         found: object
         match parts:
             case ["version"]:
@@ -85,7 +85,7 @@ class Api(KubernetesScaffold):
     def _knows(self, root: str, group: str) -> bool:
         return root == "api" or group in {resource.group for resource in self.served}
 
-    async def _answer(self, wanted: Asked, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
+    async def _answer(self, wanted: ApiRequest, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         what = f"{wanted.resource.plural}/{wanted.subresource}".rstrip("/")
         self.requests_by[wanted.verb, what] += 1
         if (wanted.verb, what) in self.forbidden:
@@ -99,7 +99,7 @@ class Api(KubernetesScaffold):
         status = 201 if wanted.verb == "create" else 200
         return aiohttp.web.json_response(self._object(wanted), status=status)
 
-    def _object(self, wanted: Asked) -> Object:
+    def _object(self, wanted: ApiRequest) -> Object:
         registry, place = self.registry, (wanted.resource, wanted.namespace, wanted.name)
         if wanted.subresource == "eviction":
             return subresources.evict(registry, wanted)
@@ -118,7 +118,7 @@ class Api(KubernetesScaffold):
                 return self._deleted(wanted)
         return self._all_deleted(wanted)
 
-    def _deleted(self, wanted: Asked) -> Object:
+    def _deleted(self, wanted: ApiRequest) -> Object:
         options = {**_options(wanted), **(wanted.body or {})}
         gone = self.registry.delete(wanted.resource, wanted.namespace, wanted.name, options)
         metadata = gone["metadata"]
@@ -128,7 +128,7 @@ class Api(KubernetesScaffold):
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         return gone if wanted.resource.plural == "pods" else status
 
-    def _all_deleted(self, wanted: Asked) -> Object:
+    def _all_deleted(self, wanted: ApiRequest) -> Object:
         listed = self.watches.page(wanted)
         for object in listed["items"]:
             options = {**_options(wanted), **(wanted.body or {})}
@@ -137,7 +137,7 @@ class Api(KubernetesScaffold):
             )
         return listed
 
-    async def _stream(self, wanted: Asked, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
+    async def _stream(self, wanted: ApiRequest, raw: aiohttp.web.BaseRequest) -> aiohttp.web.StreamResponse:
         response = aiohttp.web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(raw)
         async for event in self.watches.watch(wanted):
@@ -146,8 +146,8 @@ class Api(KubernetesScaffold):
         return response
 
 
-def _options(wanted: Asked) -> Object:
-    """DeleteOptions may be given as parameters too; the body's count more."""
+def _options(wanted: ApiRequest) -> Object:
+    """DeleteOptions may also be parameters; those in the body win."""
     options: Object = {}
     if "gracePeriodSeconds" in wanted.parameters:
         options["gracePeriodSeconds"] = int(wanted.parameters["gracePeriodSeconds"])
@@ -157,5 +157,5 @@ def _options(wanted: Asked) -> Object:
 
 
 def _path(resource: Resource) -> str:
-    """A kind as kmock names it."""
+    """A kind under kmock's name."""
     return f"{resource.group}/{resource.version}/{resource.plural}".lstrip("/")

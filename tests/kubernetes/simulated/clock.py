@@ -1,4 +1,4 @@
-"""Time as objects have it, and how much faster than in the world what takes minutes happens here."""
+"""The times in objects, and how much faster than on a real cluster slow things happen here."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The whole cluster: started and stopped by a test session, broken and mended by its tests.
+"""The whole cluster: a test session starts and stops it, its tests break and repair it.
 
 One thread with a loop of its own holds the API server, the controllers and the kubelets; all methods may be called
 from any other.
@@ -49,7 +49,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises the first error of a controller: it did not do what Kubernetes does."""
+        """Raises the first error of a controller, which then did not act like Kubernetes'."""
         self._await(self._plane.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -66,7 +66,7 @@ class Cluster:
             self._plane.add_node(name, CAPACITY, {}, with_kubelet=True)
         self.kubeconfig.write_text(yaml.safe_dump(_kubeconfig(self._plane.port)))
 
-    # What is there.
+    # Objects.
 
     def get(self, resource: Resource, namespace: str, name: str) -> Object | None:
         return self._do(lambda: self._plane.store.get(resource, namespace, name))
@@ -75,11 +75,11 @@ class Cluster:
         return self._do(lambda: self._plane.store.all_of(resource, namespace))
 
     def requests(self) -> "collections.Counter[tuple[str, str]]":
-        """How many requests were made, by verb and plural name; subtract two of them for those in between."""
+        """The number of requests so far, by verb and plural name; the difference of two counts those in between."""
         return self._do(lambda: self._plane.api.requests_by.copy())
 
     def create(self, resource: Resource, namespace: str, object: Object) -> Object:
-        """What an administrator applies. Not counted as a request."""
+        """Create an object as an administrator. Not counted as a request."""
         return self._do(lambda: self._plane.manager.registry.create(resource, namespace, object))
 
     def change(self, resource: Resource, namespace: str, name: str, how: Callable[[Object], object]) -> Object:
@@ -88,7 +88,7 @@ class Cluster:
         return self._do(lambda: registry.change(resource, registry.get(resource, namespace, name), how))
 
     def delete(self, resource: Resource, namespace: str, name: str, **options: object) -> None:
-        """By hand: ``kubectl delete``, in the background. `options` are DeleteOptions."""
+        """Delete by hand, like ``kubectl delete`` in the background. `options` are DeleteOptions."""
         chosen = {"propagationPolicy": "Background", **options}
         self._do(lambda: self._plane.manager.registry.delete(resource, namespace, name, chosen))
 
@@ -101,7 +101,7 @@ class Cluster:
         capacity: Mapping[str, str] | None = None,
         with_kubelet: bool = True,
     ) -> None:
-        """Without a kubelet, pods are said to run and nothing is started: for thousands of nodes."""
+        """Without a kubelet, pods count as running and no process starts: for thousands of nodes."""
 
         def add() -> None:
             for name in names:
@@ -110,14 +110,14 @@ class Cluster:
         self._do(add)
 
     def power_off(self, node: str) -> None:
-        """Return when all its processes are dead."""
+        """Power the node off; return when all its processes are dead."""
         self._await(self._plane.power_off(node))
 
     def power_on(self, node: str) -> None:
         self._do(lambda: self._plane.reconnect(node))
 
     def partition(self, node: str) -> None:
-        """Cut its kubelet off; what runs there runs on."""
+        """Cut the node's kubelet off; the processes there go on."""
         self._do(lambda: self._plane.silence(node))
 
     def heal(self, node: str) -> None:
@@ -131,7 +131,7 @@ class Cluster:
         self._do(lambda: self._plane.worker(namespace, pod).run_out_of_memory(container))
 
     def lose_image(self, image: str) -> None:
-        """From now on, no node has it and no registry."""
+        """From now on, neither a node nor a registry has the image."""
         self._do(lambda: self._plane.machine.missing_images.add(image))
 
     def find_image(self, image: str) -> None:
@@ -140,7 +140,7 @@ class Cluster:
     # The API server.
 
     def stop_api(self) -> None:
-        """Refuse connections. Objects stay, what runs runs on, controllers wait."""
+        """Refuse connections. Objects stay, processes go on, controllers wait."""
         self._await(self._plane.stop_api())
 
     def start_api(self) -> None:
@@ -151,7 +151,7 @@ class Cluster:
         self.start_api()
 
     def expire_watches(self) -> None:
-        """Forget all history: every watch ends, and going on from before is answered with 410."""
+        """Forget all history: every watch ends, and a watch from an earlier revision gets 410."""
         self._do(lambda: self._plane.watches.expire())
 
     def forbid(self, verb: str, plural: str) -> None:
@@ -159,7 +159,7 @@ class Cluster:
         self._do(lambda: self._plane.api.forbidden.add((verb, plural)))
 
     def allow(self) -> None:
-        """Forbid nothing any more."""
+        """Allow everything again."""
         self._do(lambda: self._plane.api.forbidden.clear())
 
     def uninstall(self, project: str) -> None:
@@ -172,21 +172,21 @@ class Cluster:
     # Jobs and pods.
 
     def evict(self, namespace: str, pod: str) -> None:
-        """As ``kubectl drain`` does: the Eviction API."""
+        """Evict by the Eviction API, like ``kubectl drain``."""
         self._do(lambda: self._plane.evict(namespace, pod))
 
     def collect(self, namespace: str, job: str, resource: Resource = JOBS) -> None:
-        """What `ttlSecondsAfterFinished` does once it is over: the job goes, and all that it owns."""
+        """Remove a finished job and all that it owns, like `ttlSecondsAfterFinished`."""
         self.delete(resource, namespace, job, propagationPolicy="Foreground")
 
     # Queues.
 
     def quota(self, namespace: str, queue: str, pods: int) -> None:
-        """Make the LocalQueue, or give it another quota: how many pods its jobs may have at once."""
+        """Make the LocalQueue, or change its quota: the number of pods that its jobs may have at once."""
         self._do(lambda: self._plane.queues.set_quota(namespace, queue, pods))
 
     def preempt(self, namespace: str, job: str) -> None:
-        """Take back the admission of a job. It is admitted again as soon as the quota, which stays, has room."""
+        """Take back the admission of a job. It is admitted again as soon as the unchanged quota has room."""
         [workload] = [each["metadata"]["name"] for each in self.all_of(WORKLOADS, namespace) if _is_of(each, job)]
         self._do(lambda: self._plane.queues.evict(namespace, workload))
 

@@ -1,4 +1,4 @@
-"""A container: the command as the first process of what stands for a PID namespace, which dies with it.
+"""A container: the command is the first process of a stand-in for a PID namespace, which dies with it.
 
 ``python -m tests.kubernetes.simulated.container FOLDER COMMAND...`` passes SIGTERM to the command alone, ends
 everything below it when it ends, and at once on SIGUSR1 (the SIGKILL of a container runtime).
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from types import FrameType
 
-from trainer import processes
+from trainer.base import processes
 
 KILL = signal.SIGUSR1
 NOT_STARTED = 128

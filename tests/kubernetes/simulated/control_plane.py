@@ -1,4 +1,4 @@
-"""The parts of the cluster, put together inside its loop: what runs, and what can happen to it."""
+"""The parts of the cluster, joined in one event loop, and the faults that can happen to them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class ControlPlane:
         self.manager.add(*nodes, Scheduler(self.manager), self.kubelets)
 
     async def stop(self) -> None:
-        """End all processes, then the API server. No test outlives its pods."""
+        """End all processes, then the API server: pods end before their test does."""
         for node in list(self.kubelets.nodes):
             await self.power_off(node)
         if self._listener:
@@ -86,7 +86,7 @@ class ControlPlane:
         self.lifecycle.falls_silent(node)
 
     def reconnect(self, node: str) -> None:
-        """Its kubelet, booted or within reach again, says that the node is ready and looks at its pods."""
+        """The kubelet, booted or reachable again, reports the node as ready and looks at its pods."""
         self.lifecycle.is_heard(node)
         if found := self.store.get(NODES, "", node):
             self.manager.registry.change(NODES, found, _is_ready)

@@ -1,4 +1,4 @@
-"""What all controllers have in common: a queue of objects to look at, fed by every change (client-go's workqueue)."""
+"""The common part of all controllers: a queue of objects to look at, fed by every change (client-go's workqueue)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ Key = tuple[str, str]
 
 
 class Controller(Protocol):
-    """Brings what its objects say about. `sync` looks at one object as it is now: it may be called at any time."""
+    """Makes its objects come true. `sync` handles one object in its present state, and may be called at any time."""
 
     def keys(self, change: Change) -> Iterable[Key]:
         """The objects to look at after a change."""
@@ -49,7 +49,7 @@ class Manager:
         asyncio.get_running_loop().call_later(seconds, self.enqueue, controller, key)
 
     def pause(self) -> None:
-        """No controller can read or write: the API server is away."""
+        """Whether the API server is away: then no controller can read or write."""
         self._running = False
 
     def resume(self) -> None:
@@ -67,12 +67,12 @@ class Manager:
             del self._queue[controller, key]
             try:
                 controller.sync(key)
-            except Exception as error:  # told when the cluster stops: a controller's mistake fails the tests
+            except Exception as error:  # raised when the cluster stops: a mistake of a controller fails the tests
                 self.errors.append(error)
 
 
 def own_or_owned(change: Change, kind: Resource, owned: Iterable[Resource]) -> Iterable[Key]:
-    """An object of the kind itself, or that which controls an object of an owned kind."""
+    """An object of the kind itself, or the controller of an object of an owned kind."""
     if change.resource == kind:
         yield where(change.object)
     elif change.resource in owned:
@@ -94,7 +94,7 @@ def owned_by(store: Store, resource: Resource, owner: Object) -> list[Object]:
 
 
 def reference_to(owner: Object) -> Object:
-    """The owner reference of what an object controls."""
+    """The owner reference for the objects that an object controls."""
     metadata = owner["metadata"]
     told = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"], "uid": metadata["uid"]}
     return {**told, "controller": True, "blockOwnerDeletion": True}

@@ -1,4 +1,4 @@
-"""What the API server fills in when an object is created: defaults of k8s.io/kubernetes/pkg/apis and admission."""
+"""The defaults that the API server fills into a new object: k8s.io/kubernetes/pkg/apis and admission."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def fill_in(resource: Resource, object: Object) -> None:
-    """Change the object, which nobody else has yet."""
+    """Change the object in place: no other part holds it yet."""
     if resource in _DEFAULTS:
         _DEFAULTS[resource](object)
 

@@ -1,4 +1,4 @@
-"""What a DELETE makes of an object: grace, finalizers and propagation (k8s.io/apiserver/pkg/registry/rest)."""
+"""The effect of a DELETE on an object: grace, finalizers and propagation (k8s.io/apiserver/pkg/registry/rest)."""
 
 import copy
 
@@ -20,7 +20,7 @@ def check_preconditions(resource: Resource, object: Object, options: Object) -> 
 
 
 def marked(resource: Resource, object: Object, options: Object) -> Object:
-    """The object with its deletion asked for. A later deletion shortens the grace and never prolongs it."""
+    """The object, marked as deleted. A later deletion may shorten the grace and never prolongs it."""
     after = copy.deepcopy(object)
     metadata, grace = after["metadata"], _grace(resource, object, options)
     before = metadata.get("deletionGracePeriodSeconds")
@@ -35,26 +35,26 @@ def marked(resource: Resource, object: Object, options: Object) -> Object:
 
 
 def is_over(object: Object) -> bool:
-    """Whether nothing keeps an object that is to be deleted."""
+    """Whether a deleted object can be removed now."""
     metadata = object["metadata"]
     asked = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
     return asked and not metadata.get("finalizers") and not _is_full(object)
 
 
 def _is_full(namespace: Object) -> bool:
-    """A namespace that is to go stays until the namespace controller has emptied it."""
+    """A deleted namespace stays until the namespace controller has emptied it."""
     return namespace["kind"] == "Namespace" and bool(namespace["spec"].get("finalizers"))
 
 
 def _propagation(resource: Resource, options: Object) -> list[str]:
-    """By default, Jobs of batch/v1 orphan their pods and all else goes in the background (job strategy.go)."""
+    """By default, Jobs of batch/v1 orphan their pods, and other kinds propagate in the background (job strategy.go)."""
     default = "Orphan" if resource == JOBS else "Background"
     policy = options.get("propagationPolicy") or default
     return {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(policy, [])
 
 
 def _grace(resource: Resource, object: Object, options: Object) -> int:
-    """Seconds. Pods alone are given some, unless nothing runs of them (podStrategy.CheckGracefulDelete)."""
+    """The grace in seconds: only pods with running processes get one (podStrategy.CheckGracefulDelete)."""
     if resource != PODS:
         return 0
     if not object["spec"].get("nodeName") or object["status"].get("phase") in ("Succeeded", "Failed"):

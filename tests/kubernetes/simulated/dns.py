@@ -1,4 +1,4 @@
-"""Names of pods and services, as the cluster's DNS has them: here all of them are this machine.
+"""The names of pods and services in the cluster's DNS: here all of them are this machine.
 
 A name is only known while its Service is there, so that a pod which asks for another one finds nothing, as it would.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 HOME = "127.0.0.1"
 RENDEZVOUS = "29500"
-"""The port on which the ranks of a job meet. Pods share one machine here, so each job gets one of its own."""
+"""The port on which the ranks of a job meet. Pods share one machine here, so each job gets its own port."""
 
 
 class Ports:

@@ -1,4 +1,4 @@
-"""What a container is started with: its environment and its command line (k8s.io/kubernetes/pkg/kubelet)."""
+"""The environment and the command line of a container (k8s.io/kubernetes/pkg/kubelet)."""
 
 import math
 import os
@@ -14,7 +14,7 @@ from tests.kubernetes.simulated.quantities import amount
 ROOT = Path(__file__).parents[3]
 """The working folder of the image, and where its Python finds the trainer."""
 INHERITED = re.compile(r"HOME|LANG|LC_.*|LD_LIBRARY_PATH|TMPDIR|SLIPWAY_TEST|COVERAGE_.*|COV_CORE_.*")
-"""What the image would have of this machine's: never what the control plane happens to run with."""
+"""The variables of this machine that an image would have; none that only the control plane has."""
 
 
 def environment(pod: Object, container: Object) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the API server answers when it refuses: status, reason and message of k8s.io/apimachinery/pkg/api/errors."""
+"""The API server's refusals: status, reason and message of k8s.io/apimachinery/pkg/api/errors."""
 
 from kmock import KubernetesError
 
@@ -55,7 +55,7 @@ def forbidden(resource: Resource, verb: str, user: str, namespace: str, name: st
 
 
 def refused(resource: Resource, name: str, why: str) -> KubernetesError:
-    """By an admission plugin."""
+    """A refusal by an admission plugin."""
     message = f'{qualified(resource)} "{name}" is forbidden: {why}'
     return KubernetesError(403, "Forbidden", message, _about(resource, name))
 
@@ -83,7 +83,7 @@ def method_not_allowed() -> KubernetesError:
 
 
 def as_status(error: KubernetesError) -> Object:
-    """An error as the object that is sent."""
+    """An error as the object of its answer."""
     return {
         "kind": "Status",
         "apiVersion": "v1",

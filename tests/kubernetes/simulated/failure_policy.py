@@ -4,7 +4,7 @@ from tests.kubernetes.simulated.kinds import Object
 
 
 def fail_job(job: Object, failed: list[Object]) -> str:
-    """What ends the Job at once, in the words of its condition; empty when no failed pod does."""
+    """Why a failed pod ends the Job at once, for its condition; empty when none does."""
     for pod in failed:
         action, message = _matched(job, pod)
         if action == "FailJob":

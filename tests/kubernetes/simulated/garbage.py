@@ -1,4 +1,4 @@
-"""The garbage collector: what was owned goes with its owners (k8s.io/kubernetes/pkg/controller/garbagecollector)."""
+"""The garbage collector: removes objects with their owners (k8s.io/kubernetes/pkg/controller/garbagecollector)."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ class GarbageCollector:
         self._registry, self._store = manager.registry, manager.store
 
     def keys(self, change: Change) -> Iterable[Key]:
-        """An owner that went or is to go, and an object that names owners when it is created."""
+        """An owner that was or will be removed, and a new object that names owners."""
         metadata = change.object["metadata"]
         if change.event == "DELETED" or {FOREGROUND, ORPHAN} & set(metadata.get("finalizers") or ()):
             yield "owner", metadata["uid"]
@@ -42,7 +42,7 @@ class GarbageCollector:
     def _delete_if_ownerless(
         self, resource: Resource, object: Object, everything: dict[str, tuple[Resource, Object]]
     ) -> None:
-        """Delete what has owners of which none is left, nor will be."""
+        """Delete objects that have owners of which none is left or will be."""
         if not any(owner in everything for owner in _owners(object)) and _owners(object):
             self._delete(resource, object, "Background")
 

@@ -18,7 +18,7 @@ def of(pod: Object) -> int:
 
 
 def completed(job: Object, found: list[Object]) -> set[int]:
-    """Those that the status says, and those of pods that have succeeded since."""
+    """The indexes in the status, and those of pods that have succeeded since."""
     return read(job["status"].get("completedIndexes", "")) | {
         of(pod) for pod in found if pods.phase(pod) == "Succeeded"
     }

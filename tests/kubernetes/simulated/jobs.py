@@ -16,7 +16,7 @@ COMPONENT = "job-controller"
 RETRY_SECONDS = 10.0
 """Before a pod that was refused is tried again."""
 Verdict = tuple[str, str, str]
-"""Condition, reason and message of how a Job ends."""
+"""The condition, reason and message with which a Job ends."""
 
 
 class Jobs:
@@ -85,7 +85,7 @@ class Jobs:
         wanted = 0 if spec["suspend"] else min(spec["parallelism"], left)
         terminating = [pod for pod in found if pods.is_terminating(pod)] if only_failed_are_replaced(job) else []
         for pod in active[wanted:] if len(active) > wanted else []:
-            # Let go of first: what the controller itself has no use for is not counted as failed.
+            # The finalizer goes first: a pod that the controller itself removes does not count as failed.
             self._delete(job, self._release(pod))
         missing = wanted - len(active) - len(terminating)
         taken = indexes.completed(job, found) | {indexes.of(pod) for pod in [*active, *terminating]}
@@ -126,7 +126,7 @@ class Jobs:
         return self._registry.change(JOBS, job, tell)
 
     def _count(self, job: Object, verdict: Verdict | None) -> None:
-        """Write counters and conditions, then let go of the pods that are counted.
+        """Write counters and conditions, then remove the finalizer of the counted pods.
 
         The last condition waits for the pods that are still terminating: also for those of a lost node.
         """
@@ -162,7 +162,7 @@ class Jobs:
             self._events.warning(job, condition["reason"], condition["message"], COMPONENT)
 
     def _release_orphans(self, key: Key) -> None:
-        """Pods of a Job that is gone are not counted by anybody."""
+        """No controller counts the pods of a removed Job."""
         for pod in self._store.all_of(PODS, key[0]):
             owner = pods.controller_of(pod)
             if owner and (owner["kind"], owner["name"]) == ("Job", key[1]) and is_uncounted(pod):
@@ -229,7 +229,7 @@ def pod_of(job: Object, index: int) -> Object:
 
 
 def _set_or_drop(status: Object, field: str, value: object) -> None:
-    """Fields with `omitempty` are not there when they are nothing."""
+    """Fields with `omitempty` are left out when they are empty."""
     if value:
         status[field] = value
     else:

@@ -65,7 +65,7 @@ class JobSets:
             self._events.normal(job_set, *words, COMPONENT)
 
     def _fail(self, job_set: Object, job: Object) -> None:
-        """Do what the failure policy's rule says, or start all over, as often as it allows; without one, never."""
+        """Follow the rule of the failure policy, or restart as often as the policy allows; without a policy, never."""
         policy, restarts = job_set["spec"].get("failurePolicy"), job_set["status"].get("restarts", 0)
         first = job["metadata"]["name"]
         if policy and _action(policy, job) == "FailJobSet":
@@ -152,7 +152,7 @@ def _service(job_set: Object) -> Object:
 
 
 def _action(policy: Object, job: Object) -> str:
-    """What the first rule that fits the failed Job says."""
+    """The action of the first rule that fits the failed Job."""
     failure = next(each for each in job["status"]["conditions"] if each["type"] == "Failed")
     for rule in policy.get("rules") or ():
         reasons, patterns = rule.get("onJobFailureReasons"), rule.get("onJobFailureMessagePatterns")

@@ -2,22 +2,11 @@
 
 from typing import Any
 
-from resources.kubernetes.objects import (
-    CONFIG_MAPS,
-    EVENTS,
-    JOB_SETS,
-    JOBS,
-    LOCAL_QUEUES,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PYTORCH_JOBS,
-    SERVICES,
-    TRAIN_JOBS,
-    TRAINING_RUNTIMES,
-    WORKLOADS,
-    Resource,
-)
+from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SERVICES, Resource
+from resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
+from resources.launchers.kubernetes.workloads.jobset import JOB_SETS
+from resources.launchers.kubernetes.workloads.pytorch_job import PYTORCH_JOBS
+from resources.launchers.kubernetes.workloads.train_job import TRAIN_JOBS, TRAINING_RUNTIMES
 
 Object = dict[str, Any]
 """One object as JSON. Those in the store are never changed in place."""
@@ -36,10 +25,10 @@ ADD_ONS: dict[str, tuple[Resource, ...]] = {
     "training-operator": (PYTORCH_JOBS,),
     "volcano": (POD_GROUPS,),
 }
-"""What comes with a CustomResourceDefinition, by the project that installs it."""
+"""The kinds of CustomResourceDefinitions, by the project that installs them."""
 
 WITHOUT_STATUS = {CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, PRIORITIES, LOCAL_QUEUES, TRAINING_RUNTIMES}
-"""Kinds whose objects have no status of their own that anybody writes here."""
+"""Kinds whose objects have no status."""
 WITHOUT_GENERATION = {CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SERVICES, SERVICE_ACCOUNTS, VOLUMES, CLAIMS}
 """Kinds whose `metadata.generation` the API server does not keep."""
 

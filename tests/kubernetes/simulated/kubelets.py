@@ -1,4 +1,4 @@
-"""The kubelets of all nodes: each runs the pods bound to its node, says how they do, and lets deleted ones go."""
+"""The kubelets of all nodes: each runs the pods bound to its node, writes their status, and ends deleted ones."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,9 +20,9 @@ class Kubelets:
         self._manager, self._registry, self._store = manager, manager.registry, manager.store
         self._machine, self._folder = machine, folder
         self.nodes: set[str] = set()
-        """The nodes that have one; a node without runs nothing, and its pods are said to run."""
+        """The nodes with a kubelet; pods of other nodes count as running, without any process."""
         self.silent: set[str] = set()
-        """Nodes whose kubelet hears and says nothing: they are off, or cut off."""
+        """Nodes whose kubelet neither receives nor reports: they are off, or cut off."""
         self.workers: dict[str, Worker] = {}
         """By the pods' uids."""
 
@@ -50,7 +50,7 @@ class Kubelets:
         return [worker for worker in self.workers.values() if worker.node == node]
 
     def drop(self, node: str) -> list[Worker]:
-        """Power off: kill all that runs there. Nobody is told."""
+        """Power off: kill all processes there, without a report."""
         dropped = self.running_on(node)
         self.workers = {uid: worker for uid, worker in self.workers.items() if worker.node != node}
         for worker in dropped:
@@ -89,13 +89,13 @@ class Kubelets:
             self._let_go(after)
 
     def _let_go(self, pod: Object) -> None:
-        """Nothing runs any more: the object may go, when its finalizers allow it."""
+        """No process runs any more: remove the object when its finalizers allow it."""
         if pod["metadata"]["deletionGracePeriodSeconds"] and self._store.get(PODS, *where(pod)):
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
             self._registry.delete(PODS, *where(pod), options)
 
     def _forget(self, uid: str, worker: Worker) -> None:
-        """The object is gone, by force or because all is over."""
+        """The object was removed, by force or because its pod has ended."""
         if worker.is_over:
             del self.workers[uid]
         else:

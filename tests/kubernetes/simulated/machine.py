@@ -1,4 +1,4 @@
-"""What all nodes have in common: the images that can be had, the network, and who is told what happens."""
+"""The common part of all nodes: the images, the network and the events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Machine:
     events: Events
     ports: Ports = field(default_factory=Ports)
     missing_images: set[str] = field(default_factory=set)
-    """Images that are nowhere, until they are taken out of this set."""
+    """Images that exist nowhere; remove one from the set to make it available."""
 
     def absences(self, image: str, policy: str) -> Iterator[tuple[Object, str, str]]:
         """While the image is missing: the container's state, and reason and message of an event."""

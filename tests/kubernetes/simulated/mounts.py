@@ -9,11 +9,11 @@ from tests.kubernetes.simulated.kinds import CONFIG_MAPS, Object
 from tests.kubernetes.simulated.store import Store
 
 Paths = dict[str, str]
-"""Where a container sees something, and where it is."""
+"""The path of a mount in the container, and the real path."""
 
 
 class Missing(Exception):
-    """What a volume wants is not there (yet), in the words of the event FailedMount."""
+    """A volume's source does not exist (yet); the message is that of the event FailedMount."""
 
 
 def mounted(store: Store, pod: Object, folder: Path) -> dict[str, Path]:
@@ -29,7 +29,7 @@ def mounted(store: Store, pod: Object, folder: Path) -> dict[str, Path]:
 
 
 def paths(container: Object, volumes: dict[str, Path], termination_log: Path) -> Paths:
-    """The paths of the container's that are elsewhere on this machine."""
+    """The paths of the container that lie elsewhere on this machine."""
     found = {container["terminationMessagePath"]: str(termination_log)}
     for mount in container.get("volumeMounts") or ():
         if mount["name"] in volumes:

@@ -1,4 +1,4 @@
-"""Namespaces: what comes with each, and that all in them goes too (k8s.io/kubernetes/pkg/controller/namespace)."""
+"""Namespaces: their first objects, and the removal of their content (k8s.io/kubernetes/pkg/controller/namespace)."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What the control plane does about nodes that do not answer, and about the pods on them.
+"""The control plane's reaction to nodes that do not answer, and to the pods on them.
 
 The node lifecycle controller (k8s.io/kubernetes/pkg/controller/nodelifecycle), taint eviction (.../tainteviction) and
 the pod garbage collector (.../podgc).
@@ -13,7 +13,7 @@ from tests.kubernetes.simulated.kinds import NODES, PODS, Object
 from tests.kubernetes.simulated.store import Change, where
 
 MONITOR_GRACE_SECONDS = 40.0
-"""--node-monitor-grace-period: a kubelet that says nothing for so long makes its node's state Unknown."""
+"""--node-monitor-grace-period: after so long without a report, the state of the node is Unknown."""
 TAINTS = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
@@ -31,7 +31,7 @@ class NodeLifecycle:
             yield where(change.object)
 
     def falls_silent(self, node: str) -> None:
-        """Its kubelet renews its lease no more."""
+        """The kubelet stops renewing its lease."""
         self._silent.add(node)
         self._manager.enqueue_after(MONITOR_GRACE_SECONDS / clock.HURRY, self, ("silent", node))
 
@@ -57,7 +57,7 @@ class NodeLifecycle:
 
 
 class TaintEviction:
-    """Deletes pods from nodes with a NoExecute taint that they do not tolerate, or no longer."""
+    """Deletes pods from nodes with a NoExecute taint that they do not, or no longer, tolerate."""
 
     def __init__(self, manager: Manager) -> None:
         self._registry, self._store, self._events = manager.registry, manager.store, manager.events

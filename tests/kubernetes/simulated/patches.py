@@ -1,4 +1,4 @@
-"""What a PATCH makes of an object: JSON patch, merge patch (RFC 7386) and strategic merge patch."""
+"""The effect of a PATCH on an object: JSON patch, merge patch (RFC 7386) and strategic merge patch."""
 
 import copy
 from typing import Any

@@ -11,7 +11,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def filtered(pod: Object, nodes: list[Object], others: list[Object]) -> tuple[list[Object], list[list[str]]]:
-    """The nodes that can run the pod, and of the others why each cannot."""
+    """The nodes that can run the pod, and the reasons of all others."""
     placed: dict[str, list[Object]] = {}
     for other in others:
         if other["spec"].get("nodeName") and not pods.is_finished(other):

@@ -39,7 +39,7 @@ def is_finished(pod: Object) -> bool:
 
 
 def is_terminating(pod: Object) -> bool:
-    """To be deleted, and not over yet (controller.IsPodTerminating)."""
+    """Whether a pod is deleted and has not ended yet (controller.IsPodTerminating)."""
     return "deletionTimestamp" in pod["metadata"] and not is_finished(pod)
 
 
@@ -57,7 +57,7 @@ def container_statuses(pod: Object) -> Iterator[Object]:
 
 
 def disrupt(registry: Registry, pod: Object, reason: str, message: str) -> Object:
-    """Say on a pod that something other than itself ends it."""
+    """Write onto a pod that something other than itself ends it."""
     return registry.change(PODS, pod, lambda it: set_condition(it, "DisruptionTarget", "True", reason, message))
 
 

@@ -66,7 +66,7 @@ class Queues:
         """When each job was first seen, by uid."""
 
     def keys(self, change: Change) -> Iterable[Key]:
-        """Whatever happens to a queued job or to a queue, the whole queue is looked at again."""
+        """After any change of a queued job or of a queue, the whole queue is considered again."""
         metadata = change.object["metadata"]
         if change.resource in MANAGED and QUEUE in (metadata.get("labels") or {}):
             yield metadata["namespace"], metadata["labels"][QUEUE]
@@ -86,7 +86,7 @@ class Queues:
         self._registry.change(WORKLOADS, workload, _evict)
 
     def sync(self, key: Key) -> None:
-        """First in, first out: what is admitted keeps its quota, what waits is admitted as long as it fits."""
+        """First in, first out: admitted jobs keep their quota, waiting jobs are admitted while they fit."""
         found = [(each, self._workload(each)) for each in self._queued(*key)]
         free = self._quotas.get(key, 0) - sum(_taken(workload) for _, workload in found)
         for queued, workload in found:
@@ -100,7 +100,7 @@ class Queues:
                 free -= self._admit(queued, workload, free)
 
     def _queued(self, namespace: str, queue: str) -> list[Queued]:
-        """Those that nothing else controls: a child is its parent's to start."""
+        """The queued jobs without a controller: a child is started by its parent."""
         found = [
             Queued(resource, job)
             for resource in MANAGED
@@ -143,7 +143,7 @@ class Queues:
         )
 
     def _admit(self, queued: Queued, workload: Object, free: int) -> int:
-        """Admit the job with what it asks for, or with less if it can do with that; return what it takes."""
+        """Admit the job with all its pods, or with fewer if that is enough for it; returns how many."""
         [pod_set] = workload["spec"]["podSets"]
         if self._store.get(LOCAL_QUEUES, queued.job["metadata"]["namespace"], queued.queue) is None:
             self._refuse(workload, "Inadmissible", f"LocalQueue {queued.queue} doesn't exist")
@@ -184,7 +184,7 @@ class Queues:
 
 
 def _policy(resource: Resource, job: Object) -> Object:
-    """Where a kind has its `suspend`."""
+    """The part of a kind's spec that holds `suspend`."""
     found: Object = job["spec"]["runPolicy"] if resource == PYTORCH_JOBS else job["spec"]
     return found
 

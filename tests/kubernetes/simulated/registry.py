@@ -27,7 +27,7 @@ KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSec
 
 
 class Registry:
-    """All raise KubernetesError as the API server would answer."""
+    """Every method raises KubernetesError with the API server's answer."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -124,7 +124,7 @@ class Registry:
 
 
 def _merged(resource: Resource, before: Object, given: Object, subresource: str) -> Object:
-    """What is kept of the object before, with what is given: a status is only changed through its subresource."""
+    """The fields kept from the object before, and the given ones: only the subresource changes a status."""
     if subresource == "status":
         return {**before, "status": copy.deepcopy(given.get("status", {})), "metadata": dict(before["metadata"])}
     after = copy.deepcopy(given) | {"apiVersion": resource.api_version, "kind": resource.kind}

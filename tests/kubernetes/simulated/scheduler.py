@@ -9,7 +9,7 @@ from tests.kubernetes.simulated.kinds import CLAIMS, NODES, PODS, Object
 from tests.kubernetes.simulated.store import Change, where
 
 SCHEDULERS = {"default-scheduler", "volcano"}
-"""Whose pods are bound. A pod of another scheduler waits for it, without a word."""
+"""The schedulers whose pods are bound. A pod of another scheduler waits without a message."""
 
 
 class Scheduler:
@@ -17,7 +17,7 @@ class Scheduler:
         self._registry, self._store, self._events = manager.registry, manager.store, manager.events
 
     def keys(self, change: Change) -> Iterable[Key]:
-        """A new pod; all that wait when there may be room: a node changed, a pod ended, a claim came."""
+        """A new pod; all waiting pods when there may be room: a node changed, a pod ended, a claim appeared."""
         if change.resource == PODS and change.event != "DELETED" and _waits(change.object):
             yield where(change.object)
         elif change.resource == PODS and not _frees(change):
@@ -69,7 +69,7 @@ def _waits(pod: Object) -> bool:
 
 
 def _frees(change: Change) -> bool:
-    """Whether a pod no longer takes what it took."""
+    """Whether a pod has freed its resources."""
     over = change.event == "DELETED" or pods.is_finished(change.object)
     return over and change.before is not None and not pods.is_finished(change.before)
 

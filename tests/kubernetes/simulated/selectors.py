@@ -28,13 +28,13 @@ _SET = re.compile(r"^(\S+)\s+(in|notin)\s*\((.*)\)$")
 
 
 def by_labels(selector: str) -> Test:
-    """What a `labelSelector` means."""
+    """The test of a `labelSelector`."""
     tests = [_requirement(part.strip()) for part in re.split(r",(?![^(]*\))", selector) if part.strip()]
     return lambda object: all(test(object["metadata"].get("labels") or {}) for test in tests)
 
 
 def by_fields(resource: Resource, selector: str) -> Test:
-    """What a `fieldSelector` means. Raises 400 for a field that the kind cannot be selected by."""
+    """The test of a `fieldSelector`. Raises 400 for a field that the kind cannot be selected by."""
     wanted: list[tuple[list[str], bool, str]] = []
     for part in filter(None, selector.split(",")):
         path, negated, value = _parted(part)
@@ -45,7 +45,7 @@ def by_fields(resource: Resource, selector: str) -> Test:
 
 
 def by_expressions(selector: Mapping[str, object]) -> Callable[[Mapping[str, str]], bool]:
-    """What a `labelSelector` object or a term of a node affinity means, for labels."""
+    """The test of a `labelSelector` object, or of a term of a node affinity, for labels."""
     labels = selector.get("matchLabels") or {}
     expressions = selector.get("matchExpressions") or []
     assert isinstance(labels, Mapping) and isinstance(expressions, list)
@@ -96,7 +96,7 @@ def _parted(part: str) -> tuple[str, bool, str]:
 
 
 def _at(object: Object, path: list[str]) -> str:
-    """The field as the API server compares it: what is missing is the empty string."""
+    """The field as the API server compares it: a missing field is the empty string."""
     found: Any = object
     for key in path:
         found = found.get(key, "") if isinstance(found, Mapping) else ""

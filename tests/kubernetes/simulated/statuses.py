@@ -61,7 +61,7 @@ def phase(init: list[ContainerStatus], main: list[ContainerStatus], is_over: boo
 
 
 def write(pod: Object, init: list[ContainerStatus], main: list[ContainerStatus], phase: str, since: str) -> None:
-    """Write what the kubelet knows into the pod's status; what others have written there stays."""
+    """Write the kubelet's part of the pod's status; other parts stay."""
     status = pod["status"]
     status |= {"phase": phase, "hostIP": HOME, "podIP": HOME, "startTime": since}
     status["containerStatuses"] = [each.as_json() for each in main]

@@ -16,7 +16,7 @@ class Change:
     event: Literal["ADDED", "MODIFIED", "DELETED"]
     resource: Resource
     object: Object
-    """As it is now; as it was last, when it was deleted."""
+    """The object now; for a deletion, its last state."""
     before: Object | None = None
 
 
@@ -67,7 +67,7 @@ class Store:
         return last
 
     def since(self, revision: int) -> list[Change]:
-        """The changes after a revision. Raises 410 Expired when some of them are forgotten."""
+        """The changes after a revision. Raises 410 Expired when the store has forgotten some."""
         if revision < self.compacted:
             raise errors.expired(f"too old resource version: {revision} ({self.compacted})")
         return [change for change in self._changes if change.revision > revision]

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 from tests.kubernetes.simulated import errors, pods
-from tests.kubernetes.simulated.asked import Asked
 from tests.kubernetes.simulated.kinds import PODS, Object
 from tests.kubernetes.simulated.registry import Registry
+from tests.kubernetes.simulated.request import ApiRequest
 
 
-def log(registry: Registry, wanted: Asked, read: Callable[[Object, str], bytes]) -> bytes:
+def log(registry: Registry, wanted: ApiRequest, read: Callable[[Object, str], bytes]) -> bytes:
     """The end of a container's output (`tailLines`), or the start of that end (`limitBytes`)."""
     pod = registry.get(PODS, wanted.namespace, wanted.name)
     container = _container(pod, wanted.parameters.get("container", ""))
@@ -21,7 +21,7 @@ def log(registry: Registry, wanted: Asked, read: Callable[[Object, str], bytes])
     return text[: int(wanted.parameters["limitBytes"])] if "limitBytes" in wanted.parameters else text
 
 
-def evict(registry: Registry, wanted: Asked) -> Object:
+def evict(registry: Registry, wanted: ApiRequest) -> Object:
     """The Eviction API (policy/v1)."""
     return evicted(registry, wanted.namespace, wanted.name, (wanted.body or {}).get("deleteOptions"))
 

@@ -10,7 +10,7 @@ from tests.kubernetes.simulated.kinds import JOB_SETS, TRAIN_JOBS, TRAINING_RUNT
 from tests.kubernetes.simulated.store import Change
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-"""Label of the replicated Job that a TrainJob's own settings are for."""
+"""Label of the replicated Job that gets a TrainJob's own settings."""
 CONTAINER = "node"
 COMPONENT = "trainjob-controller"
 
@@ -60,7 +60,7 @@ def job_set_of(train_job: Object, runtime: Object) -> Object:
 
 
 def _train(train_job: Object, runtime: Object, job: Object) -> None:
-    """What a TrainJob says of its trainer, and what the torch policy adds (pkg/runtime/framework/plugins/torch)."""
+    """A TrainJob's trainer, and what the torch policy adds (pkg/runtime/framework/plugins/torch)."""
     trainer, policy = train_job["spec"].get("trainer") or {}, runtime["spec"].get("mlPolicy") or {}
     nodes = trainer.get("numNodes") or policy.get("numNodes") or 1
     job |= {"parallelism": nodes, "completions": nodes}

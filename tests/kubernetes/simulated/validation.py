@@ -1,4 +1,4 @@
-"""What the API server refuses of an object's content, as far as names, labels and what may not change go."""
+"""The API server's checks of an object's names, labels and immutable fields."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Lists in pages, and watches: what changes from a revision on (k8s.io/apiserver/pkg/storage/cacher)."""
+"""Lists in pages, and watches: the changes from a revision on (k8s.io/apiserver/pkg/storage/cacher)."""
 
 import asyncio
 import base64
@@ -6,8 +6,8 @@ import json
 from collections.abc import AsyncIterator
 
 from tests.kubernetes.simulated import errors
-from tests.kubernetes.simulated.asked import Asked
 from tests.kubernetes.simulated.kinds import Object
+from tests.kubernetes.simulated.request import ApiRequest
 from tests.kubernetes.simulated.selectors import Test, by_fields, by_labels
 from tests.kubernetes.simulated.store import Change, Store
 
@@ -25,7 +25,7 @@ class Watches:
         store.listeners.append(self._tell)
 
     def expire(self) -> None:
-        """Forget all history: a watch or a page from before now is answered with 410."""
+        """Forget all history: a watch or a page from an earlier revision gets 410."""
         self._store.compact()
         self._pages.clear()
         self.close()
@@ -35,65 +35,66 @@ class Watches:
         for queue in self._queues:
             queue.put_nowait(None)
 
-    def page(self, asked: Asked) -> Object:
-        revision, found = self._found(asked)
-        limit = int(asked.parameters.get("limit") or 0)
+    def page(self, request: ApiRequest) -> Object:
+        revision, found = self._found(request)
+        limit = int(request.parameters.get("limit") or 0)
         page, rest = (found[:limit], found[limit:]) if limit else (found, [])
         metadata: Object = {"resourceVersion": str(revision)}
         if rest:
             metadata |= {"continue": self._keep(revision, rest), "remainingItemCount": len(rest)}
-        kind = f"{asked.resource.kind}List"
-        return {"kind": kind, "apiVersion": asked.resource.api_version, "metadata": metadata, "items": page}
+        kind = f"{request.resource.kind}List"
+        return {"kind": kind, "apiVersion": request.resource.api_version, "metadata": metadata, "items": page}
 
-    async def watch(self, asked: Asked) -> AsyncIterator[Object]:
+    async def watch(self, request: ApiRequest) -> AsyncIterator[Object]:
         """The events of a watch until its time is up. One that is too old gets an ERROR event with 410."""
-        test = _test(asked)
+        test = _test(request)
         queue: asyncio.Queue[Change | None] = asyncio.Queue()
         self._queues.add(queue)
         try:
-            for event in self._first(asked, test):
+            for event in self._first(request, test):
                 yield event
-            ends = asyncio.get_running_loop().time() + float(asked.parameters.get("timeoutSeconds") or LONGEST_SECONDS)
-            async for event in self._following(asked, test, queue, ends):
+            seconds = float(request.parameters.get("timeoutSeconds") or LONGEST_SECONDS)
+            ends = asyncio.get_running_loop().time() + seconds
+            async for event in self._following(request, test, queue, ends):
                 yield event
         except errors.KubernetesError as error:
             yield {"type": "ERROR", "object": errors.as_status(error)}
         finally:
             self._queues.discard(queue)
 
-    def _first(self, asked: Asked, test: Test) -> list[Object]:
-        """What there is, for a watch from nowhere; what has happened since, for one from a revision."""
-        version = asked.parameters.get("resourceVersion", "")
+    def _first(self, request: ApiRequest, test: Test) -> list[Object]:
+        """All objects, for a watch without a revision; else the changes since its revision."""
+        version = request.parameters.get("resourceVersion", "")
         if version in ("", "0"):
-            present = self._store.all_of(asked.resource, asked.namespace)
+            present = self._store.all_of(request.resource, request.namespace)
             return [{"type": "ADDED", "object": object} for object in present if test(object)]
         missed = self._store.since(int(version))
-        return [event for change in missed if (event := _event(change, asked, test))]
+        return [event for change in missed if (event := _event(change, request, test))]
 
     async def _following(
-        self, asked: Asked, test: Test, queue: "asyncio.Queue[Change | None]", ends: float
+        self, request: ApiRequest, test: Test, queue: "asyncio.Queue[Change | None]", ends: float
     ) -> AsyncIterator[Object]:
         told, loop = 0, asyncio.get_running_loop()
         while (left := ends - loop.time()) > 0:
             try:
                 change = await asyncio.wait_for(queue.get(), min(left, BOOKMARK_SECONDS))
             except TimeoutError:
-                if asked.parameters.get("allowWatchBookmarks", "").lower() == "true" and self._store.revision > told:
+                if request.parameters.get("allowWatchBookmarks", "").lower() == "true" and self._store.revision > told:
                     told = self._store.revision
-                    yield _bookmark(asked, told)
+                    yield _bookmark(request, told)
                 continue
             if change is None:
                 return
-            if event := _event(change, asked, test):
+            if event := _event(change, request, test):
                 yield event
 
-    def _found(self, asked: Asked) -> tuple[int, list[Object]]:
-        if token := asked.parameters.get("continue"):
+    def _found(self, request: ApiRequest) -> tuple[int, list[Object]]:
+        if token := request.parameters.get("continue"):
             if token not in self._pages:
                 raise errors.expired("The provided continue parameter is too old to display a consistent list result.")
             return self._pages[token]
-        test = _test(asked)
-        found = [object for object in self._store.all_of(asked.resource, asked.namespace) if test(object)]
+        test = _test(request)
+        found = [object for object in self._store.all_of(request.resource, request.namespace) if test(object)]
         return self._store.revision, found
 
     def _keep(self, revision: int, rest: list[Object]) -> str:
@@ -107,17 +108,17 @@ class Watches:
             queue.put_nowait(change)
 
 
-def _test(asked: Asked) -> Test:
-    labels = by_labels(asked.parameters.get("labelSelector", ""))
-    fields = by_fields(asked.resource, asked.parameters.get("fieldSelector", ""))
+def _test(request: ApiRequest) -> Test:
+    labels = by_labels(request.parameters.get("labelSelector", ""))
+    fields = by_fields(request.resource, request.parameters.get("fieldSelector", ""))
     return lambda object: labels(object) and fields(object)
 
 
-def _event(change: Change, asked: Asked, test: Test) -> Object | None:
-    """The change as a watch with a selector sees it: what no longer matches is deleted, what now does is added."""
-    if change.resource != asked.resource:
+def _event(change: Change, request: ApiRequest, test: Test) -> Object | None:
+    """The change in a watch with a selector: an object that stops matching is deleted, a new match added."""
+    if change.resource != request.resource:
         return None
-    if asked.namespace and change.object["metadata"].get("namespace") != asked.namespace:
+    if request.namespace and change.object["metadata"].get("namespace") != request.namespace:
         return None
     matched = change.before is not None and test(change.before)
     matches = change.event != "DELETED" and test(change.object)
@@ -127,7 +128,7 @@ def _event(change: Change, asked: Asked, test: Test) -> Object | None:
     return {"type": event, "object": change.object}
 
 
-def _bookmark(asked: Asked, revision: int) -> Object:
+def _bookmark(request: ApiRequest, revision: int) -> Object:
     metadata = {"resourceVersion": str(revision), "creationTimestamp": None}
-    object = {"kind": asked.resource.kind, "apiVersion": asked.resource.api_version, "metadata": metadata}
+    object = {"kind": request.resource.kind, "apiVersion": request.resource.api_version, "metadata": metadata}
     return {"type": "BOOKMARK", "object": object}

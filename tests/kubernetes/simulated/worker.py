@@ -19,7 +19,7 @@ FALLBACK_LINES, FALLBACK_BYTES = 80, 2048
 
 
 class Worker:
-    """`changed` is called when the pod's status is another; `is_over` says that nothing of it runs, nor will."""
+    """`changed` is called when the pod's status has changed; `is_over` is true when no process of it runs or will."""
 
     def __init__(self, machine: Machine, pod: Object, folder: Path, changed: Callable[[], None]) -> None:
         self.pod, self.node = pod, pod["spec"]["nodeName"]
@@ -62,7 +62,7 @@ class Worker:
             _send(process, "kill")
 
     def run_out_of_memory(self, container: str) -> None:
-        """What the kernel does to a container above its limit: it ends, the pod goes on from there."""
+        """Kill a container above its memory limit, as the kernel does."""
         self._out_of_memory.add(container)
         _send(self._running[container], "kill")
 
@@ -118,7 +118,7 @@ class Worker:
             await asyncio.sleep(10 / clock.HURRY)
 
     async def _image(self, spec: Object, status: ContainerStatus) -> None:
-        """Wait for the image, saying so as the kubelet does."""
+        """Wait for the image, with the kubelet's events."""
         for state, reason, message in self._machine.absences(spec["image"], spec["imagePullPolicy"]):
             if self._is_stopping:
                 return
@@ -156,7 +156,7 @@ class Worker:
             )  # fmt: skip
 
     def _here(self, text: str, paths: mounts.Paths, name: str = "") -> str:
-        """A word as it has to be on this machine: paths of mounts, names of pods, the port where ranks meet."""
+        """A word of the command for this machine: paths of mounts, names of pods and the ranks' port are replaced."""
         namespace, subdomain = self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain", "")
         services = [each["metadata"]["name"] for each in self._machine.store.all_of(SERVICES, namespace)]
         owner = pods.controller_of(self.pod) or {"name": self.pod["metadata"]["name"]}

@@ -1,0 +1,51 @@
+"""Building a dataset by hand: its lane is materialised in this process, as a run of Dagster does it."""
+
+import logging
+from collections.abc import Callable
+
+import dagster as dg
+
+from assets.datasets.assets import dataset_assets
+from assets.datasets.snapshots import pointer
+from recipes.dataset import DatasetRecipe
+from resources.tiers import Tiers
+
+
+def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, report: Callable[[str], None]) -> str:
+    """Build the snapshot of the present source, which the dataset points at afterwards; returns its SHA-256.
+
+    Parts that have not changed are not made again. Raises what a step raises (ValueError for a source that cannot be
+    used), and ValueError when the snapshot does not pass a check.
+    """
+    definitions = dg.Definitions(
+        assets=dataset_assets(recipe), resources={"tiers": tiers}, loggers={"lines": _lines(report)}
+    )
+    job = definitions.resolve_implicit_global_asset_job_def()
+    done = job.execute_in_process(instance=instance, run_config={"loggers": {"lines": {}}})
+    refused = [
+        f"{check.check_name} ({', '.join(f'{name} {value.value}' for name, value in check.metadata.items())})"
+        for check in done.get_asset_check_evaluations()
+        if not check.passed and check.severity is dg.AssetCheckSeverity.ERROR
+    ]
+    if refused:
+        raise ValueError(f"dataset {recipe.name}: its new snapshot does not pass {'; '.join(refused)}")
+    current = pointer.current(tiers.durable_path, recipe.name)
+    assert current is not None
+    return current
+
+
+def _lines(report: Callable[[str], None]) -> dg.LoggerDefinition:
+    """A logger that passes on the lines of the steps, without Dagster's own events."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said = getattr(record, "dagster_meta", {})
+            if not said.get("dagster_event"):
+                report(str(said.get("orig_message", record.getMessage())))
+
+    def lines(_: dg.InitLoggerContext) -> logging.Logger:
+        made = logging.Logger("slipway", logging.INFO)
+        made.addHandler(Handler())
+        return made
+
+    return dg.LoggerDefinition(lines)

@@ -1,0 +1,94 @@
+"""Memo: what each step of a dataset made, by a key over all its inputs.
+
+A step is a pure function, so a result with the same key is not made again. A record names the files of the result;
+when a file is gone or has another size, the record does not count and the step runs again.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.base import atomic, digest
+
+
+@dataclass(frozen=True)
+class Record:
+    """A step's result, as plain JSON, and its files: their sizes in bytes, by the path in the durable tier."""
+
+    inputs: dict[str, Any]
+    result: dict[str, Any]
+    files: dict[str, int]
+    reused: bool
+    """Whether it was made before."""
+
+
+@dataclass(frozen=True)
+class Memo:
+    """The records of one dataset's steps, in the durable tier."""
+
+    durable: Path
+    dataset: str
+
+    def once(
+        self, step: str, inputs: dict[str, Any], shop: Path, make: Callable[[], tuple[dict[str, Any], list[Path]]]
+    ) -> Record:
+        """The step's result for these inputs: the recorded one, or the result and the files that `make` gives.
+
+        `shop` is the dataset's workshop.
+        """
+        record = self.recall(step, inputs)
+        if record is None:
+            result, paths = make()
+            files = {path.relative_to(self.durable).as_posix(): path.stat().st_size for path in paths}
+            record = Record(inputs, result, files, reused=False)
+            stored = {"inputs": inputs, "result": result, "files": files}
+            atomic.replace(self._path(step, inputs), atomic.readable_json(stored), shop)
+        atomic.replace(self._folder / f"{step}.json", atomic.readable_json({"inputs": inputs}), shop)
+        return record
+
+    def recall(self, step: str, inputs: dict[str, Any]) -> Record | None:
+        """The result for these inputs if it was made before and its files are still there."""
+        stored = _read(self._path(step, inputs))
+        if stored is None or atomic.canonical_json(stored["inputs"]) != atomic.canonical_json(inputs):
+            return None
+        if not all(self._there(path, size) for path, size in stored["files"].items()):
+            return None
+        return Record(**stored, reused=True)
+
+    def latest(self, step: str) -> Record | None:
+        """The result that the step gave last, if its files are still there."""
+        pointer = _read(self._folder / f"{step}.json")
+        return None if pointer is None else self.recall(step, pointer["inputs"])
+
+    def last_made(self, step: str) -> Record:
+        """The result that the step gave last. Raises ValueError when there is none, or its files are gone."""
+        record = self.latest(step)
+        if record is None:
+            raise ValueError(
+                f"dataset {self.dataset}: the step {step} has not run, or its files are gone; "
+                f"to run it: slipway data build {self.dataset}"
+            )
+        return record
+
+    @property
+    def _folder(self) -> Path:
+        return self.durable / "datasets" / self.dataset / "steps"
+
+    def _path(self, step: str, inputs: dict[str, Any]) -> Path:
+        key = digest.of_bytes(atomic.canonical_json(inputs))
+        return self._folder / f"{step}-{key[:16]}.json"
+
+    def _there(self, path: str, size: int) -> bool:
+        file = self.durable / path
+        return file.is_file() and file.stat().st_size == size
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The value of a file of the memo, or None when the file is missing or damaged."""
+    try:
+        value: dict[str, Any] = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return value

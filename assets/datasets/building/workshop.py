@@ -1,0 +1,45 @@
+"""Workshop: the folder in which a dataset is built, in the durable tier so that finished files are renamed out of it.
+
+One build of a dataset at a time has it. The next build removes what a killed build left there, so no half-written
+file stays for longer than one attempt.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainer.base import lock
+
+
+@contextlib.contextmanager
+def workshop(durable: Path, dataset: str) -> Iterator[Path]:
+    """An empty folder for one build of the dataset, removed afterwards; waits for another build of the dataset."""
+    home = building(durable, dataset)
+    with lock.exclusive(home):
+        for leftover in home.iterdir():
+            shutil.rmtree(leftover)
+        folder = Path(tempfile.mkdtemp(dir=home))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def building(durable: Path, dataset: str) -> Path:
+    """The folder that a build of the dataset locks."""
+    return durable / "datasets" / dataset / "building"
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Add the path of the file to the error of a full disk: neither Arrow nor Python names the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise

@@ -1,0 +1,96 @@
+"""The step that makes a dataset's documents table, once for the same inputs.
+
+Its cost follows what changed since the last time: only new and changed files of the source are read.
+"""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.memo import Memo, Record
+from assets.datasets.building.workshop import workshop
+from assets.datasets.documents import document_table, extraction
+from assets.datasets.documents.extracts import Extracts
+from assets.datasets.documents.kind import DocumentKind
+from assets.datasets.reading import sources
+from assets.datasets.reading.sources import SourceListing
+from recipes.dataset import DatasetRecipe
+from trainer.objects.origin import Unreachable
+
+STEP = "documents"
+STILL_SECONDS = 10.0
+"""Seconds that a build waits for a corpus to which a process is writing."""
+
+
+def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: BuildLog) -> Record:
+    """The documents table of the present source.
+
+    Raises ValueError as `sources.list_source` and `document_table.write` do, and OSError when a disk or a server fails.
+    """
+    listing = _still_source(recipe)
+    with workshop(durable, recipe.name) as shop:
+        try:
+            extracts = extraction.extract(recipe, kind, listing, durable, shop, report)
+        except Unreachable as error:
+            raise ConnectionError(f"dataset {recipe.name}: {error}") from error
+
+        def write() -> tuple[dict[str, Any], list[Path]]:
+            table = document_table.write(recipe, kind, extracts, durable, shop)
+            return dataclasses.asdict(table), [document_table.path(durable, table.blake3), extracts.index]
+
+        return Memo(durable, recipe.name).once(STEP, _inputs(recipe, kind, listing, extracts), shop, write)
+
+
+def recall(recipe: DatasetRecipe, kind: DocumentKind, durable: Path) -> Record | None:
+    """The table of the present source if it was made before. Nothing is read but the source's listing.
+
+    Raises ValueError as `sources.list_source` does.
+    """
+    listing = sources.list_source(recipe)
+    extracts = extraction.recall(recipe, kind, listing, durable)
+    if extracts is None:
+        return None
+    return Memo(durable, recipe.name).recall(STEP, _inputs(recipe, kind, listing, extracts))
+
+
+def latest(recipe: DatasetRecipe, durable: Path) -> Record:
+    """The record of the table made last. Raises ValueError when there is none."""
+    return Memo(durable, recipe.name).last_made(STEP)
+
+
+def index_of(record: Record, durable: Path) -> Path:
+    """The index of the extracts that the table of a record was made from."""
+    return next(durable / file for file in record.files if Path(file).parent.name == "extracts")
+
+
+def _still_source(recipe: DatasetRecipe) -> SourceListing:
+    """The listing of the source once its files have not changed for a moment, or as it is after `STILL_SECONDS`.
+
+    A file that is written while it is read is refused, and one that changed just now is read again next time.
+    """
+    deadline = time.monotonic() + STILL_SECONDS
+    while True:
+        listing = sources.list_source(recipe)
+        if all(file.settled for file in listing.files) or time.monotonic() > deadline:
+            return listing
+        time.sleep(0.2)
+
+
+def _inputs(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, extracts: Extracts) -> dict[str, Any]:
+    """Everything that decides the table's bytes."""
+    return {
+        "version": kind.table_key,
+        "source": {
+            "kind": listing.kind,
+            "description": listing.description,
+            "digest": extracts.digest,
+            "files": extracts.files,
+            "bytes": extracts.bytes,
+            "left_out": listing.left_out,
+        },
+        "extraction": extraction.configuration(recipe, kind),
+        "evaluation_sets": kind.evaluation_sets(recipe),
+        "validation": recipe.split.validation,
+    }

@@ -1,0 +1,155 @@
+"""The documents table: all documents of a dataset and what became of each, named by the BLAKE3 of the file.
+
+It holds no texts and no pixels: kept documents are in the snapshot's shards, in the order of this table. Documents
+are compared here, each with all others. duckdb does it in bounded memory and spills to disk.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from assets.datasets.building import workers
+from assets.datasets.building.workshop import writing
+from assets.datasets.documents.extracts import Extracts, segments
+from assets.datasets.documents.kind import DocumentKind
+from recipes.dataset import DatasetRecipe
+from trainer.base import atomic, verify
+
+SPLITS = ("train", "validation")
+ROWS_AT_ONCE = 65_536
+MEMORY = "512MB"
+"""The memory that duckdb may use before it spills to disk."""
+THREADS = 4
+"""duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
+
+LIVE = """
+    CREATE TABLE live AS
+    SELECT row_number() OVER (ORDER BY d.file, d.number) - 1 AS row, e.segment, d.place, d.file AS name, d.number,
+           d.blake3, d.bytes, {own}, d.removed,
+           CASE WHEN substr(d.blake3, 1, 13) < $held_out THEN 'validation' ELSE 'train' END AS split
+    FROM (
+        SELECT *, file_row_number AS place
+        FROM read_parquet($segments, filename = 'segment_file', file_row_number = true)
+    ) d
+    JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
+"""
+EQUAL = """
+    UPDATE live SET removed = 'exact_duplicate' FROM (
+        SELECT row, row_number() OVER (PARTITION BY blake3 ORDER BY row) AS copy FROM live WHERE removed IS NULL
+    ) copies
+    WHERE copies.row = live.row AND copies.copy > 1
+"""
+TABLE = """
+    SELECT {columns} FROM (SELECT * REPLACE (CASE WHEN removed IS NULL THEN split END AS split) FROM live) ORDER BY row
+"""
+UNREADABLE_SHARE = "SELECT count(*) FILTER (removed LIKE 'unreadable: %'), count(*) FROM live"
+REASONS = """
+    SELECT substr(removed, 13) AS reason, count(*) AS count, arg_min(name, row) FROM live
+    WHERE removed LIKE 'unreadable: %' GROUP BY reason ORDER BY count DESC, reason LIMIT 5
+"""
+
+
+@dataclass(frozen=True)
+class DocumentTable:
+    """A documents table: the BLAKE3 of its file, its rows, and how many of them are kept."""
+
+    blake3: str
+    rows: int
+    kept: int
+
+
+def path(durable: Path, blake3: str) -> Path:
+    return durable / "documents" / f"{blake3}.parquet"
+
+
+def write(recipe: DatasetRecipe, kind: DocumentKind, extracts: Extracts, durable: Path, shop: Path) -> DocumentTable:
+    """Compare all documents and write the table; equal extracts give equal bytes.
+
+    `shop` is the dataset's workshop. Raises ValueError when more documents were unreadable than the recipe's
+    `reading.quarantine` allows; then no table is written.
+    """
+    made = shop / "documents.parquet"
+    with connect(shop) as connection:
+        paths = [str(each) for each in segments(extracts.index, durable)]
+        values = {"segments": paths, "index": str(extracts.index), "held_out": held_out_below(recipe.split.validation)}
+        connection.execute(LIVE.format(own=kind.own_columns), values)
+        _refuse_too_many_unreadable(connection, recipe)
+        connection.execute(EQUAL)
+        kind.compare(connection, recipe, paths, durable, shop)
+        rows, kept = _write_table(connection, kind.table, made)
+    blake3 = verify.measure(made).blake3
+    atomic.move(made, path(durable, blake3))
+    return DocumentTable(blake3, rows, kept)
+
+
+@contextlib.contextmanager
+def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A duckdb with bounded memory that spills to the workshop. Raises OSError when the disk there is full."""
+    spill = shop / "spill"
+    with duckdb.connect() as connection:
+        connection.execute(f"SET memory_limit = '{MEMORY}'")
+        connection.execute("SET temp_directory = ?", [str(spill)])
+        connection.execute(f"SET threads = {min(THREADS, workers.available())}")
+        connection.execute("SET preserve_insertion_order = false")
+        connection.execute("SET enable_progress_bar = false")
+        try:
+            yield connection
+        except duckdb.OutOfMemoryException as error:
+            # By default duckdb's limit on what it spills is the space that the disk has left.
+            if "max_temp_directory_size" not in str(error):
+                raise
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(spill)) from error
+
+
+def held_out_below(validation: float) -> str:
+    """The 13 hex digits below which the hash of a validation document begins: its hash alone decides a document's
+    split.
+
+    13 digits are 52 bits, which a double represents exactly; so a larger share only adds documents to validation, and
+    no document changes its split because others are added or removed.
+    """
+    return f"{min(ceil(validation * 2**52), 2**52 - 1):013x}"
+
+
+def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:
+    """The splits, by hash, of those of the given texts that a table keeps."""
+    wanted = (pc.field("blake3").isin(list(hashes))) & pc.field("removed").is_null()
+    columns = pq.read_table(table, columns=["blake3", "split"], filters=wanted)
+    return dict(zip(columns["blake3"].to_pylist(), columns["split"].to_pylist(), strict=True))
+
+
+def _refuse_too_many_unreadable(connection: duckdb.DuckDBPyConnection, recipe: DatasetRecipe) -> None:
+    """Raise ValueError, with the reasons and some names, when more documents are unreadable than the recipe allows."""
+    found = connection.execute(UNREADABLE_SHARE).fetchone()
+    assert found is not None
+    unreadable, rows = found
+    if unreadable <= recipe.reading.quarantine * rows:
+        return
+    named = "; ".join(
+        f"{reason} ({count}, such as {name})" for reason, count, name in connection.execute(REASONS).fetchall()
+    )
+    raise ValueError(
+        f"dataset {recipe.name}: {unreadable} of {rows} documents cannot be read, {unreadable / rows:.1%}, "
+        f"expected at most {recipe.reading.quarantine:.1%} (reading.quarantine): {named}"
+    )
+
+
+def _write_table(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, target: Path) -> tuple[int, int]:
+    """Write the rows of `live` in their order; returns how many rows there are, and how many are kept."""
+    rows = kept = 0
+    query = TABLE.format(columns=", ".join(schema.names))
+    with writing(target), pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for batch in connection.sql(query).to_arrow_reader(ROWS_AT_ONCE):
+            table = pa.Table.from_batches([batch]).cast(schema)
+            writer.write_table(table)
+            rows, kept = rows + table.num_rows, kept + table["removed"].null_count
+    return rows, kept

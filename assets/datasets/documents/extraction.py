@@ -1,0 +1,204 @@
+"""Extraction: the documents of source files, read and cleaned once and kept in segments.
+
+A segment holds the rows of some files' documents: cleaned texts with the features that the comparison of documents
+needs, or decoded images with their labels. A file whose version is the same as before is not opened again; only new
+and changed files are read.
+"""
+
+import functools
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.datasets.building import workers
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.workshop import writing
+from assets.datasets.documents.extracts import Extracts, digest_of, known_files, newest, segment_path, write_index
+from assets.datasets.documents.kind import DocumentKind
+from assets.datasets.reading.items import UnfitDocument
+from assets.datasets.reading.opened_file import OpenedFile
+from assets.datasets.reading.sources import SourceFile, SourceListing
+from recipes.dataset import DatasetRecipe, DirectorySource
+from trainer.base import atomic, digest
+
+VERSION = "1"
+"""The version of this code, raised when the same file would give other documents."""
+
+UNIT_BYTES = 32 << 20
+"""Bytes of source files that one worker extracts into one segment; a larger file is a unit of its own."""
+UNIT_FILES = 1024
+ROW_GROUP_BYTES = 1 << 20
+"""Bytes of documents that a worker holds before it writes them, and that are read to get one document."""
+REPEATED = {"file", "language", "label", "removed"}
+HASHES = {"blake3", "bands", "signature", "fingerprints"}
+"""Columns that grow by being compressed."""
+UNREADABLE = "unreadable: "
+"""The beginning of the reason why a document that could not be read was left out."""
+FILES = b"slipway.files"
+"""In the metadata of a segment: the rows of its files for the index."""
+_NO_HASHES = np.empty(0, np.uint64)
+
+
+def extract(
+    recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, durable: Path, shop: Path, report: BuildLog
+) -> Extracts:
+    """Read and clean the files that are new or changed since the last time.
+
+    `shop` is the dataset's workshop. Raises ValueError and OSError as opening a source's file does; the next attempt
+    finds the segments that were finished.
+    """
+    key = _key(recipe, kind)
+    known = known_files(durable, recipe.name, key)
+    fresh = [file for file in listing.files if known.get(file.name, ("",))[0] != file.version]
+    rows = {file.name: known[file.name] for file in listing.files if file.name in known}
+    size = sum(file.bytes for file in fresh)
+    tasks = [_Unit(recipe, kind, listing, unit, durable, shop) for unit in _units(fresh)]
+    done = 0
+    for task, found in zip(tasks, workers.run(_extract, tasks, size), strict=True):
+        rows |= {file: (version, *rest) for file, version, *rest in found}
+        done += sum(file.bytes for file in task.files)
+        report(f"read {done / 1e6:,.0f} of {size / 1e6:,.0f} MB of new and changed files")
+    # A file that changed a moment ago may change again within the same tick of its file system's clock.
+    unsettled = {file.name for file in listing.files if not file.settled}
+    ordered = [(name, "" if name in unsettled else rows[name][0], *rows[name][1:]) for name in sorted(rows)]
+    return Extracts(
+        write_index(durable, recipe.name, key, ordered, shop),
+        digest_of((name, blake3) for name, _, _, blake3, _ in ordered),
+        len(ordered),
+        sum(size for _, _, size, _, _ in ordered),
+        len(fresh),
+    )
+
+
+def recall(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, durable: Path) -> Extracts | None:
+    """The extracts of the last time if no file has changed since then, else None. No file of the source is read."""
+    known = known_files(durable, recipe.name, _key(recipe, kind))
+    if {file.name: file.version for file in listing.files} != {name: row[0] for name, row in known.items()}:
+        return None
+    found = digest_of((name, row[2]) for name, row in sorted(known.items()))
+    return Extracts(newest(durable, recipe.name), found, len(known), sum(row[1] for row in known.values()), 0)
+
+
+def configuration(recipe: DatasetRecipe, kind: DocumentKind) -> str:
+    """A hash of everything that decides the documents of a file besides its name and content."""
+    return digest.of_bytes(atomic.canonical_json([VERSION, *kind.configuration(recipe)]))
+
+
+def _key(recipe: DatasetRecipe, kind: DocumentKind) -> str:
+    """A hash of the configuration and of where the files lie: versions of files mean nothing elsewhere."""
+    source = recipe.source
+    if isinstance(source, DirectorySource):
+        place: Any = source.place
+    else:
+        place = source.model_dump(mode="json", include={"kind", "url"})
+    return digest.of_bytes(atomic.canonical_json([configuration(recipe, kind), place]))
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Files that one worker extracts into one segment."""
+
+    recipe: DatasetRecipe
+    kind: DocumentKind
+    listing: SourceListing
+    files: tuple[SourceFile, ...]
+    durable: Path
+    shop: Path
+
+    @functools.cached_property
+    def key(self) -> str:
+        files = [[file.name, file.version, file.bytes] for file in self.files]
+        return digest.of_bytes(atomic.canonical_json([_key(self.recipe, self.kind), files]))
+
+
+def _units(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
+    unit: list[SourceFile] = []
+    size = 0
+    for file in files:
+        if unit and (len(unit) == UNIT_FILES or size + file.bytes > UNIT_BYTES):
+            yield tuple(unit)
+            unit, size = [], 0
+        unit.append(file)
+        size += file.bytes
+    if unit:
+        yield tuple(unit)
+
+
+def _extract(unit: _Unit) -> list[list[Any]]:
+    """Write the unit's segment, unless an earlier attempt did; returns the index's row of each file."""
+    path = segment_path(unit.durable, unit.key)
+    settled = all(file.settled for file in unit.files)
+    if not (settled and path.exists()):
+        made = unit.shop / f"{unit.key}.parquet"
+        _write_segment(unit, made)
+        atomic.move(made, path)
+    found: list[list[Any]] = json.loads(pq.read_metadata(path).metadata[FILES])
+    return found
+
+
+def _write_segment(unit: _Unit, path: Path) -> None:
+    schema, files = unit.kind.segment, []
+    read, row_of, rows = unit.kind.reader(unit.recipe), unit.kind.row_of(unit.recipe), _Rows(schema)
+    with writing(path), pq.ParquetWriter(path, schema, **_layout(schema)) as writer:
+        for file in unit.files:
+            opened = OpenedFile(unit.listing, file, read)
+            for document in opened:
+                unfit = isinstance(document, UnfitDocument)
+                rows.append(_unfit_row(schema, file.name, document) if unfit else row_of(file.name, document))
+                if rows.full:
+                    writer.write_table(rows.taken())
+            files.append([file.name, file.version, file.bytes, opened.blake3, unit.key])
+        writer.write_table(rows.taken())
+        writer.add_key_value_metadata({FILES: json.dumps(files)})
+
+
+def _layout(schema: pa.Schema) -> dict[str, Any]:
+    """How each column of a segment is written."""
+    return {
+        "compression": {name: "none" if name in HASHES else "zstd" for name in schema.names},
+        "use_dictionary": [name for name in schema.names if name in REPEATED],
+    }
+
+
+def _unfit_row(schema: pa.Schema, file: str, document: UnfitDocument) -> dict[str, Any]:
+    nothing = {field.name: None if field.nullable else 0 for field in schema}
+    return nothing | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
+
+
+class _Rows:
+    """Rows that wait to be written."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._rows: list[dict[str, Any]] = []
+        self._bytes = 0
+
+    def append(self, row: dict[str, Any]) -> None:
+        self._rows.append(row)
+        self._bytes += row["bytes"]
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= ROW_GROUP_BYTES or len(self._rows) >= UNIT_FILES
+
+    def taken(self) -> pa.Table:
+        """The waiting rows as a table; afterwards none wait."""
+        columns = [_column([row[field.name] for row in self._rows], field.type) for field in self._schema]
+        self._rows, self._bytes = [], 0
+        return pa.Table.from_arrays(columns, schema=self._schema)
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """The values as an array; values of a list column are arrays already and are joined."""
+    if not pa.types.is_list(kind):
+        return pa.array(values, kind)
+    lists = [_NO_HASHES if value is None else value for value in values]
+    ends = np.cumsum([0, *map(len, lists)])
+    mask = pa.array([value is None for value in values], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), np.concatenate([_NO_HASHES, *lists]), kind, mask=mask)

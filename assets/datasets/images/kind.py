@@ -1,0 +1,18 @@
+"""Images: what the lane of a dataset of labelled images does."""
+
+from assets.datasets.images import checks, documents, metadata, snapshot, steps
+from assets.datasets.kind import DatasetKind
+from trainer.data import images
+
+IMAGES = DatasetKind(
+    versions={"documents": documents.VERSION, "snapshot": snapshot.VERSION},
+    shards_of="image",
+    checks=checks.CHECKS,
+    read=images.read_manifest,
+    make_documents=steps.make_documents,
+    make_snapshot=steps.make_snapshot,
+    up_to_date=steps.up_to_date,
+    outcomes=checks.outcomes,
+    of_documents=metadata.of_documents,
+    of_snapshot=metadata.of_snapshot,
+)

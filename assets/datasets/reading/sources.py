@@ -1,0 +1,219 @@
+"""Sources: the files that a dataset is made of, listed with a version of each, and opened for reading.
+
+A listing reads no content. It does not depend on the order in which a folder or a bucket names its files.
+"""
+
+import io
+import os
+import platform
+import sysconfig
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
+from trainer.objects.bucket import Bucket
+from trainer.objects.origin import Away, Missing, Unreachable
+
+SETTLED_SECONDS = 2.0
+"""A file that changed within these seconds may change again with the same time, as file systems' clocks tick."""
+BUFFER = 1 << 18
+
+
+class SourceFile(NamedTuple):
+    """One file of a source: its name there, with forward slashes, and a version that changes with its content."""
+
+    name: str
+    bytes: int
+    version: str
+    """Locally size, modification time and inode; in an object store size and ETag."""
+    settled: bool
+    """Whether an equal version means equal content, which is false for a file that was written within the last
+    seconds."""
+
+
+@dataclass(frozen=True)
+class SourceListing:
+    """A listed source: the files that the recipe takes, by name, and how many files were left out, by reason."""
+
+    kind: str
+    description: str
+    files: tuple[SourceFile, ...]
+    left_out: dict[str, int]
+    place: Path | Bucket
+
+    def open(self, file: SourceFile) -> BinaryIO:
+        """The content of a listed file, as a stream that can seek.
+
+        Opening and reading raise ValueError when the file is no longer what was listed, OSError when a disk
+        fails, and `trainer.objects.origin.Unreachable` when an object store does for longer than patience lasts.
+        """
+        if isinstance(self.place, Path):
+            return cast(BinaryIO, io.BufferedReader(_Local(f"{self.place}/{file.name}", file.version), BUFFER))
+        try:
+            return self.place.open(file.name, etag=file.version.partition("-")[2])
+        except Missing as error:
+            raise ValueError(f"{error}: it was listed, and is gone now; start the build again") from None
+
+
+def list_source(recipe: DatasetRecipe) -> SourceListing:
+    """List the files of a recipe's source.
+
+    Raises ValueError, naming the recipe, when there is no such folder or bucket, when it may not be read, or when no
+    file in it is one that the recipe takes; OSError when a disk fails or a server does not answer.
+    """
+    source = recipe.source
+    place = Bucket(source.url) if isinstance(source, ObjectStoreSource) else _folder(recipe)
+    left_out: Counter[str] = Counter()
+    found = _objects(recipe, place, left_out) if isinstance(place, Bucket) else _walk(recipe, place, left_out)
+    files = sorted(found, key=lambda file: file.name.encode())
+    if not files:
+        raise ValueError(_nothing_found(recipe, place, left_out))
+    return SourceListing(source.kind, _description(source), tuple(files), dict(sorted(left_out.items())), place)
+
+
+def _description(source: StdlibSource | DirectorySource | ObjectStoreSource) -> str:
+    """What a source is, without its place: the text is part of the snapshot, which is the same everywhere."""
+    if isinstance(source, StdlibSource):
+        return f"standard library of Python {platform.python_version()}"
+    if isinstance(source, ObjectStoreSource):
+        return "a prefix of an object store"
+    seen_in = source.file_system_snapshot
+    return "a directory" if seen_in is None else f"a directory in the file system's snapshot {seen_in}"
+
+
+def _folder(recipe: DatasetRecipe) -> Path:
+    if recipe.source.kind == "stdlib":
+        return Path(sysconfig.get_path("stdlib"))
+    assert recipe.source.kind == "directory"
+    root = Path(recipe.source.path)
+    if not root.is_dir():
+        found = "a file" if root.exists() else "nothing"
+        raise ValueError(f"dataset {recipe.name}: source.path: found {found} at {root}, expected a directory")
+    return root
+
+
+def _walk(recipe: DatasetRecipe, root: Path, left_out: Counter[str]) -> Iterator[SourceFile]:
+    """The files below a folder. Links to folders are not followed, so no file is read twice."""
+    now = time.time()
+    above = len(str(root / "x")) - 1
+    for entry in _entries(recipe, root):
+        name = entry.path[above:]
+        if not recipe.selects(name):
+            continue
+        if reason := _unfit_name(name) or _unfit_entry(entry, root):
+            left_out[reason] += 1
+            continue
+        stat = entry.stat()
+        settled = now - max(stat.st_mtime, stat.st_ctime) > SETTLED_SECONDS
+        yield SourceFile(name, stat.st_size, _version(stat), settled)
+
+
+def _entries(recipe: DatasetRecipe, root: Path) -> Iterator[os.DirEntry[str]]:
+    """Everything below `root` except folders. Raises ValueError for a folder that may not be read."""
+    folders = [str(root)]
+    while folders:
+        folder = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except PermissionError:
+            raise ValueError(
+                f"dataset {recipe.name}: {folder}: found no permission to read it, expected a readable folder"
+            ) from None
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                folders.append(entry.path)
+            else:
+                yield entry
+
+
+def _version(stat: os.stat_result) -> str:
+    return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
+
+
+def _unfit_name(name: str) -> str | None:
+    """Why a name is not the name of a file in the source, or None."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    return "its name leaves the source" if {"", ".", ".."} & set(name.split("/")) else None
+
+
+def _unfit_entry(entry: os.DirEntry[str], root: Path) -> str | None:
+    """Why an entry of a folder is not read, or None."""
+    if entry.is_symlink():
+        if not Path(entry.path).exists():
+            return "a broken link"
+        if not Path(entry.path).resolve().is_relative_to(root.resolve()):
+            return "a link that leaves the folder"
+        if entry.is_dir():
+            return "a link to a folder"
+    if not entry.is_file():
+        return "not a file"
+    return None if entry.stat().st_size else "empty"
+
+
+def _objects(recipe: DatasetRecipe, bucket: Bucket, left_out: Counter[str]) -> Iterator[SourceFile]:
+    """The objects below a prefix. Names that end in a slash stand for folders and are skipped."""
+    try:
+        for name, size, etag, _ in bucket.objects():
+            if name.endswith("/") or not recipe.selects(name):
+                continue
+            if reason := _unfit_name(name) or (None if size else "empty"):
+                left_out[reason] += 1
+            else:
+                yield SourceFile(name, size, f"{size}-{etag}", settled=True)
+    except Away as error:
+        raise ConnectionError(f"dataset {recipe.name}: {error}") from error
+    except (Missing, Unreachable) as error:
+        raise ValueError(f"dataset {recipe.name}: {error}") from error
+
+
+def _nothing_found(recipe: DatasetRecipe, place: Path | Bucket, reasons: Counter[str]) -> str:
+    spec = recipe.source
+    left_out = "".join(f", {count} left out ({reason})" for reason, count in sorted(reasons.items()))
+    if spec.kind == "stdlib":
+        return (
+            f"dataset {recipe.name}: found no sources of Python's standard library in {place} "
+            f"(include {list(spec.include)}){left_out}; expected about 600 .py files. "
+            "A Python that ships them compiled or zipped has none: use another, or a source of kind directory"
+        )
+    wanted = "text file" if recipe.images is None else "Parquet file"
+    globs = f"include {list(spec.include)}, exclude {list(spec.exclude)}"
+    return f"dataset {recipe.name}: found no document in {place} ({globs}){left_out}; expected at least one {wanted}"
+
+
+class _Local(io.FileIO):
+    """A file that must have its listed version, both when it is opened and at its end."""
+
+    def __init__(self, path: str, version: str) -> None:
+        try:
+            super().__init__(path)
+        except FileNotFoundError:
+            raise ValueError(f"{path}: it was listed, and is gone now; start the build again") from None
+        self._version = version
+        self._check()
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        count = super().readinto(buffer)
+        if not count:
+            self._check()
+        return count
+
+    def readall(self) -> bytes:
+        data = super().readall()
+        self._check()
+        return data
+
+    def _check(self) -> None:
+        if _version(os.fstat(self.fileno())) != self._version:
+            self.close()
+            raise ValueError(
+                f"{self.name}: changed since the corpus was listed; start the build again when no process writes there"
+            )

@@ -1,0 +1,75 @@
+"""Difference: how documents, tokens and shards changed from one snapshot of a dataset to another."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assets.datasets.documents import document_table
+from resources import warehouse
+from resources.warehouse import Changes
+from trainer.data import images, shards
+from trainer.data.snapshots import Snapshot
+
+
+@dataclass(frozen=True)
+class SnapshotDifference:
+    """How one snapshot differs from an earlier one."""
+
+    documents: Changes | None
+    """The changes of documents; None when a documents table is gone."""
+    tokens: tuple[int, int]
+    """The tokens before and after; 0 for images."""
+    shards: int
+    """The shards of the later snapshot."""
+    shared_shards: int
+    """How many of them the earlier snapshot has too."""
+    new_bytes: int
+    """The bytes of the others, which a node with the earlier snapshot must copy."""
+    same_tokenizer: bool
+
+
+def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifference:
+    """How `new` differs from `old`; any two snapshots can be compared."""
+    before, after = (document_table.path(durable, each.documents["blake3"]) for each in (old, new))
+    by = (
+        ("blake3", "label")
+        if isinstance(old, images.ImageSnapshot) and isinstance(new, images.ImageSnapshot)
+        else ("blake3",)
+    )
+    known = {shard.blake3 for shard in old.shards()}
+    fresh = [shard for shard in new.shards() if shard.blake3 not in known]
+    return SnapshotDifference(
+        documents=warehouse.changes(before, after, by) if before.exists() and after.exists() else None,
+        tokens=(_tokens(old), _tokens(new)),
+        shards=len(new.shards()),
+        shared_shards=len(new.shards()) - len(fresh),
+        new_bytes=sum(shard.bytes for shard in fresh),
+        same_tokenizer=_tokenizer(old) == _tokenizer(new),
+    )
+
+
+def metadata(parent: shards.SnapshotManifest, found: SnapshotDifference) -> dict[str, Any]:
+    """The metadata of a snapshot: what differs from its parent."""
+    described: dict[str, Any] = {
+        "parent": parent.sha256,
+        "shared_shards": found.shared_shards,
+        "new_shard_bytes": found.new_bytes,
+    }
+    if isinstance(parent, shards.TextSnapshot):
+        described["tokens_added"] = found.tokens[1] - found.tokens[0]
+    if found.documents is not None:
+        changes = found.documents
+        described |= {
+            "documents_added": changes.added,
+            "documents_removed": changes.removed,
+            "documents_changed": changes.changed,
+        }
+    return described
+
+
+def _tokens(snapshot: Snapshot) -> int:
+    return sum(split.tokens for split in snapshot.splits.values()) if isinstance(snapshot, shards.TextSnapshot) else 0
+
+
+def _tokenizer(snapshot: Snapshot) -> shards.TokenizerRecord | None:
+    return snapshot.tokenizer if isinstance(snapshot, shards.TextSnapshot) else None

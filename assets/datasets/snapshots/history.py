@@ -1,0 +1,62 @@
+"""History: the snapshots that a dataset has pointed at, and the names by which a user selects one of them.
+
+A name is the beginning of the SHA-256, or the number of changes since the dataset pointed at the snapshot: ``~1``.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assets.datasets.snapshots import pointer
+from trainer.data import shards, snapshots
+from trainer.data.snapshots import Snapshot
+
+
+@dataclass(frozen=True)
+class PastSnapshot:
+    """A snapshot that a dataset has pointed at."""
+
+    ago: int
+    """How many changes ago; 0 for the snapshot that the dataset points at now."""
+    sha256: str
+    documents: int
+    tokens: int
+    """0 for images."""
+    shards: int
+    fault: str = ""
+    """Why its manifest cannot be read, for example because it was collected as garbage."""
+
+
+def history(durable: Path, dataset: str) -> list[PastSnapshot]:
+    """The snapshots of a dataset, the latest last."""
+    known = pointer.past(durable, dataset)
+    return [_past(durable, len(known) - 1 - index, sha256) for index, sha256 in enumerate(known)]
+
+
+def find(durable: Path, dataset: str, name: str) -> Snapshot:
+    """The snapshot of a dataset that `name` selects. Raises ValueError when it selects none or several."""
+    known = pointer.past(durable, dataset)
+    if not known:
+        made = f"slipway data build {dataset}"
+        raise ValueError(f"dataset {dataset}: found no snapshot in {durable}, expected one; to make it: {made}")
+    if name.startswith("~"):
+        found = known[-1 - int(name[1:])] if name[1:].isdigit() and int(name[1:]) < len(known) else None
+        meant = [found] if found else []
+    else:
+        meant = [sha256 for sha256 in known if sha256.startswith(name)]
+    if len(meant) != 1:
+        listed = ", ".join(sha256[:12] for sha256 in known)
+        raise ValueError(f"dataset {dataset}: {name} selects {len(meant)} snapshots, expected one of {listed}")
+    return snapshots.read(durable, meant[0])
+
+
+def _past(durable: Path, ago: int, sha256: str) -> PastSnapshot:
+    try:
+        made = snapshots.read(durable, sha256)
+    except ValueError as error:
+        return PastSnapshot(ago, sha256, 0, 0, 0, str(error))
+    if isinstance(made, shards.TextSnapshot):
+        splits = made.splits.values()
+        documents, tokens = sum(split.documents for split in splits), sum(split.tokens for split in splits)
+    else:
+        documents, tokens = sum(split.images for split in made.splits.values()), 0
+    return PastSnapshot(ago, sha256, documents, tokens, len(made.shards()))

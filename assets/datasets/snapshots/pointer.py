@@ -1,0 +1,43 @@
+"""The pointer: which snapshot a dataset points at now, and the history of all that it has pointed at."""
+
+import json
+import time
+from pathlib import Path
+
+from assets.datasets.building.workshop import workshop
+from trainer.base import atomic, journal
+
+
+def current(durable: Path, dataset: str) -> str | None:
+    """The SHA-256 of the snapshot that a dataset points at, or None before its first."""
+    try:
+        value = json.loads((_folder(durable, dataset) / "current.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return str(value["snapshot"])
+
+
+def point(durable: Path, dataset: str, sha256: str, source_digest: str) -> None:
+    """Point a dataset at a snapshot, and note in its history when and from which source; once for each change.
+
+    The history is written first: pointing again after a crash in between adds nothing to it.
+    """
+    folder = _folder(durable, dataset)
+    now = {"snapshot": sha256, "source": source_digest}
+    with workshop(durable, dataset) as shop:
+        before = journal.read(folder / "history.journal").events
+        if not before or {key: before[-1][key] for key in now} != now:
+            with journal.Journal(folder / "history.journal") as history:
+                history.append({"time": time.time(), **now})
+        atomic.replace(folder / "current.json", atomic.readable_json(now), shop)
+
+
+def past(durable: Path, dataset: str) -> list[str]:
+    """The snapshots that a dataset has pointed at, each once, in the order of the last time that it did."""
+    events = journal.read(_folder(durable, dataset) / "history.journal").events
+    latest = {event["snapshot"]: index for index, event in enumerate(events)}
+    return sorted(latest, key=latest.__getitem__)
+
+
+def _folder(durable: Path, dataset: str) -> Path:
+    return durable / "datasets" / dataset

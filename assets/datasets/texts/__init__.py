@@ -1,0 +1,1 @@
+"""Datasets of texts: segments, documents, tokenizer, tokens, snapshot, checks and metadata."""

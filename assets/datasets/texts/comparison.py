@@ -1,0 +1,173 @@
+"""Comparison: each document against all others, in the tables of a duckdb connection that `document_table` opens.
+
+All but one document of a cluster of near-duplicates are left out; of a cluster with validation documents, all its
+training documents are. Then training documents are left out that share a passage with a document that models are
+measured on: one of the validation split or of the recipe's evaluation sets.
+"""
+
+import bisect
+import functools
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.datasets.cleaning import near_duplicates, ngrams
+from assets.datasets.cleaning.decontamination import contaminated
+from assets.datasets.cleaning.normalise import normalise
+from assets.datasets.cleaning.verdicts import Verdicts
+from assets.datasets.reading import readers
+from assets.datasets.reading.items import Text
+from recipes.cleaning import CleaningSection, DecontaminationSection
+from recipes.dataset import ReadingSection
+from trainer.base import digest, verify
+
+FEATURES = """
+    CREATE OR REPLACE VIEW features AS
+    SELECT live.row, live.split, d.bands, d.signature, d.fingerprints FROM live
+    JOIN read_parquet({segments}, filename = 'segment_file') d
+    ON live.name = d.file AND live.number = d.number AND live.segment = parse_filename(d.segment_file, true)
+    WHERE live.removed IS NULL
+"""
+NEAR = """
+    UPDATE live SET removed = verdict FROM (
+        WITH members AS (
+            SELECT live.row, live.split, coalesce(near.first, live.row) AS first FROM live
+            LEFT JOIN near ON near.row = live.row WHERE live.removed IS NULL
+        ),
+        clusters AS (
+            SELECT first, min(row) AS stays, min(row) FILTER (split = 'validation') AS held_out
+            FROM members GROUP BY first HAVING count(*) > 1
+        )
+        SELECT row, CASE WHEN held_out IS NULL OR split = 'validation' THEN 'near_duplicate'
+                         ELSE 'near_duplicate_of_validation' END AS verdict
+        FROM members JOIN clusters USING (first) WHERE row <> coalesce(held_out, stays)
+    ) judged WHERE judged.row = live.row
+"""
+PLACES = "SELECT segment, place, blake3 FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
+ROWS_AT_ONCE = 1024
+"""Places that are read at once: a query alone takes as long as reading so many."""
+CONTAMINATED = "UPDATE live SET removed = 'contaminated' FROM leaks WHERE leaks.row = live.row"
+
+
+def remove_near_duplicates(
+    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str]
+) -> None:
+    """Mark in `live` all but one of the documents that are nearly the same; a validation document is kept first."""
+    if cleaning.near_duplicates is None:
+        return
+    connection.execute(FEATURES.format(segments=segments))
+    near = near_duplicates.duplicates(connection, "features", cleaning.near_duplicates.similarity)
+    connection.register("near", near)
+    connection.execute(NEAR)
+    connection.unregister("near")
+
+
+def remove_contaminated(
+    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str], memory: Path, shop: Path
+) -> None:
+    """Mark in `live` the training documents that share a passage with a document that models are measured on.
+
+    `memory` is the file of the verdicts, `shop` the dataset's workshop. Raises ValueError for an evaluation
+    set that cannot be read.
+    """
+    rule = cleaning.decontamination
+    if rule is None:
+        return
+    texts = _Texts(connection.cursor(), Path(segments[0]).parent, evaluation_texts(rule))
+    connection.execute(FEATURES.format(segments=segments))
+    connection.register("evaluation", texts.evaluation)
+    connection.execute("CREATE VIEW training AS SELECT row, fingerprints FROM features WHERE split = 'train'")
+    connection.execute(
+        "CREATE VIEW held_out AS SELECT row, fingerprints FROM features WHERE split = 'validation' "
+        "UNION ALL SELECT row, fingerprints FROM evaluation"
+    )
+    verdicts = Verdicts(memory, texts.hash_of)
+    found = contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts)
+    leaks = [leak.row for leak in found]
+    verdicts.save(shop)
+    connection.register("leaks", pa.table({"row": pa.array(leaks, pa.int64())}))
+    connection.execute(CONTAMINATED)
+
+
+def evaluation_texts(rule: DecontaminationSection) -> list[str]:
+    """The texts of a recipe's evaluation sets. Raises ValueError, naming the file, for one that cannot be read."""
+    return [text for path in rule.against for text in _read(Path(path))]
+
+
+def digest_of_evaluation_sets(cleaning: CleaningSection) -> list[str]:
+    """The BLAKE3 of each evaluation set. Raises ValueError for one that is missing."""
+    rule = cleaning.decontamination
+    return [verify.measure(_there(Path(path))).blake3 for path in rule.against] if rule else []
+
+
+def _read(path: Path) -> Iterator[str]:
+    with _there(path).open("rb") as stream:
+        for document in readers.read(path.name, stream, ReadingSection()):
+            if not isinstance(document, Text):
+                place = f"cleaning.decontamination.against: {path}: document {document.number}"
+                raise ValueError(f"{place}: {document.reason}, expected a text")
+            yield normalise(document.text)
+
+
+def _there(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"cleaning.decontamination.against: found no file at {path}, expected an evaluation set")
+    return path
+
+
+class _Texts:
+    """Texts by row: texts of `live` by their rows, texts of evaluation sets by negative rows."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, segments: Path, evaluation: list[str]) -> None:
+        self._connection, self._segments, self._evaluation = connection, segments, evaluation
+        # Neighbours in the table are mostly neighbours in a segment too, so few row groups are read twice.
+        self._group = functools.lru_cache(maxsize=8)(self._group_now)
+        self._begins = functools.lru_cache(maxsize=1024)(self._begins_now)
+        self._places = functools.lru_cache(maxsize=64)(self._places_now)
+
+    @property
+    def evaluation(self) -> pa.Table:
+        """Rows and fingerprints of the evaluation sets' texts."""
+        rows = pa.array([-1 - place for place in range(len(self._evaluation))], pa.int64())
+        fingerprints = [ngrams.fingerprints(text) for text in self._evaluation]
+        return pa.table({"row": rows, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
+
+    def of(self, row: int) -> str:
+        return self._evaluation[-1 - row] if row < 0 else self._stored(row)
+
+    def hash_of(self, row: int) -> str:
+        """The BLAKE3 of a document's text."""
+        return digest.of_bytes(self.of(row).encode()) if row < 0 else self._place(row)[2]
+
+    def _stored(self, row: int) -> str:
+        segment, place, _ = self._place(row)
+        begins = self._begins(segment)
+        group = bisect.bisect(begins, place) - 1
+        return str(self._group(segment, group)[place - begins[group]].as_py())
+
+    def _place(self, row: int) -> tuple[str, int, str]:
+        block, at = divmod(row, ROWS_AT_ONCE)
+        return self._places(block)[at]
+
+    def _places_now(self, block: int) -> list[tuple[str, int, str]]:
+        """The segment, the place there, and the BLAKE3 of each row of a block."""
+        first = block * ROWS_AT_ONCE
+        rows: list[tuple[str, int, str]] = self._connection.execute(
+            PLACES, [first, first + ROWS_AT_ONCE - 1]
+        ).fetchall()
+        return rows
+
+    def _begins_now(self, segment: str) -> list[int]:
+        """The first row of each row group of a segment."""
+        metadata = pq.read_metadata(self._segments / f"{segment}.parquet")
+        counts = (metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+        return list(itertools.accumulate(counts, initial=0))
+
+    def _group_now(self, segment: str, group: int) -> pa.ChunkedArray:
+        """The texts of a row group."""
+        with pq.ParquetFile(self._segments / f"{segment}.parquet", pre_buffer=False) as file:
+            return file.read_row_group(group, columns=["text"])["text"]

@@ -1,0 +1,26 @@
+"""Excerpts: the beginning of a document's text, which shows a person what a rule left out."""
+
+from pathlib import Path
+
+import duckdb
+
+from assets.datasets.documents.extracts import segments
+
+LENGTH = 160
+"""The most characters of an excerpt."""
+BEGINNING = """
+    SELECT text FROM read_parquet($segments, filename = 'segment_file') d
+    JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
+    WHERE d.file = $file AND d.number = $number
+"""
+
+
+def beginning(index: Path, durable: Path, document: str) -> str:
+    """The beginning of a document, named `<file>#<number>`, on one line; empty for a document without a text."""
+    file, _, number = document.rpartition("#")
+    paths = [str(path) for path in segments(index, durable, file)]
+    values = {"segments": paths, "index": str(index), "file": file, "number": int(number)}
+    with duckdb.connect() as connection:
+        found = connection.execute(BEGINNING, values).fetchone()
+    text = " ".join((found[0] if found and found[0] else "").split())
+    return (text[:LENGTH] + "…" if len(text) > LENGTH else text).replace("|", "\\|")

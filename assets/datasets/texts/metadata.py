@@ -1,0 +1,88 @@
+"""Metadata: what the UI shows of a dataset's documents, tokenizer and snapshot, as plain values and plots."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import plots
+from assets.datasets.building.memo import Record
+from assets.datasets.documents import document_step, document_table
+from assets.datasets.texts import documents, excerpts, snapshot, tokenizer
+from resources import warehouse
+from resources.warehouse import RemovalCount, Total
+from trainer.data import shards
+
+
+def of_documents(record: Record, durable: Path) -> dict[str, Any]:
+    """The metadata of a documents table: what is kept, what each rule left out, and samples."""
+    path = document_table.path(durable, record.result["blake3"])
+    found = warehouse.statistics(path)
+    columns = [
+        dg.TableColumn(field.name, str(field.type), description=documents.COLUMNS[field.name])
+        for field in documents.SCHEMA
+    ]
+    return {
+        "dagster/row_count": found.rows,
+        "dagster/uri": path.as_uri(),
+        "dagster/column_schema": dg.TableSchema(columns=columns),
+        "documents": found.documents,
+        "text_bytes": found.bytes,
+        "masked": found.masked,
+        **{f"{split.name}_documents": split.documents for split in found.splits},
+        "left_out": {removal.reason: removal.documents for removal in found.removals},
+        "files_left_out": record.inputs["source"]["left_out"],
+        "samples_left_out": _samples(found.removals, record, durable),
+        "source": record.inputs["source"]["description"],
+        "packages": _totals("package", found.packages),
+        "languages": _totals("language", found.languages),
+        "lengths": plots.length_histogram(found.lengths),
+        "reused": record.reused,
+    }
+
+
+def of_tokenizer(record: Record, durable: Path) -> dict[str, Any]:
+    made = shards.TokenizerRecord(**record.result)
+    return {
+        "dagster/uri": tokenizer.path(durable, made.sha256).as_uri(),
+        "vocab_size": made.vocab_size,
+        "end_of_document": made.end_of_document,
+        "reused": record.reused,
+    }
+
+
+def of_snapshot(record: Record, made: shards.TextSnapshot, durable: Path) -> dict[str, Any]:
+    splits = made.splits.values()
+    tokens, text_bytes = sum(split.tokens for split in splits), sum(split.text_bytes for split in splits)
+    counts = {f"{name}_tokens": split.tokens for name, split in made.splits.items()}
+    return {
+        "dagster/row_count": sum(split.documents for split in splits),
+        "dagster/uri": shards.manifest_path(durable, made.sha256).as_uri(),
+        "snapshot": made.sha256,
+        "tokens": tokens,
+        **counts,
+        "shards": len(made.shards()),
+        "shard_bytes": sum(shard.bytes for shard in made.shards()),
+        "bytes_per_token": text_bytes / max(tokens, 1),
+        **({"unigram_entropy": snapshot.unigram_entropy(made, durable)} if counts["validation_tokens"] else {}),
+        "splits": _totals("split", [Total(n, s.documents, s.text_bytes) for n, s in made.splits.items()]),
+        "reused": record.reused,
+    }
+
+
+def _samples(removals: Iterable[RemovalCount], record: Record, durable: Path) -> dg.MarkdownMetadataValue:
+    """Names of documents that each rule left out, with the beginning of the first one's text."""
+    rows = ["| rule | documents | such as | begins |", "|---|---:|---|---|"]
+    index = document_step.index_of(record, durable)
+    for removal in removals:
+        begins = excerpts.beginning(index, durable, removal.examples[0])
+        rows.append(f"| {removal.reason} | {removal.documents} | {', '.join(removal.examples)} | {begins} |")
+    return dg.MetadataValue.md("\n".join(rows))
+
+
+def _totals(heading: str, totals: Iterable[Total]) -> dg.MarkdownMetadataValue:
+    """Totals as a Markdown table."""
+    rows = [f"| {heading} | documents | bytes of text |", "|---|---:|---:|"]
+    rows += [f"| {each.name} | {each.documents} | {each.bytes} |" for each in totals]
+    return dg.MetadataValue.md("\n".join(rows))

@@ -1,0 +1,85 @@
+"""Segments of texts: cleaned texts and the features that the comparison of documents needs, a row for each document."""
+
+import functools
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.datasets.cleaning import cleaner
+from assets.datasets.cleaning.cleaner import Cleaner
+from assets.datasets.documents.kind import Reader, RowOf
+from assets.datasets.reading import readers
+from assets.datasets.reading.items import Text
+from recipes.dataset import DatasetRecipe
+from trainer.base import digest
+
+EXCERPT = 1000
+"""Characters kept of a document that a rule removed: enough to see why."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("number", pa.int64(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("blake3", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("removed", pa.string()),
+        pa.field("masked", pa.int32(), nullable=False),
+        pa.field("bands", pa.list_(pa.uint64())),
+        pa.field("signature", pa.binary()),
+        pa.field("fingerprints", pa.list_(pa.uint64())),
+    ]
+)
+
+
+def reader(recipe: DatasetRecipe) -> Reader:
+    """The reader of the recipe's files."""
+    return functools.partial(readers.read, reading=recipe.reading)
+
+
+def row_of(recipe: DatasetRecipe) -> RowOf:
+    """The function that cleans a text and gives its row."""
+    return functools.partial(_row, Cleaner(recipe.cleaning))
+
+
+def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
+    cleaned = cleaning.clean(file, document.text)
+    data = cleaned.text.encode()
+    return {
+        "file": file,
+        "number": document.number,
+        "text": cleaned.text if cleaned.removed is None else cleaned.text[:EXCERPT],
+        "bytes": len(data),
+        "blake3": digest.of_bytes(data),
+        "language": cleaned.language,
+        "removed": cleaned.removed,
+        "masked": sum(cleaned.masked.values()),
+        "bands": cleaned.bands,
+        "signature": None if cleaned.signature is None else cleaned.signature.tobytes(),
+        "fingerprints": cleaned.fingerprints,
+    }
+
+
+def configuration(recipe: DatasetRecipe) -> list[Any]:
+    """Everything that decides a text's row besides its file."""
+    cleaning = recipe.cleaning.model_dump(mode="json")
+    if cleaning["decontamination"]:
+        cleaning["decontamination"] = True  # the comparison, not a row, depends on the rest of the section
+    return [cleaner.VERSION, recipe.reading.content(), cleaning]
+
+
+def texts(segment: Path, wanted: Container[str]) -> Iterator[tuple[str, str]]:
+    """The BLAKE3 and text of a segment's documents whose BLAKE3 is wanted, each once, a row group at a time."""
+    seen = set[str]()
+    with pq.ParquetFile(segment, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, columns=["blake3", "removed", "text"], use_threads=False)
+            hashes, removed = rows["blake3"].to_pylist(), rows["removed"].to_pylist()
+            for row, blake3 in enumerate(hashes):
+                if removed[row] is None and blake3 in wanted and blake3 not in seen:
+                    seen.add(blake3)
+                    yield blake3, rows["text"][row].as_py()

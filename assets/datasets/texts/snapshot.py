@@ -1,0 +1,153 @@
+"""Snapshot of texts: the kept documents as token shards under one manifest.
+
+Shards contain the documents in the order of the table. The content decides where one shard ends, so a snapshot shares
+all shards with its parent except those around a change, and a node with the parent copies only these. An incremental
+build and a build from nothing give the same bytes.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.documents import document_table
+from assets.datasets.documents.document_table import SPLITS, DocumentTable
+from assets.datasets.snapshots import packing
+from assets.datasets.snapshots.entropy import entropy
+from assets.datasets.texts import tokenizer, tokens
+from trainer.data import shards
+
+VERSION = "2"
+"""The version of this code, raised when the same documents and tokenizer would give another snapshot."""
+
+ORDERED = """
+    SELECT l.file, l.start, l.count, k.bytes, ('0x' || right(k.blake3, 16))::UBIGINT AS hash
+    FROM read_parquet($table) k JOIN located l ON l.blake3 = k.blake3
+    WHERE k.split = $split ORDER BY k.name, k.number
+"""
+
+
+@dataclass(frozen=True)
+class TextPlan:
+    """The inputs of a snapshot."""
+
+    dataset: str
+    recipe_sha256: str
+    source: dict[str, Any]
+    """Provenance, for the manifest."""
+    table: DocumentTable
+    tokenizer: shards.TokenizerRecord
+    shard_tokens: int
+    """Tokens in an average shard."""
+
+
+def build(
+    plan: TextPlan, index: Path, parent: shards.TextSnapshot | None, durable: Path, shop: Path, report: BuildLog
+) -> shards.TextSnapshot:
+    """Encode the documents that are in no shard of `parent`, write the shards that it lacks, and then the manifest.
+
+    `index` is the index of the texts, and `shop` is the dataset's workshop. Equal plans give equal bytes, with any
+    parent of the same tokenizer or none.
+    """
+    table = document_table.path(durable, plan.table.blake3)
+    located = tokens.in_parent(parent, durable)
+    with document_table.connect(shop) as connection:
+        located = tokens.encode_missing(located, table, index, plan.tokenizer.sha256, durable, shop, connection, report)
+        connection.register("located", located.documents)
+        splits = {split: _pack(_ordered(connection, table, split), located, plan, durable, shop) for split in SPLITS}
+    snapshot = shards.TextSnapshot(
+        dataset=plan.dataset,
+        recipe=plan.recipe_sha256,
+        source=plan.source,
+        documents={"blake3": plan.table.blake3, "rows": plan.table.rows, "kept": plan.table.kept},
+        tokenizer=plan.tokenizer,
+        dtype=plan.tokenizer.dtype,
+        splits=splits,
+    )
+    shards.write_manifest(durable, snapshot, shop)
+    return snapshot
+
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+def _ordered(connection: duckdb.DuckDBPyConnection, table: Path, split: str) -> Columns:
+    """Where the tokens of a split's documents are, in the order of the table."""
+    columns: Columns = connection.execute(ORDERED, {"table": str(table), "split": split}).fetchnumpy()
+    return columns
+
+
+def _pack(rows: Columns, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path) -> shards.TokenSplit:
+    """Write a split's shards, one at a time, except those that the parent has."""
+    written = []
+    for cut in packing.cuts(rows["count"], rows["hash"], plan.shard_tokens):
+        part = {name: column[cut] for name, column in rows.items()}
+        shard = _shared(part, located)
+        if shard is None:
+            shard = shards.write_shard(
+                durable, _documents(part, located, plan.tokenizer.dtype), plan.tokenizer.dtype, shop
+            )
+        written.append(shard)
+    return shards.TokenSplit(
+        documents=len(rows["count"]),
+        tokens=int(rows["count"].sum()),
+        text_bytes=int(rows["bytes"].sum()),
+        shards=tuple(written),
+    )
+
+
+def _shared(part: Columns, located: tokens.Located) -> shards.TokenShard | None:
+    """The parent's shard that holds exactly these documents in this order, if there is one."""
+    shard = located.files[part["file"][0]].shard
+    if shard is None or (part["file"] != part["file"][0]).any() or len(part["count"]) != shard.documents:
+        return None
+    begins = np.cumsum(part["count"]) - part["count"]
+    return shard if (part["start"] == begins).all() else None
+
+
+def _documents(part: Columns, located: tokens.Located, dtype: str) -> list[npt.NDArray[Any]]:
+    """The tokens of each document, mapped from the files that hold them."""
+    files = {number: located.files[number].tokens(dtype) for number in np.unique(part["file"]).tolist()}
+    places = zip(part["file"].tolist(), part["start"].tolist(), part["count"].tolist(), strict=True)
+    return [files[file][start : start + count] for file, start, count in places]
+
+
+def in_tokens_of(described: shards.TextSnapshot, other: shards.TextSnapshot, durable: Path) -> shards.TextSnapshot:
+    """The validation split of `described` in the tokens of `other`, so that models of both can be compared on one text.
+
+    The text is decoded from the shards without loss. Raises ValueError when a tokenizer is gone.
+    """
+    if other.tokenizer == described.tokenizer:
+        return described
+    mine, theirs = (tokenizer.load(durable, each.tokenizer.sha256) for each in (described, other))
+    split, dtype = described.splits["validation"], shards.DTYPES[other.dtype]
+    written = []
+    for shard in split.shards:
+        bodies = [body[:-1].tolist() for body in shards.documents(durable, shard, described.dtype)]
+        encoded = [theirs.encode_ordinary(mine.decode(body)) for body in bodies]
+        ended = [np.array([*each, other.tokenizer.end_of_document], dtype) for each in encoded]
+        written.append(shards.write_shard(durable, ended, other.dtype))
+    total = sum(shard.tokens for shard in written)
+    encoded_split = dataclasses.replace(split, tokens=total, shards=tuple(written))
+    snapshot = dataclasses.replace(
+        described, tokenizer=other.tokenizer, dtype=other.dtype, splits={"validation": encoded_split}
+    )
+    shards.write_manifest(durable, snapshot)
+    return snapshot
+
+
+def unigram_entropy(snapshot: shards.TextSnapshot, tier: Path) -> float:
+    """The entropy of the validation split's token frequencies, in nats per token: the loss that a model must beat.
+
+    Raises ValueError when the split is empty.
+    """
+    counts = np.zeros(snapshot.tokenizer.vocab_size, np.int64)
+    for shard in snapshot.splits["validation"].shards:
+        tokens, _ = shards.open_shard(tier, shard, snapshot.dtype)
+        counts += np.bincount(tokens, minlength=len(counts))
+    return entropy(counts, snapshot.sha256)

@@ -1,0 +1,119 @@
+"""The steps of a dataset of texts: documents, tokenizer and snapshot, each made once for the same inputs.
+
+Each step takes what the step before it made last, so that the three can be made at different times. The cost of a
+step follows what changed since the last time: only new documents are encoded, and only shards around a change are
+written.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from assets.datasets.building.build_log import BuildLog, quiet
+from assets.datasets.building.memo import Memo, Record
+from assets.datasets.building.workshop import workshop
+from assets.datasets.documents import document_step, document_table
+from assets.datasets.documents.document_table import DocumentTable
+from assets.datasets.snapshots import snapshot_step
+from assets.datasets.texts import snapshot, tokenizer
+from assets.datasets.texts.documents import TEXT_DOCUMENTS
+from recipes.dataset import DatasetRecipe
+from trainer.base import verify
+from trainer.data import shards
+
+
+def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+    """The documents table of the present source. Raises as `document_step.make` does."""
+    return document_step.make(recipe, TEXT_DOCUMENTS, durable, report)
+
+
+def make_tokenizer(recipe: DatasetRecipe, durable: Path) -> Record:
+    """The tokenizer of the recipe: once trained, it is kept until the recipe asks for another.
+
+    It is trained on a sample of the train split of the latest documents. Raises ValueError when there are no
+    documents, and for a `tokenizer.file` that is not a tokenizer.
+    """
+    documents = document_step.latest(recipe, durable)
+
+    with workshop(durable, recipe.name) as shop:
+
+        def make() -> tuple[dict[str, Any], list[Path]]:
+            if recipe.tokenizer.file is None:
+                table = document_table.path(durable, documents.result["blake3"])
+                index = document_step.index_of(documents, durable)
+                texts = tokenizer.sample(table, index, recipe.tokenizer.megabytes, durable, shop)
+                data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
+            else:
+                data = tokenizer.existing(Path(recipe.tokenizer.file))
+            made = tokenizer.write(durable, data, shop)
+            return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
+
+        return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe), shop, make)
+
+
+def make_snapshot(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
+    """The snapshot of the latest documents and tokenizer. Raises ValueError when either is not made yet."""
+    documents = document_step.latest(recipe, durable)
+    plan = _plan(recipe, documents, latest_tokenizer(recipe, durable))
+
+    def build(shop: Path) -> shards.TextSnapshot:
+        index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
+        return snapshot.build(plan, index, parent, durable, shop, report)
+
+    return snapshot_step.make(recipe.name, durable, _snapshot_inputs(plan), build)
+
+
+def latest_tokenizer(recipe: DatasetRecipe, durable: Path) -> shards.TokenizerRecord:
+    """The tokenizer made last. Raises ValueError when there is none."""
+    return shards.TokenizerRecord(**Memo(durable, recipe.name).last_made("tokenizer").result)
+
+
+def up_to_date(recipe: DatasetRecipe, durable: Path) -> str | None:
+    """The SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already.
+
+    Nothing is read but the source's listing. Raises ValueError as `sources.list_source` does.
+    """
+    documents = document_step.recall(recipe, TEXT_DOCUMENTS, durable)
+    made = Memo(durable, recipe.name).recall("tokenizer", _tokenizer_inputs(recipe))
+    if documents is None or made is None:
+        return None
+    plan = _plan(recipe, documents, shards.TokenizerRecord(**made.result))
+    return snapshot_step.current_if_made_of(_snapshot_inputs(plan), durable, recipe.name)
+
+
+def _plan(recipe: DatasetRecipe, documents: Record, made: shards.TokenizerRecord) -> snapshot.TextPlan:
+    return snapshot.TextPlan(
+        dataset=recipe.name,
+        recipe_sha256=snapshot_step.recipe_sha256(recipe),
+        source=documents.inputs["source"],
+        table=DocumentTable(**documents.result),
+        tokenizer=made,
+        shard_tokens=recipe.shards.tokens,
+    )
+
+
+def _parent(plan: snapshot.TextPlan, durable: Path) -> shards.TextSnapshot | None:
+    """The snapshot made last, if it is in the tokens of this tokenizer: its shards may be shared."""
+    parent = snapshot_step.latest(durable, plan.dataset)
+    return parent if isinstance(parent, shards.TextSnapshot) and parent.tokenizer == plan.tokenizer else None
+
+
+def _tokenizer_inputs(recipe: DatasetRecipe) -> dict[str, Any]:
+    """Everything that decides the tokenizer, but not the documents: a dataset that grows keeps its tokenizer."""
+    wanted = recipe.tokenizer.model_dump(mode="json")
+    file = wanted.pop("file")
+    if file is not None:
+        wanted = {"file": verify.measure(Path(file)).blake3}
+    return {"version": tokenizer.VERSION, **wanted}
+
+
+def _snapshot_inputs(plan: snapshot.TextPlan) -> dict[str, Any]:
+    """Everything that decides the snapshot's bytes."""
+    return {
+        "version": snapshot.VERSION,
+        "recipe": plan.recipe_sha256,
+        "source": plan.source,
+        "documents": plan.table.blake3,
+        "tokenizer": plan.tokenizer.sha256,
+        "shards": plan.shard_tokens,
+    }

@@ -1,0 +1,28 @@
+"""Node tasks in a run: the run's log has their progress, and cancelling the run stops them.
+
+A run that is only interrupted (its pod was evicted) leaves its tasks to the next run, which adopts them.
+"""
+
+from collections.abc import Mapping
+
+import dagster as dg
+from dagster import DagsterExecutionInterruptedError, DagsterRunStatus
+
+from resources.compute.protocol import Compute
+from resources.node_tasks.protocol import TaskOutcome
+from resources.tiers import Tiers
+from trainer.node_task import Task
+
+
+def run(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext, compute: Compute, tiers: Tiers, tasks: Mapping[str, Task]
+) -> dict[str, TaskOutcome]:
+    """Have each node do its task, and wait for all. Raises `resources.unavailable.Unavailable`."""
+    nodes = compute.node_tasks(tiers)
+    try:
+        return nodes.run(tasks, context.log.info)
+    except DagsterExecutionInterruptedError:
+        asked = context.instance.get_run_by_id(context.run.run_id)
+        if asked is not None and asked.status is DagsterRunStatus.CANCELING:
+            nodes.stop(tasks)
+        raise

@@ -1,0 +1,34 @@
+"""Starting a training by hand: what materialising its asset does, without a Dagster run that waits for it."""
+
+from collections.abc import Sequence
+
+from assets.datasets.snapshots import pointer
+from assets.initial import with_initial_weights
+from assets.training import specification, terms
+from recipes.training import TrainingRecipe
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
+
+
+def start(
+    recipe: TrainingRecipe, tiers: Tiers, tracking: Tracking, by: str, cause: str = "", fields: Sequence[str] = ()
+) -> TrainingStore:
+    """Want the training that a recipe means on its dataset's current snapshot; asking twice finds the same one.
+
+    `cause` distinguishes trainings of the same numbers; `fields` are those of the recipe that are set otherwise for
+    this training alone, as FIELD=VALUE, and hold when its recipe changes. The job watch of a running instance shows it
+    in Dagster.
+
+    Raises ValueError when the dataset has no snapshot, and as `with_initial_weights` and `specification` do.
+    """
+    current = pointer.current(tiers.durable_path, recipe.dataset)
+    if current is None:
+        made = f"slipway data build {recipe.dataset}"
+        raise ValueError(f"training {recipe.name}: dataset {recipe.dataset} has no snapshot yet; to make it: {made}")
+    wanted = with_initial_weights(recipe, current, tiers, tracking)
+    root = trainings(tiers)
+    store = root.propose(specification(wanted, current, tiers, cause), terms(wanted, fields=fields), by=by)
+    root.start(store, by, cause or "started by hand")
+    return store

@@ -1,0 +1,156 @@
+"""Checkpoints: which there are, whether their bytes are what was committed, and taking one elsewhere."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import complete, names, output, place
+from cli.verbs import AsJson, group, verb
+
+if TYPE_CHECKING:
+    from resources.trainings.store import TrainingStore
+    from trainer.record.fence import Commit
+
+app = group("The checkpoints of trainings: list, verify, export, release.")
+
+Training = Annotated[
+    str,
+    typer.Argument(metavar="TRAINING", help="Its id, or the beginning of it.", autocompletion=complete.trainings),
+]
+Checkpoint = Annotated[
+    str,
+    typer.Argument(
+        metavar="TRAINING[@STEP]",
+        help="A checkpoint; without a step the newest one.",
+        autocompletion=complete.checkpoints,
+    ),
+]
+
+
+@verb(app, "slipway checkpoints list tiny-dec", name="list")
+def list_(training: Training, json: AsJson = False) -> None:
+    """List the checkpoints of a training, and who holds them."""
+    from resources.trainings import release as release_
+    from trainer.checkpoint.tiers import replicas
+
+    here = place.here()
+    store = here.training(training, _has_checkpoints, "training with checkpoints")
+    commits = store.commits()
+    holders = replicas.holders(store.folder, commits)
+    for name, why in store.read().damaged.items():
+        output.note(f"{store.id}@{int(name.split('.')[0])}: its record is damaged, and it does not count: {why}")
+    if json:
+        return output.print_json([{**vars(commit), "tiers": holders[commit.name]} for commit in commits])
+    output.print_table(
+        ("checkpoint", "when", "tiers", "manifest", "folder"),
+        [
+            (f"{store.id}@{c.step}", output.when(c.at), ", ".join(holders[c.name]) or "none", c.manifest[:12], c.folder)
+            for c in commits
+        ],
+    )
+    for name, reason in release_.set_aside(store).items():
+        output.note(f"{store.id}@{int(name.split('.')[0])}: set aside: {reason}")
+    if not commits:
+        output.note(f"{store.id} has no checkpoint yet")
+
+
+@verb(app, "slipway checkpoints verify tiny-dec@80 --tier backup")
+def verify(
+    checkpoint: Checkpoint,
+    tier: Annotated[str, typer.Option(help="Where to read it: durable or backup.")] = "durable",
+    json: AsJson = False,
+) -> None:
+    """Compare every byte of a checkpoint with its manifest.
+
+    Nothing is changed: the trainer or the evaluation that needs a damaged checkpoint sets it aside, and `release` takes
+    that back.
+    """
+    from resources.trainings.verification import verify as verified
+
+    here = place.here()
+    store, commit = _find(here, checkpoint)
+    shared = here.tiers.shared()
+    where = shared[names.resolved(tier, shared, "tier")]
+    with output.progress(f"verifying {store.id}@{commit.step}") as shown:
+        found = verified(where, commit, lambda done, whole: shown.update(f"{done / 1e9:.1f} of {whole / 1e9:.1f} GB"))
+    if json:
+        return output.print_json({"training": store.id, "step": commit.step, "tier": tier, **vars(found)})
+    print(f"{store.id}@{commit.step} is whole on the {tier} tier: {found.files} files, {found.bytes:,} bytes")
+
+
+@verb(app, "slipway checkpoints export tiny-dec@400 --to ./tiny-llama")
+def export(
+    checkpoint: Checkpoint,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="The new folder to make.")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="A tokenizer.json; by default the one in the durable tier.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Write a checkpoint in the Hugging Face Llama layout.
+
+    The folder of a checkpoint may be given instead of its name.
+    """
+    from trainer.start import export as exports
+
+    if "/" in checkpoint:
+        folder, manifest = Path(checkpoint), None
+    else:
+        here = place.here()
+        _, commit = _find(here, checkpoint)
+        folder, manifest = here.durable / commit.folder, commit.manifest
+    with output.progress(f"exporting {checkpoint}"):
+        made = exports.export(folder, to, manifest, tokenizer)
+    files = sorted(path.name for path in to.iterdir())
+    if json:
+        return output.print_json({"to": to, "manifest": made, "files": files})
+    print(f"{to}: {', '.join(files)}")
+
+
+@verb(app, "slipway checkpoints release tiny-dec@80")
+def release(
+    checkpoint: Annotated[str, typer.Argument(metavar="TRAINING@STEP", help="A checkpoint that was set aside.")],
+    json: AsJson = False,
+) -> None:
+    """Let a checkpoint that was set aside count again.
+
+    Every byte of a copy is read and compared first. What was set aside, why, and who took it back stays on record.
+    """
+    from resources.trainings import release as releases
+
+    here = place.here()
+    training, step = names.with_step(checkpoint)
+    store = here.training(training, lambda each: bool(releases.set_aside(each)), "training with a checkpoint set aside")
+    aside = releases.set_aside(store)
+    chosen = [name for name in aside if step is None or int(name.split(".")[0]) == step]
+    if len(chosen) != 1:
+        there = ", ".join(f"{store.id}@{int(name.split('.')[0])}" for name in aside) or "none"
+        raise ValueError(f"{checkpoint}: found {len(chosen)} checkpoints that were set aside, expected one of: {there}")
+    with output.progress(f"verifying {checkpoint}") as shown:
+        done = releases.release(
+            store,
+            here.tiers.shared(),
+            chosen[0],
+            place.who(),
+            lambda read, whole: shown.update(f"{read / 1e9:.1f} of {whole / 1e9:.1f} GB"),
+        )
+    if json:
+        return output.print_json(vars(done))
+    print(f"{checkpoint} is whole on {', '.join(done.tiers)} and counts again; it was set aside: {done.reason}")
+
+
+def _find(here: place.Workplace, given: str) -> "tuple[TrainingStore, Commit]":
+    """The checkpoint that a name means. Raises ValueError."""
+    training, step = names.with_step(given)
+    store = here.training(training, _has_checkpoints, "training with checkpoints")
+    commits = {commit.step: commit for commit in store.commits()}
+    chosen = max(commits, default=None) if step is None else step
+    if chosen not in commits:
+        there = ", ".join(map(str, commits)) or "none yet"
+        raise ValueError(f"training {store.id}: found no checkpoint of step {chosen}, expected one of {there}")
+    return store, commits[chosen]
+
+
+def _has_checkpoints(store: "TrainingStore") -> bool:
+    return bool(store.commits())

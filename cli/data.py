@@ -1,0 +1,209 @@
+"""Datasets: building them, comparing their snapshots, bringing them to nodes and object stores, removing garbage."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import complete, names, output, place
+from cli.verbs import AsJson, group, verb
+
+if TYPE_CHECKING:
+    from assets.datasets.snapshots.difference import SnapshotDifference
+
+app = group("Datasets and their snapshots: build, list, history, diff, stage, replicate, gc.")
+
+Dataset = Annotated[
+    str,
+    typer.Argument(metavar="DATASET", help="Its name, or the beginning of it.", autocompletion=complete.datasets),
+]
+Snapshot = Annotated[
+    str,
+    typer.Argument(metavar="SNAPSHOT", help="A dataset, for its present snapshot, or the SHA-256 of one."),
+]
+
+
+@verb(app, "slipway data build python-stdlib")
+def build(dataset: Dataset, json: AsJson = False) -> None:
+    """Make the snapshot of a dataset from its present source.
+
+    What has not changed is not made again. The dataset points at it once its checks have passed.
+    """
+    from recipes.load import load, recipes_folder
+
+    here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
+    recipe = load(recipes_folder()).datasets[name]
+    with output.progress(f"building {name}") as shown, here.dagster() as instance:
+        from assets.datasets.build import build as built
+
+        sha256 = built(recipe, here.tiers, instance, lambda line: shown.update(f"building {name}: {line}"))
+    if json:
+        return output.print_json({"dataset": name, "snapshot": sha256})
+    print(f"{name} points at snapshot {sha256}")
+
+
+@verb(app, "slipway data list", name="list")
+def list_(json: AsJson = False) -> None:
+    """List the datasets that have a snapshot."""
+    from assets.datasets.snapshots.history import history
+
+    here = place.here()
+    found = {name: history(here.durable, name)[-1] for name in _known(here)}
+    if json:
+        return output.print_json([{"dataset": name, **vars(past)} for name, past in found.items()])
+    output.print_table(
+        ("dataset", "snapshot", "documents", "tokens", "shards"),
+        [(name, p.sha256[:12], f"{p.documents:,}", f"{p.tokens:,}", p.shards) for name, p in found.items()],
+    )
+    if not found:
+        output.note("no dataset has a snapshot yet; to make one: slipway data build DATASET")
+
+
+@verb(app, "slipway data history python-stdlib")
+def history(dataset: Dataset, json: AsJson = False) -> None:
+    """List the snapshots of a dataset, the latest last."""
+    from assets.datasets.snapshots import history as snapshots
+
+    here = place.here()
+    found = snapshots.history(here.durable, names.resolved(dataset, _known(here), "dataset"))
+    if json:
+        return output.print_json(found)
+    for past in found:
+        told = f"{past.documents:,} documents  {past.tokens:,} tokens  {past.shards} shards"
+        print(f"~{past.ago}  {past.sha256[:12]}  {past.fault or told}")
+
+
+@verb(app, "slipway data diff python-stdlib ~3 ~0")
+def diff(
+    dataset: Dataset,
+    old: Annotated[str, typer.Argument(help="~1 is the one before the last; or the beginning of a SHA-256.")] = "~1",
+    new: Annotated[str, typer.Argument(help="~0 is the last.")] = "~0",
+    json: AsJson = False,
+) -> None:
+    """Compare two snapshots of a dataset.
+
+    Documents, tokens, shards, and the bytes that nodes would have to fetch.
+    """
+    from assets.datasets.snapshots.difference import difference
+    from assets.datasets.snapshots.history import find
+
+    here = place.here()
+    name = names.resolved(dataset, _known(here), "dataset")
+    before, after = (find(here.durable, name, each) for each in (old, new))
+    with output.progress("comparing"):
+        found = difference(before, after, here.durable)
+    if json:
+        return output.print_json({"old": before.sha256, "new": after.sha256, **vars(found)})
+    print(f"{before.sha256[:12]} to {after.sha256[:12]}")
+    print("\n".join(_told(found)))
+
+
+@verb(app, "slipway data stage python-stdlib --to /nvme/slipway")
+def stage(
+    snapshot: Snapshot,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder on this node's NVMe.")],
+    origins: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="ORIGIN",
+            help="A folder or URL to fetch from, then others for when it is away or damaged.",
+        ),
+    ] = None,
+    node: Annotated[str, typer.Option(help="Stage the part of this node alone.")] = "",
+    nodes: Annotated[str, typer.Option(help="All nodes that share the snapshot, with commas between.")] = "",
+    json: AsJson = False,
+) -> None:
+    """Bring a snapshot to this node's NVMe, verified.
+
+    By default from the durable tier. Nodes start this by themselves; by hand it warms one up.
+    """
+    from trainer.base.progress import every
+    from trainer.staging import stage as staging
+    from trainer.staging.parts import WHOLE, SnapshotPart
+
+    part = SnapshotPart(node, tuple(nodes.split(","))) if nodes else WHOLE
+    sha256 = _sha256(snapshot)
+    with output.progress(f"staging {sha256[:12]}") as shown:
+        report = every(1.0, lambda progress: shown.update(f"staging {sha256[:12]}: {progress}"))
+        staged = staging.stage(sha256, origins or [str(place.here().durable)], to, report, part)
+    _tell(vars(staged), json)
+
+
+@verb(app, "slipway data replicate python-stdlib --to s3://bucket/slipway")
+def replicate(
+    snapshot: Snapshot,
+    to: Annotated[str, typer.Option(metavar="URL", help="s3://bucket/prefix; credentials come from AWS_*.")],
+    durable: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", help="The durable tier; by default this place's.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Publish a snapshot to an object store.
+
+    Whole or not at all; what is there already is not sent again.
+    """
+    from trainer.staging import publishing
+
+    sha256 = _sha256(snapshot)
+    with output.progress(f"replicating {sha256[:12]} to {to}"):
+        published = publishing.publish(sha256, durable or place.here().durable, to)
+    _tell(vars(published), json)
+
+
+@verb(app, "slipway data gc --keep 3 --apply")
+def gc(
+    keep: Annotated[int, typer.Option(min=0, help="Snapshots of each dataset before the one that it points at.")] = 5,
+    hours: Annotated[float, typer.Option(min=0, help="Younger files stay: a build may be about to use them.")] = 24.0,
+    apply: Annotated[bool, typer.Option("--apply", help="Remove it, and do not only say what would go.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove from the durable tier what nothing refers to.
+
+    No kept snapshot, no unfinished training, no registered model. Without --apply, only say what would go.
+    """
+    from operations.garbage import collected
+
+    here = place.here()
+    with output.progress("looking for what nothing refers to"):
+        found = collected(here.tiers, here.tracking, keep, hours, dry_run=not apply)
+    if json:
+        return output.print_json({**vars(found), "applied": apply})
+    did = "removed" if apply else "would remove"
+    print(f"{did} {len(found.files)} files of {found.bytes / 1e9:.3f} GB; {found.kept_snapshots} snapshots stay")
+
+
+def _known(here: place.Workplace) -> list[str]:
+    """The datasets that have pointed at a snapshot."""
+    return sorted(path.parent.name for path in here.durable.glob("datasets/*/history.journal"))
+
+
+def _sha256(given: str) -> str:
+    """The snapshot that is meant: named in full, or as a dataset's present one. Raises ValueError."""
+    if len(given) == 64 and set(given) <= set("0123456789abcdef"):
+        return given
+    from assets.datasets.snapshots.pointer import current
+
+    here = place.here()
+    found = current(here.durable, names.resolved(given, _known(here), "dataset"))
+    if found is None:
+        raise ValueError(f"dataset {given}: found no snapshot, expected one; to make it: slipway data build {given}")
+    return found
+
+
+def _told(found: "SnapshotDifference") -> Sequence[str]:
+    lines = ["documents: a documents table is gone, so they cannot be compared"]
+    if found.documents is not None:
+        lines = []
+        for kind in ("added", "removed", "changed", "same"):
+            examples = ", ".join(found.documents.examples.get(kind, ()))
+            lines.append(f"documents {kind}: {getattr(found.documents, kind):,}{f' ({examples})' if examples else ''}")
+    other = "" if found.same_tokenizer else ", of another tokenizer"
+    lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
+    lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {found.new_bytes / 1e6:,.1f} MB to move")
+    return lines
+
+
+def _tell(fields: dict[str, object], json: bool) -> None:
+    output.print_json(fields) if json else output.print_fields(fields)

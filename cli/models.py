@@ -1,0 +1,143 @@
+"""Models: the registered versions, which of them is the champion, and choosing another."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import names, output, place
+from cli.verbs import AsJson, group, verb
+
+if TYPE_CHECKING:
+    from assets.gate import Gate
+    from resources.mlflow.promotion import Promotion
+    from resources.mlflow.registry import Registry, Version
+
+app = group("Registered models: list, show, promote, rollback.")
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its name, or the beginning of it.")]
+
+
+@verb(app, "slipway models list", name="list")
+def list_(json: AsJson = False) -> None:
+    """List the registered models with their champions."""
+    from resources.mlflow.registry import CHAMPION
+
+    with output.progress("asking the registry"):
+        registry = _registry(place.here())
+        models = registry.models() if registry else []
+        champions = {model: registry.aliased(model, CHAMPION) if registry else None for model in models}
+    if json:
+        return output.print_json([{"model": model, "champion": held} for model, held in champions.items()])
+    output.print_table(
+        ("model", "champion", "training", "bits per byte"),
+        [
+            (model, held.number, held.tags.get("slipway.training", "-"), held.tags.get("slipway.bits_per_byte", "-"))
+            if held
+            else (model, "-", "-", "-")
+            for model, held in champions.items()
+        ],
+    )
+    if not champions:
+        output.note("no model has been registered yet")
+
+
+@verb(app, "slipway models show slipway-tiny")
+def show(
+    model: Model,
+    json: AsJson = False,
+) -> None:
+    """Show the versions of a model, and every promotion."""
+    from resources.mlflow.promotion import history
+    from resources.mlflow.registry import CHAMPION
+
+    here = place.here()
+    with output.progress("asking the registry"):
+        registry = _registry(here)
+        name = names.resolved(model, registry.models() if registry else [], "model")
+        assert registry is not None
+        champion = registry.aliased(name, CHAMPION)
+        versions = [version for version in registry.versions() if version.model == name]
+    promoted = history(here.durable, name)
+    if json:
+        return output.print_json({"model": name, "champion": champion, "versions": versions, "promotions": promoted})
+    print(f"{name}: champion {f'version {champion.number}' if champion else 'none yet'}")
+    for version in sorted(versions, key=lambda each: int(each.number)):
+        print(f"\nversion {version.number}")
+        output.print_fields({**dict(sorted(version.tags.items())), "source": version.source})
+    for each in promoted:
+        why = f", because {each.why}" if each.why else ""
+        print(f"\n{output.when(each.at)}: {_sentence(each)}, by {each.by}{why}")
+    if promoted and champion and promoted[-1].version != champion.number:
+        output.note(f"{name}: the alias was moved in MLflow; version {promoted[-1].version} was promoted last")
+
+
+@verb(app, "slipway models promote slipway-tiny 3")
+def promote(
+    model: Model,
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="The version that is to be the champion.")],
+    why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
+    json: AsJson = False,
+) -> None:
+    """Make a version the champion, if it passes its checks.
+
+    It is compared with the champion of now, and judged again where that is another one than before.
+    """
+    with output.progress(f"judging version {version}"):
+        gate = _gate(model)
+        made = gate.promote(_version(gate, version), place.who(), why)
+    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
+
+
+@verb(app, "slipway models rollback slipway-tiny --why 'it repeats itself'")
+def rollback(
+    model: Model,
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="A former champion; by default the one before.")
+    ] = None,
+    why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
+    json: AsJson = False,
+) -> None:
+    """Make a former champion the champion again.
+
+    Its bytes must be what was committed.
+    """
+    with output.progress("verifying it"):
+        gate = _gate(model)
+        held = gate.promotions.champion()
+        chosen = version or (int(held.before) if held and held.before else 0)
+        if not chosen:
+            raise ValueError(f"model {gate.model}: it has no former champion")
+        made = gate.rollback(_version(gate, chosen), place.who(), why)
+    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
+
+
+def _sentence(made: "Promotion") -> str:
+    return f"version {made.version} became champion{f', after version {made.before}' if made.before else ''}"
+
+
+def _gate(model: str) -> "Gate":
+    """What promotes the versions of the model that a name means. Raises ValueError."""
+    from assets.gate import Gate
+
+    here = place.here()
+    registry = _registry(here)
+    name = names.resolved(model, registry.models() if registry else [], "model")
+    return Gate(here.tiers, here.tracking, name)
+
+
+def _version(gate: "Gate", number: int) -> "Version":
+    found = gate.registry.version(gate.model, number)
+    if found is None:
+        raise ValueError(
+            f"model {gate.model}: found no version {number}; to list them: slipway models show {gate.model}"
+        )
+    return found
+
+
+def _registry(here: place.Workplace) -> "Registry | None":
+    """The registry; None in a home where nothing has been tracked yet, so that looking there makes no database."""
+    from resources.mlflow.registry import Registry
+
+    if here.home is not None and not (here.home.root / "mlflow.db").exists():
+        return None
+    return Registry(here.tracking, here.durable)

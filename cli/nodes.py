@@ -1,0 +1,141 @@
+"""Nodes: what the fleet says of them, what their hardware gives, and taking one out of service."""
+
+import getpass
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import complete, names, output, place
+from cli.verbs import AsJson, group, verb
+
+if TYPE_CHECKING:
+    from resources.fleet.kubernetes.cordon import Act, Cordon
+
+app = group("The nodes of the fleet: list, preflight, cordon, kill, clean.")
+
+Node = Annotated[
+    str, typer.Argument(metavar="NODE", help="Its name, or the beginning of it.", autocompletion=complete.nodes)
+]
+Why = Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the next operator.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Do it, and do not only say what would be done.")]
+
+
+@verb(app, "slipway nodes list", name="list")
+def list_(json: AsJson = False) -> None:
+    """List the nodes, and whether each can take work."""
+    here = place.here()
+    with output.progress("asking the fleet"):
+        found = here.fleet.nodes()
+    if json:
+        return output.print_json(found)
+    output.print_table(
+        ("node", "state", "since", "reason"),
+        [
+            (
+                node.name,
+                "ready" if node.ready else "cordoned" if node.cordoned else "lost",
+                output.when(node.since),
+                node.reason,
+            )
+            for node in found
+        ],
+    )
+
+
+@verb(app, "slipway nodes preflight --folder /nvme --expect 'disk read=7'")
+def preflight(
+    folder: Annotated[
+        Path | None, typer.Option(help="A folder on the disk to measure; by default the temporary one.")
+    ] = None,
+    disk_size: Annotated[str, typer.Option(help="Bytes of the file there, such as 512M or 4G.")] = "512M",
+    largest: Annotated[str, typer.Option(help="The largest all-reduce; by default 4G on GPUs, 64M on CPUs.")] = "",
+    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 9.0,
+    expect: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="What a line should give, in its unit.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Measure this machine's hardware, and judge it.
+
+    Exit code 1 says that something is faulty. On several nodes at once: torchrun ... -m trainer.preflight, which
+    takes the same options.
+    """
+    from trainer.preflight.__main__ import main
+
+    options = ["--folder", str(folder or tempfile.gettempdir()), "--disk-size", disk_size, "--seconds", str(seconds)]
+    options += ["--largest", largest] if largest else []
+    options += [word for each in expect or () for word in ("--expect", each)]
+    with output.progress("measuring"):
+        code = main([*options, *(["--json"] if json else [])])
+    raise typer.Exit(code)
+
+
+@verb(app, "slipway nodes cordon node-7 --why 'Xid 79' --apply")
+def cordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> None:
+    """Keep new work away from a node of a cluster.
+
+    What runs there runs on. Without --apply, only say what would be done.
+    """
+    _tell(_cordon().cordon(_full(node), getpass.getuser(), why, apply), json)
+
+
+@verb(app, "slipway nodes uncordon node-7 --why 'new GPU' --apply")
+def uncordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> None:
+    """Take back a node that was cordoned by Slipway.
+
+    Without --apply, only say what would be done.
+    """
+    _tell(_cordon().uncordon(_full(node), getpass.getuser(), why, apply), json)
+
+
+@verb(app, "slipway nodes kill node-1")
+def kill(node: Node, json: AsJson = False) -> None:
+    """Kill a node of the embedded instance, with all on it.
+
+    As a power cut would; it comes back after a minute.
+    """
+    from resources.fleet import embedded
+
+    home = place.here().embedded("a node of a cluster is taken out of service with slipway nodes cordon")
+    name = _full(node)
+    killed = embedded.kill(home.nodes, name)
+    if json:
+        return output.print_json({"node": name, "killed": killed})
+    print(f"node {name} is lost; killed: {', '.join(map(str, killed)) or 'nothing was running on it'}")
+
+
+@verb(app, "slipway nodes clean --nvme /nvme/slipway --gigabytes 800 --days 7 --dry-run")
+def clean(
+    nvme: Annotated[Path, typer.Option(help="The folder on this node's NVMe.")],
+    gigabytes: Annotated[float, typer.Option(help="The most that may lie there.")],
+    days: Annotated[float, typer.Option(help="A snapshot that was not used for longer goes.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, and say what would go.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Remove snapshots from this node's NVMe, down to limits.
+
+    What was used least recently goes first; what is in use stays.
+    """
+    from trainer.staging.retention import retain
+
+    with output.progress("cleaning"):
+        retained = retain(nvme, gigabytes, days, dry_run)
+    if json:
+        return output.print_json(retained)
+    output.print_fields(vars(retained))
+
+
+def _full(given: str) -> str:
+    return names.resolved(given, [node.name for node in place.here().fleet.nodes()], "node")
+
+
+def _cordon() -> "Cordon":
+    from resources.compute.cordon import of_platform
+
+    return of_platform(place.here().cluster("an embedded node is taken away with slipway nodes kill"))
+
+
+def _tell(act: "Act", json: bool) -> None:
+    output.print_json(act) if json else print(act)

@@ -1,0 +1,174 @@
+"""Where the command works: on the embedded instance of a home, or on the cluster that SLIPWAY_PLATFORM describes.
+
+On a home the training stores, the launcher and the fleet are opened without importing Dagster, so that the verbs that
+people use all day answer at once.
+"""
+
+import contextlib
+import functools
+import getpass
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+    from resources.compute.protocol import Compute
+    from resources.fleet.protocol import Fleet
+    from resources.here import Resources
+    from resources.home import Home
+    from resources.launchers.protocol import Launcher
+    from resources.mlflow.tracking import Tracking
+    from resources.platform import Platform
+    from resources.tiers import Tiers
+    from resources.trainings.control import TrainingControl
+    from resources.trainings.store import Trainings, TrainingStore
+
+PLATFORM = "SLIPWAY_PLATFORM"
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """An embedded instance (`home`), or a cluster (the file of its settings)."""
+
+    home: "Home | None"
+    file: Path | None = None
+
+    def embedded(self, why: str) -> "Home":
+        """The home. Raises ValueError on a cluster, with the reason why the verb is not for one."""
+        if self.home is None:
+            raise ValueError(f"{PLATFORM}={self.file}: found a cluster, expected an embedded instance: {why}")
+        return self.home
+
+    def cluster(self, why: str) -> "Platform":
+        """The settings of the cluster. Raises ValueError on an embedded instance, with the reason."""
+        if self.home is not None:
+            raise ValueError(f"{PLATFORM}: found nothing, expected the file of a cluster's settings: {why}")
+        return self._settings
+
+    @functools.cached_property
+    def _settings(self) -> "Platform":
+        from resources import platform
+
+        assert self.file is not None
+        return platform.load(self.file)
+
+    @property
+    def durable(self) -> Path:
+        """The durable tier."""
+        return self.home.durable if self.home else Path(self._settings.tiers.durable)  # type: ignore[attr-defined]
+
+    @functools.cached_property
+    def resources(self) -> "Resources":
+        """The resources, as the definitions have them."""
+        from resources import here
+
+        return here.embedded_resources(self.home) if self.home else here.cluster_resources(self._settings)
+
+    @property
+    def tiers(self) -> "Tiers":
+        return self.resources["tiers"]  # type: ignore[return-value]
+
+    @property
+    def compute(self) -> "Compute":
+        return self.resources["compute"]  # type: ignore[return-value]
+
+    @property
+    def tracking(self) -> "Tracking":
+        return self.resources["tracking"]  # type: ignore[return-value]
+
+    @functools.cached_property
+    def launcher(self) -> "Launcher":
+        """What runs the jobs."""
+        if self.home is None:
+            return self.compute.launcher()
+        from resources import embedded
+
+        return embedded.launcher(self.home)
+
+    @functools.cached_property
+    def fleet(self) -> "Fleet":
+        """The nodes."""
+        if self.home is None:
+            return self.compute.fleet()
+        from resources import embedded
+
+        return embedded.fleet(self.home)
+
+    @functools.cached_property
+    def control(self) -> "TrainingControl":
+        """What brings trainings to where they should be."""
+        return self.compute.control(self.tiers)
+
+    @contextlib.contextmanager
+    def dagster(self) -> "Iterator[DagsterInstance]":
+        """Dagster's storage, for what is materialised from here. Raises ValueError where a cluster's is not set up."""
+        from dagster import DagsterInstance
+
+        if self.home is None and not os.environ.get("DAGSTER_HOME"):
+            raise ValueError("DAGSTER_HOME: found nothing, expected the folder of the platform's Dagster settings")
+        if self.home is not None:
+            from deploy.embedded import instance
+
+            instance.prepare(self.home)
+        with DagsterInstance.from_config(str(self.home.dagster)) if self.home else DagsterInstance.get() as storage:
+            yield storage
+
+    @property
+    def trainings(self) -> "Trainings":
+        from resources.trainings.store import Trainings
+
+        return Trainings(self.durable / "trainings")
+
+    def stores(self, trials: bool = True) -> "dict[str, TrainingStore]":
+        """All trainings ever proposed, by id, and the sweeps' trials."""
+        from resources.trainings.store import Trainings
+
+        roots = [self.trainings, *(Trainings(path) for path in self._trials())] if trials else [self.trainings]
+        return {store.id: store for root in roots for store in root.stores()}
+
+    def training(
+        self, given: str, fits: "Callable[[TrainingStore], bool] | None" = None, what: str = "training"
+    ) -> "TrainingStore":
+        """The training or trial that a name means: in full any, cut short one that `fits`, which are called `what`.
+
+        One whose records cannot be read fits nothing, and does not stand in the way of the others. Raises ValueError.
+        """
+        from cli import names
+
+        known = self.stores()
+        if given in known:
+            return known[given]
+        close = [id for id, store in known.items() if id.startswith(given) and _fits(store, fits)]
+        among = close or [id for id, store in known.items() if _fits(store, fits)]
+        return known[names.resolved(given, among, what)]
+
+    def _trials(self) -> list[Path]:
+        return sorted((self.durable / "sweeps").glob("*/trials"))
+
+
+def here(environ: Mapping[str, str] = os.environ) -> Workplace:
+    """The place that the environment describes. Raises ValueError when the home is a file."""
+    from resources.home import Home
+
+    if environ.get(PLATFORM):
+        return Workplace(None, Path(environ[PLATFORM]))
+    home = Home.of(environ)
+    if home.root.exists() and not home.root.is_dir():
+        raise ValueError(f"SLIPWAY_HOME {home.root}: found a file, expected a folder, or nothing yet")
+    return Workplace(home)
+
+
+def _fits(store: "TrainingStore", fits: "Callable[[TrainingStore], bool] | None") -> bool:
+    try:
+        return fits is None or fits(store)
+    except (ValueError, OSError):
+        return False
+
+
+def who() -> str:
+    """Who gives the command, for what is recorded of it."""
+    return f"{getpass.getuser()} by hand"

@@ -1,0 +1,99 @@
+"""Recipes: checking them, writing new ones, and what one comes to with all of its defaults."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import complete, names, output
+from cli.verbs import AsJson, group, verb
+
+app = group("Recipes: check, new, show.")
+KINDS = ("dataset", "training", "sweep")
+
+
+@verb(app, "slipway recipes check")
+def check(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="FOLDER", help="A folder of recipes; by default the one in use.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Validate all recipes of a folder.
+
+    A line for each, or every problem with its file, line and field.
+    """
+    from recipes.load import load, recipes_folder
+    from recipes.problems import InvalidRecipes
+
+    try:
+        recipes = load(folder or recipes_folder())
+    except InvalidRecipes as invalid:
+        output.note(str(invalid))
+        raise typer.Exit(1) from None
+    known = [
+        {"kind": kind, "name": name, "description": recipe.description}
+        for kind, each in (
+            ("datasets", recipes.datasets),
+            ("trainings", recipes.all_trainings),
+            ("sweeps", recipes.sweeps),
+        )
+        for name, recipe in each.items()
+    ]
+    if json:
+        return output.print_json(known)
+    for each in known:
+        print(f"{each['kind']}/{each['name']}: {each['description']}")
+
+
+@verb(app, "slipway recipes new training my-model")
+def new(
+    kind: Annotated[
+        str, typer.Argument(metavar="dataset|training|sweep", help="What to write.", autocompletion=lambda: KINDS)
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, which is that of its file.")],
+) -> None:
+    """Write a new recipe, with the meaning of every field.
+
+    The fields that have a default are comments.
+    """
+    from recipes import new as recipes
+    from recipes.load import recipes_folder
+
+    print(recipes.write(recipes_folder(), names.resolved(kind, KINDS, "kind of recipe"), name))
+
+
+@verb(app, "slipway recipes show tiny-decoder --json")
+def show(
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="Its name, or the beginning of it.", autocompletion=complete.recipes)
+    ],
+    kind: Annotated[str, typer.Option(help="dataset, training or sweep, where several have the name.")] = "",
+    json: AsJson = False,
+) -> None:
+    """Print a recipe with every default filled in.
+
+    And with the overrides of the environment applied.
+    """
+    import yaml
+
+    from recipes.load import load, recipes_folder
+    from recipes.parts import Recipe
+
+    recipes = load(recipes_folder())
+    kinds: dict[str, Mapping[str, Recipe]] = {
+        "dataset": recipes.datasets,
+        "training": recipes.all_trainings,
+        "sweep": recipes.sweeps,
+    }
+    chosen = [names.resolved(kind, KINDS, "kind of recipe")] if kind else KINDS
+    known = {name for each in chosen for name in kinds[each]}
+    name = names.resolved(recipe, known, "recipe")
+    found = {each: kinds[each][name].model_dump(mode="json") for each in chosen if name in kinds[each]}
+    if json:
+        return output.print_json(found)
+    print(
+        "---\n".join(f"# {each} {name}\n{yaml.safe_dump(value, sort_keys=False)}" for each, value in found.items()),
+        end="",
+    )

@@ -1,0 +1,117 @@
+"""An instance that stays: in the foreground until Ctrl-C, or detached from the terminal until it is taken down."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from deploy.embedded import CannotStart, instance, jobs
+from recipes import folder
+from recipes.load import load, recipes_folder
+from resources.home import CODE, Home
+
+PORT = "SLIPWAY_PORT"
+LOG = "instance.log"
+"""In the home's `dagster/`: what a detached instance prints."""
+DOWN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class InstanceUp:
+    """An instance that runs."""
+
+    pid: int
+    url: str
+
+
+def port(environ: Mapping[str, str] = os.environ) -> int | None:
+    """SLIPWAY_PORT, None when it is not set. Raises ValueError for what is no port."""
+    given = environ.get(PORT)
+    if given is None:
+        return None
+    if not given.isdecimal() or not 0 < int(given) < 65536:
+        raise ValueError(f"{PORT}: found {given!r}, expected a port from 1 to 65535")
+    return int(given)
+
+
+def serve(home: Home) -> list[str]:
+    """Run an instance until Ctrl-C or SIGTERM; returns the trainings that go on without it.
+
+    Raises InvalidRecipes, and CannotStart as `instance.running` does.
+    """
+    load(recipes_folder())
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with instance.running(home, port() or instance.DEFAULT_PORT) as running:
+            print(f"Slipway is at {running.url}; Ctrl-C closes it (home: {home.root})", flush=True)
+            if running.second_to is not None:
+                print(f"It only shows what is: {running.second_to} decides, until that has ended", flush=True)
+            while True:
+                running.check()
+                time.sleep(1)
+    except KeyboardInterrupt:
+        return sorted({name.rpartition("-i")[0] for name in jobs.live(home)})
+
+
+def up(home: Home) -> InstanceUp:
+    """Start an instance that goes on without this process; returns when it answers.
+
+    Raises CannotStart when one runs already, or with what the new one said when it ended.
+    """
+    if (there := instance.holder(home)) is not None:
+        raise CannotStart(f"SLIPWAY_HOME {home.root}: found an instance at {there['url']}, expected none")
+    load(recipes_folder())
+    instance.prepare(home)
+    log = home.dagster / LOG
+    begun = log.stat().st_size if log.exists() else 0
+    process = _detached(home, log)
+    deadline = time.monotonic() + 2 * instance.START_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        there = instance.holder(home)
+        if there and there["pid"] == process.pid and there["url"]:
+            return InstanceUp(process.pid, str(there["url"]))
+        time.sleep(0.1)
+    process.terminate()
+    said = log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()
+    raise CannotStart(said[-1].removeprefix("slipway: ") if said else f"it ended without a word; see {log}")
+
+
+def down(home: Home) -> bool:
+    """End the instance of a home, and return when it is; False when none runs. Trainings go on.
+
+    Raises CannotStart when it does not end.
+    """
+    there = instance.holder(home)
+    if there is None:
+        return False
+    os.kill(int(there["pid"]), signal.SIGTERM)
+    deadline = time.monotonic() + DOWN_SECONDS
+    while instance.holder(home) is not None:
+        if time.monotonic() > deadline:
+            raise CannotStart(f"the instance (process {there['pid']}) has not ended after {DOWN_SECONDS:.0f} s")
+        time.sleep(0.1)
+    return True
+
+
+def _detached(home: Home, log: Path) -> "subprocess.Popen[bytes]":
+    """`slipway dev` in a session of its own, so that no terminal ends it."""
+    path = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
+    chosen = {"SLIPWAY_HOME": str(home.root), folder.VARIABLE: str(folder.selected()), "PYTHONPATH": path}
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "cli", "dev"],
+            env={**os.environ, **chosen},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt

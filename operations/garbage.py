@@ -1,0 +1,62 @@
+"""Garbage collection: removes from the durable tier what no snapshot, training or model refers to.
+
+It has no schedule: what it removes has to be built again from its source. A run is dry unless `dry_run` is false.
+"""
+
+from typing import Any
+
+import dagster as dg
+from pydantic import Field
+
+from assets.datasets import garbage
+from assets.datasets.garbage import Garbage
+from assets.execution import pods
+from operations import references
+from resources.mlflow.registry import Registry
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+
+
+class GarbageConfig(dg.Config):
+    """What stays although nothing refers to it."""
+
+    snapshots: int = Field(default=5, ge=0, description="So many snapshots of each dataset, besides its current one")
+    hours: float = Field(default=24.0, ge=0, description="Files younger than this: a build may be about to use them")
+    dry_run: bool = Field(default=True, description="Remove nothing, and list what would go")
+
+
+@dg.op(
+    description="Removes what no kept snapshot, unfinished training or registered model refers to.",
+    tags=pods.tags("garbage"),
+)
+def collect_garbage(
+    context: dg.OpExecutionContext, config: GarbageConfig, tiers: Tiers, tracking: Tracking
+) -> dg.Output[None]:
+    """Raises as `collected` does."""
+    found = collected(tiers, tracking, config.snapshots, config.hours, config.dry_run)
+    context.log.info(
+        f"{'would remove' if config.dry_run else 'removed'} {len(found.files)} files of {found.bytes / 1e9:.3f} GB; "
+        f"{found.kept_snapshots} snapshots stay"
+    )
+    names = [str(path.relative_to(tiers.durable_path)) for path in found.files[:100]]
+    figures: dict[str, Any] = {"files": len(found.files), "bytes": found.bytes, "first": names}
+    return dg.Output(None, metadata=figures | {"snapshots_kept": found.kept_snapshots})
+
+
+def collected(tiers: Tiers, tracking: Tracking, snapshots: int, hours: float, dry_run: bool) -> Garbage:
+    """Remove what nothing refers to, unless this is a dry run; the other arguments as in `GarbageConfig`.
+
+    Raises what the registry raises when it is away, and OSError and ValueError where a training's records cannot be
+    read: the references are not known then.
+    """
+    durable = tiers.durable_path
+    referred = references.snapshots_in_use(tiers) | Registry(tracking, durable).snapshots_in_use()
+    return garbage.collect(durable, referred, snapshots, hours * 3600, dry_run)
+
+
+@dg.job(
+    name="garbage_collection",
+    description="Removes from the durable tier what nothing refers to any more; dry unless `dry_run` is false.",
+)
+def job() -> None:
+    collect_garbage()

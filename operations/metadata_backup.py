@@ -1,0 +1,95 @@
+"""Metadata backup: each night, copies Dagster's and MLflow's databases and the recipes to the backup tier.
+
+The check restores the backup into a scratch folder and opens it with Dagster, MLflow and the recipes' own reader: a
+backup that was never restored is a hope.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+
+from assets.execution import pods
+from recipes.load import recipes_folder
+from resources import metadata_backup
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
+
+KEY = dg.AssetKey(["platform", "metadata_backup"])
+CHECK = "restores"
+
+
+class BackupConfig(dg.Config):
+    last: int = 7
+    """How many backups stay."""
+
+
+def tier_of(tiers: Tiers) -> Tier:
+    """The backup tier, or where there is none the durable one."""
+    shared = tiers.shared()
+    return shared.get(BACKUP, shared[DURABLE])
+
+
+@dg.asset(
+    key=KEY,
+    group_name="platform",
+    kinds={"sqlite"},
+    op_tags=pods.tags("metadata_backup"),
+    owners=["team:platform"],
+    check_specs=[
+        dg.AssetCheckSpec(
+            CHECK,
+            asset=KEY,
+            description="Restored into an empty folder, it opens in Dagster and MLflow and holds what was counted.",
+        )
+    ],
+    description="Dagster's and MLflow's SQLite databases and the recipes, verified, on the backup tier.",
+)
+def backup_of_metadata(
+    context: dg.AssetExecutionContext, config: BackupConfig, tiers: Tiers, tracking: Tracking
+) -> Iterator[dg.MaterializeResult[None] | dg.AssetCheckResult]:
+    tier = tier_of(tiers)
+    made = back_up(context.instance, tiers, tracking, recipes_folder())
+    removed = metadata_backup.prune(tier, config.last)
+    yield dg.MaterializeResult(
+        metadata={"folder": made.folder, "bytes": made.bytes, "removed": len(removed), **vars(made.figures)},
+        data_version=dg.DataVersion(made.manifest),
+    )
+    yield _drill(made, tier)
+
+
+def back_up(instance: dg.DagsterInstance, tiers: Tiers, tracking: Tracking, recipes: Path) -> metadata_backup.Backup:
+    """Put a new backup on its tier. Raises as `resources.metadata_backup.back_up` does."""
+    figures = metadata_backup.count(instance, tracking, recipes)
+    home = Path(instance.root_directory)
+    return metadata_backup.back_up(home, tracking, recipes, figures, tier_of(tiers), time.time())
+
+
+def _drill(made: metadata_backup.Backup, tier: Tier) -> dg.AssetCheckResult:
+    begun = time.time()
+    with tempfile.TemporaryDirectory(prefix="metadata-drill-") as scratch:
+        try:
+            found = metadata_backup.restore(tier, made.folder, made.manifest, Path(scratch, "home"))
+        except (DamagedCheckpoint, ValueError) as error:
+            return dg.AssetCheckResult(check_name=CHECK, passed=False, description=str(error))
+    return dg.AssetCheckResult(
+        check_name=CHECK, passed=True, metadata={**vars(found), "seconds": round(time.time() - begun, 3)}
+    )
+
+
+job = dg.define_asset_job(
+    "metadata_backup",
+    dg.AssetSelection.assets(KEY),
+    description="Backs the metadata up, and restores the backup.",
+)
+schedule = dg.ScheduleDefinition(
+    name="metadata_backup_schedule",
+    cron_schedule="0 4 * * *",
+    job=job,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Each night at 04:00.",
+)

@@ -1,0 +1,84 @@
+"""Metadata restore: puts Dagster's and MLflow's databases back from a backup, and has what came since shown again.
+
+The truth lies in the training stores; the databases only show it. A restored one lacks what was shown since its
+backup, while the marks in the training stores say that it was shown. So those marks go, and every duty of the control
+plane is opened again: the sensors compare with the event log, show what it lacks, and close the duties.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from operations.metadata_backup import tier_of
+from resources import metadata_backup
+from resources.home import Home
+from resources.metadata_backup import Figures
+from resources.tiers import Tiers
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings, trials
+from resources.trainings.store import Trainings, TrainingStore
+from trainer.record import files
+
+SCRATCH = ".restored"
+DATABASES = ("dagster", "mlflow.db")
+MARGIN_SECONDS = 3600.0
+"""Marks somewhat older than the backup go too: nothing is shown twice, since the event log is asked."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was restored."""
+
+    folder: str
+    """Of the backup, on its tier."""
+    figures: Figures
+    aside: tuple[str, ...]
+    """What was in the home before; delete it when all is well."""
+    trainings: int
+    """How many trainings and trials are looked at again."""
+
+
+def restore(home: Home, tiers: Tiers, folder: str = "") -> Restored:
+    """Restore a backup, by default the newest, into a home whose instance is down.
+
+    What is there is set aside beside it. Raises ValueError when there is no such backup or it is not whole, and
+    DamagedCheckpoint, TierUnavailable and OSError as `resources.metadata_backup.restore` does.
+    """
+    tier = tier_of(tiers)
+    folder = folder or metadata_backup.newest(tier)
+    with metadata_backup.fetched(tier, folder, home.root / SCRATCH) as (scratch, figures):
+        aside = tuple(_put_back(scratch / name, home.root / name) for name in DATABASES if (scratch / name).exists())
+    since = metadata_backup.made_at(folder) - MARGIN_SECONDS
+    looked_at = [_look_again(root, store, since, duties) for root, store, duties in _all(tiers)]
+    return Restored(folder, figures, tuple(filter(None, aside)), len(looked_at))
+
+
+def _put_back(restored: Path, place: Path) -> str:
+    """Move what was restored to its place, and what is there aside; returns where that is."""
+    aside = place.with_name(f"{place.name}.before-{datetime.now(UTC):%Y%m%dT%H%M%S}-{time.time_ns() % 1000:03d}")
+    with contextlib.suppress(FileNotFoundError):
+        place.rename(aside)
+    restored.rename(place)
+    return str(aside) if aside.exists() else ""
+
+
+def _all(tiers: Tiers) -> Iterator[tuple[Trainings, TrainingStore, tuple[Duty, ...]]]:
+    """Every training and trial that was ever wanted, with the duties that the control plane has towards it."""
+    below: list[tuple[Trainings, tuple[Duty, ...]]] = [(trainings(tiers), tuple(Duty))]
+    below += [(root, (Duty.TRACKING,)) for root in trials(tiers).values()]
+    for root, duties in below:
+        yield from ((root, store, duties) for store in root.stores() if store.desired() is not None)
+
+
+def _look_again(root: Trainings, store: TrainingStore, since: float, duties: tuple[Duty, ...]) -> TrainingStore:
+    """Open the duties towards a training, and forget what was shown of it since a moment."""
+    for duty in duties:
+        root.open(store.id, duty)
+    for mark in [*(store.folder / files.REPORTED).glob("*"), store.folder / files.TRACKING]:
+        with contextlib.suppress(FileNotFoundError):
+            if mark.stat().st_mtime >= since:
+                mark.unlink()
+    return store

@@ -1,0 +1,109 @@
+"""References: what refers to checkpoints, and to snapshots, wherever it is on record.
+
+What is referred to is never removed, so that all is read or nothing is known: a training whose terms cannot be read may
+start from any checkpoint. A registered model refers by the manifest and by the folder, a training by the folder that it
+starts from; both hold for bytes on a tier whatever the records of their own training say.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from resources.tiers import Tiers
+from resources.trainings.roots import trainings, trials
+from resources.trainings.store import Trainings, TrainingStore
+from trainer.base import listing
+from trainer.base.paths import CHECKPOINTS
+from trainer.record import files
+
+Reasons = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class References:
+    """What refers to checkpoints, by their manifests and by their folders relative to a tier."""
+
+    manifests: Reasons = field(default_factory=dict)
+    folders: Reasons = field(default_factory=dict)
+
+    def __call__(self, folder: str, manifest: str) -> list[str]:
+        """What refers to the checkpoint in a folder, relative to its tier, whose manifest has this SHA-256."""
+        by_folder, by_manifest = self.folders.get(folder, []), self.manifests.get(manifest, [])
+        return [*by_manifest, *(why for why in by_folder if why not in by_manifest)]
+
+
+class ReferenceReader:
+    """Reads all references, as often as asked; terms that have not changed since are not read again."""
+
+    def __init__(self, tiers: Tiers, registry: Registry) -> None:
+        self._tiers, self._registry = tiers, registry
+        self._inits: dict[Path, tuple[tuple[int, int], str]] = {}
+
+    def read(self) -> References:
+        """All references there are now.
+
+        Raises OSError and ValueError for records that cannot be read, and MlflowException when the registry is away.
+        """
+        found = References()
+        for version in self._registry.versions():
+            why = f"model {version.model}, version {version.number}"
+            for folder in {folder_of(version.tags.get(FOLDER_TAG, "")), folder_of(version.source)} - {""}:
+                found.folders.setdefault(folder, []).append(why)
+            if manifest := version.tags.get(MANIFEST_TAG):
+                found.manifests.setdefault(manifest, []).append(why)
+        for root in roots(self._tiers):
+            for store in _folders(root):
+                if init := self._init(store):
+                    found.folders.setdefault(folder_of(init), []).append(f"training {store.id} starts from it")
+        return found
+
+    def _init(self, store: TrainingStore) -> str:
+        """The folder that a training starts from; empty for one whose proposal was broken off: it never started."""
+        # A copy of the terms may be all that is left of them.
+        there = [
+            store.folder / name for name in listing.names(store.folder) if Path(name).stem == Path(files.TERMS).stem
+        ]
+        if not there:
+            return ""
+        path, now = store.folder, there[0].stat()
+        version = (now.st_mtime_ns, now.st_ino)
+        if self._inits.get(path, (None, ""))[0] != version:
+            self._inits[path] = (version, store.terms().init)
+        return self._inits[path][1]
+
+
+def folder_of(given: str) -> str:
+    """A checkpoint's folder relative to its tier, from its whole path or URL, however the tier is reached."""
+    parts = PurePosixPath(given).parts
+    places = [number for number, part in enumerate(parts) if part == CHECKPOINTS]
+    return "/".join(parts[places[-1] :][:3]) if places else given.rstrip("/")
+
+
+def roots(tiers: Tiers) -> list[Trainings]:
+    """The folder of all trainings, and those of each sweep's trials. Raises OSError for one that cannot be listed."""
+    return [trainings(tiers), *trials(tiers).values()]
+
+
+def stores(root: Trainings) -> Iterator[TrainingStore]:
+    """All trainings ever proposed under one root. Raises OSError where they cannot be listed."""
+    return (store for store in _folders(root) if files.SPECIFICATION in listing.names(store.folder))
+
+
+def snapshots_in_use(tiers: Tiers) -> set[str]:
+    """The snapshots of all trainings and trials that should run and have not succeeded, or have an open duty.
+
+    Raises OSError and ValueError where a record cannot be read.
+    """
+    return {
+        store.specification().snapshot
+        for root in roots(tiers)
+        for store in stores(root)
+        if root.has_open_duty(store.id) or store.read().unfinished
+    }
+
+
+def _folders(root: Trainings) -> Iterator[TrainingStore]:
+    for id in listing.names_if_there(root.root):
+        if listing.is_folder(root.root / id):
+            yield root.store(id)

@@ -1,0 +1,135 @@
+"""Restore drill: each night, restores a recent checkpoint from each tier, and compares its loss with the recorded one.
+
+The drill copies the checkpoint from the tier to a scratch folder, verifies every byte on the way, loads it with the
+evaluator in a process of its own, and measures it on the split that its evaluation used. An asset check on the
+checkpoint has the result, one for each tier.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets import keys
+from assets.evaluation import measure, score_of
+from assets.execution import pods
+from operations import alone
+from recipes.training import ModelRecipe
+from resources.compute.protocol import Compute
+from resources.tiers import Tiers
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.roots import trainings
+from trainer.base import paths
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers.copying import fetch
+from trainer.checkpoint.tiers.folder_tier import NodesTier
+from trainer.checkpoint.tiers.tier import NVME, TIERS, TierSource, TierUnavailable
+from trainer.record.fence import Commit
+from trainer.record.scores import Score
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
+
+NAME = "restore_drill"
+TOLERANCE = 1e-3
+"""Of the loss, relative: another device adds up in another order; other weights differ by more."""
+
+
+def check_name(tier: str) -> str:
+    return f"restores_from_{tier}"
+
+
+def restore_checks(recipe: ModelRecipe) -> list[dg.AssetChecksDefinition]:
+    """The drills of one lane, one for each tier."""
+    return [_check(recipe, tier) for tier in TIERS]
+
+
+def _check(recipe: ModelRecipe, tier: str) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        asset=keys.key(recipe.name, "checkpoint"),
+        name=check_name(tier),
+        op_tags=pods.tags("restore_drill"),
+        description=f"A recent checkpoint, restored from the {tier} tier, has the loss that is on record.",
+    )
+    def drill(context: dg.AssetCheckExecutionContext, tiers: Tiers, compute: Compute) -> dg.AssetCheckResult:
+        source = source_of(tier, tiers, compute)
+        recent = newest(context, recipe.name, tier, tiers) if source else None
+        if source is None or recent is None:
+            note = _no_source(tier, compute) if source is None else "it holds no evaluated checkpoint yet"
+            return dg.AssetCheckResult(passed=True, metadata={"note": note})
+        return _drilled(*recent, source, tiers)
+
+    return drill
+
+
+def source_of(tier: str, tiers: Tiers, compute: Compute) -> TierSource | None:
+    """Where a tier's checkpoints are read; None for a tier that there is not, or that cannot be seen from here."""
+    if tier == NVME and compute.sees_nodes:
+        folders = [tiers.nvme_path(node.name) for node in compute.fleet().nodes()]
+        there = [folder for folder in folders if (folder / paths.CHECKPOINTS).is_dir()]
+        return NodesTier(there) if there else None
+    return tiers.shared().get(tier)
+
+
+def _no_source(tier: str, compute: Compute) -> str:
+    """Why a drill has nothing to read; what lies on a node's disk is verified by the trainer that restores from it."""
+    seen = tier != NVME or compute.sees_nodes
+    return "there is no such tier here" if seen else "the nodes' disks can be seen on the nodes alone"
+
+
+def newest(context: alone.Context, recipe: str, tier: str, tiers: Tiers) -> tuple[TrainingFacts, Commit, Score] | None:
+    """The newest checkpoint of a recipe that a tier holds and that has been evaluated."""
+    found: list[tuple[TrainingFacts, Commit, Score]] = []
+
+    def add(facts: TrainingFacts) -> None:
+        if facts.specification.recipe == recipe:
+            scored = ((commit, score_of(facts, commit)) for commit in facts.commits_on(tier))
+            found.extend((facts, commit, score) for commit, score in scored if score is not None)
+
+    alone.each(context, trainings(tiers).stores(), add)
+    return max(found, key=lambda each: each[1].at, default=None)
+
+
+def _drilled(
+    facts: TrainingFacts, commit: Commit, recorded: Score, source: TierSource, tiers: Tiers
+) -> dg.AssetCheckResult:
+    """Restore one checkpoint and compare."""
+    begun = time.time()
+    figures: dict[str, str | int | float] = {"training": facts.id, "step": commit.step, "recorded_loss": recorded.loss}
+    with tempfile.TemporaryDirectory(prefix="restore-drill-") as scratch:
+        try:
+            fetch(source, commit.folder, commit.manifest, Path(scratch, commit.folder))
+        except (DamagedCheckpoint, TierUnavailable) as error:
+            return dg.AssetCheckResult(passed=False, description=str(error), metadata=figures)
+        figures["seconds_to_fetch"] = time.time() - begun
+        [found] = measure(facts.specification.snapshot, [commit], tiers, Path(scratch))
+    if found.damaged:
+        return dg.AssetCheckResult(passed=False, description=found.damaged, metadata=figures)
+    figures |= {"loss": found.loss, "seconds": time.time() - begun}
+    off = abs(found.loss - recorded.loss) / recorded.loss
+    sentence = f"the loss is {found.loss:.6f}, and {recorded.loss:.6f} is on record"
+    return dg.AssetCheckResult(passed=off <= TOLERANCE, description=sentence, metadata=figures)
+
+
+def job(recipes: Iterable[str]) -> "UnresolvedAssetJobDefinition":
+    """The job of all drills of these recipes."""
+    checks = [
+        dg.AssetCheckKey(keys.key(recipe, "checkpoint"), check_name(tier)) for recipe in recipes for tier in TIERS
+    ]
+    return dg.define_asset_job(
+        NAME,
+        dg.AssetSelection.checks(*checks),
+        description="Restores a recent checkpoint from each tier and compares its loss.",
+    )
+
+
+schedule = dg.ScheduleDefinition(
+    name="restore_drill_schedule",
+    cron_schedule="30 4 * * *",
+    job_name=NAME,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Each night at 04:30.",
+)

@@ -1,0 +1,133 @@
+"""Descriptions of the schema's fields: name, meaning, type and default, read from the classes and their docstrings.
+
+So the comments in a new recipe always agree with what is checked.
+"""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any
+
+import pydantic
+from pydantic_core import PydanticUndefined
+
+from trainer.config.shapes import Shape
+from trainer.models.decoder import DecoderShape
+
+WORDS: dict[Any, str] = {
+    int: "A whole number.",
+    float: "A number.",
+    str: "Text.",
+    bool: "true or false.",
+    tuple: "A list.",
+    list: "A list.",
+    dict: "A section of names and values.",
+}
+REQUIRED: Any = object()
+"""Stands for the default of a field without one."""
+
+
+@dataclass(frozen=True)
+class FieldDescription:
+    """One field of a section."""
+
+    name: str
+    meaning: str
+    """One paragraph."""
+    sections: tuple[type, ...]
+    """The classes that this section may have, the usual one first; empty for a plain value."""
+    default: Any
+    choices: tuple[str, ...]
+    """The possible values, if they are few and known."""
+
+
+def fields(section: type) -> list[FieldDescription]:
+    """The fields that a recipe may write in a section, in the order of the schema; `name` is not among them."""
+    texts = _docstrings(section)
+    found = []
+    for name, (kind, default) in _declared(section).items():
+        members = tuple(each for each in _members(kind) if _is_section(each))
+        choices = tuple(_choices(kind))
+        meaning = _meaning(texts.get(name, ""), kind, members, choices)
+        found.append(FieldDescription(name, meaning, members, default, choices))
+    return found
+
+
+def summary(section: type) -> str:
+    """The first paragraph of a class's own docstring; empty without one."""
+    own = section.__dict__.get("__doc__") or ""
+    written = not own.startswith(f"{section.__name__}(")  # the docstring that a dataclass generates
+    return " ".join(inspect.cleandoc(own).split("\n\n")[0].split()) if written else ""
+
+
+def _declared(section: type) -> dict[str, tuple[Any, Any]]:
+    """By name, the type and the default of each field."""
+    if dataclasses.is_dataclass(section):
+        hints = typing.get_type_hints(section)
+        return {each.name: (hints[each.name], _default_of(each)) for each in dataclasses.fields(section)}
+    assert issubclass(section, pydantic.BaseModel)
+    return {
+        name: (each.annotation, REQUIRED if each.is_required() else each.get_default(call_default_factory=True))
+        for name, each in section.model_fields.items()
+        if name != "name"
+    }
+
+
+def _default_of(field: "dataclasses.Field[Any]") -> Any:
+    if field.default is not dataclasses.MISSING:
+        return field.default
+    return REQUIRED if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _docstrings(section: type) -> dict[str, str]:
+    """The docstrings of the fields of a class and of its base classes."""
+    texts: dict[str, str] = {}
+    for each in reversed(section.__mro__):
+        if each.__module__.split(".")[0] not in ("recipes", "trainer"):
+            continue
+        [tree] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, after in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(field.target, ast.Name):
+                assert isinstance(after.value, ast.Constant)
+                texts[field.target.id] = " ".join(str(after.value.value).split())
+    return texts
+
+
+def _meaning(text: str, kind: Any, sections: tuple[type, ...], choices: tuple[str, ...]) -> str:
+    """The docstring of the field with its choices, or the summary of its section, or else its type in words."""
+    said = text or (summary(sections[0]) if sections else "")
+    listed = f"One of {', '.join(choices)}." if len(choices) > 1 else f"Always {choices[0]}." if choices else ""
+    return " ".join(filter(None, [said, listed])) or _kind(kind)
+
+
+def _choices(kind: Any) -> list[str]:
+    literals = [each for each in _members(kind) if typing.get_origin(each) is typing.Literal]
+    return [str(word) for each in literals for word in typing.get_args(each)]
+
+
+def _kind(kind: Any) -> str:
+    plain = _members(kind)[0]
+    return WORDS.get(typing.get_origin(plain) or plain, "A value.")
+
+
+def _members(kind: Any) -> list[Any]:
+    """The types that a field may have, without None."""
+    if typing.get_origin(kind) is typing.Annotated:
+        return _members(typing.get_args(kind)[0])
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return [member for each in typing.get_args(kind) if each is not types.NoneType for member in _members(each)]
+    return [DecoderShape if kind is Shape else kind]
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or issubclass(kind, pydantic.BaseModel))
+
+
+def is_required(default: Any) -> bool:
+    """Whether this is the default of a field that a recipe must write."""
+    return default is REQUIRED or default is PydanticUndefined

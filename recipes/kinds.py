@@ -1,0 +1,22 @@
+"""The kinds of recipes, by the folder they lie in."""
+
+from typing import Any
+
+from recipes.dataset import DatasetRecipe
+from recipes.script import ScriptRecipe
+from recipes.sweep import SweepRecipe
+from recipes.training import ModelRecipe
+
+KINDS: dict[str, type[DatasetRecipe] | type[ModelRecipe] | type[SweepRecipe]] = {
+    "datasets": DatasetRecipe,
+    "trainings": ModelRecipe,
+    "sweeps": SweepRecipe,
+}
+"""The kinds of recipes, by the folder they lie in."""
+
+
+def kind_of(
+    folder: str, value: dict[str, Any]
+) -> type[DatasetRecipe] | type[ModelRecipe] | type[ScriptRecipe] | type[SweepRecipe]:
+    """The kind of recipe that `value` is in `folder`: a training with a command is a script's."""
+    return ScriptRecipe if folder == "trainings" and "command" in value else KINDS[folder]

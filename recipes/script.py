@@ -1,0 +1,55 @@
+"""The recipe of a training whose loop is the user's own script; `docs/scripts.md` is its contract."""
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from recipes.parts import Text, absolute
+from recipes.training import TrainingRecipe
+from trainer.base.invalid import require
+
+
+class ScriptRecipe(TrainingRecipe):
+    """A training whose loop is the user's own script; docs/scripts.md is its contract."""
+
+    code: Text
+    """The script's file, or the folder that the command runs in; a relative path starts at the recipe's folder."""
+    command: Annotated[tuple[Text, ...], Field(min_length=1)]
+    """The command that each rank runs; the path of the configuration file is added as its last argument."""
+    parameters: dict[str, Any] = Field({})
+    """The names and values that the script reads from its configuration."""
+
+    @field_validator("code")
+    @classmethod
+    def _is_there(cls, code: str, info: ValidationInfo) -> str:
+        path = absolute(code, info)
+        if not Path(path).exists():
+            raise ValueError("expected a folder or a file that is there")
+        return path
+
+    @field_validator("parameters")
+    @classmethod
+    def _are_plain(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        for name, value in parameters.items():
+            require(name.isidentifier() and name == name.lower(), name, "expected a lower-case name")
+            plain = all(not isinstance(item, dict | list) for item in (value if isinstance(value, list) else [value]))
+            require(plain, name, "expected a number, text, true, false, null, or a list of these")
+        return parameters
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Self:
+        require(self.placement.staging == "before", "placement.staging", "expected before")
+        folder = Path(self.code) if Path(self.code).is_dir() else Path(self.code).parent
+        for word in self._files():
+            require((folder / word).is_file(), "command", f"expected a file of the code: {word} is not there")
+        hides = [name for name in ("trainer", "trainer.py") if (folder / name).exists() and Path(self.code).is_dir()]
+        require(not hides, "code", f"expected another name for {''.join(hides)}: it would hide Slipway's package")
+        return self
+
+    def _files(self) -> list[str]:
+        """The words of the command that must be files of the code."""
+        first, *others = self.command
+        if first == "python":
+            return [word for word in others[:1] if not word.startswith("-")]
+        return [first] if "/" in first and not first.startswith("/") else []

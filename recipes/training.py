@@ -1,0 +1,183 @@
+"""A training's recipe: the fields of every training, and the further fields of a training of a built-in model.
+
+The sections that decide a training's numbers are the trainer's own dataclasses, so that no field is described
+or checked twice.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AliasChoices, Field, PlainSerializer, PlainValidator, field_validator, model_validator
+
+from recipes import cron
+from recipes.initial import InitSection
+from recipes.kubernetes import KubernetesSection
+from recipes.parts import Count, Recipe, RecipeSection, Text
+from recipes.problems import RecipeFault
+from recipes.strict import RefusedValue, fields_of, validate, validate_section
+from trainer.base.invalid import require
+from trainer.config import coherence
+from trainer.config.operation import Hardware, Layout, Observation, Storage
+from trainer.config.resolved import OPERATION, SECTIONS
+from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
+from trainer.config.shapes import Shape, type_of
+
+
+def _model(section: Any) -> Shape:
+    """A model section as the shape of its kind; without a kind it is a decoder. Raises RefusedValue and Invalid."""
+    if isinstance(section, Shape):
+        return section
+    kind = section.get("kind", "decoder") if isinstance(section, dict) else "decoder"
+    return validate_section(type_of(kind), section)
+
+
+Model = Annotated[Shape, PlainValidator(_model), PlainSerializer(dataclasses.asdict)]
+
+
+class NodesSection(RecipeSection):
+    """The number of nodes that a training may run on; between the two limits it follows the size of the fleet."""
+
+    min: Count
+    """The fewest nodes with which the training starts."""
+    max: Count
+    """The most nodes of the training."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        require(self.min <= self.max, "max", f"expected {self.min} (min) or more")
+        return self
+
+
+class PlacementSection(RecipeSection):
+    """Where a training runs. A change reaches a training that goes on when its next incarnation starts."""
+
+    nodes: NodesSection
+    ranks_per_node: Count
+    """Processes on a node: one for each GPU."""
+    staging: Literal["before", "streaming"] = "before"
+    """Whether a node copies all shards to its NVMe before it trains, or while it trains (streaming)."""
+    kubernetes: KubernetesSection = KubernetesSection()
+    """The settings of the training's pods on a Kubernetes cluster."""
+
+
+FAILURES = AliasChoices("failures_without_checkpoint", "fruitless_incarnations")
+"""Both names of one field; earlier recipes have the second one."""
+
+
+PhaseName = Literal[
+    "starting", "staging", "building", "restoring", "compiling", "validating", "committing", "copying", "ending"
+]
+"""The phases of `trainer.record.phases` but for training, whose deadline is `no_progress_seconds`."""
+
+
+class RecoverySection(RecipeSection):
+    """When a training is started again, and when it is given up."""
+
+    no_progress_seconds: Annotated[float, Field(gt=0)]
+    """Seconds without a new step after which a running job counts as hung and is replaced."""
+    failures_without_checkpoint: Annotated[Count, Field(validation_alias=FAILURES)]
+    """Failures in a row without a new checkpoint after which the training is given up."""
+    pending_seconds: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds after which a training that still waits for nodes, a quota or an image is reported with the reason."""
+    phase_seconds: dict[PhaseName, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Seconds without progress after which a job counts as hung in a phase other than its steps."""
+
+
+class TrainingRecipe(Recipe):
+    """A training. These fields are the same for built-in models and for scripts."""
+
+    FORMAT: ClassVar = "training/1"
+
+    dataset: Text
+    """The dataset to train on: the name of a file in datasets/."""
+    placement: PlacementSection
+    recovery: RecoverySection
+    retrain: str | None = None
+    """When to train again from the start: a cron string, or null for never by itself."""
+
+    @field_validator("retrain")
+    @classmethod
+    def _is_cron(cls, retrain: str | None) -> str | None:
+        return None if retrain is None else cron.check(retrain)
+
+
+class ModelRecipe(TrainingRecipe):
+    """A training of a built-in model."""
+
+    model: Model
+    batch: Batch
+    optimiser: Optimiser
+    run: Run
+    checkpoint: Checkpoint
+    validation: Validation = Validation()
+    communication: Communication = Communication()
+    layout: Layout = Layout()
+    storage: Storage = Storage()
+    observation: Observation = Observation()
+    hardware: Hardware = Hardware()
+    init: InitSection | None = None
+    """Where the first weights come from; null draws them at random."""
+    registered_model: str
+    """The name of the model in the registry."""
+
+    @field_validator("registered_model")
+    @classmethod
+    def _is_model_name(cls, name: str) -> str:
+        if not re.fullmatch(r"[^/:\s]+", name):
+            raise ValueError("expected a name without spaces, / or :")
+        return name
+
+    @model_validator(mode="after")
+    def _is_coherent(self) -> Self:
+        coherence.check(self.communication, self.layout, self.checkpoint, self.validation)
+        return self
+
+    def numbers(self) -> dict[str, Any]:
+        """The sections that decide the training's numbers, as JSON has them, by the names of `SECTIONS`.
+
+        With `init`, they include the identity of the weights, whose digest must be known.
+        """
+        numbers = self._sections(SECTIONS)
+        return numbers if self.init is None else {**numbers, "init": self.init.identity()}
+
+    def operation(self) -> dict[str, Any]:
+        """The sections that decide how the training runs, as JSON has them, by the names of `OPERATION`."""
+        return self._sections(OPERATION)
+
+    def _sections(self, names: Iterable[str]) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(
+            json.dumps({name: dataclasses.asdict(getattr(self, name)) for name in names})
+        )
+        return value
+
+
+def with_parameters(training: ModelRecipe, parameters: dict[str, Any]) -> ModelRecipe:
+    """`training` with parameters such as `{"optimiser.learning_rate": 0.003}` set.
+
+    Raises RefusedValue with a fault for every parameter that is unknown or not accepted.
+    """
+    unknown = [fault for parameter in parameters if (fault := _unknown(training, parameter))]
+    if unknown:
+        raise RefusedValue(unknown)
+    value = training.model_dump(mode="json")
+    for parameter, item in parameters.items():
+        section, field = parameter.split(".")
+        value[section][field] = item
+    return validate(ModelRecipe, value)
+
+
+def _unknown(training: ModelRecipe, parameter: str) -> RecipeFault | None:
+    section, _, field = parameter.partition(".")
+    if section not in SECTIONS:
+        return RecipeFault(
+            (parameter,), "an unknown parameter", f"<section>.<field>, the section one of {', '.join(SECTIONS)}"
+        )
+    fields = fields_of(type(getattr(training, section)))
+    if field in fields:
+        return None
+    return RecipeFault(
+        (parameter,), "an unknown parameter", f"one of {', '.join(f'{section}.{each}' for each in fields)}"
+    )

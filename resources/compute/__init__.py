@@ -1,0 +1,1 @@
+"""Compute: where trainings run. One resource joins a launcher, a fleet and node tasks."""

@@ -1,0 +1,35 @@
+"""The compute of one machine: a few embedded nodes, each with an NVMe folder of its own."""
+
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from resources.compute.protocol import Compute
+from resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
+from resources.home import CODE
+from resources.launchers.local.launcher import LocalLauncher
+from resources.node_tasks.in_process import InProcess
+from resources.tiers import Tiers
+
+
+class EmbeddedCompute(Compute):
+    """This machine as a small cluster."""
+
+    poll_seconds: ClassVar[float] = 0.5
+    sees_nodes: ClassVar[bool] = True
+    jobs: str = Field(description="Folder of the job objects")
+    nodes: str = Field(description="Folder of the nodes")
+    names: list[str] = Field(description="The nodes' names")
+    reboot_seconds: float = Field(
+        default=REBOOT_SECONDS, description="Seconds that a killed node stays away, like a machine that reboots"
+    )
+
+    def launcher(self) -> LocalLauncher:
+        return LocalLauncher(Path(self.jobs), CODE, fleet=self.fleet())
+
+    def fleet(self) -> EmbeddedFleet:
+        return EmbeddedFleet(Path(self.nodes), tuple(self.names), self.reboot_seconds)
+
+    def node_tasks(self, tiers: Tiers) -> InProcess:
+        return InProcess()

@@ -1,0 +1,101 @@
+"""The compute of a cluster: its launcher, its fleet, and node tasks as pods pinned to their nodes.
+
+In the code server, sensors ask all the time: they read one mirror of the cluster. A run waits for one job, and asks
+the API server itself.
+"""
+
+import dataclasses
+import functools
+from typing import Any, ClassVar
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from recipes.strict import validate
+from resources.compute.protocol import Compute
+from resources.fleet.kubernetes.fleet import KubernetesFleet
+from resources.kubernetes.client import Client
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.mirror import Mirror
+from resources.kubernetes.reader import ClusterReader
+from resources.launchers.kubernetes import access
+from resources.launchers.kubernetes.launcher import KubernetesLauncher
+from resources.launchers.kubernetes.workloads import KINDS
+from resources.launchers.kubernetes.workloads.protocol import Workload
+from resources.node_tasks.by_jobs import FOLDER, ByJobs
+from resources.platform import ComputeSettings, NodeTaskSettings
+from resources.tiers import Tiers
+
+
+class KubernetesCompute(Compute):
+    """A Kubernetes cluster."""
+
+    poll_seconds: ClassVar[float] = 10.0
+    sees_nodes: ClassVar[bool] = False
+    settings: dict[str, Any] = Field(description="The section `compute` of the platform's settings")
+    _in_a_run: bool = PrivateAttr(default=True)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Sensors and schedules have no run: the code server evaluates them."""
+        self._in_a_run = context.run is not None
+
+    def launcher(self) -> KubernetesLauncher:
+        return KubernetesLauncher(self._client, self._cluster, self._workload, self._mirror)
+
+    def fleet(self) -> KubernetesFleet:
+        return KubernetesFleet(self._mirror or self._client, self._cluster)
+
+    def node_tasks(self, tiers: Tiers) -> ByJobs:
+        """Tasks write outcomes to the durable tier, which every pod mounts under the same path as this process."""
+        cluster = node_task_cluster(self._cluster, self._compute.node_tasks)
+        launcher = KubernetesLauncher(self._client, cluster, KINDS["job"])
+        return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
+
+    @property
+    def grace_seconds(self) -> float:
+        return self._cluster.grace_seconds
+
+    @property
+    def _compute(self) -> ComputeSettings:
+        return validate(ComputeSettings, self.settings)
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._compute.cluster
+
+    @property
+    def _workload(self) -> Workload:
+        return KINDS[self._compute.launcher]
+
+    @property
+    def _client(self) -> Client:
+        return _client(self._compute.kubeconfig, self._compute.context, self._cluster.namespace)
+
+    @property
+    def _mirror(self) -> ClusterReader | None:
+        return None if self._in_a_run else _mirror(self._client)
+
+
+def node_task_cluster(cluster: Cluster, settings: NodeTaskSettings) -> Cluster:
+    """What a cluster gives the pods of node tasks: no GPU, no RDMA and no queue."""
+    return dataclasses.replace(
+        cluster,
+        resources=settings.resources,
+        priority=settings.priority,
+        queue="",
+        scheduler="",
+        topology="",
+        networks=(),
+    )
+
+
+@functools.cache
+def _client(kubeconfig: str, context: str, namespace: str) -> Client:
+    """The client of a cluster, one in each process: it keeps its connections."""
+    return Client(kubeconfig, context, namespace)
+
+
+@functools.cache
+def _mirror(client: Client) -> ClusterReader:
+    """The mirror of a cluster, one in each process."""
+    return Mirror(client, access.held())

@@ -1,0 +1,49 @@
+"""The interface of compute: one resource joins a launcher, a fleet and node tasks; its class decides which.
+
+`resources.compute.embedded` runs on this machine, `resources.compute.kubernetes` on a cluster.
+"""
+
+import abc
+from typing import ClassVar
+
+import dagster as dg
+from pydantic import Field
+
+from resources.fleet.protocol import Fleet
+from resources.launchers.protocol import Launcher
+from resources.node_tasks.protocol import NodeTasks
+from resources.tiers import Tiers
+from resources.trainings.control import GRACE_SECONDS, TrainingControl
+from resources.trainings.job import Paths
+
+
+class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
+    """A launcher, a fleet, the tasks of its nodes, and the revision of the code that they run."""
+
+    poll_seconds: ClassVar[float]
+    """How often a waiting run asks."""
+    sees_nodes: ClassVar[bool]
+    """Whether this process sees the nodes' NVMe folders."""
+    revision: str = Field(default="", description="Revision of the code, recorded in every checkpoint")
+
+    @abc.abstractmethod
+    def launcher(self) -> Launcher:
+        """What runs jobs."""
+
+    @abc.abstractmethod
+    def fleet(self) -> Fleet:
+        """The nodes that jobs run on."""
+
+    @abc.abstractmethod
+    def node_tasks(self, tiers: Tiers) -> NodeTasks:
+        """What runs tasks on a node, where its NVMe is."""
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long a job that is asked to stop may take for a last checkpoint, unless its recipe says otherwise."""
+        return GRACE_SECONDS
+
+    def control(self, tiers: Tiers) -> TrainingControl:
+        """The state machine over this launcher and fleet."""
+        paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup)
+        return TrainingControl(self.launcher(), self.fleet(), paths, self.revision, grace_seconds=self.grace_seconds)

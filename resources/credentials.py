@@ -1,0 +1,78 @@
+"""Credentials: addresses without a secret in them, and the one way in which a secret is read, from a file.
+
+What a resource is configured with is shown by the webserver, stored with failed runs and kept in backups. So no field
+of a resource ever holds a secret: it names a file, and the process that needs the secret reads it at that moment.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import AfterValidator
+
+from recipes.problems import RecipeFault
+from recipes.strict import RefusedValue
+
+SAFER = "none, since it would be shown and stored: write it into a file that only Slipway reads, and name the file"
+_SECRET_PARAMETER = re.compile(r"pass|secret|token|credential|signature|api_?key|access_?key", re.IGNORECASE)
+_SECRET_VARIABLE = re.compile(r"(PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Address:
+    """A URI without its credentials, and these beside it."""
+
+    uri: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+def holds_secret(uri: str) -> bool:
+    """Whether a URI names a user, or has a parameter that looks like a secret. Without a scheme, a path never does."""
+    if "://" not in uri:
+        return False
+    scheme, _, rest = uri.partition("://")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    parameters = parse_qsl(urlsplit(uri.replace(scheme, "http", 1)).query, keep_blank_values=True)
+    return "@" in authority or any(_SECRET_PARAMETER.search(name) for name, _ in parameters)
+
+
+def _must_be_public(uri: str) -> str:
+    if holds_secret(uri):
+        raise RefusedValue([RecipeFault((), "a user, password or token in it", SAFER)])
+    return uri
+
+
+PublicAddress = Annotated[str, AfterValidator(_must_be_public)]
+"""A field for an address that people may see; it refuses one with a secret in it, and does not show it."""
+
+
+def secret_variables(names: Iterable[str]) -> list[str]:
+    """Those of an environment's names whose values look like secrets; ``..._FILE`` names a file, and is none."""
+    return sorted(name for name in names if _SECRET_VARIABLE.search(name))
+
+
+def read_address(file: Path) -> Address:
+    """The address of an HTTP server in a file, ``https://user:password@host``, taken apart.
+
+    Raises OSError when the file cannot be read, and ValueError, which does not show what the file holds, for an address
+    whose secret its client would show.
+    """
+    text = file.read_text().strip()
+    scheme, _, rest = text.partition("://")
+    if scheme not in ("http", "https"):
+        return Address(_checked(file, text, "a database's password in the file of its own driver (PGSERVICEFILE)"))
+    authority, slash, path = rest.partition("/")
+    login, _, host = authority.rpartition("@")
+    user, _, password = login.partition(":")
+    uri = _checked(file, f"{scheme}://{host}{slash}{path}", "the secret before the host: https://user:password@host")
+    return Address(uri, unquote(user), unquote(password))
+
+
+def _checked(file: Path, uri: str, expected: str) -> str:
+    if holds_secret(uri):
+        raise ValueError(f"{file}: found an address that would show its secret, expected {expected}")
+    return uri

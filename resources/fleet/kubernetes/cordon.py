@@ -1,0 +1,142 @@
+"""Cordon: the one way in which Slipway takes a node out of service, or back into it.
+
+Only a person decides to cordon; no process does. Without `apply` nothing changes, and the act only says what would
+happen. Each act is recorded in the durable tier before it is done, and on the node with who did it and why.
+`slipway nodes cordon NODE --why WORDS` is the command.
+"""
+
+import json
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from resources.kubernetes.objects import NODES, KubernetesObject
+from resources.kubernetes.reader import ClusterWriter
+from resources.unavailable import Unavailable
+from trainer.base import atomic, codec, lock
+
+FORMAT = "slipway.cordon/1"
+CORDONED = "slipway/cordoned"
+"""Annotation of a node that Slipway cordoned: who, why and when, as JSON."""
+EXEMPT = "slipway/cordon"
+"""Label of a node that Slipway must not cordon; its value is `never`."""
+SHARE = 0.1
+"""The largest share of the fleet's nodes that may be cordoned at once, by Slipway or others; one node always may."""
+FOLDER = "cordons"
+"""The folder in the durable tier: a file for each act, create-only."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """A change to a node; with `applied` false, the change that would be made."""
+
+    verb: Literal["cordon", "uncordon"]
+    node: str
+    who: str
+    why: str
+    at: float
+    """Seconds since the epoch."""
+    applied: bool
+
+    def __str__(self) -> str:
+        did = f"{self.verb}ed" if self.applied else f"would {self.verb}"
+        return f"{did} {self.node}: {self.why} ({self.who})"
+
+
+@dataclass(frozen=True)
+class Cordon:
+    """Cordons the nodes of one fleet: those with these labels."""
+
+    cluster: ClusterWriter
+    labels: dict[str, str]
+    durable: Path
+
+    def cordon(self, node: str, who: str, why: str, apply: bool = False) -> Act:
+        """Keep new work away from the node; what runs there goes on.
+
+        Raises ValueError when that is impossible or not allowed, with nothing changed; Unavailable.
+        """
+        act = Act("cordon", node, who, why, time.time(), apply)
+        with lock.exclusive(self.durable / FOLDER):
+            nodes = self._nodes()
+            found = _found(nodes, node)
+            _must_be_allowed(found, list(nodes.values()))
+            note = atomic.canonical_json({"who": who, "why": why, "at": act.at}).decode()
+            return self._do(act, found, unschedulable=True, note=note)
+
+    def uncordon(self, node: str, who: str, why: str, apply: bool = False) -> Act:
+        """Let new work come to a node that Slipway cordoned. Raises the same as `cordon`."""
+        act = Act("uncordon", node, who, why, time.time(), apply)
+        with lock.exclusive(self.durable / FOLDER):
+            found = _found(self._nodes(), node)
+            if not found["spec"].get("unschedulable"):
+                raise ValueError(f"node {node}: found it not cordoned, expected a cordoned node")
+            if CORDONED not in _annotations(found):
+                raise ValueError(f"node {node}: it was not cordoned by Slipway; kubectl uncordon {node} takes it back")
+            return self._do(act, found, unschedulable=None, note=None)
+
+    def _do(self, act: Act, found: KubernetesObject, unschedulable: bool | None, note: str | None) -> Act:
+        """Record the act and change the node as it was found; when that fails, record the failure."""
+        if not act.applied:
+            return act
+        change = {
+            "metadata": {"resourceVersion": found["metadata"]["resourceVersion"], "annotations": {CORDONED: note}},
+            "spec": {"unschedulable": unschedulable},
+        }
+        self._record(act, "")
+        try:
+            self.cluster.patch(NODES, act.node, change)
+        except (ValueError, Unavailable) as error:
+            self._record(replace(act, at=time.time(), applied=False), str(error))
+            raise
+        return act
+
+    def _record(self, act: Act, error: str) -> None:
+        when = datetime.fromtimestamp(act.at, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        record = {**codec.plain(act), **({"error": error} if error else {})}
+        path = self.durable / FOLDER / f"{when}-{act.node}.json"
+        if not codec.create_only(path, record, FORMAT):
+            raise ValueError(f"{path}: found a record of the same moment; nothing was done, try again")
+
+    def _nodes(self) -> dict[str, KubernetesObject]:
+        return {node["metadata"]["name"]: node for node in self.cluster.list(NODES, self.labels)}
+
+
+def limit(nodes: int) -> int:
+    """How many of a fleet's `nodes` may be cordoned at once."""
+    return max(1, int(nodes * SHARE))
+
+
+def _must_be_allowed(node: KubernetesObject, fleet: list[KubernetesObject]) -> None:
+    """Raise ValueError unless the node may be cordoned now."""
+    name = node["metadata"]["name"]
+    if node["spec"].get("unschedulable"):
+        raise ValueError(f"node {name}: it is cordoned already{_by_whom(node)}")
+    if node["metadata"].get("labels", {}).get(EXEMPT) == "never":
+        raise ValueError(f"node {name}: its label {EXEMPT}=never keeps it from being cordoned")
+    cordoned = [each["metadata"]["name"] for each in fleet if each["spec"].get("unschedulable")]
+    if len(cordoned) >= limit(len(fleet)):
+        raise ValueError(
+            f"node {name}: {', '.join(cordoned)} are cordoned already, and at most {limit(len(fleet))} of {len(fleet)} "
+            "nodes may be; uncordon one first, or cordon this one with kubectl"
+        )
+
+
+def _found(nodes: dict[str, KubernetesObject], name: str) -> KubernetesObject:
+    if name not in nodes:
+        raise ValueError(f"node {name}: found no such node in the fleet, expected one of {', '.join(sorted(nodes))}")
+    return nodes[name]
+
+
+def _by_whom(node: KubernetesObject) -> str:
+    note = _annotations(node).get(CORDONED)
+    if note is None:
+        return ", not by Slipway"
+    said = json.loads(note)
+    return f", by {said['who']}: {said['why']}"
+
+
+def _annotations(node: KubernetesObject) -> dict[str, str]:
+    return node["metadata"].get("annotations") or {}

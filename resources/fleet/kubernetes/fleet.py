@@ -1,0 +1,67 @@
+"""The fleet of a cluster: the nodes with the labels of the platform's settings; `node_health` reads their state."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from resources.fleet.kubernetes import node_health
+from resources.fleet.protocol import Node
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import EVENTS, NODES, KubernetesObject
+from resources.kubernetes.reader import ClusterReader
+from resources.unavailable import Unavailable
+
+EVENTS_NAMESPACE = "default"
+"""Where Kubernetes keeps the events of objects without a namespace."""
+EVENTS_SECONDS = 2.0
+"""How old events may be: a tick that looks at a hundred trainings asks for them once."""
+
+
+@dataclass
+class KubernetesFleet:
+    """Implements `resources.fleet.protocol.Fleet`."""
+
+    reader: ClusterReader
+    cluster: Cluster
+    problems: tuple[str, ...] = node_health.PROBLEMS
+    """The conditions besides Ready that are problems when True."""
+    clock: Callable[[], float] = time.time
+    scheduled: ClassVar = True
+    _warnings: Mapping[str, list[KubernetesObject]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _warned_at: float = field(default=0.0, init=False, repr=False, compare=False)
+
+    def nodes(self) -> list[Node]:
+        """All nodes by name.
+
+        Raises Unavailable also when no node has the labels: a mistake in the settings must not look like a lost fleet.
+        """
+        found = self.reader.list(NODES, self.cluster.node_selector)
+        if not found:
+            raise Unavailable(
+                f"found no node with the labels {dict(self.cluster.node_selector)}; label the nodes of the fleet, "
+                "or change compute.cluster.node_selector in the platform's settings"
+            )
+        now = self.clock()
+        if not 0 <= now - self._warned_at <= EVENTS_SECONDS:
+            self._warnings, self._warned_at = self._read_warnings(), now
+        return sorted((self._read(node, now) for node in found), key=lambda node: node.name)
+
+    def _read(self, node: KubernetesObject, now: float) -> Node:
+        return node_health.read(node, self._warnings.get(node["metadata"]["name"], []), self._rules, now)
+
+    @property
+    def _rules(self) -> node_health.NodeRules:
+        """Spot nodes belong to the fleet too: the scheduler keeps trainings away whose pods do not tolerate them."""
+        tolerations = (*self.cluster.tolerations, *self.cluster.spot_tolerations)
+        return node_health.NodeRules(tolerations, self.problems, self.cluster.unreachable_seconds)
+
+    def _read_warnings(self) -> Mapping[str, list[KubernetesObject]]:
+        """The Warning events of each node."""
+        warnings: defaultdict[str, list[KubernetesObject]] = defaultdict(list)
+        for event in self.reader.list(EVENTS, {}, namespace=EVENTS_NAMESPACE):
+            about = event["involvedObject"]
+            if event.get("type") == "Warning" and about.get("kind") == "Node":
+                warnings[about.get("name", "")].append(event)
+        return warnings

@@ -1,0 +1,152 @@
+"""Node health: whether a node takes new work and keeps its processes, from its conditions, taints and events. Pure.
+
+They come from Kubernetes and from the agents that watch GPUs; the node itself is never asked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resources.fleet.kubernetes import xid
+from resources.fleet.protocol import Node
+from resources.kubernetes.conditions import seconds
+from resources.kubernetes.objects import KubernetesObject
+
+PROBLEMS = (
+    # NVSentinel's checks, as it names its conditions (v1.31)
+    "GpuAllWatch",
+    "GpuDriverWatch",
+    "GpuInforomWatch",
+    "GpuMemWatch",
+    "GpuNvlinkWatch",
+    "GpuNvswitchFatalWatch",
+    "GpuPcieWatch",
+    "GpuSmWatch",
+    "GpuXidError",
+    "SysLogsGPUFallenOff",
+    "SysLogsSXIDError",
+    "SysLogsXIDError",
+    # node-problem-detector, its own and as AKS configures it (2026-11)
+    "FilesystemCorruptionProblem",
+    "GPUMissing",
+    "IBLinkFlapping",
+    "KernelDeadlock",
+    "NVLinkStatusInactive",
+    "ReadonlyFilesystem",
+    "XIDErrors",
+)
+"""Conditions that are problems when True."""
+ALSO_CONDITIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+ALSO_IN_THE_SPEC = ("node.kubernetes.io/unschedulable",)
+"""Taints that repeat a condition or a field of the node."""
+SCHEDULING = ("NoSchedule", "NoExecute")
+"""Effects of taints that keep pods away."""
+
+
+@dataclass(frozen=True)
+class NodeFinding:
+    """One thing that is wrong with a node."""
+
+    reason: str
+    since: float | None
+    """Seconds since the epoch, None where the cluster does not say."""
+    ends_work: bool
+    """Whether the processes there are lost; otherwise only new work is kept away."""
+
+
+@dataclass(frozen=True)
+class NodeRules:
+    """What counts against a node, and what does not."""
+
+    tolerations: tuple[Mapping[str, str], ...] = ()
+    """The tolerations of trainings' pods."""
+    problems: tuple[str, ...] = PROBLEMS
+    patience_seconds: float = 30.0
+    """How long a kubelet that answers may report its node as not ready before its pods are given up."""
+
+
+def read(node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: NodeRules, now: float) -> Node:
+    """The node at `now`, seconds since the epoch; `warnings` are the Warning events about it."""
+    name = node["metadata"]["name"]
+    findings = list(_findings(node, warnings, rules, now))
+    if not findings:
+        return Node(name, ready=True)
+    fatal = [each for each in findings if each.ends_work]
+    shown = fatal or findings
+    since = min((each.since for each in shown if each.since is not None), default=None)
+    return Node(name, False, "; ".join(each.reason for each in shown), since, cordoned=not fatal)
+
+
+def _findings(
+    node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: NodeRules, now: float
+) -> Iterator[NodeFinding]:
+    if deleted_at := node["metadata"].get("deletionTimestamp"):
+        yield NodeFinding("it is being deleted", seconds(deleted_at), ends_work=True)
+    conditions = {each["type"]: each for each in node.get("status", {}).get("conditions") or ()}
+    ready = conditions.get("Ready", {"status": "Unknown"})
+    yield from _unready(ready, rules.patience_seconds, now)
+    for name in rules.problems:
+        if name in conditions:
+            yield from _problem(conditions[name])
+    yield from _xids(warnings, _since(ready))
+    yield from _taints(node, rules.tolerations)
+    if node["spec"].get("unschedulable"):
+        yield NodeFinding("it is cordoned", None, ends_work=False)
+
+
+def _unready(ready: Mapping[str, Any], patience: float, now: float) -> Iterator[NodeFinding]:
+    """Unknown is a kubelet that the cluster has waited for in vain; one that says False is given some time."""
+    if ready["status"] == "True":
+        return
+    since = _since(ready)
+    ends_work = ready["status"] == "Unknown" or since is None or now - since > patience
+    yield NodeFinding(_told("Ready", ready), since, ends_work)
+
+
+def _problem(condition: Mapping[str, Any]) -> Iterator[NodeFinding]:
+    """A condition that says that an application failed by its own fault is no reason against the node."""
+    message = condition.get("message", "")
+    if condition["status"] == "True" and (not xid.codes(message) or xid.machine_codes(message)):
+        yield NodeFinding(_told(condition["type"], condition), _since(condition), ends_work=True)
+
+
+def _xids(warnings: Iterable[KubernetesObject], ready_since: float | None) -> Iterator[NodeFinding]:
+    """Errors of the machine since it last became ready: a reboot has cleared those before."""
+    for event in warnings:
+        at, codes = _last_seen(event), xid.machine_codes(event.get("message", ""))
+        if codes and (at is None or ready_since is None or at >= ready_since):
+            named = ", ".join(f"{code} ({xid.action(code)})" for code in codes)
+            yield NodeFinding(f"Xid {named}: {event['message']}", at, ends_work=True)
+
+
+def _taints(node: KubernetesObject, tolerations: Iterable[Mapping[str, str]]) -> Iterator[NodeFinding]:
+    for taint in node["spec"].get("taints") or ():
+        is_repeated = taint["key"] in ALSO_CONDITIONS + ALSO_IN_THE_SPEC
+        if taint["effect"] not in SCHEDULING or is_repeated or any(_tolerates(each, taint) for each in tolerations):
+            continue
+        value = f"={taint['value']}" if taint.get("value") else ""
+        reason = f"its taint {taint['key']}{value}:{taint['effect']} is not tolerated"
+        yield NodeFinding(reason, seconds(taint.get("timeAdded")), ends_work=taint["effect"] == "NoExecute")
+
+
+def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+    """By Kubernetes' rules: a missing key or effect matches all of them, and Exists matches any value."""
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    exists = toleration.get("operator", "Equal") == "Exists"
+    if not toleration.get("key"):
+        return exists
+    return toleration["key"] == taint["key"] and (exists or toleration.get("value", "") == taint.get("value", ""))
+
+
+def _told(name: str, condition: Mapping[str, Any]) -> str:
+    words = filter(None, [condition.get("reason"), condition.get("message")])
+    return ": ".join([f"{name} is {condition['status']}", *words])
+
+
+def _since(condition: Mapping[str, Any]) -> float | None:
+    return seconds(condition.get("lastTransitionTime"))
+
+
+def _last_seen(event: KubernetesObject) -> float | None:
+    return seconds(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))

@@ -1,0 +1,59 @@
+"""A job as the JSON document in its job object, and whether two documents are the same job. Pure."""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from resources.launchers.protocol import Job
+from trainer.base import atomic
+
+INCIDENTAL = ("environment", "labels", "prefer")
+"""Fields in which two documents of one job may differ: the process that adopts a job may be of a later revision than
+the one that submitted it, and know more."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
+
+
+def must_be_a_name(name: str) -> None:
+    """Raises ValueError for a text that cannot be a job's name."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"job name {name!r}: expected letters, digits, '-' and '.', a letter or digit first")
+
+
+def must_be_possible(job: Job, nodes: Collection[str]) -> None:
+    """Raises ValueError unless the job can run on a fleet of these nodes."""
+    unknown = sorted(set(job.nodes) - set(nodes))
+    if unknown:
+        raise ValueError(
+            f"job {job.name}: found the nodes {', '.join(unknown)}, expected some of {', '.join(sorted(nodes))}"
+        )
+    if not job.nodes or len(set(job.nodes)) != len(job.nodes):
+        raise ValueError(f"job {job.name}: nodes {job.nodes}, expected at least one, each once")
+    if job.ranks_per_node < 1:
+        raise ValueError(f"job {job.name}: {job.ranks_per_node} ranks per node, expected at least 1")
+
+
+def of(job: Job) -> dict[str, Any]:
+    """The document of a job. Raises ValueError when the job's config is not JSON."""
+    mappings = ("config", "environment", "labels", "kubernetes")
+    plain = {**vars(job), **{name: dict(getattr(job, name)) for name in mappings}}
+    try:
+        document: dict[str, Any] = json.loads(atomic.canonical_json(plain))
+    except TypeError as error:
+        raise ValueError(f"job {job.name}: its config is not a JSON document: {error}") from error
+    return document
+
+
+def job(document: Mapping[str, Any]) -> Job:
+    """The job of a document; one written by an earlier revision has fewer fields."""
+    tuples = {name: tuple(document.get(name, ())) for name in ("command", "nodes", "prefer")}
+    return Job(**{**document, **tuples})
+
+
+def must_be_the_same(wanted: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    """Raises ValueError when the document `there` is of another job than the wanted one."""
+    found = of(job(there))
+    differing = [name for name in wanted if name not in INCIDENTAL and wanted[name] != found[name]]
+    if differing:
+        raise ValueError(f"job {wanted['name']}: already submitted with another {', '.join(differing)}")

@@ -1,0 +1,49 @@
+"""Which kinds of object Slipway reads and writes for its jobs, derived from the kinds of workload. Pure.
+
+The mirror holds what `held` lists, and the chart's role for launchers has the `rights`.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, Resource
+from resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, QUEUED_JOB, WORKLOADS
+from resources.launchers.kubernetes.workloads import KINDS
+from resources.launchers.kubernetes.workloads.protocol import Workload
+
+Kinds = Iterable[Workload]
+ALL = tuple(KINDS.values())
+LOOK = ("get", "list", "watch")
+MAKE = ("create", *LOOK, "delete")
+
+
+def made(kinds: Kinds = ALL) -> tuple[Resource, ...]:
+    """The kinds of the objects that launchers create besides the order."""
+    return tuple(dict.fromkeys([*(each for kind in kinds for each in (*kind.parts, kind.resource)), POD_GROUPS]))
+
+
+def held(kinds: Kinds = ALL) -> dict[Resource, str]:
+    """What a mirror holds, since sensors read it in every tick: each kind with the label of the objects that matter."""
+    return {
+        CONFIG_MAPS: JOB,
+        PODS: JOB,
+        NODES: "",
+        WORKLOADS: QUEUED_JOB,
+        **{kind.resource: JOB for kind in kinds},
+    }
+
+
+def rights(kinds: Kinds = ALL) -> list[dict[str, Any]]:
+    """The rules of the role that submits, watches and stops jobs, as a Role holds them."""
+    return [
+        _rule(CONFIG_MAPS, *MAKE, "patch"),
+        *(_rule(each, *MAKE) for each in made(kinds)),
+        _rule(PODS, *LOOK, "delete"),
+        {**_rule(PODS, "get"), "resources": [f"{PODS.plural}/log"]},
+        _rule(EVENTS, "list", "watch"),
+        *(_rule(each, *LOOK) for each in (LOCAL_QUEUES, WORKLOADS)),
+    ]
+
+
+def _rule(resource: Resource, *verbs: str) -> dict[str, Any]:
+    return {"apiGroups": [resource.group], "resources": [resource.plural], "verbs": list(verbs)}

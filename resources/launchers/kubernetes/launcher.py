@@ -1,0 +1,222 @@
+"""The launcher on Kubernetes: an order, which is the job object, and a workload of some kind that runs the job.
+
+All state is in these objects: any process reads the same. When a mirror says that a job has ended or is missing, the
+API server is asked before that counts.
+"""
+
+import contextlib
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from resources.kubernetes import answers
+from resources.kubernetes.answers import ObjectConflict, RefusedRequest
+from resources.kubernetes.client import Client
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.conditions import holding
+from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, KubernetesObject
+from resources.kubernetes.reader import ClusterReader
+from resources.launchers import document
+from resources.launchers.kubernetes import names, orders, pod_facts, status, waiting
+from resources.launchers.kubernetes.orders import Cancellation, JobOrder
+from resources.launchers.kubernetes.pod_facts import PodFacts
+from resources.launchers.kubernetes.queues import LOCAL_QUEUES, QUEUE, QUEUED_JOB, WORKLOADS
+from resources.launchers.kubernetes.workloads.protocol import Workload
+from resources.launchers.protocol import Job, JobState, Status
+from resources.unavailable import Unavailable
+
+LOG_READERS = 8
+"""How many pods' logs are read at a time."""
+
+
+@dataclass(frozen=True)
+class KubernetesLauncher:
+    """Implements `resources.launchers.protocol.Launcher`."""
+
+    client: Client
+    cluster: Cluster
+    workload: Workload
+    mirror: ClusterReader | None = None
+    """What `poll` reads first; without a mirror it asks the API server each time."""
+
+    def submit(self, job: Job) -> None:
+        """Start the job, or adopt the one of that name; after a crash in between, the next submit completes the job."""
+        document.must_be_a_name(job.name)
+        cluster = self.cluster.with_recipe(job.kubernetes)
+        parts = self.workload.objects(names.object_name(job.name), job, cluster)
+        order, is_new = self._accepted(job, cluster)
+        if order.cancellation is not None or self._main(order, self.client) is not None:
+            return
+        try:
+            for part in parts:
+                self._create(part, order)
+        except RefusedRequest:
+            if is_new:
+                self.client.delete(CONFIG_MAPS, order.name, order.uid)
+            raise
+        self._stop_if_cancelled(job.name)
+
+    def poll(self, name: str) -> Status:
+        """Where the job stands."""
+        found = self._status(name, self._reader)
+        return found if self.mirror is None or found.state.live else self._status(name, self.client)
+
+    def cancel(self, name: str, grace_seconds: float) -> None:
+        """Ask the job to stop. A repeated call deletes what appeared in between, and does not prolong the grace."""
+        order = self._order(name, self.client)
+        if order is None or self._status(name, self.client).state.terminal:
+            return
+        if order.cancellation is None:
+            cancellation = Cancellation(time.time(), grace_seconds)
+            # Another process has changed the order, and so cancelled it: nothing else of an order changes.
+            with contextlib.suppress(ObjectConflict):
+                self.client.patch(CONFIG_MAPS, order.name, orders.cancelled(order, cancellation))
+        self._stop_if_cancelled(name)
+
+    def release(self, name: str) -> bool:
+        """Remove a terminal job: the cluster removes all objects of the job with its order."""
+        order = self._order(name, self.client)
+        if order is None or not self._status(name, self.client).state.terminal:
+            return False
+        return self.client.delete(CONFIG_MAPS, order.name, order.uid)
+
+    def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
+        """The end of each node's output, as far as the pod exists and its kubelet answers."""
+        order = self._order(name, self.client)
+        if order is None:
+            return {}
+        found = self.client.list(PODS, {JOB: order.name})
+        placed = sorted((pod for pod in found if pod["spec"].get("nodeName")), key=_by_age)
+        with ThreadPoolExecutor(LOG_READERS) as readers:
+            texts = list(readers.map(lambda pod: self._log(pod, tail_bytes), placed))
+        by_node: dict[str, str] = {}
+        for pod, text in zip(placed, texts, strict=True):
+            node = pod["spec"]["nodeName"]
+            by_node[node] = by_node.get(node, "") + text
+        return {node: text.encode()[-tail_bytes:].decode(errors="replace") for node, text in by_node.items()}
+
+    def _accepted(self, job: Job, cluster: Cluster) -> tuple[JobOrder, bool]:
+        """The job's order, and whether it is new. Raises ValueError for another job's order, or an impossible job."""
+        wanted = orders.written(names.object_name(job.name), job)
+        found = self.client.get(CONFIG_MAPS, wanted["metadata"]["name"])
+        if found is None:
+            self._must_be_possible(job, cluster)
+            made = self.client.create(CONFIG_MAPS, wanted)
+            if made is not None:
+                return orders.read(made), True
+            found = self.client.get(CONFIG_MAPS, wanted["metadata"]["name"])
+        if found is None:
+            raise Unavailable(f"job {job.name}: it was removed while it was submitted")
+        order = orders.read(found)
+        document.must_be_the_same(document.of(job), order.job)
+        return order, False
+
+    def _must_be_possible(self, job: Job, cluster: Cluster) -> None:
+        """Raise ValueError for a job that needs a kind, a node or a queue that the cluster does not have."""
+        for resource in (self.workload.resource, *([LOCAL_QUEUES] if cluster.queue else [])):
+            if not self.client.serves(resource):
+                raise ValueError(f"job {job.name}: {answers.missing(resource)}")
+        nodes = [node["metadata"]["name"] for node in self._reader.list(NODES, cluster.node_selector)]
+        if not nodes:
+            raise ValueError(
+                f"job {job.name}: found no node with the labels {dict(cluster.node_selector)}; label the nodes of the "
+                "fleet, or change compute.cluster.node_selector in the platform's settings"
+            )
+        document.must_be_possible(job, nodes)
+        if cluster.queue and self.client.get(LOCAL_QUEUES, cluster.queue) is None:
+            there = [queue["metadata"]["name"] for queue in self.client.list(LOCAL_QUEUES, {})]
+            raise ValueError(
+                f"job {job.name}: queue {cluster.queue}: found no such LocalQueue in namespace "
+                f"{self.client.namespace}, expected one of {', '.join(there) or 'none'}; "
+                "create it, or name another queue"
+            )
+
+    def _create(self, part: KubernetesObject, order: JobOrder) -> None:
+        """Create an object of the job, unless it is there. Raises Unavailable while an earlier job's is still there."""
+        resource = self.workload.resource_of(part)
+        if self.client.create(resource, orders.owned(part, order)) is not None:
+            return
+        found = self.client.get(resource, part["metadata"]["name"])
+        if found is None or not orders.belongs(found, order):
+            raise Unavailable(f"{resource.kind} {part['metadata']['name']} of an earlier job is still being removed")
+
+    def _stop_if_cancelled(self, name: str) -> None:
+        """Delete the pods and the workload of a cancelled job.
+
+        First the pods: with the workload, the garbage collector would delete them with another grace, and a kubelet
+        keeps to the first grace that it gets. Then the workload, and then the pods that it started meanwhile.
+        """
+        order = self._order(name, self.client)
+        if order is None or order.cancellation is None:
+            return
+        self._end_pods(order, order.cancellation)
+        main = self._main(order, self.client)
+        if main is not None:
+            self.client.delete(self.workload.resource, order.name, main["metadata"]["uid"])
+            self._end_pods(order, order.cancellation)
+
+    def _end_pods(self, order: JobOrder, cancellation: Cancellation) -> None:
+        for pod in self._pods(order, self.client):
+            if not pod.is_over and (pod.must_end_at is None or pod.must_end_at > cancellation.deadline + 1):
+                self.client.delete(PODS, pod.name, grace_seconds=cancellation.grace_left(time.time()))
+
+    @property
+    def _reader(self) -> ClusterReader:
+        """The reader that `poll` uses first."""
+        return self.mirror or self.client
+
+    def _order(self, name: str, reader: ClusterReader) -> JobOrder | None:
+        found = reader.get(CONFIG_MAPS, names.object_name(name))
+        try:
+            return orders.read(found) if found is not None else None
+        except ValueError as error:
+            raise Unavailable(f"job {name}: {error}") from error
+
+    def _main(self, order: JobOrder, reader: ClusterReader) -> KubernetesObject | None:
+        """The main object of the order's workload; None for that of an earlier order, which is being removed."""
+        found = reader.get(self.workload.resource, order.name)
+        return found if found is not None and orders.belongs(found, order) else None
+
+    def _pods(self, order: JobOrder, reader: ClusterReader) -> list[PodFacts]:
+        return [pod_facts.of(pod) for pod in reader.list(PODS, {JOB: order.name})]
+
+    def _status(self, name: str, reader: ClusterReader) -> Status:
+        order = self._order(name, reader)
+        if order is None:
+            return Status(JobState.MISSING)
+        main, pods, now = self._main(order, reader), self._pods(order, reader), time.time()
+        overdue = {pod.node for pod in pods if status.is_overdue(pod, now)}
+        silent = {node for node in overdue if not _is_ready(reader.get(NODES, node))}
+        found = status.of(order, self.workload.read(main) if main else None, pods, silent, now)
+        if found.state is JobState.PENDING and main is not None and order.cancellation is None:
+            return replace(found, reason=self._wait(order, main, pods, reader) or found.reason)
+        return found
+
+    def _wait(self, order: JobOrder, main: KubernetesObject, pods: list[PodFacts], reader: ClusterReader) -> str:
+        """What a pending job waits for; empty where that cannot be found out."""
+        if reason := waiting.by_pods(pods):
+            return reason
+        with contextlib.suppress(Unavailable):
+            if QUEUE in main["metadata"].get("labels", {}) and not pods:
+                admissions = reader.list(WORKLOADS, {QUEUED_JOB: main["metadata"]["uid"]})
+                return waiting.by_queue(admissions)
+            return waiting.by_events(reader.list(EVENTS, {}), order.name)
+        return ""
+
+    def _log(self, pod: KubernetesObject, tail_bytes: int) -> str:
+        """The end of a pod's output; where the log is gone, the part that the pod's status keeps."""
+        name = pod["metadata"]["name"]
+        try:
+            text = self.client.log(name, pod_facts.container_name(pod), tail_bytes)
+        except Unavailable as error:
+            return f"{pod_facts.last_words(pod)}\n(the rest of the log cannot be read: {error})\n".lstrip("\n")
+        return pod_facts.last_words(pod) if text is None else text
+
+
+def _by_age(pod: KubernetesObject) -> tuple[str, str]:
+    return pod["metadata"]["creationTimestamp"], pod["metadata"]["name"]
+
+
+def _is_ready(node: KubernetesObject | None) -> bool:
+    """Whether a node exists, and its kubelet reports that it is ready."""
+    return node is not None and "Ready" in holding(node)

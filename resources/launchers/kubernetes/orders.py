@@ -1,0 +1,113 @@
+"""The job object on Kubernetes, the order: a ConfigMap with the job, and whether it was cancelled. Pure.
+
+The order outlives the workload and owns all objects of the job. So a cancelled job stays cancelled whatever a
+controller or a queue does, and deleting the order removes everything.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from resources.kubernetes.conditions import seconds
+from resources.kubernetes.objects import CONFIG_MAPS, KubernetesObject
+from resources.launchers import document
+from resources.launchers.kubernetes import pods
+from resources.launchers.protocol import Job
+from trainer.base import atomic
+
+JOB_FILE = "job.json"
+CANCELLED_AT, GRACE_SECONDS = "slipway/cancelled-at", "slipway/grace-seconds"
+"""Annotations of a cancelled order: when, in seconds since the epoch, and the grace of its pods."""
+
+
+@dataclass(frozen=True)
+class Cancellation:
+    """The first `cancel` of a job. Times are seconds since the epoch."""
+
+    at: float
+    grace_seconds: float
+
+    @property
+    def deadline(self) -> float:
+        return self.at + self.grace_seconds
+
+    def grace_left(self, now: float) -> int:
+        """In whole seconds, at least one: with 0 the API server would drop pods that still run."""
+        return max(1, math.ceil(self.deadline - now))
+
+
+@dataclass(frozen=True)
+class JobOrder:
+    """An order as it is on the cluster."""
+
+    name: str
+    """The name of all objects of the job."""
+    uid: str
+    version: str
+    job: dict[str, Any]
+    """The job as a document of `resources.launchers.document`."""
+    submitted_at: float | None
+    """Seconds since the epoch."""
+    cancellation: Cancellation | None
+
+
+def written(name: str, job: Job) -> KubernetesObject:
+    """The order of a job, to be created. Raises ValueError when the job's config is not JSON."""
+    wanted = document.of(job)
+    files = {JOB_FILE: wanted, pods.CONFIG_FILE: wanted["config"]}
+    return {
+        "apiVersion": CONFIG_MAPS.api_version,
+        "kind": CONFIG_MAPS.kind,
+        "metadata": pods.metadata(name, job),
+        "immutable": True,
+        "data": {file: atomic.canonical_json(content).decode() for file, content in files.items()},
+    }
+
+
+def read(found: KubernetesObject) -> JobOrder:
+    """The order in a ConfigMap. Raises ValueError for a ConfigMap that is no order."""
+    metadata = found["metadata"]
+    if JOB_FILE not in found.get("data", {}):
+        raise ValueError(
+            f"ConfigMap {metadata['name']}: found no {JOB_FILE}, expected the order of a job; remove the ConfigMap, or "
+            "give it another name"
+        )
+    return JobOrder(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        version=metadata["resourceVersion"],
+        job=json.loads(found["data"][JOB_FILE]),
+        submitted_at=seconds(metadata["creationTimestamp"]),
+        cancellation=_cancellation(metadata.get("annotations", {})),
+    )
+
+
+def cancelled(order: JobOrder, cancellation: Cancellation) -> KubernetesObject:
+    """The change that cancels the order; the API server refuses it if the order has changed meanwhile."""
+    annotations = {CANCELLED_AT: str(cancellation.at), GRACE_SECONDS: str(cancellation.grace_seconds)}
+    return {"metadata": {"resourceVersion": order.version, "annotations": annotations}}
+
+
+def owned(part: KubernetesObject, order: JobOrder) -> KubernetesObject:
+    """An object of the job, owned by the order: it is removed with the order."""
+    owner = {
+        "apiVersion": CONFIG_MAPS.api_version,
+        "kind": CONFIG_MAPS.kind,
+        "name": order.name,
+        "uid": order.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    return part | {"metadata": part["metadata"] | {"ownerReferences": [owner]}}
+
+
+def belongs(part: KubernetesObject, order: JobOrder) -> bool:
+    """Whether this order owns an object, and not an earlier order of the same name that is being removed."""
+    return order.uid in {owner["uid"] for owner in part["metadata"].get("ownerReferences", [])}
+
+
+def _cancellation(annotations: dict[str, str]) -> Cancellation | None:
+    if CANCELLED_AT not in annotations:
+        return None
+    return Cancellation(float(annotations[CANCELLED_AT]), float(annotations[GRACE_SECONDS]))

@@ -1,0 +1,77 @@
+"""Where the pods of a job may run, which nodes they prefer, and which taints they tolerate. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import JOB, KubernetesObject
+from resources.launchers.protocol import Job
+
+HOST = "kubernetes.io/hostname"
+"""The label that names a node; a job with one pod on each node keeps its pods apart by it."""
+KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
+"""Annotation of a pod template: Kueue, which then chooses the nodes, prefers nodes close together."""
+HOLDS_ITS_DATA, CLOSE_TOGETHER = 100, 50
+"""Weights: to read all shards again costs more than one more hop between nodes."""
+
+
+def of(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
+    """The fields of the pods' spec that place them."""
+    apart = job.node_count > 1 and bool(cluster.topology) and cluster.spread == "spread"
+    fields = {
+        "affinity": _affinity(name, job, cluster),
+        "nodeSelector": dict(cluster.node_selector),
+        "priorityClassName": cluster.priority,
+        "schedulerName": cluster.scheduler,
+        "tolerations": [dict(each) for each in _tolerations(cluster)],
+        "topologySpreadConstraints": [_spread(name, cluster.topology)] if apart else [],
+    }
+    return {field: value for field, value in fields.items() if value}
+
+
+def annotations(cluster: Cluster) -> dict[str, str]:
+    """The annotations of the pods for a queue that chooses the nodes."""
+    asked = cluster.queue and cluster.topology and cluster.spread == "pack"
+    return {KUEUE_TOPOLOGY: cluster.topology} if asked else {}
+
+
+def _affinity(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
+    nodes: KubernetesObject = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [_among(job.nodes)]}
+    }
+    if job.prefer:
+        preferred = {"weight": HOLDS_ITS_DATA, "preference": _among(job.prefer)}
+        nodes["preferredDuringSchedulingIgnoredDuringExecution"] = [preferred]
+    affinity = {"nodeAffinity": nodes}
+    if job.node_count > 1:
+        one_a_node = {**_pods_of(name), "topologyKey": HOST}
+        affinity["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [one_a_node]}
+    if job.node_count > 1 and cluster.topology and cluster.spread == "pack" and not annotations(cluster):
+        close = {"weight": CLOSE_TOGETHER, "podAffinityTerm": {**_pods_of(name), "topologyKey": cluster.topology}}
+        affinity["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": [close]}
+    return affinity
+
+
+def _among(nodes: Sequence[str]) -> KubernetesObject:
+    return {"matchExpressions": [{"key": HOST, "operator": "In", "values": list(nodes)}]}
+
+
+def _pods_of(name: str) -> KubernetesObject:
+    return {"labelSelector": {"matchLabels": {JOB: name}}}
+
+
+def _spread(name: str, topology: str) -> KubernetesObject:
+    return {"maxSkew": 1, "topologyKey": topology, "whenUnsatisfiable": "ScheduleAnyway", **_pods_of(name)}
+
+
+def _tolerations(cluster: Cluster) -> list[Any]:
+    gone = [
+        {
+            "key": f"node.kubernetes.io/{condition}",
+            "operator": "Exists",
+            "effect": "NoExecute",
+            "tolerationSeconds": cluster.unreachable_seconds,
+        }
+        for condition in ("not-ready", "unreachable")
+    ]
+    return [*cluster.tolerations, *(cluster.spot_tolerations if cluster.spot else ()), *gone]

@@ -1,0 +1,119 @@
+"""What the status of one pod of a job says. Pure."""
+
+import signal
+from dataclasses import dataclass
+
+from resources.kubernetes.conditions import seconds
+from resources.kubernetes.objects import KubernetesObject
+from resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
+
+LOSSES = ("DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown", "NodeLost")
+"""The reasons of a disruption that mean the loss of the node, and not only of the pod."""
+
+
+@dataclass(frozen=True)
+class PodFacts:
+    """One pod of a job. Times are seconds since the epoch."""
+
+    name: str
+    node: str
+    """Empty until the pod has a node."""
+    started_at: float | None = None
+    exit_code: int | None = None
+    exit_reason: str = ""
+    """Kubernetes' reason for the exit code: Error, OOMKilled."""
+    is_over: bool = False
+    """Whether the kubelet has reported that no process of the pod runs any more."""
+    must_end_at: float | None = None
+    """When the grace of a deleted pod is over; None for a pod that is not deleted."""
+    disruption: str = ""
+    """Kubernetes' reason for taking the pod away: EvictionByEvictionAPI, PreemptionByScheduler."""
+    message: str = ""
+    """Kubernetes' message about the disruption."""
+    waits_for: str = ""
+    """What keeps the pod from starting."""
+
+    @property
+    def explanation(self) -> str:
+        """How the pod ended, for a person; empty for a pod that ended well or still runs."""
+        if self.disruption in LOSSES:
+            return f"{self.node} was lost: {self._why}"
+        if self.disruption:
+            return f"{self.node or self.name}: its pod was taken away: {self._why}"
+        if not self.exit_code:
+            return ""
+        return f"{self.node} ended with exit code {self.exit_code}{_meaning(self.exit_code, self.exit_reason)}"
+
+    @property
+    def _why(self) -> str:
+        return f"{self.message} ({self.disruption})" if self.message else self.disruption
+
+
+def of(pod: KubernetesObject) -> PodFacts:
+    metadata, status = pod["metadata"], pod.get("status", {})
+    container = _container(pod)
+    ended = container.get("terminated")
+    begun = ended or container.get("running") or {}
+    disruption, message = _disruption(status, (ended or {}).get("finishedAt", ""))
+    return PodFacts(
+        name=metadata["name"],
+        node=pod["spec"].get("nodeName", ""),
+        started_at=seconds(begun.get("startedAt")),
+        exit_code=ended["exitCode"] if ended else None,
+        exit_reason=ended.get("reason", "") if ended else "",
+        is_over=status.get("phase") in ("Succeeded", "Failed"),
+        must_end_at=seconds(metadata.get("deletionTimestamp")),
+        disruption=disruption,
+        message=message,
+        waits_for="" if begun else _wait(pod),
+    )
+
+
+def container_name(pod: KubernetesObject) -> str:
+    """The container that runs the job's command."""
+    name: str = pod["metadata"].get("annotations", {}).get(DEFAULT_CONTAINER, pod["spec"]["containers"][0]["name"])
+    return name
+
+
+def last_words(pod: KubernetesObject) -> str:
+    """The end of a failed container's output, which the pod's status keeps."""
+    words: str = _container(pod).get("terminated", {}).get("message", "")
+    return words
+
+
+def _container(pod: KubernetesObject) -> KubernetesObject:
+    """The state of the container that runs the job; empty before it has one."""
+    name = container_name(pod)
+    states = {each["name"]: each.get("state", {}) for each in pod.get("status", {}).get("containerStatuses") or ()}
+    return states.get(name) or {}
+
+
+def _disruption(status: KubernetesObject, finished_at: str) -> tuple[str, str]:
+    """The reason and the message of a disruption before the pod had finished; empty texts without one."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            if finished_at and condition.get("lastTransitionTime", "") > finished_at:
+                return "", ""
+            # The kubelet ends pods for several reasons; the pod's own reason says for which.
+            reason = status.get("reason") if condition.get("reason") == "TerminationByKubelet" else ""
+            return reason or condition.get("reason", ""), status.get("message") or condition.get("message", "")
+    return status.get("reason", ""), status.get("message", "")
+
+
+def _wait(pod: KubernetesObject) -> str:
+    """Why the pod does not run."""
+    status = pod.get("status", {})
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return f"{condition.get('reason', 'not scheduled')}: {condition.get('message', '')}"
+    states = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    waiting = [each.get("state", {}).get("waiting", {}) for each in states]
+    # These two reasons only mean that the pod is starting.
+    reasons = [each for each in waiting if each.get("reason") not in (None, "ContainerCreating", "PodInitializing")]
+    return f"{reasons[0]['reason']}: {reasons[0].get('message', '')}" if reasons else ""
+
+
+def _meaning(code: int, reason: str) -> str:
+    if reason == "OOMKilled":
+        return " (OOMKilled: it needed more memory than its limit)"
+    return f" ({signal.Signals(code - 128).name})" if code - 128 in set(signal.Signals) else ""

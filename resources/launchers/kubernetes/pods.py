@@ -1,0 +1,139 @@
+"""The pod template of a job: the command of each node, its resources and its user. Pure.
+
+The pods need no privilege: they pass the Pod Security Standard `restricted`, also with RDMA and the nodes' own NVMe.
+"""
+
+from collections.abc import Mapping
+
+from resources.fleet.protocol import NODE_VARIABLE
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import CONTAINER, JOB, NAME, KubernetesObject
+from resources.launchers.environment import rank_environment
+from resources.launchers.kubernetes import names, patch, placement, queues
+from resources.launchers.protocol import Job
+from resources.launchers.torchrun import node_command
+from trainer.node.agent import ADDRESS_VARIABLE
+from trainer.node.last_words import FILE_VARIABLE
+
+CONFIG, CONFIG_FOLDER, SHARED_MEMORY = "config", "/etc/slipway", "shared-memory"
+CONFIG_FILE = "config.json"
+"""The job's config: a key of the order, and the name of the file in the container."""
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+"""Annotation: the further networks that Multus attaches a pod to."""
+TERMINATION_LOG = "/dev/termination-log"
+"""Kubernetes' default path of a container's termination log."""
+PORT = 29500
+"""The port of the rendezvous store, on the first pod."""
+
+
+def labels(name: str, job: Job) -> dict[str, str]:
+    """The labels of every object of the job: its name for the launcher, the job's own labels for people and tools."""
+    about = {key if "/" in key else f"slipway/{key}": names.label_value(value) for key, value in job.labels.items()}
+    return {**about, JOB: name}
+
+
+def metadata(name: str, job: Job) -> KubernetesObject:
+    """The metadata of an object with the name of the job's objects."""
+    return {"name": name, "labels": labels(name, job), "annotations": {NAME: job.name}}
+
+
+def template(name: str, job: Job, cluster: Cluster, rendezvous: str) -> KubernetesObject:
+    """The pod template, with the cluster's patch and then the recipe's; `rendezvous` is the first pod's host name.
+
+    Raises ValueError for a patch that does not fit.
+    """
+    networks = {NETWORKS: ",".join(cluster.networks)} if cluster.networks else {}
+    groups = queues.pod_annotations(name, cluster)
+    notes = {NAME: job.name, DEFAULT_CONTAINER: CONTAINER, **networks, **groups, **placement.annotations(cluster)}
+    template = {
+        "metadata": {"labels": labels(name, job), "annotations": notes},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "containers": [_container(job, cluster, rendezvous)],
+            "enableServiceLinks": False,
+            "restartPolicy": "Never",
+            "securityContext": _identity(cluster.user),
+            "serviceAccountName": cluster.service_account,
+            "terminationGracePeriodSeconds": cluster.grace_seconds,
+            "volumes": _volumes(name, cluster),
+            **placement.of(name, job, cluster),
+        },
+    }
+    patched = patch.apply(template, cluster.patch, "the cluster's patch")
+    return patch.apply(patched, cluster.recipe_patch, "placement.kubernetes.patch")
+
+
+def command(job: Job, rendezvous: str) -> list[str]:
+    """What each pod runs; `rendezvous` is the host name of the first pod, which hosts the store."""
+    # A single node meets no other: it needs no host name, and any free port will do.
+    endpoint = f"{rendezvous}:{PORT}" if job.node_count > 1 else "localhost:0"
+    return node_command(job, f"{CONFIG_FOLDER}/{CONFIG_FILE}", endpoint, python="python")
+
+
+def _container(job: Job, cluster: Cluster, rendezvous: str) -> KubernetesObject:
+    mounts = {SHARED_MEMORY: "/dev/shm", CONFIG: CONFIG_FOLDER}
+    return {
+        "name": CONTAINER,
+        "image": cluster.image,
+        "imagePullPolicy": cluster.pull_policy,
+        "command": command(job, rendezvous),
+        "env": _environment(job, cluster),
+        "resources": {"requests": dict(cluster.resources), "limits": dict(cluster.resources)},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        # A container that is killed for its memory writes no termination log: the end of its log stands in.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            *({"name": volume, "mountPath": path} for volume, path in mounts.items()),
+            *({"name": _volume(claim), "mountPath": path} for path, claim in sorted(cluster.volumes.items())),
+        ],
+    }
+
+
+def _environment(job: Job, cluster: Cluster) -> list[KubernetesObject]:
+    """No job can pretend to run on another node: the cluster itself fills in the node's name and the pod's address."""
+    found = {
+        **rank_environment(job, _cores(cluster.resources), cluster.environment),
+        FILE_VARIABLE: TERMINATION_LOG,
+    }
+    filled_in = {NODE_VARIABLE: "spec.nodeName", ADDRESS_VARIABLE: "status.podIP"}
+    return [
+        *({"name": key, "value": value} for key, value in sorted(found.items()) if key not in filled_in),
+        *({"name": key, "valueFrom": {"fieldRef": {"fieldPath": path}}} for key, path in filled_in.items()),
+    ]
+
+
+def _cores(resources: Mapping[str, str]) -> float | None:
+    """The cores of a pod; None where the settings ask for none."""
+    cpu = resources.get("cpu")
+    if cpu is None:
+        return None
+    return float(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)
+
+
+def _identity(user: int) -> KubernetesObject:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        # To change the owner of every file of a large volume takes hours.
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _volumes(name: str, cluster: Cluster) -> list[KubernetesObject]:
+    key = {"key": CONFIG_FILE, "path": CONFIG_FILE}
+    return [
+        {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": cluster.shared_memory}},
+        {"name": CONFIG, "configMap": {"name": name, "items": [key]}},
+        *(
+            {"name": _volume(claim), "persistentVolumeClaim": {"claimName": claim}}
+            for claim in sorted(set(cluster.volumes.values()))
+        ),
+    ]
+
+
+def _volume(claim: str) -> str:
+    return f"claim-{names.object_name(claim)}"

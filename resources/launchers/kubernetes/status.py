@@ -1,0 +1,127 @@
+"""Where a job stands, from its order, its workload and its pods. Pure.
+
+The workload decides whether and how the job ended; the pods say why and where. A pod on a node that does not answer
+is reported as running for ever: nothing waits for it after its grace. Its processes may still run; the fence keeps
+them from doing harm.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from resources.launchers.kubernetes.orders import JobOrder
+from resources.launchers.kubernetes.pod_facts import LOSSES, PodFacts
+from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
+from resources.launchers.protocol import JobState, Status
+
+
+def of(
+    order: JobOrder, reading: WorkloadReading | None, pods: Sequence[PodFacts], silent: Collection[str], now: float
+) -> Status:
+    """The status at `now`, seconds since the epoch; `silent` are those of the pods' nodes that are gone or not ready.
+
+    `waiting` says what a pending job waits for.
+    """
+    stranded = [pod for pod in pods if is_overdue(pod, now) and pod.node in silent]
+    open_pods = [pod for pod in pods if not pod.is_over and pod not in stranded]
+    if order.cancellation:
+        return _cancelled(order, reading, pods, stranded, open_pods)
+    if reading is None and not open_pods:
+        return Status(JobState.MISSING)
+    if reading is None:
+        return _live(order, JobState.RUNNING, "its workload is gone, and its pods are ending", pods, stranded)
+    ending = _ending(reading, pods, stranded, open_pods)
+    if ending is not None:
+        return _ended(order, ending, reading, pods, stranded)
+    if any(pod.started_at for pod in pods):
+        return _live(order, JobState.RUNNING, _losses(stranded), pods, stranded)
+    return _live(order, JobState.PENDING, reading.reason, pods, stranded)
+
+
+def is_overdue(pod: PodFacts, now: float) -> bool:
+    """Whether the pod is still there although its grace is over."""
+    return not pod.is_over and pod.must_end_at is not None and now > pod.must_end_at
+
+
+def _ending(
+    reading: WorkloadReading, pods: Sequence[PodFacts], stranded: Sequence[PodFacts], open_pods: Sequence[PodFacts]
+) -> JobState | None:
+    """How the job ended; None while it may run. Some kinds end before their pods, others wait for stranded pods too."""
+    if open_pods or not (stranded or reading.state.terminal):
+        return None
+    end = reading.state if reading.state.terminal else reading.ending or JobState.FAILED
+    # A process that obeys a SIGTERM exits with 0, although its work is not done.
+    return JobState.FAILED if any(pod.disruption for pod in pods) else end
+
+
+def _cancelled(
+    order: JobOrder,
+    reading: WorkloadReading | None,
+    pods: Sequence[PodFacts],
+    stranded: Sequence[PodFacts],
+    open_pods: Sequence[PodFacts],
+) -> Status:
+    """A cancelled job has ended when its workload, which could start pods, is gone, and then its pods."""
+    assert order.cancellation
+    if open_pods or reading is not None:
+        nodes = sorted({pod.node for pod in open_pods if pod.node})
+        where = f" on {', '.join(nodes)}" if nodes else ""
+        state = JobState.RUNNING if any(pod.started_at for pod in open_pods) else JobState.PENDING
+        return _live(order, state, f"cancelled, and ending{where}", pods, stranded)
+    return Status(
+        JobState.STOPPED,
+        "; ".join(filter(None, ["cancelled", _losses(stranded)])),
+        nodes=_nodes(pods),
+        lost_nodes=_lost(pods, stranded),
+        submitted_at=order.submitted_at,
+        started_at=_started_at(pods, None),
+        ended_at=order.cancellation.at,
+    )
+
+
+def _live(
+    order: JobOrder, state: JobState, reason: str, pods: Sequence[PodFacts], stranded: Sequence[PodFacts]
+) -> Status:
+    started_at = _started_at(pods, None)
+    return Status(state, reason, _nodes(pods), _lost(pods, stranded), False, order.submitted_at, started_at)
+
+
+def _ended(
+    order: JobOrder, state: JobState, reading: WorkloadReading, pods: Sequence[PodFacts], stranded: Sequence[PodFacts]
+) -> Status:
+    failed = state is JobState.FAILED
+    return Status(
+        state,
+        (_explanation(pods, stranded) or reading.reason) if failed else "",
+        nodes=_nodes(pods),
+        lost_nodes=_lost(pods, stranded) if failed else (),
+        disrupted=failed and bool(reading.disrupted or stranded or any(pod.disruption for pod in pods)),
+        submitted_at=order.submitted_at,
+        started_at=_started_at(pods, reading),
+        ended_at=reading.ended_at,
+    )
+
+
+def _explanation(pods: Sequence[PodFacts], stranded: Sequence[PodFacts]) -> str:
+    """Why the job failed, by its pods; pods that were only ended because of others are left out."""
+    ended = [pod for pod in pods if pod.explanation and pod not in stranded]
+    own = [pod for pod in ended if pod.must_end_at is None or pod.disruption]
+    explanations = [pod.explanation for pod in own or ([] if stranded else ended)]
+    return "; ".join(dict.fromkeys(filter(None, [*explanations, _losses(stranded)])))
+
+
+def _losses(stranded: Iterable[PodFacts]) -> str:
+    return "; ".join(f"{node} was lost: it does not answer; processes may still run there" for node in _nodes(stranded))
+
+
+def _lost(pods: Iterable[PodFacts], stranded: Iterable[PodFacts]) -> tuple[str, ...]:
+    return _nodes([*(pod for pod in pods if pod.disruption in LOSSES), *stranded])
+
+
+def _nodes(pods: Iterable[PodFacts]) -> tuple[str, ...]:
+    """The nodes that the pods are or were on, by name."""
+    return tuple(sorted({pod.node for pod in pods if pod.node}))
+
+
+def _started_at(pods: Iterable[PodFacts], reading: WorkloadReading | None) -> float | None:
+    """When the first pod started; where the pods are gone, when the workload did."""
+    starts = [pod.started_at for pod in pods if pod.started_at]
+    return min(starts) if starts else reading.started_at if reading else None

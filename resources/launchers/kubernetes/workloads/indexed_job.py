@@ -1,0 +1,70 @@
+"""A job as an Indexed Job with a headless Service, which every cluster has."""
+
+from resources.kubernetes import objects
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.conditions import holding, seconds, why
+from resources.kubernetes.objects import JOB, JOBS, SERVICES, KubernetesObject
+from resources.launchers.kubernetes import pods, queues
+from resources.launchers.kubernetes.workloads import pod_job, readings
+from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from resources.launchers.protocol import Job, JobState
+
+LEAST = "kueue.x-k8s.io/job-min-parallelism"
+"""Annotation of a Job: the number of pods with which Kueue may admit it where the quota is too small for all."""
+AS_MANY_COMPLETIONS = "kueue.x-k8s.io/job-completions-equal-parallelism"
+"""Annotation of a Job: if Kueue admits it with fewer pods, only these must complete."""
+
+
+class IndexedJob(Workload):
+    """A Job of batch/v1."""
+
+    name = "job"
+    resource = JOBS
+    parts = (SERVICES,)
+
+    def objects(self, name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
+        metadata = pods.metadata(name, job)
+        template = pods.template(name, job, cluster, rendezvous=f"{name}-0.{name}")
+        template["spec"]["subdomain"] = name
+        labelled = {
+            "name": name,
+            "labels": {**metadata["labels"], **queues.labels(cluster)},
+            "annotations": {**metadata["annotations"], **_partial_admission(job, cluster)},
+        }
+        return [
+            objects.of(SERVICES, metadata, _headless(name)),
+            *queues.pod_groups(metadata, job, cluster),
+            objects.of(self.resource, labelled, {**pod_job.spec(job, template), **queues.suspension(cluster)}),
+        ]
+
+    def read(self, main: KubernetesObject) -> WorkloadReading:
+        if ended := readings.ended(main, succeeded="Complete", failed="Failed"):
+            return ended
+        if main["spec"].get("suspend"):
+            return readings.suspended(main)
+        return _live(main)
+
+
+def _live(job: KubernetesObject) -> WorkloadReading:
+    held, status = holding(job), job.get("status", {})
+    at, began = readings.submitted_at(job), seconds(status.get("startTime"))
+    for kind, state in (("FailureTarget", JobState.FAILED), ("SuccessCriteriaMet", JobState.SUCCEEDED)):
+        if kind in held:
+            disrupted, reason = readings.is_disruption(held[kind]), f"is ending: {why(held[kind])}"
+            return WorkloadReading(JobState.RUNNING, reason, disrupted, ending=state, submitted_at=at, started_at=began)
+    ready, wanted = status.get("ready", 0) + status.get("succeeded", 0), job["spec"]["parallelism"]
+    if ready:
+        reason = "" if ready >= wanted else f"{ready} of {wanted} pods are ready"
+        return WorkloadReading(JobState.RUNNING, reason, submitted_at=at, started_at=began)
+    reason = f"none of its {wanted} pods is ready" if status.get("active") else "it has no pods yet"
+    return WorkloadReading(JobState.PENDING, reason, submitted_at=at)
+
+
+def _headless(name: str) -> KubernetesObject:
+    """The Service that gives the pods names, also before they are ready: they are ready only when all have met."""
+    return {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB: name}}
+
+
+def _partial_admission(job: Job, cluster: Cluster) -> dict[str, str]:
+    fewer = cluster.queue and job.least_nodes < job.node_count
+    return {LEAST: str(job.least_nodes), AS_MANY_COMPLETIONS: "true"} if fewer else {}

@@ -1,0 +1,61 @@
+"""A job as a JobSet of one Job, which gives the pods their names in the DNS."""
+
+from resources.kubernetes import objects
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import KubernetesObject, Resource
+from resources.launchers.kubernetes import pods, queues
+from resources.launchers.kubernetes.workloads import pod_job, readings
+from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from resources.launchers.protocol import Job
+
+JOB_SETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", operator="JobSet")
+NODE = "node"
+"""The only ReplicatedJob; the names of its pods are JOBSET-node-0-INDEX."""
+
+
+class JobSet(Workload):
+    """A JobSet of jobset.x-k8s.io, the default."""
+
+    name = "jobset"
+    resource = JOB_SETS
+
+    def objects(self, name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
+        metadata = pods.metadata(name, job)
+        labelled = {**metadata, "labels": {**metadata["labels"], **queues.labels(cluster)}}
+        spec = {**job_set_spec(name, job, cluster), **queues.suspension(cluster)}
+        return [*queues.pod_groups(metadata, job, cluster), objects.of(self.resource, labelled, spec)]
+
+    def read(self, main: KubernetesObject) -> WorkloadReading:
+        if ended := readings.ended(main, succeeded="Completed", failed="Failed"):
+            return ended
+        if main["spec"].get("suspend"):
+            return readings.suspended(main)
+        return readings.replicated(main, main.get("status", {}).get("replicatedJobsStatus") or ())
+
+
+def job_set_spec(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
+    """The spec of a JobSet that restarts nothing."""
+    template = pods.template(name, job, cluster, rendezvous=f"{name}-{NODE}-0-0.{name}")
+    replicated = {
+        "name": NODE,
+        "replicas": 1,
+        "template": {"metadata": {"labels": pods.labels(name, job)}, "spec": pod_job.spec(job, template)},
+    }
+    # The pods must find each other before they are ready: they are ready only when all have met.
+    network = {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name}
+    return {"failurePolicy": _failure_policy(), "network": network, "replicatedJobs": [replicated]}
+
+
+def _failure_policy() -> KubernetesObject:
+    """The rule that fails the JobSet for a disruption, as the Job's pod failure policy defines one.
+
+    A JobSet's status only says which rule fired. Any other failure of the Job is one restart too many, and fails the
+    JobSet with another reason.
+    """
+    disruption = {
+        "name": "disruption",
+        "action": "FailJobSet",
+        "onJobFailureReasons": ["PodFailurePolicy"],
+        "onJobFailureMessagePatterns": ["DisruptionTarget"],
+    }
+    return {"maxRestarts": 0, "rules": [disruption]}

@@ -1,0 +1,68 @@
+"""A job as a Kubeflow PyTorchJob that has workers only.
+
+With a master, the controller adds an init container to every worker: another image, whose security context breaks the
+Pod Security Standard `restricted`. torchrun needs no master: the first worker hosts the rendezvous store.
+"""
+
+import dataclasses
+
+from resources.kubernetes import objects
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.conditions import holding, seconds
+from resources.kubernetes.objects import CONTAINER, KubernetesObject, Resource
+from resources.launchers.kubernetes import pods, queues
+from resources.launchers.kubernetes.workloads import readings
+from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
+from resources.launchers.protocol import Job, JobState
+from trainer.node.agent import INDEX_VARIABLE
+
+PYTORCH_JOBS = Resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", operator="the Kubeflow training operator")
+INDEX = "metadata.labels['training.kubeflow.org/replica-index']"
+"""The label in which the controller writes a worker's index."""
+
+
+class PyTorchJob(Workload):
+    """A PyTorchJob of kubeflow.org/v1, the training operator's; it always starts all pods of a job."""
+
+    name = "pytorchjob"
+    resource = PYTORCH_JOBS
+    container = "pytorch"
+    """The name that the controller's webhook demands."""
+
+    def objects(self, name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
+        whole = dataclasses.replace(job, least=0)
+        metadata = pods.metadata(name, job)
+        labelled = {**metadata, "labels": {**metadata["labels"], **queues.labels(cluster)}}
+        workers = {
+            "replicas": job.node_count,
+            "restartPolicy": "Never",
+            "template": self._template(name, whole, cluster),
+        }
+        policy = {"backoffLimit": 0, "cleanPodPolicy": "Running", **queues.suspension(cluster)}
+        spec = {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": workers}}
+        return [*queues.pod_groups(metadata, whole, cluster), objects.of(self.resource, labelled, spec)]
+
+    def _template(self, name: str, job: Job, cluster: Cluster) -> KubernetesObject:
+        """The container has the name that the controller demands, and reads its index from the controller's label."""
+        template = pods.template(name, job, cluster, rendezvous=f"{name}-worker-0")
+        template["metadata"]["annotations"][pods.DEFAULT_CONTAINER] = self.container
+        del template["spec"]["restartPolicy"]  # the controller refuses a second one beside the workers' own
+        for container in template["spec"]["containers"]:
+            if container["name"] == CONTAINER:
+                container["name"] = self.container
+                container["env"].append({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": INDEX}}})
+        return template
+
+    def read(self, main: KubernetesObject) -> WorkloadReading:
+        if ended := readings.ended(main, succeeded="Succeeded", failed="Failed"):
+            return ended
+        if main["spec"]["runPolicy"].get("suspend"):
+            return readings.suspended(main)
+        at = readings.submitted_at(main)
+        if running := holding(main).get("Running"):
+            began = seconds(running.get("lastTransitionTime"))
+            return WorkloadReading(JobState.RUNNING, submitted_at=at, started_at=began)
+        workers = main.get("status", {}).get("replicaStatuses", {}).get("Worker")
+        return WorkloadReading(
+            JobState.PENDING, "none of its pods runs" if workers else "it has no pods yet", submitted_at=at
+        )

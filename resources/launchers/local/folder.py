@@ -1,0 +1,200 @@
+"""The job object of the local launcher: a folder of facts, each written once, and a lock that shows who lives.
+
+The keeper of a job and its node processes hold the lock until the last of them has died. The lock, and no pid, tells
+whether they live: a pid may be used again, or belong to a zombie.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resources.launchers import document
+from resources.launchers.protocol import Job, JobState, Status
+from trainer.base import atomic, codec
+
+FORMAT = "slipway.local-job/1"
+JOB, STARTED, CANCEL, EXIT = "job.json", "started.json", "cancel.json", "exit.json"
+LOCK = "lock"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a job ended."""
+
+    state: JobState
+    reason: str
+    lost_nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AcceptedJob:
+    """job.json: the job and its place."""
+
+    job: Mapping[str, Any]
+    fleet: str
+    node_cores: int
+    submitted_at: float
+    nodes: tuple[str, ...] = ()
+    """The nodes that the job takes; a file of an earlier revision has none: its job takes all nodes that it names."""
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """The nodes that the job takes."""
+        return self.nodes or tuple(self.job["nodes"])
+
+
+@dataclass(frozen=True)
+class StartRecord:
+    """started.json: when the keeper started the processes, in seconds since the epoch."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class CancelRequest:
+    """cancel.json: the first request to stop; `at` is in seconds since the epoch."""
+
+    at: float
+    grace_seconds: float
+
+
+@dataclass(frozen=True)
+class EndRecord(Ending):
+    """exit.json: how and when the job ended; `at` is in seconds since the epoch."""
+
+    at: float = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class LocalOrder:
+    """What a keeper runs: the job, the folder of its fleet, and the cores of each node."""
+
+    job: Job
+    fleet: Path
+    node_cores: int
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """The folder of one job. Its methods raise OSError when the disk fails."""
+
+    path: Path
+
+    @staticmethod
+    def named(name: str, parent: Path) -> "JobFolder":
+        """The folder of the job called `name`. Raises ValueError for a text that cannot be a name."""
+        document.must_be_a_name(name)
+        return JobFolder(parent.resolve() / name)
+
+    @property
+    def config(self) -> Path:
+        """The file that the ranks read."""
+        return self.path / "config.json"
+
+    def log(self, node: str) -> Path:
+        return self.path / "logs" / f"{node}.log"
+
+    def accept(self, order: LocalOrder, nodes: tuple[str, ...]) -> None:
+        """Write the job object, unless it is there: the order, and the nodes that the job takes.
+
+        Raises ValueError when the job object is another job's.
+        """
+        wanted = document.of(order.job)
+        accepted = AcceptedJob(wanted, str(order.fleet), order.node_cores, time.time(), nodes)
+        if not codec.create_only(self.path / JOB, accepted, FORMAT):
+            document.must_be_the_same(wanted, self._accepted().job)
+
+    def order(self) -> LocalOrder:
+        """What the keeper runs, on the nodes that the job takes."""
+        accepted = self._accepted()
+        job = dataclasses.replace(document.job(accepted.job), nodes=accepted.taken, size=0, least=0)
+        return LocalOrder(job, Path(accepted.fleet), accepted.node_cores)
+
+    def has_begun(self) -> bool:
+        """Whether the job was started, or ended before that: then no keeper may start it."""
+        return (self.path / STARTED).exists() or (self.path / EXIT).exists()
+
+    def start(self) -> None:
+        """Record that the keeper is about to start processes; the caller holds the lock."""
+        atomic.replace(self.config, atomic.readable_json(self._accepted().job["config"]))
+        (self.path / "logs").mkdir(exist_ok=True)
+        assert codec.create_only(self.path / STARTED, StartRecord(time.time()))
+
+    def ask_to_stop(self, grace_seconds: float) -> None:
+        """Ask the keeper to end the job. The first request counts: a later one would prolong the grace."""
+        codec.create_only(self.path / CANCEL, CancelRequest(time.time(), grace_seconds))
+
+    def stop_deadline(self) -> float | None:
+        """When the grace of a cancelled job is over, seconds since the epoch; None for a job that is not cancelled."""
+        request = codec.read_if_there(self.path / CANCEL, CancelRequest)
+        return None if request is None else request.at + request.grace_seconds
+
+    def end(self, ending: Ending) -> None:
+        """Record how the job ended, unless that is recorded already."""
+        codec.create_only(self.path / EXIT, EndRecord(**vars(ending), at=time.time()))
+
+    def status(self) -> Status:
+        """Where the job stands. A job whose keeper died is recorded as failed here: nothing can start it again."""
+        accepted = codec.read_if_there(self.path / JOB, AcceptedJob, FORMAT)
+        if accepted is None:
+            return Status(JobState.MISSING)
+        started = codec.read_if_there(self.path / STARTED, StartRecord)
+        ended = codec.read_if_there(self.path / EXIT, EndRecord)
+        if started and not ended and not self._held():
+            self.end(Ending(JobState.FAILED, "its keeper died"))
+            ended = codec.read(self.path / EXIT, EndRecord)
+        present = ended or Ending(JobState.RUNNING if started else JobState.PENDING, "")
+        return Status(
+            state=present.state,
+            reason=present.reason,
+            nodes=accepted.taken,
+            lost_nodes=present.lost_nodes,
+            submitted_at=accepted.submitted_at,
+            started_at=started.at if started else None,
+            ended_at=ended.at if ended else None,
+        )
+
+    def remove(self) -> None:
+        """Remove the folder of a job that has ended; a rename comes first, so that no half of a job is ever seen."""
+        going = self.path.with_name(f".{self.path.name}.{os.getpid()}.removed")
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            self.path.rename(going)
+            shutil.rmtree(going)
+
+    def lock(self) -> int | None:
+        """Take the right to start and end the job: a descriptor to keep open, or None when another process holds it.
+
+        Call it only for a job that has not begun: an attempt may keep a keeper from starting.
+        """
+        return self._flock(fcntl.LOCK_EX)
+
+    def is_locked_by(self, lock: int) -> bool:
+        """Whether `lock` is this folder's lock; it is not when the folder was deleted by hand, even if made anew."""
+        try:
+            return os.path.samestat(os.fstat(lock), (self.path / LOCK).stat())
+        except FileNotFoundError:
+            return False
+
+    def _held(self) -> bool:
+        descriptor = self._flock(fcntl.LOCK_SH)
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+    def _flock(self, kind: int) -> int | None:
+        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    def _accepted(self) -> AcceptedJob:
+        return codec.read(self.path / JOB, AcceptedJob, FORMAT)

@@ -1,0 +1,107 @@
+"""The processes of one local job: they start together, and when one fails all are ended."""
+
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from resources.launchers.local.environment import LOCAL_ADDRESS, local_rank_environment
+from resources.launchers.local.folder import Ending, JobFolder, LocalOrder
+from resources.launchers.protocol import JobState
+from resources.launchers.torchrun import node_command
+from trainer.base import processes
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why running nodes are being ended, and their deadline."""
+
+    state: JobState
+    reason: str
+    deadline: float
+    """Seconds since the epoch."""
+
+
+class Gang:
+    """One process per node and, with more than one rank, the rendezvous store."""
+
+    def __init__(self, folder: JobFolder, order: LocalOrder, lock: int) -> None:
+        """Start them all. The nodes inherit `lock`, which stays held until the last of them has died."""
+        self._folder = folder
+        self._order = order
+        self._store: subprocess.Popen[bytes] | None = None
+        port = 0 if order.job.is_lone else self._start_store()
+        self._nodes = {node: self._start_node(node, port, lock) for node in order.job.nodes}
+        self.sent: dict[str, set[int]] = {node: set() for node in order.job.nodes}
+        """The signals that this process sent to each node."""
+
+    def codes(self) -> dict[str, int | None]:
+        """Each node's exit code; -n when signal n killed it, None while it runs."""
+        return {node: process.poll() for node, process in self._nodes.items()}
+
+    def store_died(self) -> bool:
+        return self._store is not None and self._store.poll() is not None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send the signal to the nodes that still run."""
+        for node, process in self._nodes.items():
+            if process.poll() is None:
+                self.sent[node].add(number)
+                process.send_signal(number)
+
+    def _start_store(self) -> int:
+        """Start the rendezvous store on a port that the kernel chooses; returns the port."""
+        with socket.create_server((LOCAL_ADDRESS, 0)) as listener:
+            command = [sys.executable, "-m", "resources.launchers.local.rendezvous", str(listener.fileno())]
+            self._store = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[listener.fileno()],
+                preexec_fn=_ends_with_us(signal.SIGKILL),
+            )
+            port: int = listener.getsockname()[1]
+            return port
+
+    def _start_node(self, node: str, port: int, lock: int) -> "subprocess.Popen[bytes]":
+        endpoint = f"{LOCAL_ADDRESS}:{port}"
+        with self._folder.log(node).open("ab") as log:
+            return subprocess.Popen(
+                node_command(self._order.job, str(self._folder.config), endpoint, sys.executable),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=local_rank_environment(self._order, node, os.environ),
+                pass_fds=[lock],
+                # Not SIGKILL: a node process that hears of the keeper's death also ends what left its process group.
+                preexec_fn=_ends_with_us(signal.SIGHUP),
+            )
+
+
+def ending(codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: Cause | None) -> Ending:
+    """How a job with these exit codes ended: by `cause` where there is one, else as its nodes ended."""
+    lost = tuple(node for node, code in codes.items() if code < 0 and -code not in sent[node])
+    explanations = [_explanation(node, code, sent[node]) for node, code in codes.items()]
+    succeeded = cause is None and not any(codes.values())
+    state = cause.state if cause else JobState.SUCCEEDED if succeeded else JobState.FAILED
+    return Ending(state, "; ".join(filter(None, [cause.reason if cause else "", *explanations])), lost)
+
+
+def _explanation(node: str, code: int, sent: Collection[int]) -> str:
+    """One node's exit code for a person; empty when the node succeeded or ended because it was asked to."""
+    if code < 0 and -code not in sent:
+        return f"{node} was lost: {signal.Signals(-code).name}"
+    if signal.SIGKILL in sent:
+        return f"{node} was killed when its grace was over"
+    if code == 0 or sent:
+        return ""
+    by_signal = f" ({signal.Signals(code - 128).name})" if code - 128 in set(signal.Signals) else ""
+    return f"{node} ended with exit code {code}{by_signal}"
+
+
+def _ends_with_us(by: signal.Signals) -> "functools.partial[None]":
+    """What a child calls between fork and exec so that the kernel sends it `by` when this process dies."""
+    return functools.partial(processes.die_with_parent, parent=os.getpid(), by=by)

@@ -1,0 +1,98 @@
+"""The keeper of one job: the detached process that starts its nodes, watches them as a gang, and ends them all.
+
+``python -m resources.launchers.local.keeper FOLDER`` returns as soon as the job has a keeper, this one or another. The
+keeper outlives its submitter and leaves no process behind; when the keeper dies, the nodes die too.
+"""
+
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+from resources.fleet.embedded import mark_lost
+from resources.launchers.local.folder import Ending, JobFolder
+from resources.launchers.local.gang import Cause, Gang, ending
+from resources.launchers.protocol import JobState
+from trainer.base import not_by_hand, processes
+
+POLL_SECONDS = 0.2
+GANG_GRACE_SECONDS = 3.0
+"""How long the other nodes may take to end when one has failed."""
+
+
+def keep(folder: JobFolder, lock: int) -> None:
+    """Run the job to its end; record the end when no process of the job is left."""
+    processes.adopt_orphans()
+    try:
+        folder.start()
+        end = _watch(folder, lock)
+    except Exception as error:  # the job must have a recorded end, whatever went wrong
+        traceback.print_exc()
+        end = Ending(JobState.FAILED, f"its keeper failed: {error}")
+    left = processes.kill_descendants()
+    if left:
+        end = Ending(JobState.FAILED, f"{end.reason}; processes that cannot be killed: {left}", end.lost_nodes)
+    if folder.is_locked_by(lock):
+        folder.end(end)
+
+
+def _watch(folder: JobFolder, lock: int) -> Ending:
+    """Start the gang; wait until every node has ended, by itself or because of a cause."""
+    order = folder.order()
+    gang = Gang(folder, order, lock)
+    cause: Cause | None = None
+    while None in gang.codes().values():
+        if cause is None:
+            cause = _cause_to_end(folder, lock, gang)
+            if cause is not None:
+                gang.send(signal.SIGTERM)
+        elif time.time() >= cause.deadline:
+            gang.send(signal.SIGKILL)
+        time.sleep(POLL_SECONDS)
+    codes = {node: code for node, code in gang.codes().items() if code is not None}
+    end = ending(codes, gang.sent, cause)
+    for node in end.lost_nodes:
+        mark_lost(order.fleet, node, f"died under job {order.job.name}")
+    return end
+
+
+def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> Cause | None:
+    """Why the nodes that still run should end now; None while they should not."""
+    now = time.time()
+    if not folder.is_locked_by(lock):
+        return Cause(JobState.STOPPED, "its folder was deleted", now)
+    deadline = folder.stop_deadline()
+    if deadline is not None:
+        return Cause(JobState.STOPPED, "cancelled", deadline)
+    if gang.store_died():
+        return Cause(JobState.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS)
+    if any(gang.codes().values()):
+        return Cause(JobState.FAILED, "", now + GANG_GRACE_SECONDS)
+    return None
+
+
+def _reset_signals() -> None:
+    """Heed the signals that the submitter blocks or ignores (nohup, a shell's `&`): the ranks would inherit that."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def main() -> int:
+    folder = JobFolder(Path(sys.argv[1]))
+    lock = folder.lock()
+    if lock is None or folder.has_begun():
+        return 0
+    # The submitter waits for the parent only, and so keeps no child that could become a zombie.
+    if os.fork() > 0:
+        os._exit(0)
+    _reset_signals()
+    keep(folder, lock)
+    return 0
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("resources.launchers.local.keeper", "keeps one job of the embedded instance")
+    sys.exit(main())

@@ -1,0 +1,26 @@
+"""The rendezvous store of one job, in a process of its own: hosted by no node, it survives every node.
+
+``python -m resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens: the agents can
+start at once, and their connections wait in the socket's queue while this process imports torch.
+"""
+
+import signal
+import socket
+import sys
+
+from trainer.base import not_by_hand
+
+
+def main() -> None:
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    port = listener.getsockname()[1]
+    store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+    assert store.port == port
+    signal.pause()
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("resources.launchers.local.rendezvous", "lets the nodes of an embedded job meet")
+    main()

@@ -1,0 +1,1 @@
+"""MLflow: the metrics that are delivered to it, and its model registry."""

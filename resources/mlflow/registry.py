@@ -1,0 +1,135 @@
+"""The model registry: checkpoints registered by reference.
+
+A version copies no bytes: its source is the checkpoint's folder, its tags are the whole lineage down to the manifest's
+hash. Which version is the champion, and who may change that, is `resources.mlflow.promotion`.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resources.mlflow.tracking import Tracking
+from resources.unavailable import Unavailable
+from trainer.base import lock
+
+if TYPE_CHECKING:
+    from mlflow.entities.model_registry import ModelVersion
+
+WRITER_SECONDS, POLL_SECONDS = 120.0, 0.05
+"""How long a writer waits for another one: some requests to MLflow, each of which has its own limit."""
+CANDIDATE, CHAMPION = "candidate", "champion"
+MANIFEST_TAG = "slipway.checkpoint_manifest"
+FOLDER_TAG = "slipway.checkpoint"
+"""The checkpoint's folder, relative to the durable tier."""
+TRAINING_TAG = "slipway.training"
+SNAPSHOT_TAG = "slipway.snapshot"
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered version and its lineage."""
+
+    model: str
+    number: str
+    source: str
+    tags: Mapping[str, str]
+
+    @property
+    def manifest(self) -> str:
+        """The SHA-256 of its checkpoint's manifest; of a version that is none of our checkpoints, its number."""
+        return self.tags.get(MANIFEST_TAG) or f"version {self.number}"
+
+    @property
+    def training(self) -> str:
+        """The training that it comes from; empty for a version that is none of our checkpoints."""
+        return self.tags.get(TRAINING_TAG, "")
+
+
+class Registry:
+    """The registered models of one platform."""
+
+    def __init__(self, tracking: Tracking, durable: Path) -> None:
+        self._client = tracking.client()
+        self._durable = durable
+
+    def register(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
+        """Register a checkpoint and call it the candidate. The same checkpoint is registered once."""
+        with one_writer(self._durable, model):
+            version = self.find(model, tags[MANIFEST_TAG]) or self._create(model, source, run, tags)
+            self.point(model, CANDIDATE, version.number)
+        return version
+
+    def aliased(self, model: str, alias: str) -> Version | None:
+        """The version that `alias` points to, None when there is none."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return _version(self._client.get_model_version_by_alias(model, alias))
+        except MlflowException as error:
+            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                return None
+            raise
+
+    def version(self, model: str, number: int) -> Version | None:
+        """A version by its number, None when there is none."""
+        found = self._client.search_model_versions(f"name = '{model}' and version_number = {number}")
+        return _version(found[0]) if found else None
+
+    def models(self) -> list[str]:
+        """The names of the registered models, at most a hundred of them."""
+        return sorted(model.name for model in self._client.search_registered_models(max_results=100))
+
+    def point(self, model: str, alias: str, number: str) -> None:
+        """Let an alias name a version. The champion's is moved by `resources.mlflow.promotion` alone."""
+        self._client.set_registered_model_alias(model, alias, number)
+
+    def find(self, model: str, manifest: str) -> Version | None:
+        """The version of the checkpoint with this manifest, None when it is not registered."""
+        found = self._client.search_model_versions(f"name = '{model}' and tags.`{MANIFEST_TAG}` = '{manifest}'")
+        return _version(found[0]) if found else None
+
+    def snapshots_in_use(self) -> set[str]:
+        """The snapshots of all registered versions. Raises MlflowException when the registry cannot be asked."""
+        return {version.tags[SNAPSHOT_TAG] for version in self.versions() if SNAPSHOT_TAG in version.tags}
+
+    def versions(self) -> Iterator[Version]:
+        """All versions of all models. Raises MlflowException when the registry cannot be asked."""
+        token: str | None = None
+        while token != "":
+            page = self._client.search_model_versions(max_results=1000, page_token=token)
+            yield from map(_version, page)
+            token = page.token or ""
+
+    def _create(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
+        if not self._client.search_registered_models(f"name = '{model}'"):
+            self._client.create_registered_model(model)
+        return _version(self._client.create_model_version(model, _uri(source), run or None, tags=dict(tags)))
+
+
+@contextlib.contextmanager
+def one_writer(durable: Path, model: str) -> Iterator[None]:
+    """Change a registered model alone; waits for another process that does. Raises Unavailable when it takes long."""
+    deadline, held = time.monotonic() + WRITER_SECONDS, ""
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(lock.at_once(durable / "models" / model))
+                break
+            except lock.Held as error:
+                held = str(error)
+            if time.monotonic() > deadline:
+                raise Unavailable(f"model {model}: another process has worked on it for {WRITER_SECONDS:.0f} s: {held}")
+            time.sleep(POLL_SECONDS)
+        yield
+
+
+def _uri(folder: Path) -> str:
+    """The URI of a checkpoint's folder. A tracking server refuses `file:` outside a run's artefacts."""
+    return f"slipway:{folder.as_uri().removeprefix('file://')}"
+
+
+def _version(version: "ModelVersion") -> Version:
+    return Version(version.name, str(version.version), version.source, dict(version.tags))

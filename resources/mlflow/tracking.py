@@ -1,0 +1,206 @@
+"""Tracking: metrics go from the ledger to MLflow, outside the training's path.
+
+The ledger is the spool. `ship` delivers what is new in it and records how far it has come. A metric is keyed by its
+step and its time in the ledger, so that delivering it twice after a crash changes nothing. While MLflow is away nothing
+is lost and no training waits.
+"""
+
+import contextlib
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+from pydantic import ConfigDict, Field
+
+from resources import credentials
+from resources.credentials import PublicAddress
+from resources.mlflow import silence
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.store import TrainingStore
+from trainer.base import codec, journal
+from trainer.record import files, ledger
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric
+
+BATCH = 1000
+"""Metrics in one request: MLflow's limit, and 60 times cheaper for each metric than one by one."""
+STEP_METRICS = (
+    "loss",
+    "accuracy",
+    "perplexity",
+    "learning_rate",
+    "gradient_norm",
+    "samples_per_second",
+    "tokens_per_second",
+    "flops_per_second",
+    "mfu",
+    "seconds",
+    "data_seconds",
+    "forward_seconds",
+    "backward_seconds",
+    "optimiser_seconds",
+    "communication_seconds",
+    "checkpoint_seconds",
+    "cpu_cores",
+    "host_memory",
+    "gpu_use",
+    "gpu_memory",
+)
+VALIDATION_METRICS = {"loss": "validation_loss", "accuracy": "validation_accuracy"}
+ENDED = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
+
+
+SQLITE = "sqlite:///"
+USER, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
+"""The variables from which MLflow reads its credentials, at each request."""
+
+
+class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """An MLflow server, or a database of its own. Its fields never hold a secret; the file that they name does."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # a refused address is not shown either
+
+    uri: PublicAddress = Field(
+        default="", description="MLflow's tracking URI: http://… for a server, sqlite:///… embedded"
+    )
+    uri_file: str = Field(default="", description="The file that holds the URI when it has a user and password in it")
+
+    @property
+    def database(self) -> Path | None:
+        """The file of MLflow's SQLite database, None where a server keeps it."""
+        return Path(self.uri.removeprefix(SQLITE)) if self.uri.startswith(SQLITE) else None
+
+    def client(self) -> "MlflowClient":
+        """MLflow's client, which is imported here first because the import takes seconds.
+
+        Raises OSError and ValueError as `resources.credentials.read_address` does.
+        """
+        if not self.uri_file:
+            return _client(self.uri)
+        address = credentials.read_address(Path(self.uri_file))
+        # Beside the URI, since MLflow's errors, which end in Dagster's event log, quote the whole URI.
+        os.environ.update({USER: address.user, PASSWORD: address.password} if address.user else {})
+        return _client(address.uri)
+
+    def ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> bool:
+        """Deliver a training's new metrics; True when it has ended and all of it is delivered.
+
+        Raises what MLflow raises when it is away, and Unavailable, at once, for a moment after that: one silent server
+        must not cost its deadline again for each training. The next call goes on where this one stopped.
+        """
+        with silence.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext():
+            return self._ship(store, experiment, tags)
+
+    def _ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> bool:
+        client, facts = self.client(), store.read()  # before its ledger: what is over writes no more
+        shipped = ShippedLedger.of(store)
+        if not shipped.run:
+            shipped.run = _find_or_create_run(client, facts, experiment, tags)
+            _log_parameters(client, shipped.run, facts)
+            shipped.save(store)
+        for segment in ledger.segments(store.folder):
+            reading = journal.read(segment, shipped.offsets.get(segment.name, 0))
+            for batch in _batches(list(_metrics(reading.events))):
+                client.log_batch(shipped.run, metrics=batch)
+            if reading.offset != shipped.offsets.get(segment.name, 0):
+                shipped.offsets[segment.name] = reading.offset
+                shipped.save(store)
+        if facts.over and facts.ended is not None:
+            client.set_terminated(shipped.run, ENDED[facts.ended.outcome])
+        return facts.over
+
+    def run_of(self, store: TrainingStore) -> str:
+        """The MLflow run of a training, empty when nothing was shipped yet."""
+        return ShippedLedger.of(store).run
+
+
+@dataclass
+class ShippedLedger:
+    """How far the delivery of a training's ledger has come."""
+
+    run: str = ""
+    """The MLflow run; empty before the first delivery."""
+    offsets: dict[str, int] = field(default_factory=dict)
+    """Bytes of each segment that are delivered."""
+
+    @staticmethod
+    def of(store: TrainingStore) -> "ShippedLedger":
+        return codec.read_if_there(store.folder / files.TRACKING, ShippedLedger) or ShippedLedger()
+
+    def save(self, store: TrainingStore) -> None:
+        codec.replace(store.folder / files.TRACKING, self)
+
+
+@functools.cache
+def _client(uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
+    # MLflow's own retries go on for minutes; ours is the next tick.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    if uri.startswith(SQLITE):
+        Path(uri.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def experiment_id(client: "MlflowClient", name: str) -> str:
+    """The experiment of this name, made when there is none."""
+    found = client.get_experiment_by_name(name)
+    return str(found.experiment_id if found else client.create_experiment(name))
+
+
+def _find_or_create_run(client: "MlflowClient", facts: TrainingFacts, experiment: str, tags: Mapping[str, str]) -> str:
+    where = experiment_id(client, experiment)
+    known = client.search_runs([where], f"tags.`slipway.training` = '{facts.id}'", max_results=1)
+    if known:
+        return str(known[0].info.run_id)
+    specification = facts.specification
+    lineage = {
+        "slipway.training": facts.id,
+        "slipway.recipe": specification.recipe,
+        "slipway.snapshot": specification.snapshot,
+        "slipway.tokenizer": specification.tokenizer,
+    }
+    run = client.create_run(where, run_name=facts.id, tags={**lineage, **tags})
+    return str(run.info.run_id)
+
+
+def _log_parameters(client: "MlflowClient", run: str, facts: TrainingFacts) -> None:
+    """Logging them again, after a crash, changes nothing."""
+    from mlflow.entities import Param
+
+    client.log_batch(run, params=[Param(name, str(value)) for name, value in _flat(facts.specification.numbers)])
+
+
+def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section, fields in numbers.items():
+        for name, value in fields.items():
+            yield f"{section}.{name}", value
+
+
+def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":
+    from mlflow.entities import Metric
+
+    for event in events:
+        moment = int(event["t"] * 1000)
+        if event["event"] == "step":
+            for name in STEP_METRICS:
+                if name in event:
+                    yield Metric(name, event[name], moment, event["step"])
+            for name, value in event.get("figures", {}).items():
+                yield Metric(name, value, moment, event["step"])
+        elif event["event"] == "validated":
+            for name, metric in VALIDATION_METRICS.items():
+                if name in event:
+                    yield Metric(metric, event[name], moment, event["step"])
+
+
+def _batches(metrics: "list[Metric]") -> "Iterator[list[Metric]]":
+    for start in range(0, len(metrics), BATCH):
+        yield metrics[start : start + BATCH]

@@ -1,0 +1,75 @@
+"""Checkpoint faults: what happened to the checkpoints of a training that a person should see, with what to do."""
+
+from dataclasses import dataclass
+
+from resources.trainings.facts import TrainingFacts
+from trainer.base import listing
+from trainer.checkpoint.tiers import faults
+from trainer.record import fence, files
+
+NOTHING = "nothing: the training and its other checkpoints are not touched by it"
+
+
+@dataclass(frozen=True)
+class CheckpointFault:
+    """One thing that happened to one checkpoint."""
+
+    id: str
+    """Names it for ever: what is told under an id is told once."""
+    commit: str
+    what: str
+    reason: str
+    what_to_do: str
+    tier: str = ""
+    """Empty where it is about the checkpoint on all tiers."""
+
+    @property
+    def step(self) -> int:
+        return int(self.commit.partition(".")[0])
+
+
+def known(facts: TrainingFacts) -> list[CheckpointFault]:
+    """The faults of copies, and the releases. Raises OSError."""
+    found = [_of_copy(facts, fault) for fault in faults.noted(facts.folder)]
+    return found + [
+        CheckpointFault(name, name.partition(".release.")[0], "released", "it was set aside, and is whole", NOTHING)
+        for name in _releases(facts)
+    ]
+
+
+def of_gone(facts: TrainingFacts, step: int) -> CheckpointFault:
+    """Why no valid checkpoint of this step is on a tier that nodes share. Raises OSError and ValueError."""
+    names = [name for name in files.names(facts.folder, files.COMMITS) if int(name.partition(".")[0]) == step]
+    aside, pruned = fence.set_aside_reasons(facts.folder), set(fence.pruned(facts.folder))
+    name = max(names, default=f"{step:09d}")
+    valid = {commit.name for commit in facts.commits}
+    ask = f"slipway checkpoints release {facts.id}@{step} takes it back, once every byte of a copy verifies"
+    if name in aside:
+        number = sum(each.startswith(f"{name}.") for each in _releases(facts))
+        return CheckpointFault(f"{name}.set-aside.{number}", name, "set aside", aside[name], ask)
+    if name in pruned or name in valid:
+        reason = "no rule of retention keeps it on a tier that outlives the nodes, and nothing refers to it"
+        return CheckpointFault(f"{name}.pruned", name, "removed", reason, "to keep more, see the recipe's `storage`")
+    if not names:
+        return CheckpointFault(f"{name}.lost", name, "lost", "its record is gone", "look at the training's folder")
+    reason = "it was committed after a newer start had listed what counts"
+    return CheckpointFault(f"{name}.superseded", name, "superseded", reason, NOTHING)
+
+
+def _of_copy(facts: TrainingFacts, fault: faults.CopyFault) -> CheckpointFault:
+    step = int(fault.commit.partition(".")[0])
+    verify = f"slipway checkpoints verify {facts.id}@{step} --tier {fault.tier}"
+    advice = {
+        faults.DAMAGED: f"look at the tier's disk: the bytes stay for inspection; {verify} reads them again",
+        faults.AWAY: f"look whether the {fault.tier} tier is mounted and can be read; nothing was set aside",
+        faults.NOT_COPIED: f"look at the {fault.tier} tier; the next checkpoint is copied again",
+    }
+    what = {faults.DAMAGED: "damaged copy", faults.AWAY: "tier away", faults.NOT_COPIED: "not copied"}
+    todo = advice.get(fault.kind, NOTHING)
+    return CheckpointFault(
+        f"{fault.name}.{fault.at:.3f}", fault.commit, what.get(fault.kind, fault.kind), fault.reason, todo, fault.tier
+    )
+
+
+def _releases(facts: TrainingFacts) -> list[str]:
+    return [name for name in listing.names_if_there(facts.folder / files.TAKEN_BACK, ".json") if ".release." in name]

@@ -1,0 +1,285 @@
+"""Training control: the state machine that brings a training to where it should be.
+
+`advance` reads the training's facts once, decides on them (`resources.trainings.decision`) and acts once. It is
+level-triggered: any number of callers (a waiting asset, the job watch) may call it at any moment, because every action
+is a create-only write or idempotent by the job's name.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from resources.fleet.protocol import Fleet, Node
+from resources.launchers.protocol import JobState, Launcher, Status
+from resources.trainings import faults, tails
+from resources.trainings import job as training_job
+from resources.trainings.decision import Action, TrainingObservation, decide
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.faults import TrainingFault, Waiting
+from resources.trainings.job import Paths, job_name
+from resources.trainings.store import TrainingStore
+from resources.trainings.watch import WATCH, ProgressWatch
+from trainer.base import atomic
+from trainer.record import causes, endings, files
+
+GRACE_SECONDS = 20.0
+"""Between asking a job to stop and killing it: time for a last checkpoint. A recipe may say otherwise."""
+SUPERSEDED_GRACE_SECONDS = 1.0
+"""The same for a job that was superseded: its commits count no more, so there is nothing to wait for."""
+MISSING_GRACE_SECONDS = 10.0
+"""A job object must be seen missing twice, this far apart, before it counts as deleted."""
+
+
+class TrainingControl:
+    """Carries out decisions for the trainings of one platform."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        fleet: Fleet,
+        paths: Paths,
+        revision: str = "",
+        clock: Callable[[], float] = time.time,
+        grace_seconds: float = GRACE_SECONDS,
+        watch: ProgressWatch = WATCH,
+    ) -> None:
+        self.launcher, self.fleet, self.paths = launcher, fleet, paths
+        self._revision, self._clock, self._grace_seconds, self._watch = revision, clock, grace_seconds, watch
+
+    def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
+        """Take the one step that is due; returns it. `nodes` restricts the choice of nodes (a trial's slot).
+
+        `run` is the Dagster run that asks, if there is one: a job that is submitted carries its id. Raises
+        resources.unavailable.Unavailable when the launcher or the fleet cannot be asked; nothing
+        has happened then that a later call does not put right.
+        """
+        return self.act(store, store.read(), by, nodes, run)
+
+    def act(
+        self,
+        store: TrainingStore,
+        facts: TrainingFacts,
+        by: str,
+        nodes: tuple[str, ...] | None = None,
+        run: str = "",
+    ) -> Action:
+        """Take the one step that is due on these facts, as `advance` does. Read the facts anew after it."""
+        seen, job, older, chosen = self._observe(store, facts, nodes)
+        action = decide(seen)
+        match action:
+            case Action.CLAIM:
+                store.claim(facts.incarnation + 1, chosen, _cause(facts), by)
+            case Action.STOP_OLDER:
+                self.launcher.cancel(job_name(facts.id, older), SUPERSEDED_GRACE_SECONDS)
+            case Action.SUBMIT:
+                self._submit(store, facts, by, run)
+            case Action.STOP:
+                self._stop(facts)
+            case Action.RECORD:
+                self._record(store, facts, job, by)
+            case Action.GIVE_UP:
+                store.want("stop", by, f"{seen.failures} in a row without a new checkpoint; {_cause(facts)}")
+            case Action.WAIT | Action.DONE:
+                pass
+        return action
+
+    def fault(self, facts: TrainingFacts, fleet: Sequence[Node]) -> TrainingFault | None:
+        """Why the running incarnation must be given up, None when it need not be. Raises Unavailable."""
+        if facts.claim is None or not facts.running:
+            return None
+        status, terms = self.status(facts), facts.terms
+        if lost := faults.lost(status, fleet):
+            return lost
+        match status.state:
+            case JobState.PENDING:
+                pre_empted = faults.pre_empted(status, facts.begun)
+                return pre_empted or faults.stranded(status, facts.claim.nodes, fleet, terms.min_nodes)
+            case JobState.RUNNING:
+                return self._hung(facts, status)
+            case _:
+                return None
+
+    def _hung(self, facts: TrainingFacts, status: Status) -> TrainingFault | None:
+        """The fault when no rank moves, although the store can be written: one that cannot be is no hang.
+
+        Raises OSError when it cannot be read. After either, the ranks' deadlines begin anew.
+        """
+        assert facts.claim is not None
+        key = facts.folder, facts.claim.token
+        try:
+            fault = faults.stuck(status, self._watch.look(*key, facts.beats), facts.terms.deadline)
+        except OSError:
+            self._watch.restart(*key)
+            raise
+        if fault and not _is_writable(facts.folder):
+            self._watch.restart(*key)
+            return None
+        return fault
+
+    def supersede(
+        self,
+        store: TrainingStore,
+        facts: TrainingFacts,
+        fault: TrainingFault,
+        by: str,
+        nodes: tuple[str, ...] | None = None,
+    ) -> bool:
+        """Give up the running incarnation: claim the next one on healthy nodes; `advance` does the rest.
+
+        False when too few nodes are ready, when another process did it, or when nothing runs.
+        """
+        if not facts.running:
+            return False
+        chosen, incarnation = self._choose(facts, nodes), facts.incarnation
+        if len(chosen) < facts.terms.min_nodes:
+            return False
+        ended = store.exit_of(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted, fault.kind)
+        if not store.claim(incarnation + 1, chosen, fault.cause, by, ended):
+            return False
+        tails.keep(store, incarnation, self.launcher)  # before its job is stopped
+        store.note_incident(incarnation, fault.cause, fault.nodes, by)
+        store.note_end(ended)
+        return True
+
+    def overdue(self, facts: TrainingFacts) -> Waiting | None:
+        """What a wanted training has been waiting for longer than its terms say, None when it does not.
+
+        It is reported and nothing else follows: a quota, a node or an image may still come. Raises Unavailable.
+        """
+        return self.waiting(facts, facts.terms.pending_seconds) if facts.unfinished else None
+
+    def waiting(self, facts: TrainingFacts, at_least: float = 0.0) -> Waiting | None:
+        """What a wanted training has been waiting for, so many seconds at least; None otherwise. Raises Unavailable."""
+        if facts.desired is None or not facts.unfinished:
+            return None
+        if facts.claim and facts.running:
+            since = facts.claim.at
+        else:
+            since = max(facts.desired.at, facts.ended.at if facts.ended else 0.0)
+        seconds = self._clock() - since
+        if seconds < at_least or (facts.running and facts.begun):
+            return None
+        reason = self._job_waits_for(facts) if facts.running else self._start_waits_for(facts)
+        return Waiting(facts.incarnation, reason, seconds) if reason else None
+
+    def status(self, facts: TrainingFacts) -> Status:
+        """The newest incarnation's job; MISSING before the first."""
+        return self.launcher.poll(job_name(facts.id, facts.incarnation)) if facts.claim else Status(JobState.MISSING)
+
+    def grace_of(self, facts: TrainingFacts) -> float:
+        """Seconds between asking the training's job to stop and killing it."""
+        return float(facts.terms.kubernetes.get("grace_seconds", self._grace_seconds))
+
+    def _observe(
+        self, store: TrainingStore, facts: TrainingFacts, nodes: tuple[str, ...] | None
+    ) -> tuple[TrainingObservation, Status, int, tuple[str, ...]]:
+        """What is, the newest job's status, the earlier incarnation that is live (0: none), the nodes to choose."""
+        job = self.status(facts) if facts.running else Status(JobState.MISSING)
+        submitted = facts.submitted(facts.incarnation)
+        older = self._older_live(facts) if facts.running and not submitted else 0
+        chosen = () if facts.running else self._choose(facts, nodes)
+        seen = TrainingObservation(
+            wanted=facts.wanted,
+            incarnation=facts.incarnation,
+            outcome=facts.ended.outcome if facts.ended else None,
+            failures=0 if facts.running and submitted else facts.failures_without_checkpoint,
+            failures_limit=facts.terms.failures_without_checkpoint,
+            job=job.state,
+            submitted=submitted,
+            missing_confirmed=facts.running and self._missing_confirmed(store, facts, job.state),
+            older_live=older > 0,
+            ready_nodes=len(chosen),
+            min_nodes=facts.terms.min_nodes,
+        )
+        return seen, job, older, chosen
+
+    def _older_live(self, facts: TrainingFacts) -> int:
+        """The newest earlier incarnation whose job may run, 0 for none.
+
+        A job was submitted only once all before it were not live, so the search ends at the first job found.
+        """
+        for earlier in range(facts.incarnation - 1, 0, -1):
+            state = self.launcher.poll(job_name(facts.id, earlier)).state
+            if state.live:
+                return earlier
+            if state.terminal or facts.submitted(earlier):
+                return 0
+        return 0
+
+    def _missing_confirmed(self, store: TrainingStore, facts: TrainingFacts, job: JobState) -> bool:
+        """Whether a submitted job has been missing for the grace; records when it was first seen missing."""
+        since, missing = facts.missing_since(facts.incarnation), job is JobState.MISSING
+        if not missing or not facts.submitted(facts.incarnation):
+            if since is not None:
+                store.unmark_missing(facts.incarnation)
+            return False
+        if since is None:
+            store.mark_missing(facts.incarnation, self._clock())
+            return False
+        return self._clock() - since >= MISSING_GRACE_SECONDS
+
+    def _choose(self, facts: TrainingFacts, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
+        """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from."""
+        ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
+        return tuple(ready if self.fleet.scheduled else ready[: facts.terms.max_nodes])
+
+    def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
+        """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
+        try:
+            self.launcher.submit(training_job.job(facts, self.paths, self._revision, run))
+        except ValueError as error:
+            store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
+            return
+        store.mark_submitted(facts.incarnation)
+        after = store.read()
+        if after.ended is not None or after.incarnation != facts.incarnation:
+            # While the job was on its way, the training was stopped and its end recorded, or it was superseded.
+            self._stop(facts)
+
+    def _stop(self, facts: TrainingFacts) -> None:
+        self.launcher.cancel(job_name(facts.id, facts.incarnation), self.grace_of(facts))
+
+    def _record(self, store: TrainingStore, facts: TrainingFacts, job: Status, by: str) -> None:
+        """Record the end of an incarnation that left no record of its own."""
+        disrupted = job.disrupted or bool(job.lost_nodes and faults.lost_nodes(job.lost_nodes, self.fleet.nodes()))
+        end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
+        words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
+        store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)
+
+    def _last_words(self, facts: TrainingFacts) -> str:
+        """The last line of the trainer on each node, for the reason of a failure."""
+        words = ""
+        for node, log in self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096).items():
+            lines = [line for line in log.splitlines() if line.startswith("trainer: ")]
+            words += f"; {node}: {lines[-1]}" if lines else ""
+        return words
+
+    def _start_waits_for(self, facts: TrainingFacts) -> str:
+        """What the next incarnation waits for; empty when enough nodes are ready."""
+        return faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
+
+    def _job_waits_for(self, facts: TrainingFacts) -> str:
+        """What a claimed incarnation waits for; empty when its job is not pending."""
+        job = self.status(facts)
+        if job.state is JobState.PENDING:
+            return job.reason or "its job is pending, and its launcher does not say why"
+        older = self._older_live(facts) if job.state is JobState.MISSING else 0
+        return f"the job of incarnation {older}, which was asked to stop, has not stopped" if older else ""
+
+
+def _cause(facts: TrainingFacts) -> str:
+    """Why the next incarnation is claimed, or the training given up."""
+    ended = facts.ended
+    return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether a rank could write a heartbeat now: the store may be full, read-only or away."""
+    probe = folder / files.HEARTBEATS / f".{uuid.uuid4().hex}.probe"
+    try:
+        atomic.replace(probe, b"probe")
+        probe.unlink()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""The course of a training: what its ledger says about it in sum, in bounded memory and time, however long it is.
+
+A ledger of a million steps has hundreds of megabytes. Its beginning and its end are read, and between them small pieces
+at equal distances: a curve has fewer points than that. A ledger of some megabytes is read whole.
+"""
+
+import functools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import journal
+from trainer.base.journal import JournalEvent
+from trainer.record import ledger
+
+WHOLE_BYTES = 4 << 20
+"""A ledger of so many bytes is read whole; of a longer one, about so many are read."""
+PIECE_BYTES, END_BYTES = 4096, 256 << 10
+"""Of a longer one: each piece, which is several lines, and each segment's beginning and end."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What was read of a ledger."""
+
+    events: tuple[JournalEvent, ...]
+    """By segment and place; all of a short ledger, a sample of a long one. The first and the last are among them."""
+
+    @functools.cached_property
+    def steps(self) -> list[JournalEvent]:
+        """The events of steps, by step; of a step that was repeated, the one of the later incarnation."""
+        found = {event["step"]: event for event in self.events if event["event"] == "step"}
+        return [found[step] for step in sorted(found)]
+
+    @property
+    def seconds(self) -> float:
+        """From the first event to the last, 0 without any."""
+        times = [float(event["t"]) for event in self.events]
+        return max(times) - min(times) if times else 0.0
+
+    @property
+    def advice(self) -> str:
+        """What bounds the steps, and what to do; empty before it was said."""
+        return next((str(event["advice"]) for event in reversed(self.events) if event["event"] == "bound"), "")
+
+
+def read(folder: Path) -> Course:
+    """The course of the training in `folder`. Raises OSError."""
+    sizes = {path: path.stat().st_size for path in ledger.segments(folder)}
+    whole = sum(sizes.values()) <= WHOLE_BYTES
+    events: list[JournalEvent] = []
+    for path, size in sizes.items():
+        events += (
+            journal.read(path).events if whole else _sampled(path, size, WHOLE_BYTES * size // sum(sizes.values()))
+        )
+    return Course(tuple(events))
+
+
+def _sampled(path: Path, size: int, budget: int) -> Iterator[JournalEvent]:
+    """Events of a segment in their order: its beginning, its end, and pieces between them of about `budget` bytes."""
+    end = min(END_BYTES, budget // 4)
+    pieces = max(1, (budget - 2 * end) // PIECE_BYTES)
+    stride = max(PIECE_BYTES, (size - 2 * end) // pieces)
+    between = ((at, PIECE_BYTES) for at in range(end, max(end, size - end - PIECE_BYTES), stride))
+    descriptor, read_to = os.open(path, os.O_RDONLY), 0
+    try:
+        for at, length in ((0, end), *between, (max(0, size - end), end)):
+            if at + length <= read_to:
+                continue
+            data, begun = os.pread(descriptor, length, max(at, read_to)), max(at, read_to)
+            # A piece begins within a line, except at the beginning of the file, and ends within one.
+            first = 0 if begun == 0 else data.find(b"\n") + 1
+            last = data.rfind(b"\n") + 1
+            yield from (event for line in data[first:last].split(b"\n") if line and (event := journal.parse(line)))
+            read_to = begun + last
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,217 @@
+"""Training facts: the state of one training, read once from its folder, for one decision.
+
+`read` takes what every decision needs in one pass: what is desired, the newest claim, how its incarnation ended, and
+what is on record about its jobs. All other parts are read when they are first asked for, and kept: a decision opens no
+file and lists no folder twice. After an action that changes the state, read anew.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources.trainings import records
+from resources.trainings.records import Desired, MissingJob, Specification, Terms
+from trainer.base import codec
+from trainer.base.journal import JournalEvent
+from trainer.base.lazy import lazy
+from trainer.checkpoint.tiers import replicas
+from trainer.config import resolved
+from trainer.config.operation import Storage
+from trainer.record import causes, fence, files, heartbeat, ledger
+
+
+@dataclass(frozen=True)
+class TrainingFacts:
+    """One training at the moment when it was read."""
+
+    folder: Path
+    desired: Desired | None
+    """What should be; None before the training was first wanted."""
+    claim: fence.Claim | None
+    """The newest claim; None before the first start."""
+    ended: fence.Exit | None
+    """How the newest incarnation ended, None while it has not."""
+    jobs: frozenset[str]
+    """The names of the records about its jobs."""
+    life: int = 0
+    """The number of the record of what is desired, 0 before the first; duties are closed for it."""
+
+    @property
+    def id(self) -> str:
+        return self.folder.name
+
+    @property
+    def incarnation(self) -> int:
+        """The newest incarnation, 0 before the first."""
+        return self.claim.token.incarnation if self.claim else 0
+
+    @property
+    def running(self) -> bool:
+        """Whether an incarnation is claimed and has not ended."""
+        return self.claim is not None and self.ended is None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.ended is not None and self.ended.outcome == "succeeded"
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it should run."""
+        return self.desired is not None and self.desired.want == "run"
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it should run and has not succeeded; a training that failed may be started again."""
+        return self.wanted and not self.succeeded
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and no further incarnation is due."""
+        return self.ended is not None and not self.unfinished
+
+    @lazy
+    def specification(self) -> Specification:
+        """Raises ValueError for a training that was never proposed."""
+        return records.read(Specification, self.folder / files.SPECIFICATION)
+
+    @lazy
+    def terms(self) -> Terms:
+        """Raises ValueError for a training that was never proposed."""
+        return records.read(Terms, self.folder / files.TERMS)
+
+    @property
+    def storage(self) -> Storage:
+        """When each tier gets a checkpoint, and which checkpoints it keeps."""
+        return resolved.storage(self.terms.operation.get("storage", {}))
+
+    def submitted(self, incarnation: int) -> bool:
+        """Whether the job of an incarnation is known to have been submitted."""
+        return job_record(incarnation) in self.jobs
+
+    def missing_since(self, incarnation: int) -> float | None:
+        """When the job was first seen missing, in seconds since the epoch; None when it was not, or was seen again."""
+        name = missing_record(incarnation)
+        if name not in self.jobs:
+            return None
+        path = self.folder / files.JOBS / name
+        found = codec.read_if_whole(path, MissingJob)
+        return found.first_seen if found else path.stat().st_mtime  # of a damaged record, when it was written is left
+
+    @lazy
+    def commits(self) -> list[fence.Commit]:
+        """The valid checkpoints, by step."""
+        return fence.commits_under(self.folder, self.claim)
+
+    @property
+    def damaged(self) -> Mapping[str, str]:
+        """Why the record of a checkpoint cannot be used, by the name of its commit: it does not count."""
+        return fence.damaged(self.folder, self.claim)
+
+    @lazy
+    def holders(self) -> Mapping[str, tuple[str, ...]]:
+        """The tiers that hold each valid checkpoint, by the name of its commit."""
+        return replicas.holders(self.folder, self.commits)
+
+    def commits_on(self, *tiers: str) -> list[fence.Commit]:
+        """The valid checkpoints that at least one of these tiers holds, by step."""
+        return [commit for commit in self.commits if set(tiers) & set(self.holders[commit.name])]
+
+    @lazy
+    def failures(self) -> list[fence.Exit]:
+        """How each failed incarnation ended, the first one first."""
+        exits = (self._exit(number + 1) for number in range(self.incarnation))
+        return [ended for ended in exits if ended is not None and ended.outcome == "failed"]
+
+    @lazy
+    def failures_without_checkpoint(self) -> int:
+        """How many incarnations in a row, counted from the newest back, failed and left no checkpoint of their own.
+
+        The count passes over an incarnation that has not ended, over one that was disrupted (a lost node, an eviction
+        or a pre-emption is not the training's fault), and over one that ran out of memory when the next start takes a
+        smaller micro-batch. It starts anew when the training is wanted again.
+        """
+        names = fence.names_under(self.folder, self.claim)
+        left_checkpoint = {fence.token_of(name).incarnation for name in names}
+        count = 0
+        for incarnation in range(self.incarnation, 0, -1):
+            if incarnation in left_checkpoint:
+                break
+            ended = self._exit(incarnation)
+            if ended is None or ended.disrupted or ended.kind == causes.ANSWERED:
+                continue
+            if ended.outcome != "failed" or self._is_of_an_earlier_life(ended):
+                break
+            count += 1
+        return count
+
+    def _is_of_an_earlier_life(self, ended: fence.Exit) -> bool:
+        """Whether the training was wanted again after this end; by the clock only where no order is on record."""
+        if self.desired is None or not self.wanted:
+            return False
+        if self.desired.incarnation is None:
+            return ended.at < self.desired.at
+        return ended.incarnation <= self.desired.incarnation
+
+    def _exit(self, incarnation: int) -> fence.Exit | None:
+        return self.ended if incarnation == self.incarnation else fence.past_exit(self.folder, incarnation)
+
+    @lazy
+    def beats(self) -> list[heartbeat.Beat]:
+        """The last heartbeat of each rank of the newest incarnation."""
+        return heartbeat.read(self.folder, self.claim.token) if self.claim else []
+
+    @lazy
+    def begun(self) -> bool:
+        """Whether a rank of the newest incarnation has written a heartbeat."""
+        return any(name.startswith(f"{self.incarnation:06d}.") for name in _names(self.folder / files.HEARTBEATS))
+
+    @lazy
+    def reported(self) -> frozenset[str]:
+        """What the control plane has already shown, by its marks."""
+        return _names(self.folder / files.REPORTED)
+
+    @lazy
+    def events(self) -> list[JournalEvent]:
+        """The ledger, by time."""
+        return ledger.read(self.folder)
+
+
+def read(folder: Path) -> TrainingFacts:
+    """The facts of the training in `folder`; a folder that is not there has no claim and nothing is desired.
+
+    Raises fence.Unreadable where a part cannot be read: nothing may be concluded about the training then.
+    """
+    life = newest_desired(folder)
+    desired, claim = desired_of(folder, life), fence.newest_claim(folder)
+    ended = fence.read_exit(folder, claim.token.incarnation) if claim else None
+    return TrainingFacts(folder, desired, claim, ended, _names(folder / files.JOBS), life)
+
+
+def read_desired(folder: Path) -> Desired | None:
+    """What should be now; None before the training was first wanted."""
+    return desired_of(folder, newest_desired(folder))
+
+
+def newest_desired(folder: Path) -> int:
+    """The number of the record of what should be now, 0 before the training was first wanted. Raises Unreadable."""
+    return max((int(name) for name in files.names(folder, files.DESIRED) if name.isdigit()), default=0)
+
+
+def desired_of(folder: Path, number: int) -> Desired | None:
+    """The record of this number of what should be; None for 0."""
+    return records.read(Desired, files.numbered(folder, files.DESIRED, number)) if number else None
+
+
+def job_record(incarnation: int) -> str:
+    """The name of the record that the job of an incarnation was submitted."""
+    return f"{incarnation:06d}.json"
+
+
+def missing_record(incarnation: int) -> str:
+    """The name of the record that the job of an incarnation was seen missing."""
+    return f"{incarnation:06d}.missing.json"
+
+
+def _names(folder: Path) -> frozenset[str]:
+    """The files of a folder; none where there is no folder. Raises fence.Unreadable."""
+    return frozenset(files.entries(folder) or ())

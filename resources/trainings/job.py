@@ -1,0 +1,84 @@
+"""Training job: the job of one incarnation of a training, from its facts and the paths of the platform."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources import receipts
+from resources.launchers.protocol import Job
+from resources.trainings import scripts
+from resources.trainings.facts import TrainingFacts
+from trainer.checkpoint.disk import encryption
+from trainer.config import resolved
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The paths of the tiers, as a training's processes see them."""
+
+    durable: Path
+    nvme: str
+    """With {node} for the node's name."""
+    backup: str = ""
+    """The object store's URL, a folder, or empty for none."""
+
+
+def job_name(training: str, incarnation: int) -> str:
+    """The name of an incarnation's job: the same for every process that submits it."""
+    return f"{training}-i{incarnation}"
+
+
+def job(facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "") -> Job:
+    """The job of the newest incarnation; `run` is the Dagster run that submits it, empty for a sensor.
+
+    Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used.
+    """
+    claim, specification, terms = facts.claim, facts.specification, facts.terms
+    assert claim is not None, "an incarnation is claimed before its job is made"
+    script = specification.script
+    if key_file := facts.storage.key_file:
+        encryption.read_key(Path(key_file))
+    size = min(terms.max_nodes, len(claim.nodes))
+    incarnation = str(facts.incarnation)
+    return Job(
+        name=job_name(facts.id, facts.incarnation),
+        command=tuple(script["command"]) if script else ("python", "-m", "trainer"),
+        folder=str(scripts.folder(script["code"], paths.durable)) if script else "",
+        config=configuration(facts, paths),
+        nodes=claim.nodes,
+        size=size,
+        least=min(terms.min_nodes, size),
+        prefer=_holders(claim.nodes, specification.snapshot, paths.durable),
+        ranks_per_node=terms.ranks_per_node,
+        environment={"SLIPWAY_INCARNATION": incarnation, "SLIPWAY_REVISION": revision},
+        labels={"training": facts.id, "incarnation": incarnation, **({"run": run} if run else {})},
+        kubernetes=terms.kubernetes,
+    )
+
+
+def _holders(nodes: tuple[str, ...], snapshot: str, durable: Path) -> tuple[str, ...]:
+    """Those of the nodes that hold the snapshot's shards."""
+    holders = receipts.holders(durable, snapshot)
+    return tuple(node for node in nodes if node in holders)
+
+
+def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
+    """The configuration that a training's processes read: its numbers, how it runs, and where."""
+    from trainer.script import FORMAT  # imports numpy, which is not needed where only a job's name is asked
+
+    specification, terms = facts.specification, facts.terms
+    placement = {
+        "store": str(facts.folder),
+        "durable": str(paths.durable),
+        "nvme": paths.nvme,
+        "backup": paths.backup,
+        "staging": terms.staging,
+        "init": terms.init,
+    }
+    return {
+        "format": FORMAT if specification.script else resolved.FORMAT,
+        "training": facts.id,
+        "snapshot": specification.snapshot,
+        **specification.numbers,
+        **terms.operation,
+        "placement": placement,
+    }

@@ -1,0 +1,124 @@
+"""Training records: what the platform writes about a training, one small JSON file each; the trainer has its own.
+
+A specification is written once and never changed. Terms may be replaced. Of the numbered files of what is desired, the
+last one holds. Each has a copy (`trainer.record.twins`): without them a training could not go on.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trainer.base import atomic, codec, digest
+from trainer.record import phases, twins
+
+FORMAT = "slipway.training/1"
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Everything that decides what a training computes."""
+
+    recipe: str
+    numbers: Mapping[str, Any]
+    """The resolved sections of the configuration: `resolved.SECTIONS`, or `ScriptSettings`."""
+    snapshot: str
+    """SHA-256 of the dataset snapshot's manifest."""
+    tokenizer: str
+    """SHA-256 of the tokenizer; empty for a snapshot of images."""
+    cause: str = ""
+    """Distinguishes trainings of the same numbers: a schedule's tick, a replay, a person's "again"."""
+
+    @property
+    def script(self) -> Mapping[str, Any] | None:
+        """The command and the code of a training whose loop is the user's; None for one of our models."""
+        script: Mapping[str, Any] | None = self.numbers.get("script")
+        return script
+
+    @property
+    def id(self) -> str:
+        """The logical id, which outlives every run and every job of the training."""
+        return f"{self.recipe}-{digest.sha256(atomic.canonical_json(dataclasses.asdict(self)))[:12]}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Where a training may run and how it recovers: what may change while its id stays the same."""
+
+    min_nodes: int
+    max_nodes: int
+    ranks_per_node: int
+    no_progress_seconds: float
+    """Without a step for this long, an incarnation is given up."""
+    failures_without_checkpoint: int = field(metadata={codec.KEY: "fruitless_incarnations"})
+    """After this many failures in a row without a new checkpoint, the training is given up."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Where the parameters came from: a sweep and its trial, a schedule."""
+    staging: str = "before"
+    """Whether a node stages all shards before it trains ("before") or while it does ("streaming")."""
+    init: str = ""
+    """The folder of the initial weights that the specification names, empty when it names none."""
+    operation: Mapping[str, Any] = field(default_factory=dict)
+    """The configuration's sections that may change; see `trainer.config.resolved.OPERATION`."""
+    kubernetes: Mapping[str, Any] = field(default_factory=dict)
+    """What the recipe asks for its pods; see `recipes.kubernetes`."""
+    pending_seconds: float = 600.0
+    """A training that waits for longer than this before it runs is reported, with the reason."""
+    fields: Sequence[str] = ()
+    """FIELD=VALUE: what a person set otherwise than the recipe for this training alone. The rest follows the recipe."""
+    edition: int = 1
+    """Counts the changes: 1 for the first terms."""
+    phase_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Without progress for this long in a phase, an incarnation is given up: deadlines other than the usual ones."""
+
+    def deadline(self, phase: str) -> float:
+        """Seconds for which a rank may stay at one place of a phase."""
+        return phases.deadline(phase, self.no_progress_seconds, self.phase_seconds)
+
+
+@dataclass(frozen=True)
+class Desired:
+    """What should be: "run" or "stop"."""
+
+    want: str
+    by: str
+    why: str
+    at: float
+    incarnation: int | None = None
+    """The newest incarnation then; None where it was not known, and in a record of an earlier version."""
+
+
+@dataclass(frozen=True)
+class SubmittedJob:
+    """That the job of an incarnation was submitted."""
+
+    at: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class MissingJob:
+    """That the job of an incarnation was seen missing."""
+
+    first_seen: float
+    """Seconds since the epoch."""
+
+
+def create(value: Specification | Desired, path: Path) -> bool:
+    """Write a record that is not there yet; False when another writer was first."""
+    return twins.create_only(path, value, FORMAT)
+
+
+def replace(value: Terms, path: Path) -> None:
+    """Write terms in place of those that were there. Raises OSError."""
+    twins.replace(path, value, FORMAT)
+
+
+def read(kind: type[Record], path: Path) -> Record:
+    """The record in a file. Raises ValueError for a training that was never proposed, and as `twins.read`."""
+    record = twins.read_if_there(path, kind, FORMAT)
+    if record is None:
+        raise ValueError(f"{path}: there is no such training")
+    return record

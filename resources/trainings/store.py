@@ -1,0 +1,298 @@
+"""The training store: the one door to a training's durable folder. Assets and sensors know no paths.
+
+<root>/<id>/specification.json   what is trained; create-only, its hash is in the id
+            terms.json           where it may run and how it recovers; may change
+            desired/<n>.json     what should be, by whom and why; the last one holds
+            jobs/<incarnation>.json  that the job of an incarnation was submitted
+            claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
+            replicas/ withdrawn/ which tiers hold its checkpoints
+            starts/ stops/       what a script's ranks agree on
+            tails/               the end of what the nodes of a failed incarnation wrote
+            evaluations/         the scores of its checkpoints
+            tracking.json        how far its metrics have been delivered
+            reported/            what the control plane has already shown
+<root>/.open/<duty>/<id>@<life>.<opening>  that a duty of the control plane is open towards a training
+"""
+
+import contextlib
+import dataclasses
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from resources.trainings import facts, records
+from resources.trainings.changes import Changes, changes
+from resources.trainings.duties import Duty, OpenDuty, open_for, openings
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.records import Desired, MissingJob, Specification, SubmittedJob, Terms
+from trainer.base import atomic, codec, journal
+from trainer.checkpoint.tiers import replicas
+from trainer.checkpoint.tiers.tier import DURABLE
+from trainer.record import fence, files, ledger
+
+
+class TrainingStore:
+    """The folder of one training: what decides reads the facts; a caller that needs one part reads that part."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.id = folder.name
+
+    def read(self) -> TrainingFacts:
+        """The state of the training now."""
+        return facts.read(self.folder)
+
+    def specification(self) -> Specification:
+        """What is trained. Raises ValueError for a training that was never proposed."""
+        return records.read(Specification, self.folder / files.SPECIFICATION)
+
+    def terms(self) -> Terms:
+        """Where it may run. Raises ValueError for a training that was never proposed."""
+        return records.read(Terms, self.folder / files.TERMS)
+
+    def desired(self) -> Desired | None:
+        """What should be now; None before the training was first wanted."""
+        return facts.read_desired(self.folder)
+
+    def newest_claim(self) -> fence.Claim | None:
+        return fence.newest_claim(self.folder)
+
+    def exit(self) -> fence.Exit | None:
+        """How the newest incarnation ended, None while it has not."""
+        claim = self.newest_claim()
+        return fence.read_exit(self.folder, claim.token.incarnation) if claim else None
+
+    def commits(self) -> list[fence.Commit]:
+        """The valid checkpoints, by step."""
+        return fence.commits(self.folder)
+
+    def events(self) -> list[journal.JournalEvent]:
+        """The ledger, by time."""
+        return ledger.read(self.folder)
+
+    def life(self) -> int:
+        """The number of the record of what should be, 0 before the first."""
+        return facts.newest_desired(self.folder)
+
+    def want(self, want: str, by: str, why: str) -> int:
+        """Record what should be, "run" or "stop"; a record of what is desired already changes nothing.
+
+        Returns the number of the record that says so.
+        """
+        while True:
+            number = facts.newest_desired(self.folder)
+            held = facts.desired_of(self.folder, number)
+            if held is not None and held.want == want:
+                return number
+            path = files.numbered(self.folder, files.DESIRED, number + 1)
+            if records.create(Desired(want, by, why, time.time(), self._newest_incarnation()), path):
+                return number + 1
+
+    def _newest_incarnation(self) -> int | None:
+        """0 before the first; None where the claims cannot be read, which must keep nobody from wanting a stop."""
+        with contextlib.suppress(fence.Unreadable):
+            claim = self.newest_claim()
+            return claim.token.incarnation if claim else 0
+        return None
+
+    def claim(
+        self, incarnation: int, nodes: tuple[str, ...], cause: str, by: str, ended: fence.Exit | None = None
+    ) -> bool:
+        """Claim an incarnation, sealing the one before, which has ended as `ended` says unless it has an exit.
+
+        False when another process has claimed it, or when the training has succeeded.
+        """
+        token = fence.Token(incarnation)
+        if not fence.claim(self.folder, token, nodes=nodes, cause=cause, by=by, ended=ended):
+            return False
+        self._note(by, "claimed", incarnation, nodes=list(nodes), cause=cause)
+        return True
+
+    def record_exit(
+        self,
+        incarnation: int,
+        outcome: str,
+        reason: str,
+        by: str,
+        nodes: tuple[str, ...] = (),
+        disrupted: bool = False,
+        kind: str = "",
+    ) -> None:
+        """Record an incarnation's end, unless it has a record: the first one stands."""
+        ended = self.exit_of(incarnation, outcome, reason, by, nodes, disrupted, kind)
+        if fence.record_exit(self.folder, ended):
+            self.note_end(ended)
+
+    def exit_of(
+        self,
+        incarnation: int,
+        outcome: str,
+        reason: str,
+        by: str,
+        nodes: tuple[str, ...],
+        disrupted: bool,
+        kind: str = "",
+    ) -> fence.Exit:
+        """The exit of an incarnation that ends now, at the step of the newest commit."""
+        commits = self.commits()
+        step = commits[-1].step if commits else 0
+        return fence.Exit(incarnation, outcome, reason, step, by, time.time(), nodes, disrupted, kind)
+
+    def note_end(self, ended: fence.Exit) -> None:
+        """Write into the ledger how an incarnation ended."""
+        fields = {"outcome": ended.outcome, "kind": ended.kind, "reason": ended.reason, "step": ended.step}
+        self._note(ended.by, "ended", ended.incarnation, **fields)
+
+    def note_release(self, commit: str, reason: str, by: str) -> None:
+        """Write into the ledger that a checkpoint that was set aside counts again."""
+        claim = self.newest_claim()
+        self._note(by, "released", claim.token.incarnation if claim else 0, commit=commit, reason=reason)
+
+    def note_incident(self, incarnation: int, cause: str, nodes: tuple[str, ...], by: str) -> None:
+        """Write into the ledger why an incarnation was given up."""
+        self._note(by, "incident", incarnation, cause=cause, nodes=list(nodes))
+
+    def _note(self, by: str, event: str, incarnation: int, **fields: Any) -> None:
+        """Write an event of the control plane into the ledger, into the writer's own segment."""
+        writer = re.sub(r"[^A-Za-z0-9]+", "-", by)
+        ledger.note(self.folder, fence.Token(incarnation), writer, event, by=by, **fields)
+
+    def change_terms(self, terms: Terms, by: str, source: str = "") -> Changes:
+        """Replace the terms where they differ, and write into the ledger what changed, and who changed it and why.
+
+        The origin stays, and so does the place of the initial weights unless `terms` have another. Where there are no
+        terms yet, or they are damaged, these are the first. Raises OtherFormat for those of another version.
+        """
+        path = self.folder / files.TERMS
+        try:
+            held = records.read(Terms, path)
+        except codec.OtherFormat:
+            raise
+        except (ValueError, fence.Unreadable):
+            records.replace(terms, path)
+            return {}
+        kept = {"origin": held.origin or terms.origin, "init": terms.init or held.init, "edition": held.edition}
+        wanted = dataclasses.replace(terms, **kept)  # type: ignore[arg-type]
+        if changed := changes(held, wanted):
+            records.replace(dataclasses.replace(wanted, edition=held.edition + 1), path)
+            if claim := self.newest_claim():
+                shown = {name: list(pair) for name, pair in changed.items()}
+                self._note(by, "terms_changed", claim.token.incarnation, changed=shown, source=source)
+        return changed
+
+    def set_aside(self, commit: fence.Commit, reason: str) -> None:
+        """Withdraw a damaged copy from the durable tier, and set the commit aside when no tier holds another copy."""
+        replicas.set_aside(self.folder, commit, {DURABLE: reason})
+
+    def mark_submitted(self, incarnation: int) -> None:
+        """Record that the job of an incarnation was submitted."""
+        codec.create_only(self.folder / files.JOBS / facts.job_record(incarnation), SubmittedJob(time.time()))
+
+    def mark_missing(self, incarnation: int, now: float) -> None:
+        """Record when the job was first seen missing."""
+        codec.create_only(self.folder / files.JOBS / facts.missing_record(incarnation), MissingJob(now))
+
+    def unmark_missing(self, incarnation: int) -> None:
+        """The job is there after all."""
+        (self.folder / files.JOBS / facts.missing_record(incarnation)).unlink(missing_ok=True)
+
+    def mark_reported(self, mark: str) -> None:
+        """Record that the control plane has shown this (an exit, a checkpoint)."""
+        atomic.create_only(self.folder / files.REPORTED / mark, b"")
+
+
+class Trainings:
+    """All trainings under one root, and the duties that are open towards them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def propose(
+        self, specification: Specification, terms: Terms, id: str | None = None, by: str = "proposed again"
+    ) -> TrainingStore:
+        """Make the training known under its own id (a trial: under the given one).
+
+        Proposing again changes its terms where they differ, and nothing else.
+        """
+        store = self.store(id or specification.id)
+        store.change_terms(terms, by)
+        records.create(specification, store.folder / files.SPECIFICATION)  # last: what has it is proposed whole
+        return store
+
+    def store(self, id: str) -> TrainingStore:
+        """The folder of one training. Raises ValueError for an id that would leave the root."""
+        if not id or id.startswith(".") or "/" in id:
+            raise ValueError(f"training id: found {id!r}, expected letters, digits, '-' and '.'")
+        return TrainingStore(self.root / id)
+
+    def ids(self) -> list[str]:
+        """The ids of all trainings ever proposed. Raises fence.Unreadable when they cannot be listed.
+
+        A training whose own folder cannot be read is one of them: who visits it learns what is wrong with it.
+        """
+        return [name for name in files.entries(self.root) or () if _proposed(self.root / name)]
+
+    def stores(self) -> Iterator[TrainingStore]:
+        """All trainings ever proposed, by id."""
+        return map(self.store, self.ids())
+
+    def start(self, store: TrainingStore, by: str, why: str, duties: tuple[Duty, ...] = tuple(Duty)) -> None:
+        """Record that the training should run, and open these duties towards it.
+
+        The duties are opened first, so that none is ever lost: they are for the life that begins. Raises ValueError,
+        before anything is opened, for a training that was not proposed, or only half.
+        """
+        store.specification(), store.terms()
+        desired, life = store.desired(), store.life()
+        planned = life if desired is not None and desired.want == "run" else life + 1
+        for duty in duties:
+            open_for(self._folder(duty), store.id, planned)
+        begun = store.want("run", by, why)
+        for duty in duties if begun != planned else ():  # somebody else wanted it, or stopped it, at the same moment
+            open_for(self._folder(duty), store.id, begun)
+
+    def open(self, id: str, duty: Duty) -> None:
+        """Have a sensor look after this duty towards a training in its present life, again if it was done."""
+        open_for(self._folder(duty), id, self.store(id).life())
+
+    def opened(self, duty: Duty) -> list[str]:
+        """The ids of the trainings with this duty open. Raises OSError where that cannot be read."""
+        return [each.training for each in self.with_open(duty)]
+
+    def with_open(self, duty: Duty) -> list[OpenDuty]:
+        """What is open of this duty, by id: all that a sensor visits. Raises OSError where that cannot be read."""
+        return openings(self._folder(duty))
+
+    def owed(self) -> set[str]:
+        """The ids of the trainings towards which any duty is open. Raises OSError where that cannot be read."""
+        return {id for duty in Duty for id in self.opened(duty)}
+
+    def is_open(self, id: str, duty: Duty) -> bool:
+        """Whether this duty towards a training is open."""
+        return id in self.opened(duty)
+
+    def has_open_duty(self, id: str) -> bool:
+        """Whether any duty towards a training is open."""
+        return id in self.owed()
+
+    def close(self, id: str, duty: Duty) -> None:
+        """The duty is done, whatever it was opened for."""
+        for each in self.with_open(duty):
+            if each.training == id:
+                each.close(self.store(id).life())
+
+    def _folder(self, duty: Duty) -> Path:
+        return self.root / ".open" / duty
+
+
+def _proposed(folder: Path) -> bool:
+    """Whether there is a specification in a folder, or it cannot be told."""
+    try:
+        (folder / files.SPECIFICATION).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True

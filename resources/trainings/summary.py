@@ -1,0 +1,135 @@
+"""A training in a few words, for people: its state, what is desired, and by whom. Reads, and changes nothing."""
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from resources.launchers.protocol import Launcher
+from resources.trainings import tails
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.job import job_name
+from resources.trainings.store import TrainingStore
+from resources.unavailable import Unavailable
+from trainer.record.fence import Exit
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """One training or trial."""
+
+    id: str
+    state: str
+    """How its newest incarnation ended, its job's state while that lives, "waiting" before its first job, "offered"
+    before it was first wanted, or "unreadable"."""
+    step: int
+    steps: int | None
+    """The number of its last step; None for a script, whose parameters are its own."""
+    checkpoint: int
+    """The step of the newest checkpoint, 0 before the first."""
+    incarnation: int
+    nodes: tuple[str, ...]
+    """The nodes of the newest incarnation."""
+    wanted: str
+    """run, stop, or empty."""
+    why: str
+    """Why it failed; otherwise by whom and why it should run or stop."""
+    since: float | None
+    """When it reached that state, in seconds since the epoch, as far as is on record."""
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One incarnation that failed."""
+
+    training: str
+    incarnation: int
+    at: float
+    """Seconds since the epoch."""
+    cause: str
+    nodes: tuple[str, ...]
+    step: int
+    """The step of the newest checkpoint at that time."""
+    noticed_by: str
+    disrupted: bool
+    """Whether the training is not to blame."""
+    kind: str
+    """The class of the cause, of `trainer.record.causes`."""
+
+
+def summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
+    """The summary of one training; where its records cannot be read, the summary says what is wrong with them."""
+    try:
+        return _summary(store, launcher)
+    except (ValueError, OSError) as error:
+        return TrainingSummary(store.id, "unreadable", 0, None, 0, 0, (), "", str(error), None)
+
+
+def _summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
+    facts = store.read()
+    desired, claim, ended = facts.desired, facts.claim, facts.ended
+    checkpoint = facts.commits[-1].step if facts.commits else 0
+    reached = max([checkpoint, ended.step if ended else 0, *(beat.step for beat in facts.beats)])
+    asked = f"{desired.by}: {desired.why}" if desired else ""
+    begun = claim.at if claim else desired.at if desired else None
+    return TrainingSummary(
+        id=store.id,
+        state=ended.outcome if ended else _state(facts, launcher) if claim else "waiting" if desired else "offered",
+        step=reached,
+        steps=facts.specification.numbers.get("run", {}).get("steps"),
+        checkpoint=checkpoint,
+        incarnation=facts.incarnation,
+        nodes=claim.nodes if claim else (),
+        wanted=desired.want if desired else "",
+        why=ended.reason if ended and ended.outcome == "failed" else asked,
+        since=ended.at if ended else begun,
+    )
+
+
+def _state(facts: TrainingFacts, launcher: Launcher) -> str:
+    """The state of the newest incarnation's job."""
+    try:
+        return str(launcher.poll(job_name(facts.id, facts.incarnation)).state.value)
+    except Unavailable:
+        return "unknown"
+
+
+def incidents(stores: Iterable[TrainingStore], since: float = 0.0) -> list[Incident]:
+    """The incarnations that failed since a moment (seconds since the epoch), the latest last.
+
+    A training whose records cannot be read has none here; its summary says so.
+    """
+    found: list[Incident] = []
+    for store in stores:
+        with contextlib.suppress(ValueError, OSError):
+            found += [_incident(store.id, failure) for failure in store.read().failures if failure.at >= since]
+    return sorted(found, key=lambda each: each.at)
+
+
+def _incident(training: str, failure: Exit) -> Incident:
+    return Incident(
+        training=training,
+        incarnation=failure.incarnation,
+        at=failure.at,
+        cause=failure.reason,
+        nodes=failure.nodes,
+        step=failure.step,
+        noticed_by=failure.by,
+        disrupted=failure.disrupted,
+        kind=failure.kind,
+    )
+
+
+def logs(
+    store: TrainingStore, launcher: Launcher, incarnation: int | None = None, size: int = 65_536
+) -> dict[str, str]:
+    """The end of what each node wrote, by node; for a job that is gone, what was kept of it.
+
+    By default that of the newest incarnation. Raises ValueError for an incarnation that never was, and Unavailable.
+    """
+    newest = store.read().incarnation
+    chosen = newest if incarnation is None else incarnation
+    if not 1 <= chosen <= newest:
+        expected = f"one from 1 to {newest}" if newest else "none: it has not been started yet"
+        raise ValueError(f"training {store.id}: found incarnation {chosen}, expected {expected}")
+    found = launcher.logs(job_name(store.id, chosen), size)
+    return found or dict(tails.kept(store, chosen))

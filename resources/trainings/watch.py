@@ -1,0 +1,78 @@
+"""The watch over progress: for how long each rank has been seen at one place, by the clock of who looks.
+
+The clocks of two machines order nothing, so an age is never a difference of a heartbeat's time and a clock's. A reader
+counts from when it first saw the place. What it did not watch does not count: a reader that was away, or stood still on
+a frozen store itself, adds `LONGEST_LOOK` at most. A new process begins anew, so a restart only prolongs.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.record.fence import Token
+from trainer.record.heartbeat import Beat, RankPlace
+from trainer.record.phases import STARTING
+
+LONGEST_LOOK = 60.0
+"""Seconds that count at most between two looks; more than a sensor's interval with its slowest tick."""
+FORGOTTEN_SECONDS = 3600.0
+"""After so long without a look, a training is forgotten: it has ended, or somebody else watches it."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """A rank as it was seen."""
+
+    rank: int | None
+    """None before any rank has written a heartbeat."""
+    place: RankPlace
+    age: float
+    """Seconds for which it has been seen there."""
+
+
+@dataclass
+class _Seen:
+    """What was seen of one incarnation and generation."""
+
+    looked: float
+    sights: dict[int | None, Sight] = field(default_factory=dict)
+
+
+class ProgressWatch:
+    """The observations of one process; any of its threads may look."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._seen: dict[tuple[Path, Token], _Seen] = {}
+
+    def look(self, folder: Path, token: Token, beats: Iterable[Beat]) -> list[Sight]:
+        """Take in the heartbeats of a training that runs under `token`; every rank with the age of its place."""
+        with self._lock:
+            now = self._clock()
+            before = self._seen.get((folder, token), _Seen(now))
+            passed = min(now - before.looked, LONGEST_LOOK)
+            places: dict[int | None, RankPlace] = {beat.rank: beat.place for beat in beats}
+            places = places or {None: RankPlace(STARTING.name, 0)}
+            sights = {rank: _sight(rank, place, before.sights.get(rank), passed) for rank, place in places.items()}
+            self._forget(now)
+            self._seen[folder, token] = _Seen(now, sights)
+        return list(sights.values())
+
+    def restart(self, folder: Path, token: Token) -> None:
+        """Count from now: what kept the ranks from writing was no fault of theirs."""
+        with self._lock:
+            self._seen.pop((folder, token), None)
+
+    def _forget(self, now: float) -> None:
+        for key in [key for key, seen in self._seen.items() if now - seen.looked > FORGOTTEN_SECONDS]:
+            del self._seen[key]
+
+
+def _sight(rank: int | None, place: RankPlace, before: Sight | None, passed: float) -> Sight:
+    return Sight(rank, place, before.age + passed if before and before.place == place else 0.0)
+
+
+WATCH = ProgressWatch()
+"""The watch of this process: a sensor's ticks share it."""

@@ -1,0 +1,109 @@
+"""Memory: what a sensor has seen in the event log and on disk, so that it need not look again while nothing changes.
+
+It is a saving and no truth: it lives in this process, and is forgotten when the event log is not the one that it was (a
+backup was restored, so that its newest record is older), and after some time in any case.
+
+Whether something changed on disk is told by the times of the folders of a training's records: each record is a new
+file. Two changes may carry one time, as file systems count in steps; so a look counts only when the time had stood
+still for a while before it, by this process's own clock.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dagster as dg
+
+from resources.event_log import newest_record
+
+Kept = TypeVar("Kept")
+LASTS_SECONDS = 60.0
+"""What was seen is believed for so long: what a person deletes in the UI comes back after that."""
+SETTLED_SECONDS = 2.0
+"""More than the step in which any file system counts."""
+
+_memories: dict[tuple[str, Path], "SensorMemory"] = {}
+
+
+@dataclass
+class Look:
+    """When a training's folders were last seen to change, and whether there was nothing to do since."""
+
+    times: tuple[int, ...] = ()
+    since: float = 0.0
+    begun: float = 0.0
+    """When the last look began."""
+    quiet: bool = False
+    """Whether a look that counts found nothing to do."""
+
+
+@dataclass
+class SensorMemory:
+    """What one sensor remembers of the trainings of one folder."""
+
+    record: int = 0
+    begun: float = 0.0
+    new: bool = True
+    """Whether this is the first tick of this process, or the first over another event log."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    lasting: dict[str, Any] = field(default_factory=dict)
+    """What only another event log takes away."""
+    looks: dict[str, Look] = field(default_factory=dict)
+
+    def of(self, id: str, fresh: Kept) -> Kept:
+        """What is kept of a training; `fresh` when there is nothing yet."""
+        kept: Kept = self.kept.setdefault(id, fresh)
+        return kept
+
+    def lasting_of(self, id: str, fresh: Kept) -> Kept:
+        """The same for what only another event log takes away."""
+        kept: Kept = self.lasting.setdefault(id, fresh)
+        return kept
+
+    def is_quiet(self, id: str, folders: Iterable[Path]) -> bool:
+        """Whether the last look at a training found nothing to do, and these folders have not changed since."""
+        now, times, look = time.monotonic(), _times(folders), self.looks.setdefault(id, Look())
+        if times != look.times:
+            look.times, look.since, look.quiet = times, now, False
+        look.begun = now
+        return look.quiet
+
+    def found_nothing(self, id: str) -> None:
+        """The look that follows the last `is_quiet` found nothing to do."""
+        look = self.looks[id]
+        look.quiet = look.begun - look.since >= SETTLED_SECONDS
+
+    def keep_only(self, ids: Iterable[str]) -> None:
+        """Forget all other trainings."""
+        present = set(ids)
+        for table in (self.kept, self.lasting, self.looks):
+            for id in table.keys() - present:
+                del table[id]
+
+
+def recalled(instance: dg.DagsterInstance, sensor: str, root: Path) -> SensorMemory:
+    """What a sensor remembers of the trainings below `root`."""
+    record, now = newest_record(instance), time.monotonic()
+    memory = _memories.get((sensor, root))
+    if memory is None or record < memory.record:
+        memory = _memories[sensor, root] = SensorMemory(begun=now)
+    elif now - memory.begun > LASTS_SECONDS:
+        memory = _memories[sensor, root] = SensorMemory(begun=now, new=False, lasting=memory.lasting)
+    else:
+        memory.new = False
+    memory.record = record
+    return memory
+
+
+def _times(folders: Iterable[Path]) -> tuple[int, ...]:
+    """When each folder was last changed, 0 for one that is not there. Raises OSError."""
+    return tuple(map(_time, folders))
+
+
+def _time(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,61 @@
+"""The cleaner: its stages, their order, and their results."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from assets.datasets.cleaning import minhash, ngrams
+from assets.datasets.cleaning.cleaner import Cleaner
+from recipes.cleaning import CleaningSection, RulesSection
+
+pytestmark = pytest.mark.pure
+
+PROSE = "It is a truth universally acknowledged, that a single man in possession of a good fortune must want a wife."
+
+
+def equal(made: npt.NDArray[np.generic] | None, expected: npt.NDArray[np.generic]) -> bool:
+    return made is not None and np.array_equal(made, expected)
+
+
+def test_by_default_a_document_is_normalised_and_has_features():
+    cleaned = Cleaner(CleaningSection()).clean("a.txt", PROSE + "\r\n\x00")
+    assert (cleaned.text, cleaned.removed, cleaned.masked, cleaned.language) == (PROSE + "\n", None, {}, "en")
+    assert equal(cleaned.signature, minhash.signature(PROSE))
+    assert equal(cleaned.bands, minhash.bands(minhash.signature(PROSE)))
+    assert equal(cleaned.fingerprints, ngrams.fingerprints(PROSE))
+
+
+def test_a_removed_document_has_the_name_of_the_rule_and_no_features():
+    cleaned = Cleaner(CleaningSection(rules=RulesSection(words_at_least=50), mask=("email",))).clean(
+        "a.py", "x@example.org"
+    )
+    assert (cleaned.removed, cleaned.language, cleaned.masked) == ("words_at_least", "python", {})
+    assert cleaned.signature is cleaned.bands is cleaned.fingerprints is None
+
+
+def test_rules_test_the_normalised_text_before_masking():
+    rules = RulesSection(words_at_most=2, mean_word_length_at_least=10.0)
+    cleaner = Cleaner(CleaningSection(rules=rules, mask=("email",)))
+    assert cleaner.clean("a", "\x00 somebody@example.org somebody@example.org\r\n").removed is None
+
+
+def test_features_are_those_of_the_masked_text():
+    cleaner = Cleaner(CleaningSection(mask=("email",)))
+    ours, others = (cleaner.clean("a", f"{PROSE} {name}@example.org {PROSE}") for name in ("ann", "bob"))
+    assert ours.masked == {"email": 1} and ours.text == others.text
+    assert equal(ours.signature, minhash.signature(ours.text))
+    assert equal(ours.fingerprints, ngrams.fingerprints(ours.text))
+
+
+def test_a_stage_that_is_off_does_nothing():
+    off = CleaningSection(normalise=False, near_duplicates=None, decontamination=None)
+    cleaned = Cleaner(off).clean("a", "x@example.org\r\n" + PROSE)
+    assert cleaned.text == "x@example.org\r\n" + PROSE
+    assert cleaned.signature is cleaned.bands is cleaned.fingerprints is None
+
+
+def test_an_empty_document_is_cleaned_like_any_other():
+    cleaned = Cleaner(CleaningSection()).clean("a.txt", "")
+    assert (cleaned.text, cleaned.removed, cleaned.language) == ("", None, "unknown")
+    assert cleaned.bands is not None and len(cleaned.bands) == 0
+    assert cleaned.fingerprints is not None and len(cleaned.fingerprints) == 0

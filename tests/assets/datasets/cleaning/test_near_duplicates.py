@@ -1,0 +1,141 @@
+"""Near-duplicates: planted ones are found, others are not, in any order of the documents."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assets.datasets.cleaning import minhash
+from assets.datasets.cleaning.near_duplicates import duplicates
+from tests.assets.datasets.cleaning import corpora
+
+pytestmark = pytest.mark.pure
+
+
+def found(folder: Path, rows: list[tuple[int, str]], similarity: float = 0.8) -> dict[int, int]:
+    connection = corpora.connection(folder)
+    connection.register("features", corpora.signatures(rows))
+    table = duplicates(connection, "features", similarity)
+    assert connection.execute("show tables").fetchall() == [("features",)]
+    return dict(zip(table["row"].to_pylist(), table["first"].to_pylist(), strict=True))
+
+
+def pairs(similarity: float, count: int) -> list[tuple[str, str]]:
+    draw = random.Random(7)
+    return [corpora.similar(draw, similarity) for _ in range(count)]
+
+
+def test_a_signature_estimates_the_similarity():
+    for similarity in (0.3, 0.5, 0.8, 0.9):
+        ours, others = zip(*pairs(similarity, 60), strict=True)
+        estimates = minhash.similarity(
+            *(np.stack([minhash.signature(each) for each in side]) for side in (ours, others))
+        )
+        deviation = (similarity * (1 - similarity) / minhash.PERMUTATIONS) ** 0.5
+        assert abs(estimates.mean() - similarity) < 3 * deviation / 60**0.5 + 0.001
+        assert estimates.std() < 1.4 * deviation
+
+
+def test_bands_agree_as_often_as_the_formula_says():
+    """At 0.8: 1 - (1 - 0.8^8)^14 = 0.92."""
+    shared = [
+        set(minhash.bands(minhash.signature(a))) & set(minhash.bands(minhash.signature(b))) for a, b in pairs(0.8, 200)
+    ]
+    assert sum(map(bool, shared)) / 200 == pytest.approx(1 - (1 - 0.8**8) ** 14, abs=0.06)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=20), st.lists(st.sampled_from("abc"), max_size=20))
+def test_equal_sets_of_shingles_have_equal_signatures(ours: list[str], others: list[str]):
+    def shingles(words: list[str]) -> set[tuple[str, ...]]:
+        return {tuple(words[start : start + 5]) for start in range(max(len(words) - 4, 1))}
+
+    agree = minhash.signature(" ".join(ours)) == minhash.signature(" ".join(others))
+    assert agree.all() == (shingles(ours) == shingles(others))
+
+
+def test_a_signature_never_changes():
+    signature = minhash.signature("the quick brown fox jumps over the lazy dog")
+    assert [hex(each) for each in signature[:2]] == ["0x31c5f282", "0x30394be0"]
+    assert hex(minhash.bands(signature)[0]) == "0x14c72c4003a418a0"
+
+
+def test_a_text_without_words_is_similar_to_no_other(tmp_path: Path):
+    assert len(minhash.bands(minhash.signature("... !"))) == 0
+    assert found(tmp_path, [(0, "..."), (1, "!!!"), (2, "")]) == {}
+
+
+def test_planted_near_duplicates_at_09_are_found(tmp_path: Path):
+    planted = pairs(0.9, 100)
+    rows = [(number, text) for number, text in enumerate(text for pair in planted for text in pair)]
+    assert found(tmp_path, rows) == {2 * number + 1: 2 * number for number in range(100)}
+
+
+def test_documents_at_03_are_no_duplicates(tmp_path: Path):
+    assert found(tmp_path, list(enumerate(text for pair in pairs(0.3, 100) for text in pair))) == {}
+
+
+def test_documents_of_one_band_that_are_not_similar_enough_are_no_duplicates(tmp_path: Path):
+    rows = list(enumerate(text for pair in pairs(0.7, 100) for text in pair))
+    assert len(found(tmp_path, rows, similarity=0.6)) > 30 and found(tmp_path, rows, similarity=0.85) == {}
+
+
+def test_a_chain_of_near_duplicates_is_one_cluster(tmp_path: Path):
+    words = corpora.words(random.Random(1), 1000)
+    chain = [" ".join(words[start : start + 800]) for start in range(0, 200, 20)]
+    assert found(tmp_path, list(enumerate(chain))) == dict.fromkeys(range(1, 10), 0)
+    assert found(tmp_path, [(0, chain[0]), (1, chain[-1])]) == {}
+
+
+def test_clusters_do_not_depend_on_order_or_numbers(tmp_path: Path):
+    draw = random.Random(3)
+    base = corpora.words(draw, 300)
+    texts = [" ".join(corpora.words(draw, 300)) for _ in range(30)]
+    for _ in range(30):
+        copy = list(base)
+        for place in draw.sample(range(300), draw.randrange(25)):
+            copy[place] = "changed"
+        texts.append(" ".join(copy))
+    clusters = set()
+    for _ in range(4):
+        numbers = draw.sample(range(1000), len(texts))
+        rows = list(zip(numbers, texts, strict=True))
+        draw.shuffle(rows)
+        first = {row: row for row in numbers} | found(tmp_path, rows)
+        assert all(first[row] <= row for row in numbers)
+        text_of = dict(rows)
+        members = {each: frozenset(text_of[row] for row in numbers if first[row] == each) for each in first.values()}
+        clusters.add(frozenset(members.values()))
+    assert len(clusters) == 1
+
+
+def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path):
+    draw = random.Random(5)
+    base = corpora.words(draw, 120)
+    texts = []
+    for _ in range(80):
+        copy = list(base)
+        for place in draw.sample(range(120), draw.randrange(8)):
+            copy[place] = draw.choice(corpora.VOCABULARY)
+        texts.append(" ".join(copy))
+    signatures = [minhash.signature(text) for text in texts]
+    bands = [set(minhash.bands(each)) for each in signatures]
+    first = list(range(80))
+    for a in range(80):
+        for b in range(a):
+            if bands[a] & bands[b] and np.mean(signatures[a] == signatures[b]) >= 0.8:
+                one, other = sorted((first[a], first[b]))
+                first = [one if each == other else each for each in first]
+    expected = {row: each for row, each in enumerate(first) if each != row}
+    assert 1 < len(set(first)) < 60 and found(tmp_path, list(enumerate(texts))) == expected
+
+
+def test_many_copies_of_a_page_are_compared_in_little_time_and_memory(tmp_path: Path):
+    """20,000 copies would be 200 million pairs."""
+    table = corpora.signatures([(0, "one page " * 20)])
+    connection = corpora.connection(tmp_path, megabytes=300)
+    connection.register("one", table)
+    connection.execute("create table features as select i as row, bands, signature from one, range(20000) t(i)")
+    assert duplicates(connection, "features", 0.8)["first"].to_pylist() == [0] * 19_999

@@ -1,0 +1,167 @@
+"""The lane of a dataset, materialised by Dagster with real tiers."""
+
+import base64
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.datasets.assets import dataset_assets
+from assets.datasets.snapshots import pointer
+from assets.datasets.texts import steps
+from resources.tiers import Tiers
+from tests.assets.datasets.corpora import recipe_for, write_file
+from trainer.data import shards
+
+
+def materialise(recipe, durable, instance=None, only=None) -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        dataset_assets(recipe),
+        resources={"tiers": Tiers(durable=str(durable), nvme=str(durable.parent / "{node}"))},
+        instance=instance,
+        selection=only,
+        raise_on_error=False,
+    )
+
+
+def metadata_of(result, asset: str) -> dict[str, Any]:
+    [event] = [
+        event.materialization
+        for event in result.get_asset_materialization_events()
+        if event.asset_key == dg.AssetKey(["small_corpus", asset])
+    ]
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def test_the_lane_ends_with_a_snapshot_that_the_dataset_points_at(corpus, durable):
+    result = materialise(recipe_for(corpus), durable)
+    assert result.success
+    sha256 = metadata_of(result, "snapshot")["snapshot"]
+    assert pointer.current(durable, "small-corpus") == sha256
+    assert steps.up_to_date(recipe_for(corpus), durable) == sha256
+
+
+def test_the_data_versions_are_the_digests(corpus, durable):
+    with dg.instance_for_test() as instance:
+        result = materialise(recipe_for(corpus), durable, instance)
+        made = shards.read_manifest(durable, metadata_of(result, "snapshot")["snapshot"])
+        expected = {
+            "documents": made.documents["blake3"],
+            "tokenizer": made.tokenizer.sha256,
+            "snapshot": made.sha256,
+        }
+        for asset, version in expected.items():
+            event = instance.get_latest_materialization_event(dg.AssetKey(["small_corpus", asset]))
+            assert event and event.asset_materialization and event.asset_materialization.tags
+            assert event.asset_materialization.tags["dagster/data_version"] == version
+
+
+def test_documents_show_rows_columns_statistics_and_a_plot(corpus, durable):
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    assert metadata["dagster/row_count"] == 60
+    assert metadata["dagster/uri"].startswith("file://")
+    assert "blake3" in [column.name for column in metadata["dagster/column_schema"].columns]
+    assert metadata["train_documents"] + metadata["validation_documents"] == 60
+    assert "| package0 | 20 |" in metadata["packages"]
+    picture = base64.b64decode(metadata["lengths"].partition("base64,")[2].rstrip(")"))
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) < 30_000
+
+
+def test_the_snapshot_shows_tokens_and_the_entropy_to_beat(corpus, durable):
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")
+    assert metadata["tokens"] == metadata["train_tokens"] + metadata["validation_tokens"]
+    assert 0 < metadata["unigram_entropy"] < 6
+    assert metadata["shards"] > 3
+
+
+def test_every_check_passes_with_its_numbers(corpus, durable):
+    checks = {
+        check.check_name: check for check in materialise(recipe_for(corpus), durable).get_asset_check_evaluations()
+    }
+    assert {name for name, check in checks.items() if check.passed and check.blocking} == {
+        "no_empty_split",
+        "no_document_in_both_splits",
+        "tokens_decode_to_the_text",
+        "no_drift",
+    }
+    assert checks["no_document_in_both_splits"].metadata["documents_in_both"].value == 0
+    assert checks["tokens_decode_to_the_text"].metadata["documents_decoded"].value == 20
+
+
+def test_materialising_again_reuses_everything(corpus, durable):
+    first = materialise(recipe_for(corpus), durable)
+    second = materialise(recipe_for(corpus), durable)
+    assert [metadata_of(second, asset)["reused"] for asset in ("documents", "tokenizer", "snapshot")] == [True] * 3
+    assert metadata_of(first, "snapshot")["snapshot"] == metadata_of(second, "snapshot")["snapshot"]
+
+
+def test_documents_show_what_was_left_out_by_which_rule_with_a_sample(corpus, durable):
+    write_file(corpus / "zz.py", (corpus / "package0" / "module0.py").read_text())
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    assert metadata["left_out"] == {"exact_duplicate": 1}
+    assert "| exact_duplicate | 1 | zz.py#0 | " in metadata["samples_left_out"]
+    assert "return" in metadata["samples_left_out"]
+
+
+def test_a_snapshot_shows_its_difference_to_its_parent(corpus, durable):
+    parent = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")["snapshot"]
+    write_file(corpus / "added.py", "added")
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")
+    assert metadata["parent"] == parent
+    assert (metadata["documents_added"], metadata["documents_removed"], metadata["documents_changed"]) == (1, 0, 0)
+    assert 0 < metadata["shared_shards"] < metadata["shards"]
+
+
+def test_drift_from_the_parent_blocks_the_snapshot(corpus, durable):
+    materialise(recipe_for(corpus), durable)
+    before = pointer.current(durable, "small-corpus")
+    for number in range(60):
+        write_file(corpus / f"long{number}.md", f"{number} and a much longer text " * 200)
+    result = materialise(recipe_for(corpus), durable)
+    [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert failed.check_name == "no_drift"
+    drift = {name: value.value for name, value in failed.metadata.items()}
+    assert drift["lengths"] > drift["limit"]  # type: ignore[operator]
+    assert pointer.current(durable, "small-corpus") == before
+
+
+def test_each_asset_can_be_materialised_alone(corpus, durable):
+    for asset in ("documents", "tokenizer", "snapshot"):
+        assert materialise(recipe_for(corpus), durable, only=[f"small_corpus/{asset}"]).success
+    assert pointer.current(durable, "small-corpus") is not None
+
+
+def test_a_failed_check_leaves_the_dataset_pointing_where_it_pointed(corpus, durable):
+    materialise(recipe_for(corpus), durable)
+    before = pointer.current(durable, "small-corpus")
+    result = materialise(recipe_for(corpus, validation=1e-9), durable)
+    [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert failed.check_name == "no_empty_split"
+    assert pointer.current(durable, "small-corpus") == before
+
+
+def test_a_missing_corpus_fails_with_one_clear_message_and_writes_nothing(tmp_path, durable):
+    result = materialise(recipe_for(tmp_path / "missing"), durable)
+    assert not result.success
+    failure = result.failure_data_for_node("small_corpus__documents")
+    assert failure and failure.error and failure.error.cause
+    assert "dataset small-corpus: source.path: found nothing at" in failure.error.cause.message
+    assert not durable.exists()
+
+
+def test_the_catalog_describes_every_asset(corpus):
+    for asset in dataset_assets(recipe_for(corpus)):
+        [spec] = asset.specs
+        assert spec.key.path[0] == spec.group_name == "small_corpus"
+        assert spec.description
+        assert spec.owners == ["team:data"]
+        assert spec.kinds
+        assert spec.code_version
+
+
+@pytest.mark.slow
+def test_the_standard_library_becomes_a_snapshot(durable):
+    metadata = metadata_of(materialise(recipe_for(None, vocab_size=2048, validation=0.05), durable), "snapshot")
+    assert metadata["tokens"] > 2_000_000
+    assert metadata["bytes_per_token"] > 2

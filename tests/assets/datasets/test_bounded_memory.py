@@ -1,0 +1,133 @@
+"""Memory: a build stays within its bound for a corpus that is several times larger than the bound (D1)."""
+
+import gzip
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from assets.datasets.building.build_log import quiet
+from assets.datasets.building.workshop import workshop
+from assets.datasets.documents import extraction, extracts
+from assets.datasets.reading import sources
+from assets.datasets.texts import segments
+from assets.datasets.texts.documents import TEXT_DOCUMENTS
+from tests.assets.datasets.corpora import recipe_for, write_file
+from tests.assets.datasets.forked import Settings, forker
+from trainer.base import processes
+
+MB = 1_000_000
+CORPUS_MB = 900
+BOUND_MB = 300
+"""The memory of any process of a build in addition to `CODE_MB`, with `DUCKDB_MEMORY`."""
+CODE_MB = 60
+"""The memory of a process that has only imported the code of a build."""
+DUCKDB_MEMORY = "128MB"
+
+
+class Texts:
+    """Texts of about 2 kB, of words whose frequency falls with their number."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+        letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+        self._words = np.array(["".join(self._random.choice(letters, length)) for length in 2 + np.arange(20_000) % 8])
+
+    def some(self, count: int) -> list[str]:
+        return [" ".join(self._words[(20_000 * self._random.random(350) ** 3).astype(int)]) for _ in range(count)]
+
+
+def write_corpus(folder: Path, megabytes: int) -> None:
+    """A third each of compressed lines, of plain texts of 200 kB, and of rows of Parquet."""
+    folder.mkdir()
+    texts = Texts()
+
+    def lines(path: Path) -> int:
+        some = texts.some(4000)
+        with gzip.open(path.with_suffix(".jsonl.gz"), "wt", compresslevel=1) as file:
+            file.writelines(json.dumps({"text": text}) + "\n" for text in some)
+        return sum(map(len, some))
+
+    def plain(path: Path) -> int:
+        return path.with_suffix(".txt").write_text("\n".join(texts.some(100)))
+
+    def rows(path: Path) -> int:
+        some = texts.some(10_000)
+        pq.write_table(pa.table({"text": some}), path.with_suffix(".parquet"), row_group_size=2000)
+        return sum(map(len, some))
+
+    for write in (lines, plain, rows):
+        fill(write, folder, megabytes * MB // 3)
+
+
+def fill(write: Callable[[Path], int], folder: Path, size: int) -> None:
+    number = 0
+    while size > 0:
+        size -= write(folder / f"{write.__name__}{number}")
+        number += 1
+
+
+def watched(pid: int) -> Iterator[tuple[bool, float]]:
+    """The memory in MB of a process (True) and of those below it (False), again and again until it ends."""
+    while held := _memory(pid):
+        yield True, held
+        yield from ((False, _memory(worker)) for worker in processes.descendants(pid))
+        time.sleep(0.02)
+
+
+def _memory(pid: int) -> float:
+    """RssAnon of /proc/PID/status: mapped files are the page cache's. 0 for a process that has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return sum(int(line.split()[1]) * 1024 / MB for line in lines if line.startswith("RssAnon"))
+
+
+def peak_of_a_build(folder: Path, megabytes: int) -> tuple[float, float]:
+    """The peak in MB of the process that builds, and of its largest worker."""
+    write_corpus(folder / "corpus", megabytes)
+    recipe = recipe_for(
+        folder / "corpus",
+        validation=0.005,
+        shard_tokens=1_000_000,
+        cleaning={},
+        tokenizer={"vocab_size": 4096, "megabytes": 5.0},
+    )
+    found = {True: 0.0, False: 0.0}
+    with forker() as builds:
+        settings: Settings = {"documents.document_table.MEMORY": DUCKDB_MEMORY, "documents.document_table.THREADS": 1}
+        for itself, held in watched(builds.start(recipe, folder / "durable", settings)):
+            found[itself] = max(found[itself], held)
+        assert builds.status() == 0
+    return found[True], found[False]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_a_corpus_several_times_larger_than_the_bound_is_built_within_it(tmp_path):
+    builder, worker = peak_of_a_build(tmp_path, CORPUS_MB)
+    assert CODE_MB < worker < CODE_MB + BOUND_MB
+    assert CODE_MB < builder < CODE_MB + BOUND_MB
+    assert CORPUS_MB >= 3 * BOUND_MB
+
+
+def test_a_segments_texts_are_read_a_row_group_at_a_time(tmp_path, durable):
+    for number in range(10):
+        write_file(tmp_path / "corpus" / f"{number}.txt", f"{number} some words\n" * 200_000)
+    recipe = recipe_for(tmp_path / "corpus")
+    with workshop(durable, recipe.name) as shop:
+        found = extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
+    [segment] = extracts.segments(found.index, durable)
+    wanted = frozenset(pq.read_table(segment, columns=["blake3"])["blake3"].to_pylist())
+    before, held, sizes = pa.total_allocated_bytes(), [], []
+    for _, text in segments.texts(segment, wanted):
+        held.append(pa.total_allocated_bytes() - before)
+        sizes.append(len(text))
+    assert len(sizes) == 10
+    assert max(held) < extraction.ROW_GROUP_BYTES + 2 * max(sizes) < sum(sizes)

@@ -1,0 +1,64 @@
+"""`slipway data history` and `diff`: the snapshots of a dataset, and the difference between two of them."""
+
+import pytest
+
+from cli.main import main
+from tests.assets.datasets.builds import build
+from tests.assets.datasets.corpora import recipe_for, write_file
+
+
+@pytest.fixture
+def changed(corpus, durable):
+    """Two snapshots, a document added between them."""
+    old = build(recipe_for(corpus, shard_tokens=400), durable)
+    write_file(corpus / "added.py", "added text")
+    return old, build(recipe_for(corpus, shard_tokens=400), durable)
+
+
+@pytest.fixture
+def run(durable, monkeypatch):
+    """The command, in a home with the durable tier of the test."""
+    monkeypatch.setenv("SLIPWAY_HOME", str(durable.parent / "home"))
+    (durable.parent / "home").mkdir()
+    (durable.parent / "home" / "durable").symlink_to(durable)
+    return lambda *arguments: main(["data", *arguments])
+
+
+def test_the_history_lists_the_snapshots_the_latest_last(run, changed, capsys):
+    assert run("history", "small-corpus") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["~1", changed[0].sha256[:12]], ["~0", changed[1].sha256[:12]]]
+    assert "61 documents" in lines[1]
+
+
+def test_the_history_shows_that_a_snapshot_was_collected(run, durable, changed, capsys):
+    (durable / "snapshots" / f"{changed[0].sha256}.json").unlink()
+    run("history", "small-corpus")
+    assert "there is no such snapshot" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_the_last_two_snapshots_are_compared(run, changed, capsys):
+    assert run("diff", "small-corpus") == 0
+    told = capsys.readouterr().out
+    assert "documents added: 1 (added.py#0)" in told
+    assert "documents same: 60" in told
+    assert "shared" in told
+
+
+def test_any_two_snapshots_are_compared_by_the_beginning_of_their_names(run, changed, capsys):
+    old, new = (made.sha256[:12] for made in changed)
+    assert run("diff", "small-corpus", new, old) == 0
+    assert "documents removed: 1 (added.py#0)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["~2", "zzz", ""])
+def test_a_name_of_no_snapshot_or_of_several_is_refused_with_a_list_of_all_snapshots(run, changed, capsys, name):
+    assert run("diff", "small-corpus", name) == 1
+    assert f"expected one of {changed[0].sha256[:12]}, {changed[1].sha256[:12]}" in capsys.readouterr().err
+
+
+def test_an_unknown_dataset_is_refused_with_a_list_of_all_datasets(run, changed, capsys):
+    assert run("diff", "unknown") == 1
+    assert (
+        capsys.readouterr().err == "slipway: dataset unknown: found none that begins so, expected one of small-corpus\n"
+    )

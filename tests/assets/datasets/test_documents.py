@@ -1,0 +1,126 @@
+"""The documents table: the outcome of every document, and a split that never changes."""
+
+import dataclasses
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from blake3 import blake3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assets.datasets.documents import document_table
+from assets.datasets.images import documents as image_documents
+from assets.datasets.texts import documents as text_documents
+from assets.datasets.texts import steps
+from tests.assets.datasets import builds
+from tests.assets.datasets.builds import strays
+from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
+
+pytestmark = pytest.mark.pure
+
+
+def rows_of(recipe, durable) -> list[dict[str, Any]]:
+    made = document_table.DocumentTable(**steps.make_documents(recipe, durable).result)
+    return list(pq.read_table(document_table.path(durable, made.blake3)).to_pylist())
+
+
+def test_a_row_has_the_facts_of_its_document(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "package" / "module.py", "λ = 1\r\n")
+    [row] = rows_of(recipe_for(tmp_path / "corpus", validation=1e-9), durable)
+    assert row == {
+        "name": "package/module.py",
+        "number": 0,
+        "bytes": 7,
+        "blake3": blake3("λ = 1\n".encode()).hexdigest(),
+        "language": "python",
+        "package": "package",
+        "masked": 0,
+        "split": "train",
+        "removed": None,
+    }
+
+
+def test_the_table_is_named_by_its_content_and_is_the_same_when_made_again(corpus, tmp_path):
+    results = [steps.make_documents(recipe_for(corpus), tmp_path / place).result for place in ("one", "two")]
+    assert results[0] == results[1]
+    data = document_table.path(tmp_path / "one", results[0]["blake3"]).read_bytes()
+    assert blake3(data).hexdigest() == results[0]["blake3"]
+    assert data == document_table.path(tmp_path / "two", results[0]["blake3"]).read_bytes()
+
+
+def test_rows_are_in_the_order_of_names_and_numbers(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "b.jsonl", "".join(f'{{"text": "line {number}"}}\n' for number in range(12)))
+    write_file(tmp_path / "corpus" / "a.txt", "first")
+    found = [(row["name"], row["number"]) for row in rows_of(recipe_for(tmp_path / "corpus"), durable)]
+    assert found == [("a.txt", 0), *(("b.jsonl", number) for number in range(12))]
+
+
+def test_the_first_of_equal_texts_is_kept(tmp_path, durable):
+    for name in ("c.py", "a.py", "b.py"):
+        write_file(tmp_path / "corpus" / name, "the same")
+    found = {row["name"]: row["removed"] for row in rows_of(recipe_for(tmp_path / "corpus"), durable)}
+    assert found == {"a.py": None, "b.py": "exact_duplicate", "c.py": "exact_duplicate"}
+
+
+def test_texts_that_are_equal_once_cleaned_are_equal(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "a.txt", "caf\u00e9\n")
+    write_file(tmp_path / "corpus" / "b.txt", "cafe\u0301\r\n")
+    assert [row["removed"] for row in rows_of(recipe_for(tmp_path / "corpus"), durable)] == [None, "exact_duplicate"]
+
+
+def test_about_the_wanted_share_is_held_out(tmp_path, durable):
+    splits = [row["split"] for row in rows_of(recipe_for(make_corpus(tmp_path / "corpus", files=400)), durable)]
+    assert 0.18 < splits.count("validation") / 400 < 0.32
+
+
+def test_the_validation_split_never_moves(corpus, durable):
+    before = {row["blake3"]: row["split"] for row in rows_of(recipe_for(corpus), durable)}
+    for index in range(0, 60, 7):
+        (corpus / f"package{index % 3}" / f"module{index}.py").unlink()
+    (corpus / "package1" / "module1.py").rename(corpus / "renamed.py")
+    make_corpus(corpus / "more", files=90)
+    after = {row["blake3"]: row["split"] for row in rows_of(recipe_for(corpus), durable) if not row["removed"]}
+    kept = before.keys() & after.keys()
+    assert len(kept) >= 50
+    assert {name: before[name] for name in kept} == {name: after[name] for name in kept}
+
+
+@given(text=st.binary(), share=st.floats(0, 1), larger=st.floats(0, 1))
+def test_a_larger_share_only_adds_to_validation(text, share, larger):
+    share, larger = sorted((share, larger))
+    digest = blake3(text).hexdigest()
+    if builds.split_of(digest, share) == "validation":
+        assert builds.split_of(digest, larger) == "validation" or larger == 1
+
+
+def test_an_unreadable_document_is_set_aside_with_its_reason(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "a.txt", "good")
+    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xff\xfe bad")
+    recipe = recipe_for(tmp_path / "corpus", reading={"quarantine": 0.5})
+    found = {row["name"]: row["removed"] for row in rows_of(recipe, durable)}
+    assert found == {"a.txt": None, "b.txt": "unreadable: not UTF-8"}
+
+
+def test_more_unreadable_documents_than_allowed_fail_with_names_and_reasons(tmp_path, durable):
+    write_file(tmp_path / "corpus" / "a.txt", "good")
+    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xff\xfe bad")
+    with pytest.raises(ValueError) as error:
+        steps.make_documents(recipe_for(tmp_path / "corpus"), durable)
+    assert str(error.value) == (
+        "dataset small-corpus: 1 of 2 documents cannot be read, 50.0%, expected at most 1.0% (reading.quarantine): "
+        "not UTF-8 (1, such as b.txt)"
+    )
+    assert not (durable / "documents").exists()
+    assert strays(durable) == []
+
+
+def test_a_description_of_the_table_is_plain_values(corpus, durable):
+    made = document_table.DocumentTable(**steps.make_documents(recipe_for(corpus), durable).result)
+    assert (made.rows, made.kept) == (60, 60)
+    assert document_table.DocumentTable(**dataclasses.asdict(made)) == made
+
+
+@pytest.mark.parametrize("documents", [text_documents, image_documents])
+def test_every_column_is_described(documents):
+    assert list(documents.COLUMNS) == documents.SCHEMA.names

@@ -1,0 +1,181 @@
+"""Datasets of labelled images (D1): from Parquet files to image shards, and back."""
+
+import os
+import random
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from assets.datasets import garbage
+from assets.datasets.building import workers
+from assets.datasets.documents import document_table, extraction
+from assets.datasets.images import steps
+from assets.datasets.reading import sources
+from assets.datasets.reading.opened_file import OpenedFile
+from assets.datasets.snapshots.difference import difference
+from tests.assets.datasets import builds
+from tests.assets.datasets.builds import content, strays
+from tests.assets.datasets.digits import build, contents, digits, make_digits, png, recipe_for, write
+from tests.s3 import put
+from trainer.base import digest, verify
+from trainer.data import shards
+from trainer.staging import stage
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return make_digits(tmp_path / "corpus")
+
+
+def every(made, durable) -> set[tuple[bytes, str]]:
+    return contents(made, durable, "train") | contents(made, durable, "validation")
+
+
+def test_every_image_is_read_back_with_its_class_from_one_of_the_splits(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    pixels, labels = digits()
+    assert every(made, durable) == {(one.tobytes(), str(label)) for one, label in zip(pixels, labels, strict=True)}
+    assert sum(split.images for split in made.splits.values()) == len(labels)
+    assert made.classes == tuple("0123456789")
+    assert len(made.splits["train"].shards) > 5
+
+
+def test_the_split_is_decided_by_the_pixels_alone(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    for split in document_table.SPLITS:
+        found = {builds.split_of(digest.of_bytes(pixels), 0.2) for pixels, _ in contents(made, durable, split)}
+        assert found == {split}
+
+
+def test_no_image_changes_its_split_when_others_are_added(corpus, durable):
+    held_out = contents(build(recipe_for(corpus), durable), durable, "validation")
+    write(corpus / "a-first.parquet", [png(np.full((8, 8), grey, np.uint8)) for grey in range(50)], [3] * 50)
+    assert held_out <= contents(build(recipe_for(corpus), durable), durable, "validation")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_listing_and_number_of_workers_give_the_same_bytes(corpus, tmp_path, durable, monkeypatch, seed):
+    build(recipe_for(corpus), durable)
+    listed = sources._entries
+    monkeypatch.setattr(sources, "_entries", lambda *given: _shuffled(listed(*given), seed))
+    monkeypatch.setattr(workers, "WORTH_A_PROCESS", 0 if seed == 0 else 1 << 30)
+    monkeypatch.setattr("assets.datasets.documents.extraction.UNIT_FILES", 1 + seed)
+    build(recipe_for(corpus), tmp_path / "again")
+    assert content(tmp_path / "again") == content(durable)
+
+
+def _shuffled(entries: Iterable[os.DirEntry[str]], seed: int) -> list[os.DirEntry[str]]:
+    found = list(entries)
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def test_an_incremental_build_gives_the_bytes_of_one_from_nothing_and_shares_most_shards(corpus, tmp_path, durable):
+    parent = build(recipe_for(corpus), durable)
+    pixels, labels = digits()
+    write(
+        corpus / "digits-2.parquet", [png(255 - pixels[0]), *map(png, pixels[599:898])], labels[[0, *range(599, 898)]]
+    )
+    (corpus / "digits-5.parquet").rename(corpus / "digits-9.parquet")
+    made = build(recipe_for(corpus), durable)
+    assert made.manifest() == build(recipe_for(corpus), tmp_path / "anew").manifest()
+    assert content(tmp_path / "anew").items() <= content(durable).items()
+    found = difference(parent, made, durable)
+    assert found.shared_shards >= found.shards - 4
+    assert strays(durable) == []
+
+
+def test_only_new_and_changed_files_are_read(corpus, durable, monkeypatch):
+    build(recipe_for(corpus), durable)
+    write(corpus / "digits-3.parquet", [png(digits()[0][7])], [7])
+    read = list[str]()
+
+    def noted(listing, file, how):
+        read.append(file.name)
+        return OpenedFile(listing, file, how)
+
+    monkeypatch.setattr(extraction, "OpenedFile", noted)
+    build(recipe_for(corpus), durable)
+    assert read == ["digits-3.parquet"]
+
+
+def test_a_damaged_shard_of_the_parent_is_written_again(corpus, durable):
+    parent = build(recipe_for(corpus), durable)
+    path = shards.shard_path(durable, parent.shards()[0])
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+    write(corpus / "z-last.parquet", [png(np.zeros((8, 8), np.uint8))], [0])
+    build(recipe_for(corpus), durable)
+    assert verify.measure(path).blake3 == path.stem
+
+
+def test_equal_pixels_are_kept_once_and_a_different_label_has_its_own_reason(corpus, durable):
+    pixels, labels = digits()
+    other = (labels[0] + 1) % 10
+    write(corpus / "z-last.parquet", [png(pixels[0]), png(pixels[1]), png(pixels[0])], [labels[0], labels[1], other])
+    record = steps.make_documents(recipe_for(corpus), durable)
+    assert (record.result["rows"], record.result["kept"]) == (len(labels) + 3, len(labels))
+    table = document_table.path(durable, record.result["blake3"])
+    removed = pa.parquet.read_table(table).slice(len(labels))["removed"].to_pylist()
+    assert removed == ["exact_duplicate", "exact_duplicate", "duplicate_with_another_label"]
+
+
+def test_a_new_label_of_the_same_pixels_is_a_changed_document(corpus, durable):
+    parent = build(recipe_for(corpus), durable)
+    pixels, labels = digits()
+    write(corpus / "digits-0.parquet", [*map(png, pixels[:300])], [(labels[0] + 1) % 10, *labels[1:300]])
+    found = difference(parent, build(recipe_for(corpus), durable), durable).documents
+    assert found is not None
+    assert (found.added, found.removed, found.changed) == (0, 0, 1)
+
+
+def test_a_new_class_has_its_place_among_the_others(corpus, durable):
+    write(corpus / "z-last.parquet", [png(np.full((8, 8), 9, np.uint8))], [-1])
+    assert build(recipe_for(corpus), durable).classes == ("-1", *"0123456789")
+
+
+def test_classes_may_have_names(tmp_path, durable):
+    images = [png(np.full((8, 8), grey, np.uint8)) for grey in range(40)]
+    write(tmp_path / "corpus" / "named.parquet", images, [("dog", "cat", "10")[grey % 3] for grey in range(40)])
+    made = build(recipe_for(tmp_path / "corpus"), durable)
+    assert made.classes == ("10", "cat", "dog")
+    assert (bytes([1] * 64), "cat") in every(made, durable)
+
+
+def test_a_snapshot_of_images_is_staged_like_one_of_texts(corpus, tmp_path, durable):
+    made = build(recipe_for(corpus), durable)
+    first = stage.stage(made.sha256, durable, tmp_path / "nvme")
+    assert first.copied_shards == len(made.shards())
+    assert every(made, tmp_path / "nvme") == every(made, durable)
+    assert stage.stage(made.sha256, durable, tmp_path / "nvme").copied_bytes == 0
+
+
+def test_garbage_keeps_the_shards_of_images_that_a_dataset_points_at(corpus, durable):
+    parent = build(recipe_for(corpus), durable)
+    write(corpus / "digits-0.parquet", [png(digits()[0][0])], [0])
+    made = build(recipe_for(corpus), durable)
+    collected = garbage.collect(durable, (), keep=0, older=-1)
+    assert {path.stem for path in collected.files if path.suffix == ".shard"} == {
+        shard.blake3 for shard in parent.shards()
+    } - {shard.blake3 for shard in made.shards()}
+    assert every(made, durable)
+
+
+def test_files_that_are_not_parquet_are_skipped(corpus, durable):
+    (corpus / "README.md").write_text("Digits.")
+    assert steps.make_documents(recipe_for(corpus), durable).inputs["source"]["files"] == 6
+
+
+def test_a_folder_without_parquet_files_is_refused(tmp_path, durable):
+    (tmp_path / "README.md").write_text("Digits.")
+    with pytest.raises(ValueError, match=r"dataset digits: found no document in .* expected at least one Parquet file"):
+        steps.make_documents(recipe_for(tmp_path), durable)
+
+
+def test_images_of_an_object_store_give_the_shards_of_the_same_files_in_a_folder(corpus, tmp_path, durable, s3):
+    bucket = s3.new_bucket()
+    for path in corpus.iterdir():
+        put(bucket, path.name, path.read_bytes())
+    remote = build(recipe_for(corpus, source={"kind": "s3", "url": str(bucket)}), tmp_path / "remote")
+    assert remote.splits == build(recipe_for(corpus), durable).splits

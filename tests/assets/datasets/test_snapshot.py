@@ -1,0 +1,148 @@
+"""Snapshots: every kept document once, equal bytes for equal inputs, and the dataset's pointer."""
+
+import dataclasses
+import math
+import os
+
+import pytest
+
+from assets.datasets.building import workers
+from assets.datasets.documents import document_table
+from assets.datasets.snapshots import pointer
+from assets.datasets.texts import checks, snapshot, tokenizer
+from resources import warehouse
+from tests.assets.datasets.builds import build, content, texts_of
+from tests.assets.datasets.corpora import make_corpus, recipe_for
+from trainer.base import journal, verify
+from trainer.data import shards
+
+
+def test_the_shards_hold_every_document_once(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    every = [text for split in ("train", "validation") for text in texts_of(made, durable, split)]
+    assert sorted(every) == sorted(path.read_text() for path in corpus.rglob("*.py"))
+    for split in made.splits.values():
+        assert split.tokens == sum(shard.tokens for shard in split.shards)
+    assert sum(split.text_bytes for split in made.splits.values()) == sum(len(text.encode()) for text in every)
+
+
+def test_documents_are_in_the_order_of_the_table(corpus, durable):
+    found = texts_of(build(recipe_for(corpus), durable), durable, "train")
+    names = {path.read_text(): str(path) for path in corpus.rglob("*.py")}
+    assert [names[text] for text in found] == sorted(names[text] for text in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path, monkeypatch, count):
+    corpus = make_corpus(tmp_path / "corpus")
+    for name in ("reference", "again"):
+        monkeypatch.setattr(workers, "available", lambda name=name: 1 if name == "reference" else count)
+        monkeypatch.setattr(workers, "WORTH_A_PROCESS", 0)
+        monkeypatch.setattr("assets.datasets.documents.extraction.UNIT_FILES", 60 if name == "reference" else 7)
+        build(recipe_for(corpus), tmp_path / name)
+    assert content(tmp_path / "reference") == content(tmp_path / "again")
+
+
+def test_the_order_in_which_a_folder_names_its_files_changes_nothing(corpus, tmp_path, monkeypatch):
+    build(recipe_for(corpus), tmp_path / "one")
+    scandir = os.scandir
+
+    def backwards(path):
+        found = scandir(path)
+        return sorted(found, key=lambda entry: entry.name, reverse=True) if str(corpus) in str(path) else found
+
+    monkeypatch.setattr(os, "scandir", backwards)
+    build(recipe_for(corpus), tmp_path / "two")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_the_stored_manifest_is_the_snapshot(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    assert shards.read_manifest(durable, made.sha256) == made
+    assert made.source["files"] == 60
+    assert made.documents["kept"] == 60
+
+
+def test_no_shards_but_the_last_is_short(corpus, durable):
+    made = build(recipe_for(corpus, shard_tokens=500), durable)
+    sizes = [shard.tokens for shard in made.splits["train"].shards]
+    assert len(sizes) > 5
+    assert all(size >= 250 for size in sizes[:-1])
+
+
+def test_the_same_text_in_other_tokens_is_the_same_text(corpus, tmp_path, durable):
+    mine = build(recipe_for(corpus), durable)
+    other = build(recipe_for(corpus, vocab_size=310), durable)
+    spoken = snapshot.in_tokens_of(mine, other, durable)
+    assert spoken.tokenizer == other.tokenizer != mine.tokenizer
+    assert texts_of(spoken, durable, "validation") == texts_of(mine, durable, "validation")
+
+
+def test_the_unigram_entropy_is_that_of_the_validation_tokens(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    counts: dict[int, int] = {}
+    for shard in made.splits["validation"].shards:
+        for token in shards.open_shard(durable, shard, made.dtype)[0].tolist():
+            counts[token] = counts.get(token, 0) + 1
+    total = sum(counts.values())
+    expected = -sum(count / total * math.log(count / total) for count in counts.values())
+    assert snapshot.unigram_entropy(made, durable) == pytest.approx(expected)
+
+
+def test_an_empty_validation_split_has_no_entropy(corpus, durable):
+    with pytest.raises(ValueError, match="validation split is empty"):
+        snapshot.unigram_entropy(build(recipe_for(corpus, validation=1e-9), durable), durable)
+
+
+def test_a_dataset_points_at_nothing_before_its_first_snapshot(tmp_path):
+    assert pointer.current(tmp_path, "small-corpus") is None
+
+
+def test_the_history_has_one_line_for_each_change(tmp_path):
+    for name in ("a", "a", "b", "a"):
+        pointer.point(tmp_path, "small-corpus", name * 64, "source of " + name)
+    assert pointer.current(tmp_path, "small-corpus") == "a" * 64
+    history = journal.read(tmp_path / "datasets" / "small-corpus" / "history.journal").events
+    assert [(event["snapshot"][0], event["source"]) for event in history] == [
+        ("a", "source of a"),
+        ("b", "source of b"),
+        ("a", "source of a"),
+    ]
+
+
+def test_a_whole_snapshot_passes_its_checks(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    table = document_table.path(durable, made.documents["blake3"])
+    encoding = tokenizer.load(durable, made.tokenizer.sha256)
+    assert checks.empty_splits(made) == []
+    assert warehouse.documents_in_both_splits(table) == 0
+    assert checks.undecodable(made, durable, encoding, table) == (20, 0)
+
+
+def test_an_empty_split_is_found(corpus, durable):
+    assert checks.empty_splits(build(recipe_for(corpus, validation=1e-9), durable)) == ["validation"]
+
+
+def test_tokens_that_decode_to_another_text_are_found(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    table = document_table.path(durable, made.documents["blake3"])
+    other = tokenizer.encoding(tokenizer.train(["other words entirely, other merges"], 280))
+    sampled, wrong = checks.undecodable(made, durable, other, table)
+    assert sampled == 20
+    assert wrong > 10
+
+
+def test_a_missing_end_of_document_is_found(corpus, durable):
+    made = build(recipe_for(corpus), durable)
+    table = document_table.path(durable, made.documents["blake3"])
+    [*_, last] = shards.documents(durable, made.splits["train"].shards[0], "uint16")
+    cut = shards.TokenSplit(1, len(last) - 1, 2, (shards.write_shard(durable, [last[:-1]], "uint16"),))
+    ending = dataclasses.replace(made, splits={"train": cut})
+    encoding = tokenizer.load(durable, made.tokenizer.sha256)
+    assert checks.undecodable(ending, durable, encoding, table) == (1, 1)
+
+
+def test_shards_are_named_by_their_content(corpus, durable):
+    for shard in build(recipe_for(corpus), durable).shards():
+        assert verify.measure(shards.shard_path(durable, shard)).blake3 == shard.blake3

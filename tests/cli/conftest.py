@@ -1,0 +1,36 @@
+"""The command as the tests call it: in this process, on a home and recipes of their own."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli.main import main
+
+Call = Callable[..., "Said"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a call printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def slipway(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """Call the command on an empty home, in an empty folder."""
+    for variable in ("SLIPWAY_RECIPES", "SLIPWAY_PLATFORM", "SLIPWAY_PORT"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: object) -> Said:
+        code = main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return Said(code, printed.out, printed.err)
+
+    return call

@@ -1,0 +1,49 @@
+"""A home as trainings leave it, written through the doors that they use, without running any."""
+
+from pathlib import Path
+
+from resources.home import Home
+from resources.trainings.records import Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
+from trainer.checkpoint.disk import publication
+from trainer.record import fence, ledger
+
+STEPS = 100
+NODES = ("node-0", "node-1")
+
+
+def home(root: Path) -> Home:
+    """An empty home at a folder."""
+    return Home(root)
+
+
+def offered(at: Home, recipe: str) -> TrainingStore:
+    """A training that nobody has wanted."""
+    numbers = {"run": {"steps": STEPS}}
+    return _trainings(at).propose(Specification(recipe, numbers, "0" * 64, "1" * 64), Terms(1, 2, 1, 60.0, 3))
+
+
+def running(at: Home, recipe: str, *steps: int) -> TrainingStore:
+    """A training that is claimed, with a real checkpoint at each of these steps."""
+    store = offered(at, recipe)
+    _trainings(at).start(store, "ada", "the test wants it")
+    assert store.claim(1, NODES, "first start", "ada")
+    for step in steps:
+        folder = f"checkpoints/{store.id}/{step:09d}.000001.0000"
+        manifest = publication.write(at.durable / folder, "test/1", {"weights": bytes(step), "progress": b"{}"})
+        fence.commit(store.folder, fence.Commit(step, fence.Token(1), folder, manifest, at=1_700_000_000.0 + step))
+        ledger.note(store.folder, fence.Token(1), "rank-0", "step", step=step, loss=2.5, seconds=0.1)
+    return store
+
+
+def ended(at: Home, recipe: str, outcome: str, reason: str, *steps: int) -> TrainingStore:
+    """One that has ended so, and is wanted no more unless it has succeeded."""
+    store = running(at, recipe, *steps)
+    store.record_exit(1, outcome, reason, "ada", NODES[:1])
+    if outcome != "succeeded":
+        store.want("stop", "ada", reason)
+    return store
+
+
+def _trainings(at: Home) -> Trainings:
+    return Trainings(at.durable / "trainings")

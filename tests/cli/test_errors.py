@@ -1,0 +1,86 @@
+"""Errors: one sentence on standard error and an exit code, and never a traceback for what a person did."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli import main as command
+from cli import place
+from tests.cli.conftest import Call
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["xyz"], 2, "No such command 'xyz'; see `slipway --help`"),
+        (["shows"], 2, "No such command 'shows'. Did you mean 'show'? See `slipway --help`"),
+        (["stop"], 2, "Missing argument 'TRAINING'; see `slipway stop --help`"),
+        (["ls", "--colour"], 2, "No such option: --colour; see `slipway ls --help`"),
+        (["stop", "tiny"], 1, "running training tiny: found none that begins so, and there is none"),
+        (["replay", "tiny"], 1, "tiny: found no step, expected TRAINING@STEP; slipway checkpoints list tiny"),
+        (["replay", "tiny@x"], 1, "tiny@x: found the step 'x', expected TRAINING@STEP with a whole number"),
+        (["run", "huge"], 1, "training recipe huge: found none that begins so, expected one of bigram, tiny-decoder"),
+        (["plan", "tiny", "run.steps"], 1, "run.steps: found no FIELD=VALUE, expected for example run.steps=50"),
+        (["plan", "tiny", "run.steps=no"], 1, 'run.steps=no: run.steps: found "no", expected a whole number'),
+        (["nodes", "kill", "node-7"], 1, "node node-7: found none that begins so, expected one of node-0, node-1"),
+        (["models", "show", "none"], 1, "model none: found none that begins so, and there is none"),
+        (
+            ["nodes", "cordon", "node-0", "--why", "noise"],
+            1,
+            "SLIPWAY_PLATFORM: found nothing, expected the file of a cluster's settings: "
+            "an embedded node is taken away with slipway nodes kill",
+        ),
+    ],
+)
+def test_what_a_person_did_wrong_is_said_in_one_sentence(arguments: list[str], code: int, sentence: str, slipway: Call):
+    said = slipway(*arguments)
+    assert (said.code, said.out) == (code, "")
+    assert said.err == f"slipway: {sentence}\n"
+
+
+def test_a_home_that_is_a_file_is_refused_by_every_verb(slipway: Call, tmp_path: Path):
+    (tmp_path / "home").write_text("")
+    said = slipway("ls")
+    assert said.err == f"slipway: SLIPWAY_HOME {tmp_path / 'home'}: found a file, expected a folder, or nothing yet\n"
+
+
+def test_a_verb_of_the_embedded_instance_says_so_on_a_cluster(slipway: Call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SLIPWAY_PLATFORM", "cluster.yaml")
+    said = slipway("dev")
+    assert said.code == 1
+    assert said.err == (
+        "slipway: SLIPWAY_PLATFORM=cluster.yaml: found a cluster, expected an embedded instance: "
+        "a cluster's instance is installed by its chart\n"
+    )
+
+
+def test_settings_that_are_not_there_are_named(slipway: Call, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SLIPWAY_PLATFORM", "nowhere.yaml")
+    assert slipway("ls").err.startswith("slipway: nowhere.yaml: found No such file or directory, expected")
+
+
+def test_a_fault_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
+    def broken() -> None:
+        raise AssertionError("an invariant")
+
+    monkeypatch.setattr(place, "here", broken)
+    with pytest.raises(AssertionError, match="an invariant"):
+        command.main(["ls"])
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "cli", "nope"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("slipway: No such command 'nope'")

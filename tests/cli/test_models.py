@@ -1,0 +1,92 @@
+"""`slipway models`: a person promotes and rolls back through the gate, like everybody else."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from resources.home import Home
+from resources.mlflow.promotion import Judgement, Promotions, history
+from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
+from resources.mlflow.tracking import Tracking
+from tests.cli.conftest import Call
+from trainer.checkpoint.disk import publication
+
+MODEL = "slipway-tiny"
+
+
+@pytest.fixture
+def model(tmp_path: Path, database: Path) -> Promotions:
+    home = Home(tmp_path / "home")
+    home.root.mkdir()
+    shutil.copyfile(database, home.root / "mlflow.db")
+    return Promotions(Registry(Tracking(uri=home.tracking_uri), home.durable), home.durable, MODEL)
+
+
+def registered(model: Promotions, step: int) -> Version:
+    """A version with a checkpoint whose bytes are there."""
+    folder = f"checkpoints/tiny/{step}"
+    manifest = publication.write(model.durable / folder, "test/1", {"weights": bytes(step), "progress": b"{}"})
+    return model.registry.register(MODEL, model.durable / folder, "", {MANIFEST_TAG: manifest, FOLDER_TAG: folder})
+
+
+def promoted(model: Promotions, step: int) -> Version:
+    version, held = registered(model, step), model.champion()
+    model.record(Judgement(MODEL, version.manifest, held.manifest if held else "", {"a test": True}, "a test"))
+    model.promote(version, "a test", "it passed")
+    return version
+
+
+def champion(model: Promotions) -> Version | None:
+    return model.registry.aliased(MODEL, CHAMPION)
+
+
+def test_the_champion_is_rolled_back_to_the_one_before_with_the_reason_on_record(slipway: Call, model: Promotions):
+    first = promoted(model, 10)
+    promoted(model, 20)
+    said = slipway("models", "rollback", "slip", "--why", "it repeats itself")
+    assert (said.code, said.out) == (0, f"{MODEL}: version 1 became champion, after version 2\n")
+    assert champion(model) == first
+    last = history(model.durable, MODEL)[-1]
+    assert (last.why, last.before) == ("it repeats itself", "2") and last.by.endswith("by hand")
+    assert "because it repeats itself" in slipway("models", "show", MODEL).out
+
+
+def test_a_version_that_was_never_champion_is_no_goal_of_a_rollback(slipway: Call, model: Promotions):
+    held = promoted(model, 10)
+    registered(model, 20)
+    said = slipway("models", "rollback", MODEL, "2")
+    assert said.code == 1 and "version 2 did not pass was_champion" in said.err
+    assert champion(model) == held
+
+
+def test_a_former_champion_whose_bytes_have_changed_is_refused(slipway: Call, model: Promotions):
+    first, held = promoted(model, 10), promoted(model, 20)
+    os.truncate(model.durable / first.tags[FOLDER_TAG] / "weights", 3)
+    said = slipway("models", "rollback", MODEL)
+    assert said.code == 1 and "version 1 did not pass is_whole" in said.err
+    assert champion(model) == held
+
+
+def test_without_a_former_champion_there_is_nothing_to_roll_back_to(slipway: Call, model: Promotions):
+    promoted(model, 10)
+    said = slipway("models", "rollback", MODEL)
+    assert said.code == 1 and "it has no former champion" in said.err
+
+
+def test_a_version_that_passed_is_promoted_by_hand(slipway: Call, model: Promotions):
+    version = registered(model, 10)
+    model.record(Judgement(MODEL, version.manifest, "", {"a test": True}, "a test"))
+    said = slipway("models", "promote", MODEL, 1, "--json")
+    assert said.code == 0 and json.loads(said.out)["version"] == "1"
+    assert champion(model) == version
+
+
+def test_a_version_that_cannot_be_judged_is_not_promoted(slipway: Call, model: Promotions):
+    registered(model, 10)
+    said = slipway("models", "promote", MODEL, 1)
+    assert said.code == 1 and "version 1: it is none of our checkpoints" in said.err
+    assert slipway("models", "promote", MODEL, 9).err.startswith(f"slipway: model {MODEL}: found no version 9")
+    assert champion(model) is None

@@ -1,0 +1,178 @@
+"""Trainings by the command, on a home as trainings leave it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from resources.home import Home
+from tests.cli import homes
+from tests.cli.conftest import Call
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """The home of the command."""
+    return homes.home(tmp_path / "home")
+
+
+def test_the_list_has_what_was_wanted_and_with_all_what_is_offered_too(slipway: Call, home: Home):
+    done = homes.ended(home, "tiny", "succeeded", "all steps done", 50, 100)
+    homes.offered(home, "other")
+    [listed] = json.loads(slipway("ls", "--json").out)
+    assert (listed["id"], listed["state"], listed["step"], listed["steps"], listed["checkpoint"]) == (
+        done.id,
+        "succeeded",
+        100,
+        homes.STEPS,
+        100,
+    )
+    states = {each["id"].partition("-")[0]: each["state"] for each in json.loads(slipway("ls", "--all", "--json").out)}
+    assert states == {"tiny": "succeeded", "other": "offered"}
+    assert slipway("ls").out.splitlines()[1].split()[:4] == [done.id, "succeeded", "100/100", "100"]
+
+
+def test_a_training_that_cannot_be_read_is_listed_with_its_fault_beside_the_others(slipway: Call, home: Home):
+    homes.ended(home, "tiny", "succeeded", "all steps done", 100)
+    broken = homes.running(home, "broken", 50)
+    for path in (broken.folder / "desired").iterdir():
+        path.write_text("{")
+    listed = {each["id"]: each for each in json.loads(slipway("ls", "--json").out)}
+    assert sorted(each["state"] for each in listed.values()) == ["succeeded", "unreadable"]
+    assert listed[broken.id]["why"]
+
+
+def test_a_training_that_cannot_be_read_keeps_no_verb_from_the_others(slipway: Call, home: Home):
+    store = homes.running(home, "tiny", 50)
+    broken = homes.running(home, "tiny-broken", 50)
+    for path in (*(broken.folder / "desired").iterdir(), *(broken.folder / "claims").iterdir()):
+        path.write_text("{")
+    assert slipway("checkpoints", "list", "tin").out.count(f"{store.id}@50") == 1
+    assert slipway("stop", "tin").out.startswith(f"{store.id} is stopped at step 50")
+    assert slipway("incidents", "--json").out == "[]\n"
+
+
+def test_an_empty_home_says_what_to_do(slipway: Call):
+    assert json.loads(slipway("ls", "--json").out) == []
+    assert slipway("ls").err == "no training has been wanted yet; to start one: slipway run RECIPE\n"
+
+
+def test_a_training_is_shown_by_the_beginning_of_its_id(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "out of memory", 50)
+    shown = json.loads(slipway("show", "ti", "--json").out)
+    assert (shown["id"], shown["recipe"], shown["why"]) == (store.id, "tiny", "out of memory")
+    assert [each["step"] for each in shown["checkpoints"]] == [50]
+    assert [each["cause"] for each in shown["incidents"]] == ["out of memory"]
+    assert "out of memory" in slipway("show", "ti").out
+
+
+def test_a_beginning_that_two_trainings_have_names_both(slipway: Call, home: Home):
+    first, second = homes.offered(home, "tiny-one"), homes.offered(home, "tiny-two")
+    assert slipway("show", "tiny").err == (
+        f"slipway: training tiny: found 2 that begin so, expected one of {first.id}, {second.id}\n"
+    )
+
+
+def test_stop_finds_the_one_training_that_is_wanted_and_resume_the_one_that_is_not(slipway: Call, home: Home):
+    homes.ended(home, "tiny", "succeeded", "all steps done", 100)
+    store = homes.running(home, "tiny-too", 50)
+    said = slipway("stop", "tiny", "--why", "enough")
+    assert said.out == f"{store.id} is stopped at step 50; to go on: slipway resume {store.id}\n"
+    wish, ended = store.desired(), store.exit()
+    assert wish is not None and (wish.want, wish.why) == ("stop", "enough")
+    assert ended is not None and ended.outcome == "stopped"
+
+
+def test_a_pause_is_on_record(slipway: Call, home: Home):
+    store = homes.running(home, "tiny", 50)
+    assert slipway("pause", "tiny").code == 0
+    wish = store.desired()
+    assert wish is not None and (wish.want, wish.why) == ("stop", "paused")
+
+
+def test_a_training_that_has_succeeded_is_not_resumed(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "succeeded", "all steps done", 100)
+    assert slipway("resume", store.id).err == (
+        f"slipway: training {store.id}: it has succeeded at step 100: there is nothing to resume\n"
+    )
+
+
+def test_the_incidents_are_those_since_a_day(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "node-0 died", 50)
+    [incident] = json.loads(slipway("incidents", "--since", "1", "--json").out)
+    assert (incident["training"], incident["cause"], incident["nodes"]) == (store.id, "node-0 died", ["node-0"])
+    assert json.loads(slipway("incidents", "--since", "0", "--json").out) == []
+    assert "node-0 died" in slipway("incidents").out
+
+
+def test_what_was_kept_of_a_failed_start_stands_for_its_logs(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "node-0 died", 50)
+    (store.folder / "tails").mkdir()
+    (store.folder / "tails" / "000001.json").write_text(json.dumps({"node-0": "last words", "node-1": "others"}))
+    assert slipway("logs", "tiny", "--node", "node-0").out == "== node-0 ==\nlast words\n"
+    assert json.loads(slipway("logs", "tiny", "--json").out) == {"node-0": "last words", "node-1": "others"}
+    assert "found incarnation 2, expected one from 1 to 1" in slipway("logs", "tiny", "--incarnation", "2").err
+    assert "node node-9: found no log of it" in slipway("logs", "tiny", "--node", "node-9").err
+
+
+def test_watching_one_that_is_over_tells_how_it_went(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "succeeded", "all steps done", 50, 100)
+    said = slipway("watch", "tiny").out.splitlines()
+    assert [line.split(" ", 1)[1] for line in said if " step " in line][:2] == [
+        "step 50: loss 2.5000, 0.100 s",
+        "step 100: loss 2.5000, 0.100 s",
+    ]
+    assert said[-1] == f"{store.id} succeeded at step 100"
+
+
+def test_watching_one_that_failed_is_a_failure(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "out of memory", 50)
+    said = slipway("watch", "tiny")
+    assert (said.code, said.err) == (1, f"slipway: {store.id} failed: out of memory\n")
+
+
+def test_a_checkpoint_whose_record_is_damaged_is_named_beside_the_others(slipway: Call, home: Home):
+    store = homes.running(home, "tiny", 50, 100)
+    path = store.folder / "commits" / f"{store.commits()[0].name}.json"
+    path.write_bytes(path.read_bytes()[:40])
+    listed = slipway("checkpoints", "list", "tiny")
+    assert f"{store.id}@100" in listed.out and f"{store.id}@50" not in listed.out
+    assert f"{store.id}@50: its record is damaged, and it does not count: {path}" in listed.err
+
+
+def test_checkpoints_are_listed_with_the_tiers_that_hold_them(slipway: Call, home: Home):
+    store = homes.running(home, "tiny", 50, 100)
+    listed = json.loads(slipway("checkpoints", "list", "tiny", "--json").out)
+    assert [(each["step"], each["tiers"]) for each in listed] == [(50, ["durable"]), (100, ["durable"])]
+    assert f"{store.id}@50" in slipway("checkpoints", "list", "tiny").out
+
+
+def test_a_checkpoint_is_verified_to_the_last_byte_and_a_damaged_one_is_named(slipway: Call, home: Home):
+    store = homes.running(home, "tiny", 50, 100)
+    whole = json.loads(slipway("checkpoints", "verify", "tiny@50", "--json").out)
+    assert (whole["step"], whole["files"], whole["bytes"]) == (50, 2, 52)
+    path = home.durable / store.commits()[0].folder / "weights"
+    path.write_bytes(b"\1" + path.read_bytes()[1:])
+    said = slipway("checkpoints", "verify", "tiny@50")
+    assert said.code == 1 and said.err.startswith(f"slipway: {store.commits()[0].folder}/weights: found BLAKE3 ")
+    assert [commit.step for commit in store.commits()] == [50, 100]
+    assert slipway("checkpoints", "verify", "tiny").out.startswith(f"{store.id}@100 is whole on the durable tier")
+
+
+def test_a_step_without_a_checkpoint_is_named_beside_those_with(slipway: Call, home: Home):
+    store = homes.running(home, "tiny", 50, 100)
+    assert slipway("checkpoints", "verify", "tiny@70").err == (
+        f"slipway: training {store.id}: found no checkpoint of step 70, expected one of 50, 100\n"
+    )
+
+
+def test_a_killed_node_is_lost_and_the_list_says_so(slipway: Call, home: Home):
+    assert slipway("nodes", "kill", "node-1").out == "node node-1 is lost; killed: nothing was running on it\n"
+    listed = {each["name"]: each["ready"] for each in json.loads(slipway("nodes", "list", "--json").out)}
+    assert listed == {"node-0": True, "node-1": False}
+    assert "killed by hand" in slipway("nodes", "list").out
+
+
+def test_lists_of_what_there_is_none_of_are_empty_json(slipway: Call):
+    for noun in ("sweeps", "models", "data"):
+        assert json.loads(slipway(noun, "list", "--json").out) == []

@@ -1,1 +1,0 @@
-"""What launchers guarantee, proven with real processes."""

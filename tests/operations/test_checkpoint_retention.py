@@ -1,0 +1,228 @@
+"""Retention of checkpoints (C3), through the platform's own definitions: on record first, then the bytes."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets import keys
+from assets.evaluation import evaluated
+from resources.mlflow.registry import MANIFEST_TAG, Registry
+from resources.tiers import Tiers
+from resources.trainings.duties import Duty
+from resources.trainings.store import TrainingStore
+from tests.sensors.platform import EVERY, STEPS, Platform
+from trainer.base import codec, patience
+from trainer.checkpoint.tiers import copying, replicas
+from trainer.record import fence
+from trainer.record.fence import Commit
+
+CHECKPOINTS = keys.checkpoint_partitions("tiny")
+FIRST, MIDDLE, LAST = range(EVERY, STEPS + 1, EVERY)
+
+
+def retained(platform: Platform, **config: Any) -> dg.ExecuteInProcessResult:
+    job = platform.repository.get_job("checkpoint_retention")
+    return job.execute_in_process(
+        {"ops": {"retain_checkpoints": {"config": config}}},
+        instance=platform.instance,
+        resources=platform.resources,
+        raise_on_error=False,
+    )
+
+
+def edit(path: Path, value: dict[str, Any]) -> None:
+    """Write a record with its own checksum."""
+    codec.replace(path, {name: each for name, each in value.items() if name != codec.CHECKSUM})
+
+
+def keeps(store: TrainingStore, **rules: dict[str, int]) -> None:
+    """Let the training's tiers keep what these rules say; its best is at any step."""
+    terms = json.loads((store.folder / "terms.json").read_bytes())
+    for tier, rule in rules.items():
+        terms["operation"]["storage"][tier] = {"minutes": 30, "every": 0, "best": 0, **rule}
+    edit(store.folder / "terms.json", terms)
+
+
+@pytest.fixture
+def store(tracked: Platform) -> TrainingStore:
+    """A finished training with three checkpoints, of which each tier keeps the last alone."""
+    store = tracked.finished()
+    keeps(store, durable={"last": 1}, backup={"last": 1})
+    return store
+
+
+@pytest.fixture
+def backup(platform: Platform) -> Path:
+    """A folder as backup of the platform."""
+    folder = platform.root / "backup"
+    folder.mkdir()
+    platform.resources["tiers"] = Tiers(durable=str(platform.home.durable), nvme=platform.home.nvme, backup=str(folder))
+    return folder
+
+
+def steps(store: TrainingStore, *tiers: str) -> list[int]:
+    facts = store.read()
+    return [commit.step for commit in (facts.commits_on(*tiers) if tiers else facts.commits)]
+
+
+def there(platform: Platform, store: TrainingStore, tier: Path | None = None) -> list[int]:
+    """The steps whose bytes lie on a tier, by default the durable one."""
+    folders = sorted(((tier or platform.home.durable) / "checkpoints" / store.id).iterdir())
+    return [int(folder.name.split(".")[0]) for folder in folders]
+
+
+def back_up(store: TrainingStore, commit: Commit, platform: Platform, folder: Path) -> None:
+    source = platform.home.durable / commit.folder
+    size = copying.replicate(source, copying.tier_at(folder), commit.folder, commit.manifest)
+    replicas.record(store.folder, commit, "backup", size)
+
+
+def test_a_checkpoint_that_no_rule_keeps_loses_its_record_its_bytes_and_its_partition(
+    platform: Platform, store: TrainingStore
+):
+    platform.trainings.open(store.id, Duty.CHECKPOINTS)
+    for _ in range(2):
+        platform.apply("checkpoint_arrivals")
+    assert len(platform.partitions(CHECKPOINTS)) == 3
+    assert retained(platform).success
+    assert steps(store) == there(platform, store) == [LAST]
+    for _ in range(3):
+        platform.apply("checkpoint_arrivals")
+    assert platform.partitions(CHECKPOINTS) == [keys.checkpoint_partition(store.id, LAST)]
+    assert platform.trainings.opened(Duty.CHECKPOINTS) == []
+
+
+def test_a_dry_run_changes_nothing_and_lists_what_would_go(platform: Platform, store: TrainingStore):
+    result = retained(platform, dry_run=True)
+    assert steps(store) == there(platform, store) == [FIRST, MIDDLE, LAST]
+    [output] = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    metadata: Any = output.step_output_data.metadata[store.id].value
+    assert metadata["withdrawn"] == [f"durable: {commit.name}" for commit in store.commits()[:2]]
+
+
+def test_the_best_stay_by_their_evaluation(platform: Platform, store: TrainingStore):
+    keeps(store, durable={"last": 1, "best": 1})
+    for path in (store.folder / "evaluations").iterdir():
+        score = json.loads(path.read_bytes())
+        score["loss"] = 0.1 if path.name.startswith(f"{FIRST:09d}") else 2.0
+        edit(path, score)
+    retained(platform)
+    assert there(platform, store) == [FIRST, LAST]
+
+
+def test_a_checkpoint_that_a_registered_model_refers_to_stays(platform: Platform, store: TrainingStore):
+    commit = store.commits()[0]
+    registry = Registry(platform.tracking, platform.home.durable)
+    registry.register("a-model", platform.home.durable / commit.folder, "", {MANIFEST_TAG: commit.manifest})
+    retained(platform)
+    assert there(platform, store) == [FIRST, LAST]
+
+
+def test_a_checkpoint_that_another_training_starts_from_stays(platform: Platform, store: TrainingStore):
+    other = platform.proposed("another")
+    terms = json.loads((other.folder / "terms.json").read_bytes())
+    terms["init"] = str(platform.home.durable / store.commits()[1].folder)
+    edit(other.folder / "terms.json", terms)
+    retained(platform)
+    assert there(platform, store) == [MIDDLE, LAST]
+
+
+def test_a_checkpoint_that_waits_for_its_evaluation_stays_until_then(platform: Platform, store: TrainingStore):
+    shutil.move(store.folder / "evaluations", platform.root / "evaluations")
+    platform.trainings.open(store.id, Duty.CHECKPOINTS)
+    retained(platform)
+    assert there(platform, store) == [FIRST, MIDDLE, LAST]
+    shutil.move(platform.root / "evaluations", store.folder / "evaluations")
+    retained(platform)
+    assert there(platform, store) == [LAST]
+
+
+def test_the_candidate_stays_until_it_is_judged(platform: Platform, store: TrainingStore):
+    (store.folder / "evaluations" / f"{store.commits()[-1].name}.json").unlink()
+    candidate, _ = min(reversed(evaluated(store.read())), key=lambda pair: pair[1].bits_per_byte)
+    platform.trainings.open(store.id, Duty.PROMOTION)
+    retained(platform)
+    assert there(platform, store) == [candidate.step, LAST]
+    platform.trainings.close(store.id, Duty.PROMOTION)
+    retained(platform)
+    assert there(platform, store) == [LAST]
+
+
+def test_a_retention_that_was_broken_off_is_finished_by_the_next(platform: Platform, store: TrainingStore):
+    first = store.commits()[0]
+    fence.prune(store.folder, first, "a retention that was killed before it removed anything")
+    assert there(platform, store) == [FIRST, MIDDLE, LAST]
+    keeps(store, durable={"last": 5})
+    retained(platform)
+    assert there(platform, store) == [MIDDLE, LAST]
+
+
+def test_a_training_that_is_over_leaves_nothing_on_the_nvme(platform: Platform, store: TrainingStore):
+    last, node = store.commits()[-1], platform.tiers.nvme_path("node-1")
+    copying.replicate(platform.home.durable / last.folder, copying.tier_at(node), last.folder, last.manifest)
+    replicas.record(store.folder, last, "nvme", 7)
+    retained(platform)
+    assert not (node / "checkpoints" / store.id).exists()
+    assert replicas.holders(store.folder, [last]) == {last.name: ("durable",)}
+
+
+def test_a_node_is_cleared_of_a_training_once_and_again_when_it_ran_once_more(platform: Platform, store: TrainingStore):
+    left = platform.tiers.nvme_path("node-1") / "checkpoints" / store.id
+    for path in (store.folder / "exits").iterdir():
+        path.unlink()
+    store.want("stop", "test", "a test")
+    store.record_exit(1, "stopped", "a test", "test")
+    retained(platform)
+    left.mkdir(parents=True)
+    retained(platform)
+    assert left.exists(), "the node was not asked again"
+    assert store.claim(2, ("node-1",), "once more", "test")
+    store.record_exit(2, "stopped", "once more", "test")
+    retained(platform)
+    assert not left.exists()
+
+
+def test_each_tier_keeps_by_its_own_rule(platform: Platform, store: TrainingStore, backup: Path):
+    keeps(store, backup={"last": 2})
+    for commit in store.commits():
+        back_up(store, commit, platform, backup)
+    retained(platform)
+    assert steps(store, "durable") == there(platform, store) == [LAST]
+    assert steps(store, "backup") == steps(store) == [MIDDLE, LAST]
+    assert there(platform, store, backup) == [MIDDLE, LAST]
+
+
+def test_a_backup_that_is_away_is_reported_and_the_durable_tier_is_retained_all_the_same(
+    platform: Platform, store: TrainingStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(patience, "SECONDS", 0.2)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    durable, nvme = str(platform.home.durable), platform.home.nvme
+    platform.resources["tiers"] = Tiers(durable=durable, nvme=nvme, backup="s3://bucket/prefix")
+    assert not retained(platform).success
+    assert there(platform, store) == [LAST]
+
+
+def test_a_damaged_copy_stays_for_a_month_and_a_superseded_one_for_a_day(platform: Platform, store: TrainingStore):
+    keeps(store, durable={"last": 5})
+    first, middle, _ = store.commits()
+    store.set_aside(first, "a flipped bit")
+    (store.folder / "commits" / f"{middle.name}.json").unlink()
+    retained(platform)
+    assert there(platform, store) == [FIRST, MIDDLE, LAST]
+    retained(platform, unlisted_hours=0)
+    assert there(platform, store) == [FIRST, LAST]
+    retained(platform, damaged_days=0)
+    assert there(platform, store) == [LAST]
+
+
+@pytest.mark.slow
+def test_a_registry_that_is_away_stops_the_retention(platform: Platform, store: TrainingStore):
+    (platform.root / "home" / "mlflow.db").unlink(missing_ok=True)
+    (platform.root / "home" / "mlflow.db").mkdir()
+    assert not retained(platform).success
+    assert there(platform, store) == [FIRST, MIDDLE, LAST]

@@ -1,0 +1,115 @@
+"""Backup of the metadata (C8, U9): consistent while it is written to, verified, and really restored."""
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from operations import metadata_backup as asset
+from resources import metadata_backup
+from resources.metadata_backup import Figures
+from resources.mlflow.registry import MANIFEST_TAG, Registry
+from resources.tiers import Tiers
+from tests.sensors.platform import Platform
+from trainer.base import digest
+from trainer.checkpoint.disk.manifest import CheckpointFile
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers.folder_tier import FolderTier
+
+
+@pytest.fixture
+def backup(tracked: Platform, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The backup tier of a platform whose recipes, runs and registered models there are."""
+    folder = tracked.root / "backup"
+    folder.mkdir()
+    monkeypatch.setenv("SLIPWAY_RECIPES", str(tracked.root / "recipes"))
+    tracked.resources["tiers"] = Tiers(durable=str(tracked.home.durable), nvme=tracked.home.nvme, backup=str(folder))
+    Registry(tracked.tracking, tracked.home.durable).register("a-model", folder, "", {MANIFEST_TAG: "0" * 64})
+    return folder
+
+
+def figures(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, float]:
+    return {name: each.value for name, each in metadata.items() if isinstance(each.value, int | float)}
+
+
+def backed_up(platform: Platform) -> tuple[dg.AssetMaterialization, dg.AssetCheckEvaluation]:
+    result = platform.materialise([asset.KEY])
+    assert result.success
+    [made] = result.asset_materializations_for_node("platform__metadata_backup")
+    [check] = result.get_asset_check_evaluations()
+    return made, check
+
+
+def test_a_backup_is_restored_and_holds_what_was_counted(tracked: Platform, backup: Path):
+    made, check = backed_up(tracked)
+    assert check.passed, check.description
+    restored = {name: figures(check.metadata)[name] for name in ("runs", "models", "recipes")}
+    assert restored == {"runs": tracked.instance.get_runs_count(), "models": 1, "recipes": 3}
+    assert figures(made.metadata)["bytes"] > 0
+
+
+def test_two_backups_of_one_second_are_two(tracked: Platform, backup: Path):
+    figures = Figures(runs=0, experiments=0, models=0, recipes=0)
+    sources = (tracked.root / "dagster", tracked.tracking, tracked.root / "recipes", figures, FolderTier(backup))
+    first, second = (metadata_backup.back_up(*sources, now=1e9 + part) for part in (0.25, 0.5))
+    for number, made in enumerate((first, second)):
+        metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / f"restored-{number}")
+    assert first.folder < second.folder
+
+
+def test_a_restored_backup_is_a_home_with_its_history(tracked: Platform, backup: Path):
+    made, _ = backed_up(tracked)
+    version = (made.tags or {})["dagster/data_version"]
+    folder = str(made.metadata["folder"].value)
+    metadata_backup.restore(FolderTier(backup), folder, version, tracked.root / "restored")
+    with dg.DagsterInstance.local_temp(str(tracked.root / "restored" / "dagster")) as instance:
+        runs = {run.run_id for run in tracked.instance.get_runs()}
+        assert {run.run_id for run in instance.get_runs()} == runs
+    texts = (tracked.root / "restored" / "recipes" / "datasets" / "texts.yaml").read_bytes()
+    assert texts == (tracked.root / "recipes" / "datasets" / "texts.yaml").read_bytes()
+
+
+def test_a_damaged_backup_is_not_restored(tracked: Platform, backup: Path):
+    made, _ = backed_up(tracked)
+    folder, path = str(made.metadata["folder"].value), next(backup.rglob("mlflow.db"))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DamagedCheckpoint, match=r"mlflow.db: found BLAKE3"):
+        version = (made.tags or {})["dagster/data_version"]
+        metadata_backup.restore(FolderTier(backup), folder, version, tracked.root / "restored")
+    assert not (tracked.root / "restored").exists()
+
+
+def test_a_backup_that_holds_less_than_was_counted_is_refused(tracked: Platform, backup: Path):
+    more = Figures(runs=1000, experiments=0, models=0, recipes=0)
+    recipes, dagster = tracked.root / "recipes", tracked.root / "dagster"
+    made = metadata_backup.back_up(dagster, tracked.tracking, recipes, more, FolderTier(backup), now=0)
+    with pytest.raises(ValueError, match=r"metadata/19700101T000000\.000000Z: found \d+ runs, expected 1000 or more"):
+        metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / "restored")
+
+
+def test_a_copy_of_a_database_that_is_being_written_is_consistent(tmp_path: Path):
+    with sqlite3.connect(tmp_path / "live.db") as live:
+        live.execute("PRAGMA journal_mode=WAL")
+        live.execute("CREATE TABLE pairs (a, b)")
+        live.execute("INSERT INTO pairs VALUES (1, 1)")
+        live.commit()
+        live.execute("INSERT INTO pairs VALUES (2, 2)")  # not committed
+        metadata_backup.copy_database(tmp_path / "live.db", tmp_path / "copies" / "copy.db")
+    copy = sqlite3.connect(tmp_path / "copies" / "copy.db")
+    assert copy.execute("SELECT * FROM pairs").fetchall() == [(1, 1)]
+    copy.close()
+
+
+def test_the_newest_backups_stay(tmp_path: Path):
+    tier = FolderTier(tmp_path)
+    names = [f"metadata/2026010{day}T000000Z" for day in range(1, 6)]
+    for name in names:
+        tier.put(name, "figures.json", iter([b"{}"]), CheckpointFile(2, digest.of_bytes(b"{}")))
+        tier.finish(name, b"{}")
+    assert metadata_backup.prune(tier, keep=2) == names[:3]
+    assert list(tier.folders("metadata")) == names[3:]

@@ -1,0 +1,122 @@
+"""Metadata restore: the drill of a lost database, by the documented steps, with every sensor running afterwards."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets import keys
+from operations import metadata_backup, metadata_restore
+from resources.home import Home
+from resources.tiers import Tiers
+from resources.trainings.duties import Duty
+from resources.trainings.store import TrainingStore
+from tests.sensors.conftest import UNCAPTURED
+from tests.sensors.platform import Platform
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+
+SHOWN_BY = {Duty.RUN: "job_watch", Duty.CHECKPOINTS: "checkpoint_arrivals", Duty.TRACKING: "metrics_shipping"}
+
+
+def with_backup(platform: Platform, folder: Path) -> Platform:
+    folder.mkdir(exist_ok=True)
+    platform.resources["tiers"] = Tiers(durable=str(platform.home.durable), nvme=platform.home.nvme, backup=str(folder))
+    return platform
+
+
+@pytest.fixture
+def before(tracked: Platform) -> Platform:
+    """A platform with a backup from before anything was shown."""
+    with_backup(tracked, tracked.root / "backup")
+    back_up(tracked)
+    return tracked
+
+
+def back_up(platform: Platform) -> None:
+    metadata_backup.back_up(platform.instance, platform.tiers, platform.tracking, platform.root / "recipes")
+
+
+def show_all(platform: Platform, store: TrainingStore) -> None:
+    """Tick every sensor until nothing is owed; the sensors that only look must not fail either."""
+    for _ in range(4):
+        for sensor in platform.repository.sensor_defs:
+            platform.apply(sensor.name)
+    owed = [duty for duty in SHOWN_BY if platform.trainings.is_open(store.id, duty)]
+    assert owed == []
+
+
+def shown(platform: Platform, store: TrainingStore) -> dict[str, list[int]]:
+    """How often the training, each of its checkpoints and each of its losses are shown."""
+    partitions = [keys.checkpoint_partition(store.id, commit.step) for commit in store.commits()]
+    client = platform.tracking.client()
+    return {
+        "training": [len(platform.materialisations("training", store.id))],
+        "checkpoints": [len(platform.materialisations("checkpoint", each)) for each in partitions],
+        "losses": sorted(each.step for each in client.get_metric_history(platform.tracking.run_of(store), "loss")),
+    }
+
+
+@contextlib.contextmanager
+def restored(platform: Platform) -> Iterator[Platform]:
+    """The platform on another machine, to which its databases did not come with it, after a restore."""
+    root = platform.root / "again"
+    for folder in ("home", "recipes", "corpus", "backup"):
+        shutil.copytree(platform.root / folder, root / folder)
+    (root / "home" / "mlflow.db").unlink()
+    home = Home(root / "home")
+    tiers = Tiers(durable=str(home.durable), nvme=home.nvme, backup=str(root / "backup"))
+    assert metadata_restore.restore(home, tiers).trainings == 1
+    with dg.instance_for_test(UNCAPTURED, temp_dir=str(home.dagster)) as instance:
+        yield with_backup(Platform(root, instance), root / "backup")
+
+
+@pytest.mark.slow
+def test_what_was_shown_since_the_backup_is_shown_again_once(before: Platform):
+    store = before.finished(*SHOWN_BY)
+    show_all(before, store)
+    was = shown(before, store)
+    assert was["training"] == [1] and set(was["checkpoints"]) == {1} and was["losses"]
+    with restored(before) as platform:
+        store = platform.trainings.store(store.id)
+        assert not platform.materialisations("training", store.id), "the database is that of the backup"
+        for _ in range(2):
+            show_all(platform, store)
+            assert shown(platform, store) == was
+
+
+@pytest.mark.slow
+def test_what_the_backup_has_is_not_shown_twice(before: Platform):
+    store = before.finished(*SHOWN_BY)
+    show_all(before, store)
+    was = shown(before, store)
+    back_up(before)
+    with restored(before) as platform:
+        store = platform.trainings.store(store.id)
+        show_all(platform, store)
+        assert shown(platform, store) == was
+
+
+def test_what_is_there_is_set_aside_and_not_removed(before: Platform):
+    kept = (before.home.root / "mlflow.db").read_bytes()
+    done = metadata_restore.restore(before.home, before.tiers)
+    assert [Path(path).read_bytes() for path in done.aside] == [kept]
+    assert (before.home.dagster / "history").is_dir()
+
+
+def test_without_a_backup_nothing_is_touched(tracked: Platform):
+    kept = (tracked.home.root / "mlflow.db").stat()
+    with pytest.raises(ValueError, match="metadata: found no backup, expected one; slipway backup makes one"):
+        metadata_restore.restore(tracked.home, tracked.tiers)
+    assert (tracked.home.root / "mlflow.db").stat().st_ino == kept.st_ino
+
+
+def test_a_damaged_backup_is_refused_and_nothing_is_touched(before: Platform):
+    damaged = next((before.root / "backup").rglob("mlflow.db"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    kept = (before.home.root / "mlflow.db").stat()
+    with pytest.raises(DamagedCheckpoint, match=r"mlflow\.db"):
+        metadata_restore.restore(before.home, before.tiers)
+    assert (before.home.root / "mlflow.db").stat().st_ino == kept.st_ino

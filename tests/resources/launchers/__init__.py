@@ -1,0 +1,1 @@
+"""The guarantees of launchers, tested with real processes."""

@@ -1,0 +1,139 @@
+"""The node process: signals, exit codes, no descendant left, and the last words of a failed command."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Marked, until
+from trainer.base import processes
+from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
+from trainer.node.last_words import BYTES, FILE_VARIABLE
+
+
+def node(script: str, *, kind: str = "rank", last_words: Path | None = None, **more: str) -> "subprocess.Popen[str]":
+    """A node that runs a Python script."""
+    environment = {**os.environ, **({FILE_VARIABLE: str(last_words)} if last_words else {}), **more}
+    command = [sys.executable, "-m", "trainer.node.process", kind, "", sys.executable, "-c", script]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    return process.communicate()[0]
+
+
+@pytest.fixture
+def last_words(tmp_path: Path) -> Path:
+    """An empty termination log, as a container finds it."""
+    file = tmp_path / "termination-log"
+    file.touch()
+    return file
+
+
+def test_a_node_ends_with_the_exit_code_of_its_command(marked: Marked):
+    failed = node("import sys; print('out'); sys.exit('the disk is full')")
+    assert (said(failed), failed.returncode) == ("out\nthe disk is full\n", 1)
+    assert node("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)").wait() == 128 + signal.SIGSEGV
+
+
+def test_a_failed_command_leaves_its_last_words(last_words: Path, marked: Marked):
+    failed = node("import sys; print('out'); sys.exit('the disk is full')", last_words=last_words)
+    assert said(failed) == "out\nthe disk is full\n" == last_words.read_text()
+    assert failed.returncode == 1
+
+
+def test_the_last_words_are_as_many_as_kubernetes_keeps_and_are_text(last_words: Path, marked: Marked):
+    long = "import sys; sys.exit('é' * 5000 + '.')"
+    assert len(said(node(long, last_words=last_words))) > 5000
+    assert last_words.read_text() == "é" * (BYTES // 2 - 1) + ".\n"
+
+
+def test_a_command_that_succeeds_leaves_no_last_words(last_words: Path, marked: Marked):
+    assert said(node("print('done')", last_words=last_words)) == "done\n"
+    assert last_words.read_text() == ""
+
+
+def test_processes_that_outlive_the_command_are_ended_and_do_not_delay_the_last_words(last_words: Path, marked: Marked):
+    orphan = "import subprocess, sys; subprocess.Popen(['sleep', '600'], start_new_session=True); sys.exit('gone')"
+    assert said(node(orphan, last_words=last_words)) == "gone\n" == last_words.read_text()
+    marked.until_gone()
+
+
+def test_the_output_names_a_command_that_cannot_be_started(last_words: Path):
+    command = [sys.executable, "-m", "trainer.node.process", "rank", "", "no-such-command"]
+    done = subprocess.run(command, env={**os.environ, FILE_VARIABLE: str(last_words)}, capture_output=True, text=True)
+    assert done.returncode == 127 and "no-such-command: cannot be started" in done.stderr
+
+
+def test_the_last_words_of_a_stopped_rank_are_kept(last_words: Path, marked: Marked):
+    script = (
+        "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit('saved step 7'));"
+        "print('ready', flush=True); time.sleep(600)"
+    )
+    running = node(script, last_words=last_words)
+    assert running.stdout
+    assert until(running.stdout.readline, "the rank to run") == "ready\n"
+    running.terminate()
+    assert said(running) == "saved step 7\n" and last_words.read_text() == "ready\nsaved step 7\n"
+
+
+def test_the_first_machine_hosts_the_rendezvous_and_each_gives_its_address():
+    first = arguments(["--nnodes=2"], {INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "10.0.0.1"})
+    second = arguments(["--nnodes=2"], {INDEX_VARIABLE: "1", ADDRESS_VARIABLE: "10.0.0.2"})
+    assert any("is_host=1" in each for each in first) and any("is_host=0" in each for each in second)
+    assert "--local-addr=10.0.0.2" in second and second[-1] == "--nnodes=2"
+
+
+def test_a_machine_without_a_place_in_the_job_hosts_no_rendezvous():
+    assert any("is_host=0" in each for each in arguments([], {ADDRESS_VARIABLE: "127.0.0.1"}))
+
+
+def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_first(last_words: Path, marked: Marked):
+    rank = "import os, sys, time; time.sleep(600) if os.environ['RANK'] == '0' else sys.exit(print('no disk') or 42)"
+    torchrun = ["-P", "-m", "trainer.node.agent", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]
+    alone = ["--rdzv-id=it", "--rdzv-endpoint=localhost:0", "--shutdown-timeout=3", "--no-python"]
+    environment = {FILE_VARIABLE: str(last_words), INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "127.0.0.1"}
+    command = [sys.executable, "-m", "trainer.node.process", "agent", "", sys.executable, *torchrun, *alone]
+    done = subprocess.run([*command, sys.executable, "-c", rank], env={**os.environ, **environment})
+    assert done.returncode == 42
+    assert "no disk\n" in last_words.read_text()
+    assert last_words.read_text().endswith("trainer: rank 1 ended with exit code 42\n")
+
+
+def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
+    """One of two machines whose ranks run until they are stopped."""
+    torchrun = ["-P", "-m", "trainer.node.agent", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
+    meeting = ["--rdzv-id=it", f"--rdzv-endpoint=localhost:{port}", "--shutdown-timeout=3", "--no-python"]
+    last_words.touch()
+    environment = {
+        FILE_VARIABLE: str(last_words),
+        INDEX_VARIABLE: str(index),
+        ADDRESS_VARIABLE: "127.0.0.1",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    command = [sys.executable, "-m", "trainer.node.process", "agent", "", sys.executable, *torchrun, *meeting]
+    return subprocess.Popen([*command, "sleep", "600"], env={**os.environ, **environment})
+
+
+@pytest.mark.slow
+def test_a_machine_that_loses_the_first_machine_ends_and_says_so(tmp_path: Path, marked: Marked):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    first, second = (agent(index, port, tmp_path / str(index)) for index in (0, 1))
+    until(lambda: len([pid for pid in marked.pids() if name_of(pid) == "sleep"]) == 2, "both ranks to run")
+    for pid in (first.pid, *processes.descendants(first.pid)):
+        os.kill(pid, signal.SIGKILL)
+    assert second.wait(100) == 1
+    assert "did not connect, or lost the first machine" in (tmp_path / "1").read_text()
+    first.wait()
+
+
+def name_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path("/proc", str(pid), "comm").read_text().strip()
+    return ""

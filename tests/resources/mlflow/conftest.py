@@ -1,0 +1,24 @@
+"""A home with a registry for each test."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from resources.home import Home
+from resources.mlflow.registry import Registry
+from resources.mlflow.tracking import Tracking
+
+
+@pytest.fixture
+def home(database: Path, tmp_path: Path) -> Home:
+    """A home in which MLflow knows nothing yet."""
+    made = Home(tmp_path / "home")
+    made.root.mkdir()
+    shutil.copyfile(database, made.root / "mlflow.db")
+    return made
+
+
+@pytest.fixture
+def registry(home: Home) -> Registry:
+    return Registry(Tracking(uri=home.tracking_uri), home.durable)

@@ -1,0 +1,141 @@
+"""A small platform in a folder: real snapshot, real fleet, real launcher, and trainings of some seconds."""
+
+import functools
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from resources.fleet.embedded import EmbeddedFleet
+from resources.home import CODE
+from resources.launchers.local.launcher import LocalLauncher
+from resources.launchers.protocol import Launcher
+from resources.trainings.control import TrainingControl
+from resources.trainings.decision import Action
+from resources.trainings.job import Paths, job_name
+from resources.trainings.records import Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
+from resources.trainings.watch import WATCH, ProgressWatch
+from tests.assets.datasets.snapshots import make_snapshot
+from tests.conftest import until
+from trainer.base.journal import JournalEvent
+from trainer.record import ledger
+
+BRIEF, ENDLESS = 20, 1_000_000
+"""Steps: over at once; until it is stopped."""
+BY = "test"
+
+
+def numbers(steps: int, every: int = 50) -> dict[str, Any]:
+    """The configuration of a decoder of a few thousand parameters: 400 steps a second."""
+    return {
+        "model": {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "hidden": 64},
+        "batch": {"sequences": 4, "length": 16, "micro": 4},
+        "optimiser": {"learning_rate": 1e-2},
+        "run": {"steps": steps},
+        "checkpoint": {"every": every},
+    }
+
+
+class Lab:
+    """The platform."""
+
+    no_progress_seconds = 60.0
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.durable = root, root / "durable"
+        self.fleet = EmbeddedFleet(root / "nodes", ("node-0", "node-1"), reboot_seconds=60)
+        self.launcher = LocalLauncher(root / "jobs", CODE, self.fleet)
+        self.trainings = Trainings(self.durable / "trainings")
+        self.snapshot = make_snapshot(self.durable).sha256
+
+    def control(
+        self,
+        launcher: Launcher | None = None,
+        clock: Callable[[], float] | None = None,
+        watch: ProgressWatch = WATCH,
+    ) -> TrainingControl:
+        made = functools.partial(
+            TrainingControl, launcher or self.launcher, self.fleet, self.paths, "a revision", watch=watch
+        )
+        return made(clock=clock) if clock else made()
+
+    @property
+    def paths(self) -> Paths:
+        return Paths(self.durable, str(self.root / "nodes" / "{node}" / "nvme"))
+
+    def wanted(
+        self, configuration: Mapping[str, Any], snapshot: str = "", nodes: int = 1, failures: int = 3
+    ) -> TrainingStore:
+        """A training that should run."""
+        # No checkpoint by the clock; a script makes its own.
+        operation = {} if "script" in configuration else {"storage": {"nvme": {"minutes": 0, "last": 1}}}
+        terms = Terms(
+            1,
+            nodes,
+            1,
+            no_progress_seconds=self.no_progress_seconds,
+            failures_without_checkpoint=failures,
+            operation=operation,
+        )
+        store = self.trainings.propose(Specification("tiny", configuration, snapshot or self.snapshot, "0" * 64), terms)
+        store.want("run", BY, "the test wants it")
+        return store
+
+    def job(self, store: TrainingStore, incarnation: int = 1) -> str:
+        return job_name(store.id, incarnation)
+
+    def advance(self, store: TrainingStore, *awaited: Action) -> list[Action]:
+        """Advance until one of `awaited` (by default: nothing is left to do); the actions, repetitions left out."""
+        return advance(self.control(), store, *awaited)
+
+    def started(self, store: TrainingStore) -> None:
+        """Advance until the training's newest incarnation is submitted."""
+        self.advance(store, Action.SUBMIT)
+
+    def stopped(self, store: TrainingStore) -> list[Action]:
+        """Want the training stopped and advance to its end."""
+        store.want("stop", BY, "the test is over")
+        return self.advance(store)
+
+
+def advance(control: TrainingControl, store: TrainingStore, *awaited: Action) -> list[Action]:
+    actions: list[Action] = []
+
+    def arrived() -> bool:
+        action = control.advance(store, BY)
+        if not actions or actions[-1] is not action:
+            actions.append(action)
+        return action in (awaited or (Action.DONE,))
+
+    until(arrived, f"{store.id} to be advanced")
+    return actions
+
+
+def happened(store: TrainingStore, name: str) -> list[JournalEvent]:
+    """The events of that name in the ledger."""
+    return [event for event in ledger.read(store.folder) if event["event"] == name]
+
+
+def until_committed(store: TrainingStore, count: int = 1) -> None:
+    until(lambda: len(store.commits()) >= count, f"{count} checkpoints of {store.id}")
+
+
+def at_once(*calls: Callable[[], object]) -> list[object]:
+    """Make all calls at one moment, each in a thread of its own; what each returned or raised."""
+    barrier = threading.Barrier(len(calls))
+    results: list[object] = [None] * len(calls)
+
+    def make(index: int) -> None:
+        barrier.wait()
+        try:
+            results[index] = calls[index]()
+        except Exception as error:
+            results[index] = error
+
+    threads = [threading.Thread(target=make, args=(index,)) for index in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results

@@ -1,0 +1,27 @@
+"""Causes: what ended an incarnation is told apart in its exit record."""
+
+import os
+import signal
+
+import pytest
+
+from resources.trainings.decision import Action
+from tests.conftest import Marked
+from tests.resources.trainings.lab import ENDLESS, Lab, numbers, until_committed
+from trainer.record import causes
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_of_two_nodes_stops_the_training_with_a_checkpoint_and_is_no_failure(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(ENDLESS), nodes=2)
+    lab.started(store)
+    until_committed(store)
+    node = marked.running("trainer.node.process")[0]
+    os.kill(node, signal.SIGTERM)
+    lab.advance(store, Action.RECORD)
+    ended = store.exit()
+    assert ended is not None
+    assert (ended.outcome, ended.disrupted, ended.kind) == ("stopped", True, causes.ASKED)
+    assert ended.step == store.commits()[-1].step
+    lab.started(store)
+    lab.stopped(store)

@@ -1,0 +1,55 @@
+"""Changes of terms: named one by one, with both values and the moment when they take effect."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from resources.trainings.changes import changes, sentence, takes_effect
+from resources.trainings.records import Terms
+
+pytestmark = pytest.mark.pure
+
+TERMS = Terms(
+    1,
+    2,
+    8,
+    no_progress_seconds=60.0,
+    failures_without_checkpoint=3,
+    operation={"storage": {"nvme": {"minutes": 15, "last": 2}, "key_file": ""}},
+    kubernetes={"queue": "night", "resources": {"nvidia.com/gpu": "8"}},
+)
+
+
+def changed(**fields: Any) -> Terms:
+    return dataclasses.replace(TERMS, **fields)
+
+
+def test_equal_terms_have_no_changes_whatever_their_origin_and_their_edition():
+    assert changes(TERMS, changed(origin={"sweep": "s"}, edition=7, fields=[])) == {}
+
+
+def test_a_change_is_named_by_the_way_to_it():
+    storage = {"storage": {"nvme": {"minutes": 5, "last": 2}, "key_file": ""}}
+    assert changes(TERMS, changed(operation=storage)) == {"operation.storage.nvme.minutes": (15, 5)}
+    assert changes(TERMS, changed(kubernetes={"resources": {"nvidia.com/gpu": "1"}})) == {
+        "kubernetes.queue": ("night", None),
+        "kubernetes.resources.nvidia.com/gpu": ("8", "1"),
+    }
+
+
+def test_changes_are_said_in_one_line():
+    found = changes(TERMS, changed(max_nodes=4, kubernetes={"resources": {"nvidia.com/gpu": "8"}}))
+    assert sentence(found) == 'max_nodes: 2 to 4, kubernetes.queue: "night" to nothing'
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"no_progress_seconds": 7.0}, "at once"),
+        ({"max_nodes": 4}, "when the next incarnation starts"),
+        ({"min_nodes": 2, "max_nodes": 4}, "at once, but max_nodes when the next incarnation starts"),
+    ],
+)
+def test_what_a_job_was_started_with_holds_until_the_next_one(fields: dict[str, Any], said: str):
+    assert takes_effect(changes(TERMS, changed(**fields))) == said

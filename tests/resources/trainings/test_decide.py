@@ -1,0 +1,114 @@
+"""The decision table: what is due, for everything that can be observed."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from resources.launchers.protocol import JobState
+from resources.trainings.decision import Action, TrainingObservation, decide
+
+pytestmark = pytest.mark.pure
+
+
+def seen(**changes: object) -> TrainingObservation:
+    """A wanted training whose first incarnation was submitted and runs, on a fleet with a node to spare."""
+    usual: dict[str, object] = {
+        "wanted": True,
+        "incarnation": 1,
+        "outcome": None,
+        "failures": 0,
+        "failures_limit": 3,
+        "job": JobState.RUNNING,
+        "submitted": True,
+        "missing_confirmed": False,
+        "older_live": False,
+        "ready_nodes": 2,
+        "min_nodes": 1,
+    }
+    return TrainingObservation(**(usual | changes))  # type: ignore[arg-type]
+
+
+NEW = {"incarnation": 0, "job": JobState.MISSING, "submitted": False}
+CLAIMED = {"job": JobState.MISSING, "submitted": False}
+ENDED = {"job": JobState.MISSING, "outcome": "failed", "failures": 1}
+
+TABLE: dict[str, tuple[dict[str, object], Action]] = {
+    "a wanted training is claimed": (NEW, Action.CLAIM),
+    "with too few nodes it waits for them": ({**NEW, "ready_nodes": 0}, Action.WAIT),
+    "a training that is not wanted is left alone": ({**NEW, "wanted": False}, Action.DONE),
+    "a claimed incarnation is submitted": (CLAIMED, Action.SUBMIT),
+    "it is not while the job of an earlier one lives": ({**CLAIMED, "older_live": True}, Action.STOP_OLDER),
+    "nor after too many failures without a checkpoint before it": ({**CLAIMED, "failures": 3}, Action.GIVE_UP),
+    "a claim that is not wanted any more ends unsubmitted": ({**CLAIMED, "wanted": False}, Action.RECORD),
+    "even then an older job is stopped first": ({**CLAIMED, "wanted": False, "older_live": True}, Action.STOP_OLDER),
+    "a running job is left running": ({}, Action.WAIT),
+    "a pending one may take its time": ({"job": JobState.PENDING}, Action.WAIT),
+    "fewer nodes than it wants do not harm a running job": ({"ready_nodes": 0}, Action.WAIT),
+    "a job whose submitter died half-way is adopted": ({"job": JobState.PENDING, "submitted": False}, Action.SUBMIT),
+    "one that it started is adopted too": ({"submitted": False}, Action.SUBMIT),
+    "a job that is not wanted any more is stopped": ({"wanted": False}, Action.STOP),
+    "also before it runs": ({"wanted": False, "job": JobState.PENDING, "submitted": False}, Action.STOP),
+    "a job merely missing is waited for": ({"job": JobState.MISSING}, Action.WAIT),
+    "also when it is not wanted": ({"job": JobState.MISSING, "wanted": False}, Action.WAIT),
+    "one confirmed missing is recorded": ({"job": JobState.MISSING, "missing_confirmed": True}, Action.RECORD),
+    "a failed job is recorded": ({"job": JobState.FAILED}, Action.RECORD),
+    "a stopped job is recorded": ({"job": JobState.STOPPED, "wanted": False}, Action.RECORD),
+    "a job that ended without a record of its own gets one": ({"job": JobState.SUCCEEDED}, Action.RECORD),
+    "after a failure the next incarnation is claimed": (ENDED, Action.CLAIM),
+    "after a failure without enough nodes it waits": ({**ENDED, "ready_nodes": 1, "min_nodes": 2}, Action.WAIT),
+    "after a job stopped from outside the next is claimed": ({**ENDED, "outcome": "stopped"}, Action.CLAIM),
+    "a failed training that is not wanted stays as it is": ({**ENDED, "wanted": False}, Action.DONE),
+    "a training is given up after too many failures without a checkpoint": ({**ENDED, "failures": 3}, Action.GIVE_UP),
+    "no nodes do not keep it from being given up": ({**ENDED, "failures": 3, "ready_nodes": 0}, Action.GIVE_UP),
+    "a training that succeeded is done": ({"job": JobState.MISSING, "outcome": "succeeded"}, Action.DONE),
+    "and stays done however often it is wanted": ({"outcome": "succeeded", "failures": 3}, Action.DONE),
+}
+
+
+@pytest.mark.parametrize("sentence", TABLE)
+def test_the_table(sentence: str):
+    changes, action = TABLE[sentence]
+    assert decide(seen(**changes)) is action
+
+
+def everything() -> Iterator[TrainingObservation]:
+    """Every observation that a decision could depend on."""
+    fields: dict[str, Iterable[object]] = {
+        "wanted": (True, False),
+        "incarnation": (0, 1, 2),
+        "outcome": (None, "succeeded", "failed", "stopped"),
+        "failures": (0, 1, 3),
+        "job": JobState,
+        "submitted": (True, False),
+        "missing_confirmed": (True, False),
+        "older_live": (True, False),
+        "ready_nodes": (0, 1),
+    }
+    for values in itertools.product(*fields.values()):
+        yield seen(**dict(zip(fields, values, strict=True)))
+
+
+def test_nothing_is_submitted_while_an_older_job_may_live():
+    assert not [each for each in everything() if each.older_live and decide(each) is Action.SUBMIT]
+
+
+def test_a_job_that_was_submitted_is_never_submitted_again():
+    assert not [each for each in everything() if each.submitted and decide(each) is Action.SUBMIT]
+
+
+def test_nothing_is_claimed_before_the_newest_incarnation_has_ended():
+    claimed = [each for each in everything() if decide(each) is Action.CLAIM]
+    assert claimed and all(each.incarnation == 0 or each.outcome is not None for each in claimed)
+
+
+def test_no_end_is_recorded_for_a_job_that_may_live():
+    recorded = [each for each in everything() if decide(each) is Action.RECORD]
+    assert recorded and not [each for each in recorded if each.job.live or each.older_live]
+    vanished = [each for each in recorded if each.job is JobState.MISSING and each.submitted]
+    assert vanished and all(each.missing_confirmed for each in vanished)
+
+
+def test_only_a_wanted_training_is_started():
+    starts = (Action.CLAIM, Action.SUBMIT)
+    assert not [each for each in everything() if not each.wanted and decide(each) in starts]

@@ -1,0 +1,184 @@
+"""Training facts: read once for a decision, and what follows from the records."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from resources.trainings.decision import Action
+from resources.trainings.records import Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
+from tests.resources.trainings.lab import BRIEF, BY, ENDLESS, Lab, numbers, until_committed
+from trainer.record import causes, fence, heartbeat
+
+EVENTS = ("open", "os.listdir", "os.scandir")
+"""What Python reports to an audit hook when it opens a file or lists a folder."""
+
+
+class Accesses:
+    """How often each path was opened or listed while this is counting."""
+
+    def __init__(self) -> None:
+        self.counting = False
+        self.paths: Counter[str] = Counter()
+        sys.addaudithook(self._note)  # a hook stays for the life of the process
+
+    def _note(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.counting and event in EVENTS and isinstance(arguments[0], str | Path):
+            self.paths[str(arguments[0])] += 1
+
+    @contextmanager
+    def below(self, folder: Path) -> Iterator[Counter[str]]:
+        """Count what is opened and listed below `folder`, by its path relative to it."""
+        found: Counter[str] = Counter()
+        self.paths.clear()
+        self.counting = True
+        try:
+            yield found
+        finally:
+            self.counting = False
+            found.update(
+                {each[len(str(folder)) :]: n for each, n in self.paths.items() if each.startswith(str(folder))}
+            )
+
+
+accesses = Accesses()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrainingStore:
+    terms = Terms(1, 1, 1, no_progress_seconds=60, failures_without_checkpoint=3)
+    return Trainings(tmp_path / "trainings").propose(Specification("tiny", numbers(20), "a" * 64, "b" * 64), terms)
+
+
+def fail(store: TrainingStore, incarnation: int) -> None:
+    store.claim(incarnation, ("node-0",), "a test", "test")
+    store.record_exit(incarnation, "failed", "a test", "test")
+
+
+def commit(store: TrainingStore, step: int, incarnation: int) -> None:
+    fence.commit(store.folder, fence.Commit(step, fence.Token(incarnation), f"checkpoints/{step}", "c" * 64))
+
+
+def assert_read_once(found: Counter[str]) -> None:
+    assert found, "nothing was read"
+    assert {path: count for path, count in found.items() if count > 1} == {}
+
+
+@pytest.mark.slow
+def test_a_running_training_is_read_once_in_an_advance(lab: Lab):
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    until_committed(store, 2)
+    with accesses.below(store.folder) as found:
+        assert lab.control().advance(store, BY) is Action.WAIT
+    assert_read_once(found)
+    assert len(found) <= 7
+    lab.stopped(store)
+
+
+def test_a_training_that_failed_is_read_once_in_an_advance_that_finds_no_node(lab: Lab):
+    store = lab.wanted(numbers(BRIEF))
+    for incarnation in (1, 2):
+        fail(store, incarnation)
+    for node in lab.fleet.names:
+        lab.fleet.mark_lost(node, "a test")
+    with accesses.below(store.folder) as found:
+        assert lab.control().advance(store, BY) is Action.WAIT
+    assert_read_once(found)
+
+
+def test_a_part_that_is_asked_for_twice_is_read_once(store: TrainingStore):
+    fail(store, 1)
+    store.claim(2, ("node-0",), "a test", "test")
+    commit(store, 10, incarnation=2)
+    heartbeat.Heartbeat(store.folder, fence.Token(2), rank=0).beat("training", 1)
+    with accesses.below(store.folder) as found:
+        facts = store.read()
+        for _ in range(2):
+            assert facts.specification.recipe == "tiny" and facts.terms.min_nodes == 1
+            assert [each.step for each in facts.commits_on("durable")] == [10]
+            assert facts.beats and len(facts.events) > 0
+            assert not facts.reported and facts.failures_without_checkpoint == 0
+    twice = {path for path, count in found.items() if count > 1}
+    assert {path for path in twice if path.endswith((".json", ".jsonl"))} == set()
+
+
+def test_facts_do_not_change_after_they_were_read(store: TrainingStore):
+    store.want("run", "test", "")
+    facts = store.read()
+    fail(store, 1)
+    assert facts.incarnation == 0 and facts.ended is None and facts.failures == []
+    assert store.read().incarnation == 1
+
+
+def test_failures_without_a_checkpoint_are_counted_since_the_last_checkpoint(store: TrainingStore):
+    store.want("run", "test", "")
+    fail(store, 1)
+    store.claim(2, ("node-0",), "a test", "test")
+    commit(store, 10, incarnation=2)
+    store.record_exit(2, "failed", "a test", "test")
+    assert store.read().failures_without_checkpoint == 0
+    fail(store, 3)
+    fail(store, 4)
+    assert store.read().failures_without_checkpoint == 2
+
+
+def test_an_incarnation_that_was_disrupted_does_not_count_and_does_not_end_the_count(store: TrainingStore):
+    store.want("run", "test", "")
+    fail(store, 1)
+    store.claim(2, ("node-0",), "a test", "test")
+    store.record_exit(2, "failed", "node-0 is lost", "test", nodes=("node-0",), disrupted=True)
+    assert store.read().failures_without_checkpoint == 1
+    fail(store, 3)
+    assert store.read().failures_without_checkpoint == 2
+    assert [(ended.nodes, ended.disrupted) for ended in store.read().failures][1] == (("node-0",), True)
+
+
+def test_running_out_of_memory_does_not_count_when_the_next_start_takes_a_smaller_micro_batch(store: TrainingStore):
+    store.want("run", "test", "")
+    for incarnation in (1, 2, 3):
+        store.claim(incarnation, ("node-0",), "a test", "test")
+        store.record_exit(incarnation, "failed", "out of memory", "test", kind=causes.ANSWERED)
+    assert store.read().failures_without_checkpoint == 0
+
+
+def test_an_incarnation_has_begun_once_a_rank_of_it_has_written_a_heartbeat(store: TrainingStore):
+    store.claim(1, ("node-0",), "a test", "test")
+    assert not store.read().begun
+    heartbeat.Heartbeat(store.folder, fence.Token(1, generation=2), rank=0).beat("training", 1)
+    assert store.read().begun
+    store.claim(2, ("node-0",), "a test", "test")
+    assert not store.read().begun
+
+
+def test_an_incarnation_that_was_stopped_is_no_failure(store: TrainingStore):
+    fail(store, 1)
+    store.claim(2, ("node-0",), "a test", "test")
+    store.record_exit(2, "stopped", "asked to stop", "test")
+    assert store.read().failures_without_checkpoint == 0
+
+
+def test_the_count_of_failures_starts_anew_when_a_training_is_wanted_again(store: TrainingStore):
+    store.want("run", "test", "")
+    fail(store, 1)
+    assert store.read().failures_without_checkpoint == 1
+    store.want("stop", "test", "it fails")
+    store.want("run", "test", "mended")
+    assert store.read().failures_without_checkpoint == 0
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 3600.0])
+def test_the_count_does_not_depend_on_the_clocks_of_who_wanted_and_who_failed(
+    store: TrainingStore, monkeypatch: pytest.MonkeyPatch, skew: float
+):
+    fail(store, 1)
+    store.want("stop", "test", "")
+    monkeypatch.setattr("time.time", lambda: 1e9 + skew)
+    store.want("run", "test", "again")
+    monkeypatch.setattr("time.time", lambda: 1e9)
+    fail(store, 2)
+    assert store.read().failures_without_checkpoint == 1

@@ -1,0 +1,174 @@
+"""Faults: what is wrong with a job that the launcher believes in, and what one that does not run waits for. Pure."""
+
+import pytest
+
+from resources.fleet.protocol import Node
+from resources.launchers.protocol import JobState, Status
+from resources.trainings.faults import EndVerdict, TrainingFault, lost, pre_empted, stranded, stuck, too_few, verdict
+from resources.trainings.watch import Sight
+from trainer.record import causes, phases
+from trainer.record.endings import RankEnd
+from trainer.record.heartbeat import RankPlace
+
+pytestmark = pytest.mark.pure
+
+ON_TWO = Status(JobState.RUNNING, nodes=("a", "b"))
+READY = [Node("a", ready=True), Node("b", ready=True), Node("c", ready=True)]
+DEAD = Node("b", ready=False, reason="its kubelet is silent")
+CORDONED = Node("b", ready=False, reason="it is cordoned", cordoned=True)
+
+
+def test_a_job_on_nodes_that_are_ready_has_lost_none():
+    assert lost(ON_TWO, READY) is None
+
+
+def test_a_dead_node_under_a_job_is_lost():
+    cause = "node b is lost: its kubelet is silent"
+    assert lost(ON_TWO, [READY[0], DEAD]) == TrainingFault(cause, ("a", "b"), disrupted=True, kind=causes.DISRUPTED)
+
+
+def test_a_node_that_left_the_fleet_is_lost_too():
+    found = lost(ON_TWO, READY[:1])
+    assert found is not None and found.cause == "node b is lost: it left the fleet"
+
+
+def test_a_cordoned_node_is_not_lost():
+    assert lost(ON_TWO, [READY[0], CORDONED]) is None
+
+
+def test_dead_nodes_that_a_job_is_not_on_are_none_of_its_faults():
+    assert lost(Status(JobState.RUNNING, nodes=("a",)), [READY[0], DEAD]) is None
+
+
+@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED, JobState.MISSING])
+def test_a_job_that_does_not_run_loses_no_node(state: JobState):
+    assert lost(Status(state, nodes=("b",)), [DEAD]) is None
+
+
+def test_a_job_that_waits_again_after_its_trainers_had_begun_was_pre_empted():
+    waits = Status(JobState.PENDING, reason="suspended: queue gpus has not admitted it")
+    assert pre_empted(waits, begun=True) == TrainingFault(
+        f"pre-empted: {waits.reason}", (), disrupted=True, kind=causes.DISRUPTED
+    )
+
+
+def test_a_job_that_waits_for_the_first_time_was_not_pre_empted():
+    assert pre_empted(Status(JobState.PENDING), begun=False) is None
+    assert pre_empted(Status(JobState.RUNNING), begun=True) is None
+
+
+def test_a_job_that_waits_for_nodes_that_are_not_ready_any_more_is_stranded():
+    found = stranded(Status(JobState.PENDING), ("a", "b"), [READY[0], DEAD, READY[2]], needed=2)
+    assert found == TrainingFault(
+        "found 1 of the nodes that it may run on ready, expected 2 or more", (), disrupted=True, kind=causes.DISRUPTED
+    )
+
+
+def test_a_job_that_waits_for_occupied_nodes_is_not_stranded():
+    assert stranded(Status(JobState.PENDING), ("a", "b"), READY, needed=2) is None
+    assert stranded(Status(JobState.RUNNING), ("a", "b"), [DEAD], needed=2) is None
+
+
+def seen(phase: str, age: float, rank: int = 0, step: int = 3, done: int = 0) -> Sight:
+    return Sight(rank, RankPlace(phase, step, done), age)
+
+
+def found(sights: list[Sight], **given: float) -> TrainingFault | None:
+    return stuck(ON_TWO, sights, lambda phase: phases.deadline(phase, 60.0, given))
+
+
+def test_ranks_that_stay_at_a_step_past_its_deadline_have_hung_and_that_is_their_own_fault():
+    assert found([seen("training", 59)]) is None
+    cause = "no progress for 61 s (the deadline is 60 s): rank 0 is training after step 3"
+    assert found([seen("training", 61)]) == TrainingFault(cause, ("a", "b"), kind=causes.HUNG)
+
+
+def test_only_a_job_that_runs_has_hung():
+    late = [seen("training", 61)]
+    assert stuck(Status(JobState.PENDING), late, lambda _: 60.0) is None
+
+
+def test_one_rank_that_moves_is_a_sign_of_life_of_all():
+    assert found([seen("training", 900), seen("training", 5, rank=1)]) is None
+
+
+@pytest.mark.parametrize(
+    "phase", ["staging", "building", "restoring", "compiling", "validating", "committing", "copying"]
+)
+def test_what_takes_long_beside_the_steps_has_a_deadline_of_its_own(phase: str):
+    assert found([seen(phase, 120)]) is None
+    assert found([seen(phase, 10_000)]) is not None
+
+
+def test_the_fault_names_phase_progress_and_deadline():
+    fault = found([seen("restoring", 901, rank=3, step=0, done=1_250_000_000)])
+    assert fault is not None
+    assert (
+        fault.cause == "no progress for 901 s (the deadline is 900 s): rank 3 is restoring after step 0, 1.25 GB done"
+    )
+
+
+def test_a_recipe_may_give_a_phase_another_deadline():
+    assert found([seen("compiling", 5000)], compiling=7200.0) is None
+    assert found([seen("compiling", 50)], compiling=40.0) is not None
+
+
+def test_no_phase_has_less_time_than_a_step():
+    assert stuck(ON_TWO, [seen("staging", 3000)], lambda phase: phases.deadline(phase, 3600.0, {})) is None
+
+
+def test_before_the_first_heartbeat_the_job_has_time_to_start():
+    assert found([Sight(None, RankPlace("starting", 0), 120.0)]) is None
+    fault = found([Sight(None, RankPlace("starting", 0), 1201.0)])
+    assert fault is not None and fault.cause.endswith("starting, no rank has written a heartbeat")
+
+
+def test_enough_nodes_are_nothing_to_wait_for():
+    assert too_few(READY, needed=3) == ""
+
+
+def test_the_sentence_about_too_few_nodes_has_the_reasons():
+    assert too_few([READY[0], DEAD], needed=2) == (
+        "found 1 of the fleet's 2 nodes ready, expected 2 or more (b: its kubelet is silent)"
+    )
+
+
+def test_the_sentence_about_many_missing_nodes_names_some_of_them():
+    sentence = too_few([Node(f"n{number}", ready=False, reason="off") for number in range(100)], needed=1)
+    assert sentence.endswith("(n0: off; n1: off; n2: off; n3: off; n4: off; and 95 more)")
+
+
+FAILED = Status(JobState.FAILED, reason="node a ended with exit code 1")
+
+
+def said(kind: str, reason: str = "a reason") -> RankEnd:
+    return RankEnd(1, kind, reason, 57, "b", 0.0)
+
+
+def test_a_rank_that_was_asked_to_stop_makes_no_failure_of_its_job():
+    end = said(causes.ASKED, "asked to stop by SIGTERM")
+    assert verdict(True, FAILED, False, end) == EndVerdict(
+        "stopped", "b was asked to stop by SIGTERM, at step 57", causes.ASKED, disrupted=True
+    )
+
+
+@pytest.mark.parametrize("kind", [causes.CONFIGURATION, causes.MACHINE, causes.ANSWERED, causes.OUT_OF_MEMORY])
+def test_a_failure_has_the_class_that_its_ranks_gave(kind: str):
+    assert verdict(True, FAILED, False, said(kind)) == EndVerdict("failed", FAILED.reason, kind)
+
+
+def test_a_failure_of_which_no_rank_said_anything_is_of_unknown_class():
+    assert verdict(True, FAILED, False, None) == EndVerdict("failed", FAILED.reason, causes.UNKNOWN)
+
+
+def test_an_eviction_is_a_disruption_whatever_the_ranks_said():
+    found = verdict(True, FAILED, True, said(causes.ASKED))
+    assert (found.outcome, found.kind, found.disrupted) == ("failed", causes.DISRUPTED, True)
+
+
+def test_what_is_not_wanted_any_more_was_stopped():
+    assert verdict(False, FAILED, False, said(causes.PROGRAM)).kind == causes.ASKED
+
+
+def test_a_job_deleted_by_hand_is_a_class_of_its_own():
+    assert verdict(True, Status(JobState.MISSING), False, None).kind == causes.DELETED

@@ -1,0 +1,94 @@
+"""The watch over progress: ages are the reader's own, whatever other machines' clocks say."""
+
+from pathlib import Path
+
+import pytest
+
+from resources.trainings.watch import LONGEST_LOOK, ProgressWatch
+from trainer.record.fence import Token
+from trainer.record.heartbeat import Beat
+
+pytestmark = pytest.mark.pure
+
+STORE, FIRST = Path("/trainings/tiny"), Token(1)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def watch(clock: Clock) -> ProgressWatch:
+    return ProgressWatch(clock)
+
+
+def beat(step: int, done: int = 0, at: float = 0.0, rank: int = 0) -> Beat:
+    return Beat(rank, "training", step, at, at, done)
+
+
+def age(watch: ProgressWatch, *beats: Beat, token: Token = FIRST) -> float:
+    return min(sight.age for sight in watch.look(STORE, token, beats))
+
+
+def test_an_age_begins_when_a_place_is_first_seen(watch: ProgressWatch, clock: Clock):
+    assert age(watch, beat(5)) == 0.0
+    clock.now += 20
+    assert age(watch, beat(5)) == 20.0
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_the_clock_of_the_node_does_not_matter(watch: ProgressWatch, clock: Clock, skew: float):
+    for passed in (0, 10, 20):
+        clock.now = 1000.0 + passed
+        seen = age(watch, beat(5, at=clock.now + skew))
+    assert seen == 20.0
+
+
+def test_a_step_and_work_inside_a_phase_are_progress(watch: ProgressWatch, clock: Clock):
+    age(watch, beat(5, done=10))
+    clock.now += 20
+    assert age(watch, beat(5, done=11)) == 0.0
+    clock.now += 20
+    assert age(watch, beat(6, done=11)) == 0.0
+
+
+def test_before_a_first_heartbeat_the_age_is_that_of_the_first_look(watch: ProgressWatch, clock: Clock):
+    assert age(watch) == 0.0
+    clock.now += 20
+    assert age(watch) == 20.0
+    assert age(watch, beat(0)) == 0.0
+
+
+def test_what_a_reader_did_not_watch_does_not_count(watch: ProgressWatch, clock: Clock):
+    """It stood still on the same frozen store as the ranks."""
+    age(watch, beat(5))
+    clock.now += 600
+    assert age(watch, beat(5)) == LONGEST_LOOK
+
+
+def test_a_restart_of_the_reader_only_prolongs(watch: ProgressWatch, clock: Clock):
+    age(watch, beat(5))
+    clock.now += 50
+    assert age(watch, beat(5)) == 50.0
+    assert age(ProgressWatch(clock), beat(5)) == 0.0
+
+
+def test_each_generation_begins_anew(watch: ProgressWatch, clock: Clock):
+    age(watch, beat(5))
+    clock.now += 50
+    assert age(watch, beat(5), token=Token(1, 1)) == 0.0
+
+
+def test_after_a_restart_of_the_count_the_age_begins_anew(watch: ProgressWatch, clock: Clock):
+    age(watch, beat(5))
+    clock.now += 50
+    watch.restart(STORE, FIRST)
+    assert age(watch, beat(5)) == 0.0

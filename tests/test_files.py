@@ -1,0 +1,65 @@
+"""Every file says what it is, is short, and knows no machine; no two public classes share a name.
+
+Who may import whom stands in `.importlinter`, which `make lint` checks.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.pure
+
+ROOT = Path(__file__).parents[1]
+HOUSE = ("assets", "cli", "deploy", "operations", "recipes", "resources", "sensors", "trainer")
+TEXTS = {".py", ".yaml", ".toml", ".md", ".txt", ".ini", ".tpl"}
+LINES = 350
+MACHINE_PATH = re.compile(r"/(work|home|root|Users)/\w")
+
+
+def texts() -> Iterator[Path]:
+    """The repository's own texts: what lies in hidden folders, or is built, is not among them."""
+    for top in sorted(ROOT.iterdir()):
+        inside = top.rglob("*") if top.is_dir() and not top.name.startswith(".") and top.name != "build" else [top]
+        yield from (path for path in sorted(inside) if path.suffix in TEXTS and path.is_file())
+
+
+TREES = {path: ast.parse(path.read_text()) for path in texts() if path.suffix == ".py"}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_every_file_says_what_it_is():
+    silent = [name_of(path) for path, tree in TREES.items() if tree.body and not ast.get_docstring(tree)]
+    assert silent == []
+
+
+def test_every_file_is_short():
+    long = {name_of(path): lines for path in TREES if (lines := len(path.read_text().splitlines())) > LINES}
+    assert long == {}
+
+
+def test_no_file_knows_a_machine():
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in texts()
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if MACHINE_PATH.search(line)
+    ]
+    assert found == []
+
+
+def test_a_public_class_has_a_name_of_its_own():
+    places = defaultdict(list)
+    for path, tree in TREES.items():
+        if name_of(path).split("/")[0] in HOUSE and "examples" not in path.parts:
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(name_of(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}

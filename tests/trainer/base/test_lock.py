@@ -1,0 +1,43 @@
+"""Lock: who does not wait is told who holds it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Marked, until
+from trainer.base import lock, processes
+
+HOLDS = (
+    "import sys, time; from trainer.base import lock; c = lock.exclusive(sys.argv[1]); c.__enter__(); time.sleep(60)"
+)
+
+
+def held(folder: Path) -> str:
+    try:
+        with lock.at_once(folder):
+            return ""
+    except lock.Held as error:
+        return str(error)
+
+
+def test_a_lock_that_is_free_is_taken_at_once(tmp_path: Path):
+    with lock.at_once(tmp_path / "new"):
+        assert held(tmp_path / "new").startswith(f"{tmp_path}/new is locked by process {os.getpid()} (")
+    assert held(tmp_path / "new") == ""
+
+
+def test_the_process_that_holds_a_lock_is_named_also_when_it_is_stopped(tmp_path: Path, marked: Marked):
+    command = [sys.executable, "-c", HOLDS.replace("sys.argv[1]", f"__import__('pathlib').Path({str(tmp_path)!r})")]
+    with subprocess.Popen(command) as holder:
+        said = until(lambda: held(tmp_path), "the other process to have the lock")
+        assert f"is locked by process {holder.pid} ({Path(sys.executable)} -c import sys" in said
+        holder.kill()
+    assert held(tmp_path) == ""
+
+
+@pytest.mark.parametrize("pid", [0, 1 << 30])
+def test_a_process_that_is_not_there_has_no_command_line(pid: int):
+    assert processes.command_line(pid) == ""

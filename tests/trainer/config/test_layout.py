@@ -1,0 +1,100 @@
+"""The mesh: which rank holds what, and every layout that does not fit refused with the numbers (T2)."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from trainer.base.invalid import Invalid
+from trainer.config.layout import Mesh, check, micro_batches
+from trainer.config.operation import Layout
+from trainer.config.sections import Batch, Run
+from trainer.config.shapes import Shape
+from trainer.models.decoder import DecoderShape
+from trainer.models.encoder import EncoderShape
+from trainer.models.resnet import ResNetShape
+
+pytestmark = pytest.mark.pure
+
+
+@dataclass(frozen=True)
+class Settings:
+    layout: Layout
+    model: Shape = field(default_factory=lambda: DecoderShape(layers=4, width=64, heads=8, kv_heads=4, hidden=128))
+    batch: Batch = field(default_factory=lambda: Batch(sequences=64, length=8, micro=2))
+    run: Run = field(default_factory=lambda: Run(steps=1))
+
+
+def mesh(ranks: int, ranks_per_node: int, **layout: Any) -> Mesh:
+    return check(Settings(Layout(**layout)), ranks, ranks_per_node)
+
+
+@pytest.mark.parametrize(
+    ("layout", "expected"),
+    [
+        ({}, Mesh(replicas=16)),
+        ({"shard": "full"}, Mesh(shards=16)),
+        ({"shard": "hybrid"}, Mesh(replicas=2, shards=8)),
+        ({"shard": "hybrid", "shard_ranks": 4}, Mesh(replicas=4, shards=4)),
+        ({"tensor": 4}, Mesh(replicas=4, tensor=4)),
+        ({"shard": "full", "tensor": 2}, Mesh(shards=8, tensor=2)),
+        ({"shard": "hybrid", "tensor": 2}, Mesh(replicas=2, shards=4, tensor=2)),
+        ({"pipeline": 4}, Mesh(pipeline=4, replicas=4)),
+        ({"pipeline": 2, "shard": "full", "tensor": 4}, Mesh(pipeline=2, shards=2, tensor=4)),
+    ],
+)
+def test_two_nodes_of_eight_ranks(layout: dict[str, Any], expected: Mesh) -> None:
+    assert mesh(16, 8, **layout) == expected
+
+
+def test_ranks_of_a_node_are_innermost() -> None:
+    found = Mesh(pipeline=2, replicas=1, shards=2, tensor=2)
+    assert [found.stage(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [found.data_rank(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert [rank for rank in range(8) if found.counts_losses(rank)] == [4, 6]
+
+
+def test_every_share_is_cut_into_equally_many_micro_batches() -> None:
+    assert [micro_batches(7, 2, shares) for shares in (1, 2, 3, 7)] == [4, 2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "per_node", "layout", "expected"),
+    [
+        (6, 6, {"tensor": 4}, "layout.tensor: found 4, expected a divisor of the 6 ranks of a node"),
+        (8, 1, {"tensor": 8}, "layout.tensor: found 8, expected a divisor of the 1 ranks of a node (a node is a mach"),
+        (8, 8, {"tensor": 8}, "layout.tensor: found 8, expected a divisor of model.kv_heads (4)"),
+        (6, 6, {"pipeline": 4}, "layout.pipeline: found 4 (x tensor 1), expected a divisor of 6 ranks"),
+        (8, 8, {"pipeline": 8}, "layout.pipeline: found 8, expected 4 at most, the stages"),
+        (64, 1, {"pipeline": 2}, "layout.pipeline: found 2, expected 1 at most, the micro-batches of a rank (batch"),
+        (6, 2, {"shard": "hybrid", "shard_ranks": 4}, "layout.shard_ranks: found 4 ranks a group, expected a divisor"),
+        (4, 4, {"shard_ranks": 2}, "layout.shard_ranks: found 2, expected 0, as only hybrid has groups of ranks"),
+        (65, 1, {}, "batch.sequences: found 64, expected 65 (a sequence for each rank) or more"),
+    ],
+)  # fmt: skip
+def test_a_layout_that_does_not_fit_is_refused_with_its_numbers(
+    ranks: int, per_node: int, layout: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        mesh(ranks, per_node, **layout)
+    assert expected in f"{refused.value.field}: {refused.value}"
+
+
+def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
+    assert mesh(64, 1, pipeline=2, schedule="gpipe") == Mesh(pipeline=2, replicas=32)
+
+
+@pytest.mark.parametrize(
+    ("layout", "changed", "expected"),
+    [
+        (Layout(tensor=2), {"model": ResNetShape()}, "1, as a model of kind resnet cannot be divided"),
+        (Layout(pipeline=2), {"model": ResNetShape()}, "found 2, expected 1 at most, the stages"),
+        (Layout(pipeline=2), {"model": EncoderShape(layers=4, width=64, heads=4, hidden=64)}, "expected 1 at most"),
+        (Layout(activations="recompute"), {"model": ResNetShape()}, "expected keep"),
+        (Layout(tensor=2), {"run": Run(steps=1, precision="fp8")}, "expected 1 with fp8"),
+    ],
+)  # fmt: skip
+def test_impossible_layouts_are_refused(layout: Layout, changed: dict[str, Any], expected: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(expected)):
+        check(Settings(layout, **changed), 4, 4)

@@ -1,0 +1,87 @@
+"""The report of a step: one line in the ledger with all figures, one on the console; now and then what bounds it."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.conftest import until
+from tests.trainer.conftest import STEPS, Training, said, wait
+from trainer.base import processes
+from trainer.figures.report import console_line
+
+PARTS = ("data", "forward", "backward", "optimiser", "communication")
+USAGE = ("cpu_cores", "host_memory", "host_memory_free", "host_memory_free_share")
+DONE = {"loss": 2.5, "learning_rate": 3e-4, "samples_per_second": 1234.56}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory, mark: str) -> tuple[Training, str]:
+    """Two ranks that say every five steps what bounds them; with their console. Read only."""
+    training = Training(tmp_path_factory.mktemp("watched"), mark, observation={"window_steps": 5})
+    ended = wait(training.start(ranks=2))
+    assert ended.code == 0, ended.err
+    return training, ended.out
+
+
+def test_a_step_s_event_has_the_time_of_each_part(watched: tuple[Training, str]):
+    for event in watched[0].events("step"):
+        spent = [event[f"{part}_seconds"] for part in PARTS]
+        assert min(spent) > 0
+        assert sum(spent) <= event["seconds"]
+
+
+def test_a_step_s_event_has_the_usage_of_the_machine(watched: tuple[Training, str]):
+    for event in watched[0].events("step"):
+        assert min(event[name] for name in USAGE) > 0
+
+
+@pytest.mark.slow
+def test_a_slow_rank_shows_as_communication_of_the_others(training: Training, mark: str):
+    """Rank 1 is stopped until the training has been silent for longer than its steps take."""
+    training.configure(run={"steps": 100_000}, checkpoint={"every": 100_000}, validation={"every": 0})
+    process = training.start(ranks=2)
+    said(process, "step 3/")
+    # The rank, and not the process that writes its checkpoints.
+    lagging = min(processes.carrying({"SLIPWAY_TEST": mark, "RANK": "1"}))
+    os.kill(lagging, signal.SIGSTOP)
+    until(lambda: time.time() - training.events("step")[-1]["t"] > 3, "rank 0 to wait")
+    os.kill(lagging, signal.SIGCONT)
+    last = training.events("step")[-1]["step"]
+    until(lambda: training.events("step")[-1]["step"] > last + 2, "the next steps")
+    process.terminate()
+    wait(process)
+    longest = max(training.events("step")[1:], key=lambda event: event["seconds"])
+    assert longest["communication_seconds"] > longest["seconds"] / 2
+
+
+def test_checkpoints_and_validations_count_for_the_step_after_them(watched: tuple[Training, str]):
+    """They are outside of a step's own duration."""
+    steps = watched[0].events("step")
+    assert [event["step"] for event in steps if "checkpoint_seconds" in event] == [6, 11, 16]
+    assert [event["step"] for event in steps if "validation_seconds" in event] == [11]
+
+
+def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(watched: tuple[Training, str]):
+    """The first step warms up and belongs to no window."""
+    bounds = watched[0].events("bound")
+    assert [(event["step"], event["steps"]) for event in bounds] == [(6, 5), (11, 5), (16, 5)]
+    for event in bounds:
+        assert event["bound"] in ("compute", "data", "communication", "checkpoint", "cpu", "memory")
+        assert event["advice"].endswith(".")
+        assert 0 < sum(event[f"{part}_share"] for part in PARTS) <= 1
+
+
+def test_the_console_has_one_line_a_step(watched: tuple[Training, str]):
+    lines = [line for line in watched[1].splitlines() if line.startswith("step ")]
+    assert [line.split()[1] for line in lines] == [f"{step}/{STEPS}" for step in range(1, STEPS + 1)]
+
+
+def test_a_line_of_text_has_tokens_and_mfu_where_the_peak_is_known():
+    done = {**DONE, "tokens_per_second": 1_234_567.0, "mfu": 0.412}
+    assert console_line(7, 20, done) == "step 7/20 loss 2.5000 lr 3.00e-04 1,234,567 tokens/s mfu 41.2%"
+
+
+def test_a_line_of_pictures_has_samples():
+    assert console_line(7, 20, DONE) == "step 7/20 loss 2.5000 lr 3.00e-04 1,234.6 samples/s"

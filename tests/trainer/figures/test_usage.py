@@ -1,0 +1,64 @@
+"""Usage: what the kernel says of a rank's processor and memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.trainer.conftest import CODE
+from trainer.figures import usage
+from trainer.figures.usage import Usage
+
+CPU = torch.device("cpu")
+
+
+def test_the_first_reading_has_all_figures():
+    figures = Usage(CPU).read()
+    assert {"cpu_cores", "host_memory", "host_memory_free", "host_memory_free_share"} <= figures.keys()
+    assert 0 < figures["host_memory_free_share"] < 1
+    assert figures["host_memory"] > 50 * 2**20, "torch alone takes more"
+
+
+def test_figures_are_renewed_once_a_second_at_most():
+    watched = Usage(CPU)
+    first = watched.read()
+    assert watched.read() is first
+
+
+def test_the_limit_of_a_container_is_the_limit_of_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of 64 MiB, 48 are in use, and 32 of these are files that the kernel would give up."""
+    (tmp_path / "memory.max").write_text(f"{64 * 2**20}\n")
+    (tmp_path / "memory.current").write_text(f"{48 * 2**20}\n")
+    (tmp_path / "memory.stat").write_text(f"anon {16 * 2**20}\ninactive_file {32 * 2**20}\n")
+    monkeypatch.setattr(usage, "GROUP", tmp_path)
+    figures = Usage(CPU).read()
+    assert figures["host_memory_free"] == 48 * 2**20
+    assert figures["host_memory_free_share"] == 0.75
+
+
+def test_a_container_without_a_limit_has_the_host_s_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "memory.max").write_text("max\n")
+    monkeypatch.setattr(usage, "GROUP", tmp_path)
+    assert Usage(CPU).read()["host_memory_free"] > 64 * 2**20
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count waits")
+def test_a_rank_on_a_busy_core_has_waited_for_it():
+    """Two processes that never rest, on one core: each waits for half of the time."""
+    busy = "import os, time\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+    program = (
+        f"{busy}import torch\nfrom trainer.figures.usage import Usage\n"
+        "watched = Usage(torch.device('cpu'))\nwatched.read()\n"
+        "begun = time.monotonic()\nwhile time.monotonic() < begun + 1.5: pass\n"
+        "print(watched.read()['cpu_wait'])\n"
+    )
+    other = subprocess.Popen([sys.executable, "-c", f"{busy}while True: pass"])
+    try:
+        run = subprocess.run([sys.executable, "-c", program], cwd=CODE, capture_output=True, text=True, check=True)
+    finally:
+        other.kill()
+        other.wait()
+    assert 0.2 < float(run.stdout) <= 1.0

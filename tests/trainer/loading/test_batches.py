@@ -1,0 +1,72 @@
+"""Batches: a step's windows, the same for any ranks, however far they are read ahead."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.conftest import until
+from tests.trainer.counting import snapshot_of
+from trainer.data import shards
+from trainer.data.sequences import Sequences, Tokens
+from trainer.loading.batches import Batches
+from trainer.loading.order import Order, rank_slice
+
+SIZE, STEPS = 7, 30
+
+
+@pytest.fixture
+def sequences(tmp_path: Path) -> Sequences:
+    return Sequences(tmp_path, snapshot_of(tmp_path, 100, 33, 250, 61), "train", 8)
+
+
+def batches(sequences: Sequences, rank: int = 0, ranks: int = 1) -> Batches[Tokens]:
+    return Batches(sequences, Order(sequences.sizes, 1, 2), SIZE, rank_slice(SIZE, rank, ranks), STEPS)
+
+
+def test_the_ranks_windows_make_up_the_batch_of_one_rank(sequences: Sequences) -> None:
+    alone, three = batches(sequences), [batches(sequences, rank, 3) for rank in range(3)]
+    for step in range(STEPS):
+        assert np.array_equal(np.concatenate([each.windows(step) for each in three]), alone.windows(step))
+
+
+def test_a_step_that_was_read_ahead_has_the_same_samples(sequences: Sequences) -> None:
+    moving = batches(sequences)
+    for step in range(STEPS):
+        assert np.array_equal(moving.windows(step), batches(sequences).windows(step))
+
+
+def test_a_step_may_be_asked_for_out_of_turn(sequences: Sequences) -> None:
+    jumping = batches(sequences)
+    for step in (0, 9, 9, 3):
+        assert np.array_equal(jumping.windows(step), batches(sequences).windows(step))
+
+
+def test_the_next_step_is_read_into_a_second_buffer_while_this_one_is_in_use(tmp_path: Path) -> None:
+    """Each step of these reads a shard of its own, so that asking for the shard tells of the reading."""
+    asked: list[shards.TokenShard] = []
+    snapshot = snapshot_of(tmp_path, *[SIZE * 8 + 1] * STEPS)
+    sequences = Sequences(tmp_path, snapshot, "train", 8, asked.append)
+    ahead = Batches(sequences, Order(sequences.sizes, 1, 1), SIZE, slice(0, SIZE), STEPS)
+    windows = ahead.windows(0)
+    before = windows.copy()
+    until(lambda: len(asked) == 2, "the second step to be read")
+    assert np.array_equal(windows, before)
+
+
+def test_nothing_is_read_beyond_the_last_step(sequences: Sequences) -> None:
+    last, before = batches(sequences), set(threading.enumerate())
+    last.windows(STEPS - 1)
+    assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "read-ahead"]
+
+
+def test_a_shard_that_cannot_be_read_is_an_error_of_the_step_that_needs_it(tmp_path: Path) -> None:
+    snapshot = snapshot_of(tmp_path, *[SIZE * 8 + 1] * STEPS)
+    sequences = Sequences(tmp_path, snapshot, "train", 8)
+    order = Order(sequences.sizes, 1, 1)
+    shards.shard_path(tmp_path, sequences.shards[order.shards(0)[1]]).unlink()
+    ahead = Batches(sequences, order, SIZE, slice(0, SIZE), STEPS)
+    ahead.windows(0)
+    with pytest.raises(FileNotFoundError):
+        ahead.windows(1)

@@ -1,0 +1,32 @@
+"""The world: how a rank joins the others, and what it sets for its process."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.base import atomic
+from trainer.config import resolved
+from trainer.node import world
+
+
+@pytest.fixture
+def afterwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    yield
+    torch.use_deterministic_algorithms(False)
+    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_deterministic_algorithms_are_used_where_the_recipe_asks_for_them(
+    document: dict[str, Any], tmp_path: Path, afterwards: None, wanted: bool
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(atomic.readable_json({**document, "hardware": {"deterministic": wanted}}))
+    with world.join(resolved.load(path)):
+        assert torch.are_deterministic_algorithms_enabled() is wanted
+        assert ("CUBLAS_WORKSPACE_CONFIG" in os.environ) is wanted

@@ -1,0 +1,92 @@
+"""Endings: what ranks say of their end, and which of several records tells the cause."""
+
+from pathlib import Path
+
+import pytest
+
+from trainer.record import causes, endings
+from trainer.record.fence import Superseded, Token
+from trainer.record.scores import Diverged
+
+pytestmark = pytest.mark.pure
+
+
+def kind(store: Path, incarnation: int = 1) -> str | None:
+    end = endings.decisive(store, incarnation)
+    return end.kind if end else None
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ValueError("field batch.micro: expected 1 or more"), causes.CONFIGURATION),
+        (MemoryError(), causes.OUT_OF_MEMORY),
+        (OSError(5, "Input/output error"), causes.STORAGE),
+        (Superseded("by another"), causes.SUPERSEDED),
+        (Diverged("the loss of step 2 is nan"), causes.DIVERGED),
+        (RuntimeError("CUDA error: uncorrectable ECC error encountered"), causes.MACHINE),
+        (RuntimeError("CUDA error: device-side assert triggered"), causes.PROGRAM),
+        (KeyError("x"), causes.PROGRAM),
+    ],
+)
+def test_errors_are_told_apart(error: Exception, expected: str) -> None:
+    assert endings.kind_of(error) == expected
+
+
+def test_a_rank_that_lost_the_others_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "1")
+    with pytest.raises(RuntimeError), endings.noted(tmp_path):
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
+    assert kind(tmp_path) is None
+
+
+def test_an_error_leaves_its_first_line_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "3")
+    monkeypatch.setenv("RANK", "7")
+    monkeypatch.setenv("SLIPWAY_NODE", "node-4")
+    with pytest.raises(ValueError, match="first"), endings.noted(tmp_path):
+        raise ValueError("first line\nsecond line")
+    end = endings.decisive(tmp_path, 3)
+    assert end is not None
+    assert (end.rank, end.kind, end.reason, end.node) == (7, causes.CONFIGURATION, "first line", "node-4")
+
+
+def test_a_script_that_ends_with_an_exit_code_leaves_the_error_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "1")
+    with pytest.raises(SystemExit), endings.noted(tmp_path):
+        try:
+            raise Diverged("the loss of step 2 is nan")
+        except Diverged:
+            raise SystemExit(1) from None
+    assert kind(tmp_path) == causes.DIVERGED
+
+
+def test_the_most_telling_record_of_several_ranks_counts(tmp_path: Path) -> None:
+    for rank, each in enumerate((causes.PROGRAM, causes.ASKED, causes.MACHINE, causes.STORAGE)):
+        endings.note(tmp_path, Token(1), rank, each, "a reason")
+    assert kind(tmp_path) == causes.MACHINE
+
+
+def test_a_record_of_an_earlier_generation_or_incarnation_does_not_count(tmp_path: Path) -> None:
+    endings.note(tmp_path, Token(1), 0, causes.MACHINE, "a reason")
+    endings.note(tmp_path, Token(1, 1), 0, causes.ASKED, "a reason")
+    assert kind(tmp_path) == causes.ASKED
+    assert kind(tmp_path, incarnation=2) is None
+
+
+def test_a_process_started_by_hand_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLIPWAY_INCARNATION", raising=False)
+    with pytest.raises(ValueError, match="bad"), endings.noted(tmp_path):
+        raise ValueError("bad")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_that_cannot_be_written_does_not_hide_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_INCARNATION", "1")
+    (tmp_path / "ends").write_text("a file where a folder should be")
+    with pytest.raises(ValueError, match="bad"), endings.noted(tmp_path):
+        raise ValueError("bad")

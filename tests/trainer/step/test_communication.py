@@ -1,0 +1,195 @@
+"""How gradients travel: what compression does to them, what it keeps, and where it is refused."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.trainer import gang
+from tests.trainer.conftest import Training
+from trainer.base.invalid import Invalid
+from trainer.config import coherence
+from trainer.config.operation import Layout
+from trainer.config.sections import Checkpoint, Communication, Validation
+from trainer.figures.timeline import Timeline
+from trainer.node.world import World
+from trainer.step import communication
+from trainer.step.powersgd import PowerSGD
+
+Gradients = dict[str, Tensor]
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(4)
+    return nn.Sequential(nn.Linear(24, 40), nn.Tanh(), nn.Linear(40, 32), nn.Tanh(), nn.Linear(32, 3))
+
+
+def gradients(world: World, model: nn.Module, step: int) -> Gradients:
+    """Those of a drawn batch, another one for each rank and step."""
+    random = torch.Generator().manual_seed(100 * step + world.rank)
+    model.zero_grad()
+    torch.autograd.backward(model(torch.randn(9, 24, generator=random)).square().sum())
+    return {name.removeprefix("module."): p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def mean(world: World, values: Gradients) -> Gradients:
+    return {name: torch.stack(world.gather(value)).mean(0) for name, value in values.items()}
+
+
+def wrapped(compression: str, rank: int = 2) -> tuple[DistributedDataParallel, PowerSGD | None]:
+    """Over several small buckets, which DDP groups anew after the first step."""
+    ddp = DistributedDataParallel(network(), bucket_cap_mb=0.002)
+    config = Communication(compression=compression, powersgd_rank=rank)  # type: ignore[arg-type]
+    return ddp, communication.attach(ddp, config, 5, Timeline(torch.device("cpu")))
+
+
+def averaged(world: World, compression: str) -> tuple[Gradients, Gradients]:
+    """What three steps' last one gives, and the exact mean."""
+    ddp, _ = wrapped(compression)
+    found = [gradients(world, ddp, step) for step in range(3)][-1]
+    return found, mean(world, gradients(world, network(), 2))
+
+
+def powersgd_steps(world: World) -> list[tuple[Gradients, Gradients, Gradients]]:
+    """For each of four steps: the result, the exact mean, and the mean error afterwards."""
+    ddp, compression = wrapped("powersgd")
+    assert compression is not None
+    steps = []
+    for step in range(4):
+        found = gradients(world, ddp, step)
+        errors = {
+            name.removeprefix("error/"): value
+            for name, value in compression.state().items()
+            if name.startswith("error/")
+        }
+        steps.append((found, mean(world, gradients(world, network(), step)), mean(world, errors)))
+    return steps
+
+
+def powersgd_continued(world: World) -> tuple[Gradients, Gradients]:
+    """The fifth step of one process, and of one that took over after the third."""
+    ddp, compression = wrapped("powersgd")
+    assert compression is not None
+    for step in range(3):
+        gradients(world, ddp, step)
+    successor, taken_over = wrapped("powersgd")
+    assert taken_over is not None
+    taken_over.load_state({name: value.clone() for name, value in compression.state().items()})
+    results = [[gradients(world, each, step) for step in (3, 4)][-1] for each in (ddp, successor)]
+    return results[0], results[1]
+
+
+def powersgd_beside_torchs(world: World) -> list[tuple[Tensor, Tensor]]:
+    """The results of ours and of PyTorch's hook for one matrix, from the same first factor."""
+    torch.manual_seed(6)
+    layers = [DistributedDataParallel(nn.Linear(24, 40, bias=False)) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    theirs = PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
+    layers[1].register_comm_hook(theirs, powerSGD_hook)
+    for step in (0, 1):
+        gradients(world, layers[1], step)
+    ours = PowerSGD(layers[0].module, rank=2, seed=0)
+    torch.manual_seed(np.random.RandomState(0).randint(1_000_000_000))
+    ours.load_state({"error/weight": torch.zeros(40, 24), "factor/weight": torch.randn(1, 24, 2)[0]})
+    layers[0].register_comm_hook(None, ours.hook)
+    return [tuple(gradients(world, each, step)["weight"] for each in layers) for step in range(2, 6)]  # type: ignore[misc]
+
+
+def checks(world: World) -> dict[str, Any]:
+    """All that two ranks are needed for, in one go."""
+    return {
+        **{kind: averaged(world, kind) for kind in ("none", "bf16", "fp16")},
+        "powersgd": powersgd_steps(world),
+        "continued": powersgd_continued(world),
+        "torch": powersgd_beside_torchs(world),
+    }
+
+
+@pytest.fixture(scope="module")
+def ranks() -> list[dict[str, Any]]:
+    return gang.run(2, checks)
+
+
+@pytest.mark.parametrize(("kind", "tolerance"), [("none", 1e-6), ("bf16", 2**-7), ("fp16", 2**-10)])
+def test_gradients_are_averaged_as_exactly_as_their_numbers_are_long(
+    ranks: list[dict[str, Any]], kind: str, tolerance: float
+) -> None:
+    for found, exact in (rank[kind] for rank in ranks):
+        for name, value in exact.items():
+            assert (found[name] - value).norm() <= tolerance * value.norm()
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_gradients_that_are_sent_in_16_bits_have_16_bits(
+    ranks: list[dict[str, Any]], kind: str, dtype: torch.dtype
+) -> None:
+    found, exact = ranks[0][kind]
+    assert all(torch.equal(value, value.to(dtype).float()) for value in found.values())
+    assert not all(torch.equal(value, value.to(dtype).float()) for value in exact.values())
+
+
+def test_powersgd_gives_every_rank_the_same_matrices_of_low_rank(ranks: list[dict[str, Any]]) -> None:
+    for (first, _, _), (second, _, _) in zip(*(rank["powersgd"] for rank in ranks), strict=True):
+        for name, value in first.items():
+            assert torch.equal(value, second[name])
+            if name in ("0.weight", "2.weight"):
+                assert int(torch.linalg.matrix_rank(value, rtol=1e-4)) == 2
+
+
+def test_powersgd_adds_what_it_leaves_out_to_the_next_gradient(ranks: list[dict[str, Any]]) -> None:
+    before: Gradients = {}
+    for found, exact, errors in ranks[0]["powersgd"]:
+        assert set(errors) == {"0.weight", "2.weight"}
+        for name, error in errors.items():
+            torch.testing.assert_close(found[name] + error, exact[name] + before.get(name, 0), rtol=1e-4, atol=1e-3)
+        before = errors
+
+
+def test_powersgd_leaves_vectors_and_small_matrices_exact(ranks: list[dict[str, Any]]) -> None:
+    for found, exact, _ in ranks[0]["powersgd"]:
+        for name in ("0.bias", "2.bias", "4.weight", "4.bias"):
+            torch.testing.assert_close(found[name], exact[name])
+
+
+def test_powersgd_gives_the_numbers_of_pytorchs_hook(ranks: list[dict[str, Any]]) -> None:
+    for ours, theirs in ranks[0]["torch"]:
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_powersgd_continues_bit_for_bit_although_ddp_groups_its_buckets_anew(ranks: list[dict[str, Any]]) -> None:
+    for first, second in (rank["continued"] for rank in ranks):
+        torch.testing.assert_close(second, first, rtol=0, atol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compression", ["none", "powersgd"])
+def test_a_training_of_three_ranks_that_is_killed_ends_bit_for_bit_as_one_that_is_not(
+    training: Training, another: Callable[..., Training], compression: str
+) -> None:
+    """Of two numbers a sum has but one value; of three, it has one for each order."""
+    settings = {"communication": {"compression": compression, "powersgd_rank": 2}}
+    training.configure(**settings)
+    whole = another(**settings).completed(ranks=3)
+    training.interrupted(12, ranks=3).completed(ranks=3)
+    assert training.events("restored")
+    assert training.losses() == whole.losses()
+    assert training.tensors_by_name() == whole.tensors_by_name()
+
+
+@pytest.mark.parametrize("layout", [Layout(shard="full"), Layout(shard="hybrid"), Layout(tensor=2), Layout(pipeline=2)])
+@pytest.mark.parametrize("setting", [{"compression": "bf16"}, {"compression": "powersgd"}, {"local_steps": 4}])
+def test_divided_models_with_compression_or_local_updates_are_refused_with_both_names(
+    layout: Layout, setting: dict[str, Any]
+) -> None:
+    with pytest.raises(Invalid, match=f"expected .* with layout.shard {layout.shard}, layout.tensor") as raised:
+        coherence.check(Communication(**setting), layout, Checkpoint(every=4), Validation())
+    assert raised.value.field == f"communication.{next(iter(setting))}"
+
+
+def test_divided_models_without_compression_and_local_updates_are_accepted() -> None:
+    coherence.check(Communication(), Layout(shard="full"), Checkpoint(every=7), Validation(every=3))

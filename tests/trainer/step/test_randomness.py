@@ -1,0 +1,70 @@
+"""Randomness by share: ranks with the same activations draw the same numbers, and all others numbers of their own."""
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.trainer import gang, layout_process
+from tests.trainer.conftest import settings
+from trainer.config import resolved
+from trainer.config.layout import Mesh
+from trainer.loading.order import rank_slice
+from trainer.models.model import Data
+from trainer.node.world import World
+from trainer.step import randomness
+from trainer.step.engine import Engine
+
+STEPS = 5
+MODEL = {"kind": "tests.trainer.dropping", "layers": 1, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 64}
+
+
+def config(folder: Path, **layout: Any) -> resolved.Config:
+    placement = {name: str(folder / name) for name in ("store", "durable", "nvme")}
+    sections = settings(model=MODEL, layout=layout)
+    sections["model"] = MODEL
+    document = {"format": resolved.FORMAT, "training": "tiny", "snapshot": "0" * 64, **sections, "placement": placement}
+    (folder / "config.json").write_text(json.dumps(document))
+    return resolved.load(folder / "config.json")
+
+
+def embedding_after(world: World, config: resolved.Config, mesh: Mesh, first: int = 0) -> torch.Tensor:
+    """The embedding of this rank after some steps; `first` numbers are drawn before them, as by another history."""
+    world = replace(world, mesh=mesh)
+    engine = Engine(config, world, Data(vocabulary=layout_process.VOCABULARY, length=config.batch.length))
+    torch.rand(first), np.random.random(first), [random.random() for _ in range(first)]
+    for step in range(STEPS):
+        mine = rank_slice(config.batch.sequences, world.data_rank, world.data_size)
+        places = (step * config.batch.sequences + np.arange(mine.start, mine.stop)).astype(np.uint64)
+        engine.accumulate(layout_process.sequences(places, config.batch.length), places)
+        engine.clip()
+        engine.update(config.optimiser.learning_rate)
+    engine.check_copies(STEPS)
+    weight: torch.Tensor = engine.model.get_parameter("embedding.weight").detach().clone()
+    return weight
+
+
+def test_ranks_that_share_matrices_drop_the_same_activations(tmp_path: Path):
+    one, other = gang.run(2, embedding_after, config(tmp_path, tensor=2), Mesh(tensor=2))
+    assert torch.equal(one, other)
+
+
+def test_what_a_step_draws_does_not_depend_on_what_was_drawn_before(tmp_path: Path):
+    alone = World(0, 1, 0, torch.device("cpu"))
+    first, second = (embedding_after(alone, config(tmp_path), Mesh(), drawn) for drawn in (0, 17))
+    assert torch.equal(first, second)
+
+
+def drawn(sample: int, stage: int) -> tuple[float, float, float]:
+    randomness.seed_for_step(3, sample, stage)
+    return float(torch.rand(())), float(np.random.random()), random.random()
+
+
+def test_shares_stages_and_steps_draw_numbers_of_their_own_from_every_generator():
+    seen = [drawn(sample, stage) for sample in (0, 4, 8) for stage in (0, 1)]
+    assert all(len(set(numbers)) == len(seen) for numbers in zip(*seen, strict=True))
+    assert drawn(4, 1) == drawn(4, 1)

@@ -1,0 +1,1 @@
+"""What every room stands on: atomic files, digests, locks, journals, processes, patience."""

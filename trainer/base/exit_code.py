@@ -1,0 +1,14 @@
+"""The exit codes of a rank, the same for `python -m trainer` and for a script of one's own."""
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    DONE = 0
+    """The training is done, or was stopped as asked."""
+    FAILED = 1
+    """The training diverged, found no memory, or could not write to a disk."""
+    UNUSABLE = 2
+    """The configuration cannot be trained."""
+    SUPERSEDED = 3
+    """A newer incarnation or generation has taken the training over."""

@@ -1,0 +1,99 @@
+"""Journal: an append-only file of JSON events that survives a crash in the middle of a line.
+
+Each line is ``<json>\\t<crc32>\\n``: readable with ``cut -f1``, and the checksum shows a torn or flipped line.
+A reader skips such lines and counts them. A writer that finds a torn tail first ends it with a newline, so that a
+crash costs at most the one event that was being written.
+"""
+
+import errno
+import json
+import os
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+JournalEvent = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class JournalReading:
+    """What a reading found: the events in order, the number of damaged lines, and the offset to read on from."""
+
+    events: list[JournalEvent]
+    damaged: int
+    offset: int
+
+
+def frame(event: JournalEvent) -> bytes:
+    """One line of a journal. Raises ValueError for NaN and infinities, which JSON does not have."""
+    text = json.dumps(event, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return text + b"\t%08x\n" % zlib.crc32(text)
+
+
+def parse(line: bytes) -> JournalEvent | None:
+    """The event of one line without its newline, or None when the line is damaged."""
+    text, tab, checksum = line.rpartition(b"\t")
+    if not tab or checksum != b"%08x" % zlib.crc32(text):
+        return None
+    event: JournalEvent = json.loads(text)
+    return event
+
+
+class Journal:
+    """The writer of a journal; one process writes a journal at a time."""
+
+    def __init__(self, path: Path, durable: bool = True) -> None:
+        """Open `path` for appending. `durable` pays one fsync for each append."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._durable = durable
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        self._torn = _has_torn_tail(path)
+
+    def append(self, *events: JournalEvent) -> None:
+        """Append events in one write. Raises OSError, for example for a full disk; no later event is damaged then."""
+        self.append_lines(b"".join(frame(event) for event in events))
+
+    def append_lines(self, lines: bytes) -> None:
+        """Append what `frame` made of events, as `append` does."""
+        data = b"\n" * self._torn + lines
+        self._torn = True
+        if self._file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, f"{self._file.name}: an event was written in part: the disk is full")
+        self._torn = False
+        if self._durable:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> "Journal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(path: Path, offset: int = 0) -> JournalReading:
+    """The events of the whole lines from `offset` bytes on; an absent file is an empty journal.
+
+    A last line without its newline is left for the next reading: its writer may still be at it.
+    """
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except FileNotFoundError:
+        return JournalReading([], 0, offset)
+    whole = data[: data.rfind(b"\n") + 1]
+    events = [parse(line) for line in whole.split(b"\n") if line]
+    good = [event for event in events if event is not None]
+    return JournalReading(good, len(events) - len(good), offset + len(whole))
+
+
+def _has_torn_tail(path: Path) -> bool:
+    with open(path, "rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"

@@ -1,0 +1,48 @@
+"""Listings: the names in a folder, or an error. A folder that cannot be listed is not an empty one.
+
+`pathlib.Path.glob` answers "nothing" for a folder that is gone, is a file, may not be read, or lies on a tier that is
+away. Whatever decides by what is not there asks here.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+
+def names(folder: Path, suffix: str = "") -> list[str]:
+    """The names in a folder that end with `suffix`, without it, sorted; hidden ones are left out. Raises OSError."""
+    return sorted(
+        name.removesuffix(suffix) for name in _all(folder) if not name.startswith(".") and name.endswith(suffix)
+    )
+
+
+def names_if_there(folder: Path, suffix: str = "") -> list[str]:
+    """As `names`; none where the folder does not exist. Raises OSError for every other reason."""
+    try:
+        return names(folder, suffix)
+    except FileNotFoundError:
+        return []
+
+
+def is_folder(path: Path) -> bool:
+    """Unlike `Path.is_dir`, raises OSError where that cannot be told."""
+    return stat.S_ISDIR(path.stat().st_mode)
+
+
+def is_absent(path: Path) -> bool:
+    """Whether a file is proven not to be there: its folder can be listed and has no plain file of this name.
+
+    A folder that is itself missing proves nothing, unless the folder above it can be listed and does not have it: the
+    tier may be away. Raises OSError where the folder cannot be listed.
+    """
+    folder = path.parent
+    try:
+        there = path.name in _all(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return folder.name not in _all(folder.parent) or not is_folder(folder)
+    return not there or not stat.S_ISREG(path.stat().st_mode)
+
+
+def _all(folder: Path) -> set[str]:
+    with os.scandir(folder) as entries:
+        return {entry.name for entry in entries}

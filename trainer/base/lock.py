@@ -1,0 +1,63 @@
+"""Lock: one process at a time works on a folder, so that two processes do not do the same work twice.
+
+The kernel releases a lock when its holder dies in any way, so no lock is left behind. Correctness never depends on a
+lock: a network file system may ignore it.
+"""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainer.base import processes
+
+
+class Held(Exception):
+    """Another process holds a lock; the text names it."""
+
+
+@contextlib.contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Hold the lock of `folder`, which is made if it is missing; waits for the process that holds it."""
+    with _held(folder, fcntl.LOCK_EX):
+        yield
+
+
+@contextlib.contextmanager
+def at_once(folder: Path) -> Iterator[None]:
+    """Hold the lock of `folder` like `exclusive`, without waiting. Raises Held when another process has it."""
+    with _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        yield
+
+
+@contextlib.contextmanager
+def shared(folder: Path) -> Iterator[None]:
+    """Hold the lock of `folder` together with other sharers; waits while a process holds it exclusively."""
+    with _held(folder, fcntl.LOCK_SH):
+        yield
+
+
+@contextlib.contextmanager
+def _held(folder: Path, kind: int) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, kind)
+        except BlockingIOError:
+            raise Held(f"{folder} is locked by {holder_of(descriptor)}") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def holder_of(descriptor: int) -> str:
+    """The process of this machine that holds the lock of an open file, in words."""
+    inode = os.fstat(descriptor).st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        # 1: FLOCK  ADVISORY  WRITE 4711 08:01:131090 0 EOF; a lock that is waited for has "->" as its second word
+        words = line.split()
+        if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode) and words[4] != "0":
+            return f"process {words[4]} ({processes.command_line(int(words[4])) or 'which has ended'})"
+    return "a process that cannot be seen from here"

@@ -1,0 +1,162 @@
+"""Processes by parentage and by environment: die with the parent, adopt orphans, kill all descendants.
+
+torchrun puts every rank into a session of its own, so neither a session nor a process group holds the
+processes of a node together. Parentage does, as long as a subreaper stands above every orphan. Linux only.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_PR_SET_CHILD_SUBREAPER = 36
+
+# Loaded here, not at the first call: that call may be made between fork and exec.
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(parent: int | None = None, by: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel send `by` to the calling process when its parent dies; at once if the parent is dead already.
+
+    `parent` is the pid of that parent, by default the parent at the time of the call. The kernel watches the thread of
+    the parent that forked: fork from a thread that lives as long as its process. The setting survives exec, and
+    children do not inherit it.
+    """
+    parent = os.getppid() if parent is None else parent
+    _prctl(_PR_SET_PDEATHSIG, by)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), by)
+
+
+def bind_to_launcher() -> None:
+    """Die with the parent when it is a process of a launcher; a process that was started by hand has no such parent."""
+    if "TORCHELASTIC_RUN_ID" in os.environ or "SLIPWAY_NODE" in os.environ:
+        die_with_parent()
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below the caller whose own parent dies (a subreaper)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def kill_descendants(seconds: float = 10.0) -> list[int]:
+    """Kill and reap every process below the caller until none is left; returns the pids left after `seconds`.
+
+    The caller must be a subreaper, or an orphan escapes between two looks. All children are reaped: no
+    `subprocess.Popen` has a status afterwards.
+    """
+    deadline = time.monotonic() + seconds
+    while below := descendants(os.getpid()):
+        if time.monotonic() > deadline:
+            return below
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        _reap()
+        time.sleep(0.01)
+    return []
+
+
+class StopRequest:
+    """True once this process has received SIGTERM."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def __bool__(self) -> bool:
+        return self._asked
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
+
+
+def children(pid: int) -> list[int]:
+    """The pids of the direct children of `pid`, zombies included."""
+    return [child for child, parent in _parents().items() if parent == pid]
+
+
+def descendants(pid: int) -> list[int]:
+    """The pids of all processes below `pid`, parents before their children, zombies included."""
+    offspring: dict[int, list[int]] = {}
+    for child, parent in _parents().items():
+        offspring.setdefault(parent, []).append(child)
+    found = [pid]
+    for above in found:
+        found.extend(offspring.get(above, []))
+    return found[1:]
+
+
+def carrying(environment: Mapping[str, str]) -> list[int]:
+    """The pids of the live processes that were started with all of `environment` in theirs."""
+    wanted = {f"{name}={value}".encode() for name, value in environment.items()}
+    return [pid for pid in _pids() if wanted <= set(_read(pid, "environ").split(b"\0"))]
+
+
+def running(*arguments: str) -> list[int]:
+    """The pids of the live processes whose command line ends in these arguments."""
+    wanted = "\0".join(["", *arguments, ""]).encode()
+    return [pid for pid in _pids() if _read(pid, "cmdline").endswith(wanted)]
+
+
+def command_line(pid: int) -> str:
+    """The command line of a process, cut short; empty when it is gone."""
+    text = " ".join(_read(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace").split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and all below it, also those that are stopped."""
+    for each in [pid, *descendants(pid)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+
+
+def activity(pid: int) -> tuple[int, int]:
+    """What a process and all below it have done so far: ticks of the processor, and bytes read and written."""
+    ticks = moved = 0
+    for each in [pid, *descendants(pid)]:
+        fields = _read(each, "stat").rpartition(b")")[2].split()
+        ticks += sum(map(int, fields[11:13]))  # utime and stime
+        for line in _read(each, "io").splitlines()[:2]:  # rchar and wchar
+            moved += int(line.split()[1])
+    return ticks, moved
+
+
+def parent_of(pid: int) -> int | None:
+    """The pid of the parent; None when there is no process `pid`."""
+    # pid (name) state ppid ...: the name may hold blanks and brackets of its own.
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else None
+
+
+def _parents() -> dict[int, int]:
+    """The parent of every process of the machine."""
+    return {pid: parent for pid in _pids() if (parent := parent_of(pid)) is not None}
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of the process in /proc; empty when the process is gone or belongs to another user."""
+    try:
+        return Path("/proc", str(pid), name).read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

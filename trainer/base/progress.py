@@ -1,0 +1,100 @@
+"""Progress of a long copy: bytes, files, rate and time left; and all the bytes that this process has gone through."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class CopyProgress:
+    """How far a copy is: what is in place, the total, and the rate."""
+
+    bytes: int
+    total_bytes: int
+    files: int
+    total_files: int
+    rate: float
+    """Bytes per second since the copy began."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None while no byte was copied."""
+        return (self.total_bytes - self.bytes) / self.rate if self.rate else None
+
+    def __str__(self) -> str:
+        share = self.bytes / self.total_bytes if self.total_bytes else 1.0
+        left = "?" if self.seconds_left is None else f"{self.seconds_left:.0f}"
+        return (
+            f"{self.bytes / 1e9:.2f} of {self.total_bytes / 1e9:.2f} GB ({share:.0%}), "
+            f"{self.files} of {self.total_files} shards, {self.rate / 1e9:.2f} GB/s, {left} s left"
+        )
+
+
+OnProgress = Callable[[CopyProgress], None]
+"""Called from time to time with how far a copy is, and once at its end."""
+
+
+def every(seconds: float, report: OnProgress) -> OnProgress:
+    """`report`, called at most once in `seconds`, and at the end of the copy in any case."""
+    last = time.monotonic()
+
+    def sparing(progress: CopyProgress) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= seconds or progress.bytes == progress.total_bytes:
+            last = now
+            report(progress)
+
+    return sparing
+
+
+class Stopped(Exception):
+    """The copy stopped because another part of it failed."""
+
+
+@dataclass
+class Meter:
+    """Counts what the threads of one copy do; each thread calls it between two chunks, so that it can stop them too."""
+
+    total_bytes: int
+    total_files: int
+    bytes: int = 0
+    """In place, including those that were there before."""
+    files: int = 0
+    stopped: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._began, self._found = time.monotonic(), self.bytes
+
+    def add(self, count: int, files: int = 0) -> None:
+        """Count bytes (negative for discarded ones) and files. Raises Stopped once `stopped` is set."""
+        with self._lock:
+            self.bytes += count
+            self.files += files
+        if self.stopped:
+            raise Stopped
+
+    def progress(self) -> CopyProgress:
+        seconds = time.monotonic() - self._began
+        rate = max(0, self.bytes - self._found) / seconds if seconds else 0.0
+        return CopyProgress(self.bytes, self.total_bytes, self.files, self.total_files, rate)
+
+
+class ByteCount:
+    """The bytes that the threads of this process have read, copied or hashed; it only grows."""
+
+    def __init__(self) -> None:
+        self._lock, self._bytes = threading.Lock(), 0
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self._bytes += count
+
+    def __call__(self) -> int:
+        return self._bytes
+
+
+MOVED = ByteCount()
+"""By it a rank that copies or verifies for hours shows that it goes on; one block counts as it is done."""

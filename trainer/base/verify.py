@@ -1,0 +1,187 @@
+"""Verification: content is read in blocks, counted and hashed, and compared with the size and hash it should have.
+
+Whatever Slipway copies, keeps or reads back passes through here: shards, checkpoints, uploads, copies between tiers,
+kept code. Nothing is mapped into memory, where a bad sector would end the process instead of raising an error.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from blake3 import blake3
+
+from trainer.base import digest, progress
+from trainer.base.patience import patiently
+
+BLOCK = 8 << 20
+"""Bytes read at once."""
+PASSING = {errno.EIO, errno.EINTR, errno.EAGAIN, errno.ESTALE, errno.ETIMEDOUT}
+"""Errors of a file system that may be gone at the next attempt."""
+SECONDS = 5.0
+"""How long such an error may last."""
+
+Value = TypeVar("Value")
+Block = TypeVar("Block", bound=bytes | bytearray | memoryview)
+
+
+class Mismatch(ValueError):
+    """Content is not what it should be; the message says where, what was found and what is expected."""
+
+
+class Content(Protocol):
+    """What a file should hold: a manifest's entry for it."""
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def blake3(self) -> str:
+        """64 hex digits."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a file holds."""
+
+    bytes: int
+    blake3: str
+    """64 hex digits."""
+
+
+class RunningDigest:
+    """Counts and hashes content block by block."""
+
+    def __init__(self, threads: int = 1) -> None:
+        self._hasher, self.bytes = blake3(max_threads=threads), 0
+
+    def add(self, block: bytes | bytearray | memoryview) -> None:
+        self._hasher.update(block)
+        self.bytes += len(block)
+        progress.MOVED.add(len(block))
+
+    def passing(self, blocks: Iterable[Block]) -> Iterator[Block]:
+        """The blocks as they come, each added before it is given."""
+        for block in blocks:
+            self.add(block)
+            yield block
+
+    @property
+    def blake3(self) -> str:
+        return self._hasher.hexdigest()
+
+    def measured(self) -> Measured:
+        """All that was added so far."""
+        return Measured(self.bytes, self.blake3)
+
+
+def matches(found: Content, expected: Content) -> bool:
+    """Whether size and hash are the expected ones; the hash is not asked for where the size differs."""
+    return found.bytes == expected.bytes and found.blake3 == expected.blake3
+
+
+def check(found: Content, expected: Content, where: object) -> None:
+    """Raises Mismatch, which names `where`, unless size and hash are the expected ones."""
+    if found.bytes != expected.bytes:
+        raise Mismatch(f"{where}: found {found.bytes} bytes, expected {expected.bytes}")
+    check_digest("BLAKE3", found.blake3, expected.blake3, where)
+
+
+def check_digest(name: str, found: str, expected: str, where: object) -> None:
+    """Raises Mismatch, which names `where` and the kind of digest, unless two digests are the same."""
+    if found != expected:
+        raise Mismatch(f"{where}: found {name} {found[:16]}..., expected {expected[:16]}...")
+
+
+def check_sha256(data: bytes, expected: str, where: object) -> None:
+    """Raises Mismatch unless `data`, a manifest, has this SHA-256."""
+    check_digest("SHA-256", digest.sha256(data), expected, where)
+
+
+def passing(blocks: Iterable[bytes], expected: Content, where: object) -> Iterator[bytes]:
+    """The blocks as they come; raises Mismatch at their end, or once they are too many, unless they are as expected.
+
+    So the last byte is given before the verdict: what was made of the blocks counts only when this has ended.
+    """
+    tally = RunningDigest()
+    for block in tally.passing(blocks):
+        if tally.bytes > expected.bytes:
+            raise Mismatch(f"{where}: found {tally.bytes} bytes or more, expected {expected.bytes}")
+        yield block
+    check(tally, expected, where)
+
+
+def data(content: bytes, expected: Content, where: object) -> None:
+    """Raises Mismatch unless bytes in memory are the expected ones."""
+    check(Measured(len(content), digest.of_bytes(content)), expected, where)
+
+
+def file(path: Path, expected: Content) -> None:
+    """Raises Mismatch unless a file's size and hash are the expected ones, and OSError when that cannot be told.
+
+    A file with another hash is read a second time, from the disk, before it is judged: memory errs too.
+    """
+    size = persistently(lambda: path.stat().st_size)
+    if size != expected.bytes:
+        raise Mismatch(f"{path}: found {size} bytes, expected {expected.bytes}")
+    found = measure(path)
+    if not matches(found, expected):
+        _forget(path)
+        found = measure(path)
+    check(found, expected, path)
+
+
+def blocks(path: Path, size: int = 1 << 20) -> Iterator[bytes]:
+    """The content of a file, `size` bytes at a time. Raises OSError."""
+    with open(path, "rb", buffering=0) as opened:
+        while block := opened.read(size):
+            yield block
+
+
+def is_whole(path: Path, expected: Content) -> bool:
+    """Whether a file is there with the expected size and hash. Raises OSError when that cannot be told."""
+    try:
+        file(path, expected)
+    except (FileNotFoundError, Mismatch):
+        return False
+    return True
+
+
+def measure(path: Path) -> Measured:
+    """The size and hash of a file. Raises OSError."""
+    return persistently(lambda: _measure(path))
+
+
+def persistently(attempt: Callable[[], Value]) -> Value:
+    """What `attempt` returns, tried again for `SECONDS` while it fails in a way that may pass. Raises OSError."""
+
+    def once() -> Value:
+        try:
+            return attempt()
+        except OSError as error:
+            if error.errno in PASSING:
+                raise _Passing(error.errno, error.strerror) from error
+            raise
+
+    return patiently(once, _Passing, SECONDS)
+
+
+class _Passing(OSError):
+    """Worth another attempt."""
+
+
+def _measure(path: Path) -> Measured:
+    tally, buffer = RunningDigest(blake3.AUTO), bytearray(BLOCK)
+    view = memoryview(buffer)
+    with open(path, "rb", buffering=0) as opened:
+        while got := os.readv(opened.fileno(), [view]):
+            tally.add(view[:got])
+    return tally.measured()
+
+
+def _forget(path: Path) -> None:
+    """Drop what memory holds of the file."""
+    with open(path, "rb", buffering=0) as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,0 +1,143 @@
+"""Encryption of a checkpoint's files at rest, segment by segment, with a key from a file.
+
+AES-256-GCM over segments in the STREAM construction (Hoang, Reyhanitabar, Rogaway, Vizar, CRYPTO 2015), laid out as
+Tink's AES-GCM-HKDF streaming AEAD: each file has its own key, derived from the key file and a random salt, and the
+nonce of a segment is a random prefix, its number, and whether it is the last. So a segment that is changed, moved,
+left out or cut off is always found. The manifest's hashes are of the encrypted bytes: a file is verified before it is
+decrypted.
+
+    header    8 bytes "slipseal", 1 version, 8 key id, 32 salt, 7 nonce prefix
+    segments  1 MiB of ciphertext and a tag of 16 bytes each; the last one may be shorter
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from blake3 import blake3
+
+from trainer.checkpoint.disk import reading
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+MAGIC = b"slipseal\x01"
+ID, SALT, PREFIX, TAG = 8, 32, 7, 16
+HEADER = len(MAGIC) + ID + SALT + PREFIX
+SEGMENT = 1 << 20
+"""Bytes of plaintext in each segment but the last."""
+
+
+class WrongKey(ValueError):
+    """A file is encrypted with another key, or no key is given for it; the file itself is not damaged."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of 256 bits. Its `id` distinguishes keys and reveals nothing of the secret."""
+
+    secret: bytes = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        """16 hex digits."""
+        return blake3(self.secret, derive_key_context="slipway 2026 id of a checkpoint key").digest(ID).hex()
+
+
+def read_key(path: Path) -> Key:
+    """The key in a file of 64 hex digits. Raises ValueError, which never shows the content of the file."""
+    try:
+        text = path.read_bytes().strip()
+    except OSError as error:
+        raise ValueError(f"storage.key_file: {path}: cannot be read: {error.strerror}") from None
+    if not re.fullmatch(rb"[0-9A-Fa-f]{64}", text):
+        raise ValueError(f"storage.key_file: {path}: found {len(text)} bytes, expected 64 hex digits")
+    return Key(bytes.fromhex(text.decode()))
+
+
+def encrypt(chunks: Iterable[bytes | memoryview], key: Key) -> Iterator[bytes]:
+    """The encrypted file of the bytes of `chunks`, piece by piece; at most a segment and a chunk are in memory."""
+    salt, prefix = os.urandom(SALT), os.urandom(PREFIX)
+    header = MAGIC + bytes.fromhex(key.id) + salt + prefix
+    yield header
+    cipher = _cipher(key, salt, header)
+    for number, (segment, last) in enumerate(_segments(chunks)):
+        yield cipher.encrypt(_nonce(prefix, number, last), segment, header)
+
+
+def read(path: Path, begin: int, count: int, key: Key | None) -> bytearray:
+    """`count` bytes from byte `begin` on of an encrypted file, decrypted; only the segments that hold them are read.
+
+    Raises WrongKey, ValueError where a segment was changed, and the errors of `reading.read`.
+    """
+    header, size = bytes(reading.read(path, 0, HEADER)), path.stat().st_size - HEADER
+    cipher, last = _file_cipher(header, key, str(path)), max(0, -(-size // (SEGMENT + TAG)) - 1)
+    first, end, plain = begin // SEGMENT, -(-(begin + count) // SEGMENT), bytearray()
+    for number in range(first, end):
+        start = number * (SEGMENT + TAG)
+        segment = reading.read(path, HEADER + start, min(SEGMENT + TAG, size - start))
+        plain += _decrypt_segment(cipher, header, number, number == last, segment, str(path))
+    return plain[begin - first * SEGMENT :][:count]
+
+
+def is_encrypted(data: bytes | bytearray | memoryview) -> bool:
+    """Whether a file that begins with `data` is encrypted."""
+    return bytes(data[: len(MAGIC)]) == MAGIC
+
+
+def _segments(chunks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytearray, bool]]:
+    """The bytes of `chunks` in segments, each with whether it is the last: a full segment waits for the next byte."""
+    held = bytearray()
+    for chunk in chunks:
+        view = memoryview(chunk)
+        while view:
+            if len(held) == SEGMENT:
+                yield held, False
+                held = bytearray()
+            count = min(SEGMENT - len(held), len(view))
+            held += view[:count]
+            view = view[count:]
+    yield held, True
+
+
+def _file_cipher(header: bytes, key: Key | None, name: str) -> "AESGCM":
+    """The cipher of the segments after this header. Raises WrongKey, and ValueError when it is no header."""
+    if not is_encrypted(header) or len(header) < HEADER:
+        raise ValueError(f"{name}: found no header of an encrypted file")
+    found = header[len(MAGIC) : len(MAGIC) + ID].hex()
+    if key is None:
+        raise WrongKey(
+            f"{name}: encrypted with key {found}, and storage.key_file is not set: name the file of that key"
+        )
+    if found != key.id:
+        raise WrongKey(
+            f"{name}: encrypted with key {found}, and storage.key_file holds key {key.id}: name the other file"
+        )
+    return _cipher(key, header[len(MAGIC) + ID : -PREFIX], header)
+
+
+def _decrypt_segment(
+    cipher: "AESGCM", header: bytes, number: int, last: bool, segment: bytearray | memoryview, name: str
+) -> bytes:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return cipher.decrypt(_nonce(header[-PREFIX:], number, last), segment, header)
+    except InvalidTag:
+        raise ValueError(f"{name}: segment {number} is not the one that was encrypted") from None
+
+
+def _cipher(key: Key, salt: bytes, header: bytes) -> "AESGCM":
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return AESGCM(HKDF(SHA256(), 32, salt, header[: len(MAGIC) + ID]).derive(key.secret))
+
+
+def _nonce(prefix: bytes, number: int, last: bool) -> bytes:
+    """12 bytes: the prefix, the number, and 1 for the last segment or 0."""
+    return prefix + number.to_bytes(4, "big") + bytes([last])

@@ -1,0 +1,101 @@
+"""The manifest of a checkpoint: the name, size and hash of each file, and the place of each tensor's chunks in them.
+
+``MANIFEST.json`` of ``<durable>/checkpoints/<training>/<step>.<token>/``::
+
+    {"format": "slipway.checkpoint/1",
+     "layout": "chunks/1",                            how the files hold the tensors
+     "files": {"model-00000.safetensors": {"bytes": 1024, "blake3": "64 hex digits"}, ..., "progress.json": {...}},
+     "tensors": {"model/head.weight":                 group and name
+        {"dtype": "F32", "shape": [64, 32],           of the whole tensor
+         "chunks": [{"offsets": [0, 0], "sizes": [32, 32], "file": "model-00000.safetensors", "begin": 512}, ...]}}}
+
+A chunk is a box of its tensor, at `offsets` and of `sizes`, contiguous in `file` from byte `begin` on (row-major,
+little-endian). The chunks of a tensor fill it and do not overlap. Groups: model (parameters and buffers by name),
+optimiser (<parameter>/<key>) and extra (further state of the engine). Files of rank R: ``model-<R>.safetensors``,
+``optimiser-<R>.safetensors``, ``frozen-<R>.safetensors`` (parameters that are not trained). Each is a complete
+safetensors file; its keys are the tensors' names, followed by ``[begin:end,...]`` where only a part of the tensor is in
+the file. ``progress.json`` holds everything that is not a tensor. The layout "chunks/1" is the name of all this. Other
+folders that are written and verified in the same way (exports) have no `tensors`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from trainer.base import atomic
+
+MANIFEST = "MANIFEST.json"
+FORMAT = "slipway.checkpoint/1"
+LAYOUT = "chunks/1"
+"""The layout of a training's checkpoints."""
+
+
+@dataclass(frozen=True)
+class CheckpointFile:
+    """The size and hash of one file, as the manifest records them."""
+
+    bytes: int
+    blake3: str
+    """Of the file's bytes on disk, encrypted where they are encrypted; 64 hex digits."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A box of a tensor, and the place of its bytes."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+    file: str
+    begin: int
+    """The first byte, from the beginning of the file."""
+
+
+@dataclass(frozen=True)
+class TensorEntry:
+    """One tensor: `dtype` is its name in safetensors (F32, BF16, I64, ...), `shape` is that of the whole tensor."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointManifest:
+    """The manifest as a value; `decode` reads it from JSON."""
+
+    layout: str
+    files: Mapping[str, CheckpointFile]
+    tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The bytes of MANIFEST.json; equal manifests have equal bytes."""
+        files = {name: asdict(file) for name, file in self.files.items()}
+        value = {"format": FORMAT, "layout": self.layout, "files": files}
+        if self.tensors:
+            value["tensors"] = {name: asdict(entry) for name, entry in self.tensors.items()}
+        return atomic.canonical_json(value)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all files together."""
+        return sum(file.bytes for file in self.files.values())
+
+
+def decode(data: bytes) -> CheckpointManifest:
+    """The manifest in the bytes of a MANIFEST.json. Raises ValueError for another format."""
+    value = json.loads(data)
+    if value.get("format") != FORMAT:
+        raise ValueError(f"found format {value.get('format')}, expected {FORMAT}")
+    files = {name: CheckpointFile(**file) for name, file in value["files"].items()}
+    tensors = {name: tensor_entry(described) for name, described in value.get("tensors", {}).items()}
+    return CheckpointManifest(value["layout"], files, tensors)
+
+
+def tensor_entry(value: Mapping[str, Any]) -> TensorEntry:
+    """One tensor's entry from its JSON."""
+    chunks = tuple(
+        Chunk(tuple(chunk["offsets"]), tuple(chunk["sizes"]), chunk["file"], chunk["begin"])
+        for chunk in value["chunks"]
+    )
+    return TensorEntry(value["dtype"], tuple(value["shape"]), chunks)

@@ -1,0 +1,37 @@
+"""Progress: the part of a checkpoint that is not tensors, in the file progress.json."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from trainer.base import atomic
+
+PROGRESS = "progress.json"
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """The position of a training at a step, and the configuration and data that led to it."""
+
+    step: int
+    """Steps done; the learning rate is a function of it."""
+    samples: int
+    """Samples consumed; the position in the data follows from it alone."""
+    epoch: int
+    metrics: dict[str, float]
+    best: dict[str, float]
+    """The lowest validation loss so far and its step; empty before the first validation."""
+    config: dict[str, Any]
+    lineage: dict[str, Any]
+    at: float
+    random_states: list[dict[str, Any]] = field(default_factory=list)
+    """One for each rank; added when the checkpoint is written."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """The values of the optimiser and the engine that are not tensors, of all ranks, by name."""
+
+    def encode(self) -> bytes:
+        return atomic.readable_json(asdict(self))
+
+
+def decode(data: bytes) -> TrainingProgress:
+    return TrainingProgress(**json.loads(data))

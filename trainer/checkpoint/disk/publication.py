@@ -1,0 +1,68 @@
+"""Publication: a checkpoint's folder, and that of an export, becomes visible by one rename with every file on disk.
+
+The files are put together in a hidden folder beside the place. The manifest is written last, and its SHA-256 is the
+name of the checkpoint on record (`trainer.checkpoint.disk.verification`).
+"""
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainer.base import atomic, digest, removal
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
+from trainer.record.fence import Token
+
+TOKEN = re.compile(r"(?<!\d)\d{6}\.\d{4}(?!\d)")
+"""A token in the name of a hidden folder; the last one is that of the process that writes it."""
+
+
+def write(folder: Path, layout: str, files: Mapping[str, bytes]) -> str:
+    """Write small files to the new folder `folder` in one visible step; returns the SHA-256 of the manifest.
+
+    `layout` names what the files hold ("huggingface.llama/1"). Raises OSError, for example for a full disk, and
+    leaves nothing then.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        described = {name: CheckpointFile(len(data), digest.of_bytes(data)) for name, data in files.items()}
+        for name, data in files.items():
+            atomic.write(hidden / name, [data])
+        hidden.chmod(0o755)
+        return publish(hidden, folder, CheckpointManifest(layout, described))
+    except OSError:
+        shutil.rmtree(hidden, ignore_errors=True)
+        raise
+
+
+def publish(hidden: Path, folder: Path, manifest: CheckpointManifest) -> str:
+    """Rename a hidden folder, whose files are on disk, to `folder`; returns the SHA-256 of the manifest.
+
+    Raises OSError.
+    """
+    data = manifest.encode()
+    atomic.write(hidden / MANIFEST, [data])
+    if not atomic.show(hidden, folder):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+    return digest.sha256(data)
+
+
+def remove_unpublished(parent: Path, token: Token) -> None:
+    """Remove the hidden folders in `parent` that writers of older tokens left; one that still uses one fails.
+
+    What this token or a newer one writes stays, and so does a folder whose name has no token. The caller has checked
+    that `token` is the newest claim's. Raises OSError for a folder that cannot be listed.
+    """
+    try:
+        left = [path for path in parent.iterdir() if path.name.startswith(".")]
+    except FileNotFoundError:
+        return
+    for path in left:
+        if (found := TOKEN.findall(path.name)) and Token.parse(found[-1]) < token:
+            with contextlib.suppress(OSError):  # the next start tries again
+                removal.remove_folder(parent, path.name)

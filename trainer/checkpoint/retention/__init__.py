@@ -1,0 +1,1 @@
+"""Retention: which checkpoints stay on a tier, which are removed, and when a tier will be full."""

@@ -1,0 +1,126 @@
+"""Retention on a node's NVMe, by the node itself: a surplus checkpoint is withdrawn on record, then removed.
+
+While a training runs, its writer keeps the NVMe small (`remove_surplus`). When it is over, the node clears what is left
+of it (`clear`); what is newer than all that lasts is brought to the durable tier first.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import listing, paths, removal
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.retention import rules
+from trainer.checkpoint.retention.removal import Records, Remover
+from trainer.checkpoint.tiers import replicas
+from trainer.checkpoint.tiers.copying import replicate
+from trainer.checkpoint.tiers.folder_tier import FolderTier
+from trainer.checkpoint.tiers.tier import DURABLE, NVME
+from trainer.config.operation import RetentionRule
+from trainer.record import fence, files
+from trainer.record.fence import Commit, Token
+
+
+def remove_surplus(
+    store: Path, checkpoints: Path, rule: RetentionRule, copying: Collection[str], token: Token
+) -> list[str]:
+    """Remove a training's checkpoints on the NVMe that its rule does not keep; returns their names.
+
+    The commits `copying` are being copied to other tiers, and stay. A checkpoint that is newer than the newest commit
+    is being written, and stays. Raises fence.Superseded, and removes nothing, when `token` is not the newest claim's;
+    OSError, ValueError and TierUnavailable where the records or the NVMe cannot be read.
+    """
+    Records.read(store)
+    commits = fence.commits(store)
+    holders = replicas.holders(store, commits)
+    referred = {name: ["it is being copied"] for name in copying}
+    plan = rules.removal_plan(commits, holders, {NVME: rule}, rules.validation_losses(commits, {}), referred)
+    rules.record_removals(store, plan, token)
+    newest = max(((commit.token, commit.step) for commit in commits), default=(Token(0), 0))
+    root, under = checkpoints.parent.parent, f"{paths.CHECKPOINTS}/{checkpoints.name}"
+    tier = FolderTier(root)
+    remover = Remover(store, NVME, tier, token=token)
+    old = [folder for folder in tier.folders(under) if _token_and_step(folder) <= newest]
+    return [folder.rpartition("/")[2] for folder in old if not remover.remove(folder)]
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """What became of a training's checkpoints on a node: names, and for what stays, why."""
+
+    removed: list[str]
+    copied: list[str]
+    """To the durable tier, before they were removed."""
+    kept: dict[str, str]
+
+
+def clear(nvme: Path, durable: Path, store: Path) -> Cleared:
+    """Remove the checkpoints of a training that is over from this node; what nothing lasting covers is copied first.
+
+    Raises OSError, ValueError and TierUnavailable where the records or a tier cannot be read, and then keeps the rest.
+    """
+    tier, under = FolderTier(nvme), paths.checkpoints(store.name)
+    if not (nvme / under).exists():
+        return Cleared([], [], {})
+    names = [folder.rpartition("/")[2] for folder in tier.folders(under)]
+    if live := _why_not_over(store):
+        return Cleared([], [], dict.fromkeys(names, live))
+    done = Cleared([], _save_uncovered(nvme, durable, store) if names else [], {})
+    for name in names:
+        folder = f"{under}/{name}"
+        why = _why_not_over(store) or _withdraw_covered(store, name) or Remover(store, NVME, tier).remove(folder)
+        if why:
+            done.kept[name] = why
+        else:
+            done.removed.append(name)
+    if not tier.folders(under) and not _why_not_over(store):
+        removal.remove_folder(nvme, under)
+    return done
+
+
+def _why_not_over(store: Path) -> str:
+    """Why a process may still write or restore here; empty when the newest incarnation has ended."""
+    if not listing.names(store / files.CLAIMS, ".json") or (holder := fence.newest_claim(store)) is None:
+        return "no claim can be read"
+    return "" if fence.read_exit(store, holder.token.incarnation) else f"{holder.token} has not ended"
+
+
+def _save_uncovered(nvme: Path, durable: Path, store: Path) -> list[str]:
+    """Copy the newest good commit on this node to the durable tier, if it is newer than all that lasts; its name."""
+    for commit in reversed(fence.commits(store)):
+        if not _why_uncovered(store, commit) or not (nvme / commit.folder).is_dir():
+            continue
+        try:
+            size = replicate(nvme / commit.folder, FolderTier(durable), commit.folder, commit.manifest)
+        except DamagedCheckpoint as damage:
+            replicas.set_aside(store, commit, {NVME: str(damage)})
+            continue
+        replicas.record(store, commit, DURABLE, size)
+        return [commit.name]
+    return []
+
+
+def _withdraw_covered(store: Path, name: str) -> str:
+    """Withdraw a commit's copy on the NVMe if a tier that lasts holds it or a newer one; else why it stays."""
+    for commit in fence.commits(store):
+        if commit.name == name:
+            if why := _why_uncovered(store, commit):
+                return why
+            alone = replicas.holders(store, [commit])[name] == (NVME,)
+            plan = rules.RemovalPlan(((NVME, commit),), (commit,) if alone else (), {})
+            rules.record_removals(store, plan)
+    return ""
+
+
+def _why_uncovered(store: Path, commit: Commit) -> str:
+    """Why a commit stays on the NVMe: no tier that lasts holds it or a newer one; empty when it may go."""
+    commits = fence.commits(store)
+    holders = replicas.holders(store, commits)
+    held = [each for each in commits if NVME in holders[each.name]]
+    return "; ".join(rules.uncovered(held, commits, holders).get(commit.name, ()))
+
+
+def _token_and_step(folder: str) -> tuple[Token, int]:
+    """A checkpoint's token and step, from the name of its folder."""
+    step, _, token = folder.rpartition("/")[2].partition(".")
+    return Token.parse(token), int(step)

@@ -1,0 +1,113 @@
+"""The rules of retention: which checkpoints stay on a tier, and why.
+
+One pure decision for all tiers; the control plane carries it out on the durable tier and the backup, the trainer on
+each node's NVMe. A checkpoint that no rule keeps and that is not referred to is removed: on record first, its bytes
+afterwards. A tier that does not outlive a node keeps what is newer than all that lasts.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.checkpoint.tiers import replicas
+from trainer.checkpoint.tiers.tier import LASTING
+from trainer.config.operation import RetentionRule
+from trainer.record import fence
+from trainer.record.fence import Commit, Token
+
+UNCOVERED = 2
+"""How many stay on a node's NVMe of those that are newer than all that a lasting tier holds: the newest is the
+training's progress, and the one before it serves where the newest is damaged."""
+Reasons = Mapping[str, Sequence[str]]
+"""Reasons to keep a commit, by its name."""
+
+
+def reasons_to_keep(
+    commits: Sequence[Commit], rule: RetentionRule, losses: Mapping[str, float], referred: Reasons
+) -> dict[str, list[str]]:
+    """The commits that stay on a tier, by name, each with the reasons.
+
+    `commits` are those that the tier holds, `losses` their validation losses where they are known, `referred` the
+    references to them. The newest always stays, as `RetentionRule.last` is 1 or more: a training resumes from it.
+    """
+    ordered = sorted(commits, key=_age)
+    reasons: dict[str, list[str]] = {}
+
+    def keep(chosen: Iterable[Commit], why: str) -> None:
+        for commit in chosen:
+            reasons.setdefault(commit.name, []).append(why)
+
+    keep(ordered[-rule.last :], f"one of the last {rule.last}")
+    keep((commit for commit in ordered if rule.every and commit.step % rule.every == 0), f"every {rule.every} steps")
+    scored = sorted((commit for commit in ordered if commit.name in losses), key=lambda commit: losses[commit.name])
+    keep(scored[: rule.best], f"one of the best {rule.best}")
+    for commit in ordered:
+        for why in referred.get(commit.name, ()):
+            keep([commit], why)
+    return reasons
+
+
+@dataclass(frozen=True)
+class RemovalPlan:
+    """The copies to remove, the commits that no tier then holds, and the reasons for which the others stay."""
+
+    withdrawn: tuple[tuple[str, Commit], ...]
+    """(tier, commit)"""
+    pruned: tuple[Commit, ...]
+    kept: Mapping[str, Reasons]
+    """By tier and commit."""
+
+
+def removal_plan(
+    commits: Sequence[Commit],
+    holders: Mapping[str, Collection[str]],
+    rules: Mapping[str, RetentionRule | None],
+    losses: Mapping[str, float],
+    referred: Reasons,
+) -> RemovalPlan:
+    """The removals from the tiers that `rules` names; a tier whose rule is None keeps only what nothing lasting covers.
+
+    `holders` are the tiers that hold each commit, by its name; `losses` and `referred` as in `reasons_to_keep`.
+    """
+    held = {tier: [commit for commit in commits if tier in holders[commit.name]] for tier in rules}
+    staying: dict[str, Reasons] = {
+        tier: reasons_to_keep(held[tier], rule, losses, referred) if rule else {} for tier, rule in rules.items()
+    }
+    for tier in set(rules) - LASTING:
+        staying[tier] = {**uncovered(held[tier], commits, holders), **staying[tier]}
+    going = [(tier, commit) for tier in rules for commit in held[tier] if commit.name not in staying[tier]]
+    taken = {(tier, commit.name) for tier, commit in going}
+    lost = [commit for commit in commits if not {t for t in holders[commit.name] if (t, commit.name) not in taken}]
+    return RemovalPlan(tuple(going), tuple(lost), staying)
+
+
+def uncovered(
+    held: Sequence[Commit], commits: Iterable[Commit], holders: Mapping[str, Collection[str]]
+) -> dict[str, list[str]]:
+    """The newest `UNCOVERED` of the commits `held` on a node that are newer than all that a lasting tier holds."""
+    lasting = max((_age(commit) for commit in commits if LASTING & set(holders[commit.name])), default=None)
+    newer = sorted((commit for commit in held if lasting is None or _age(commit) > lasting), key=_age)
+    return {commit.name: ["no tier that outlives the node holds one as new"] for commit in newer[-UNCOVERED:]}
+
+
+def _age(commit: Commit) -> tuple[int, Token]:
+    return commit.step, commit.token
+
+
+def record_removals(store: Path, decided: RemovalPlan, token: Token | None = None) -> None:
+    """Put a plan on record: from now on readers ignore what it removes, and the bytes may be removed.
+
+    A trainer does it under its token. Raises fence.Superseded then, and OSError.
+    """
+    if token is not None:
+        fence.check(store, token)
+    for tier, commit in decided.withdrawn:
+        replicas.withdraw(store, commit, tier, "retention: no rule of the tier keeps it, and nothing refers to it")
+    for commit in decided.pruned:
+        fence.prune(store, commit, "retention: no tier keeps it", token)
+
+
+def validation_losses(commits: Iterable[Commit], evaluated: Mapping[str, float]) -> dict[str, float]:
+    """The validation loss of each commit that has one: that of its evaluation, or else that of the training."""
+    measured = {c.name: c.metrics["validation_loss"] for c in commits if "validation_loss" in c.metrics}
+    return {**measured, **evaluated}

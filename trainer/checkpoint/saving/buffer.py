@@ -1,0 +1,116 @@
+"""The buffer: shared memory into which a rank copies its chunks of a checkpoint, for its writer process to read.
+
+All chunks go into one memfd in the order of the files, headers included, so that each file is a range of bytes in it.
+The buffer is used again for every save: its pages are allocated once, before the first save, and pinned for a GPU.
+"""
+
+import ctypes
+import mmap
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainer.base import atomic
+from trainer.checkpoint.state import TrainingState
+
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+
+    from trainer.checkpoint.saving.planning import PartPlan
+
+_POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of <linux/mman.h>; before Linux 5.14 the first copy allocates the pages
+_libc = ctypes.CDLL(None)
+
+
+class Buffer:
+    """Shared memory for one checkpoint of a rank at a time; `fd` is its memfd."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("checkpoint", 0)
+        self._plan: PartPlan | None = None
+        self._memory: Tensor | None = None
+        self._preparing: threading.Thread | None = None
+        self._registered = False
+
+    def prepare(self, plan: "PartPlan", device: torch.device) -> None:
+        """Make room for `plan` and write its headers. A thread allocates the pages meanwhile, without the GIL."""
+        if plan is self._plan:
+            return
+        self.wait()
+        self._unregister()
+        os.ftruncate(self.fd, max(plan.size, mmap.PAGESIZE))
+        self._memory = torch.frombuffer(mmap.mmap(self.fd, max(plan.size, mmap.PAGESIZE)), dtype=torch.uint8)
+        for section in plan.sections:
+            os.pwrite(self.fd, section.header, section.begin)
+        self._plan = plan
+        self._preparing = threading.Thread(target=self._allocate_pages, args=(device,), daemon=True)
+        self._preparing.start()
+
+    def wait(self) -> None:
+        """Wait until the pages are allocated."""
+        if self._preparing:
+            self._preparing.join()
+            self._preparing = None
+
+    def copy(self, state: TrainingState, device: torch.device) -> None:
+        """Copy the plan's chunks of `state`; every copy is complete when this returns."""
+        assert self._plan is not None and self._memory is not None
+        self.wait()
+        from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+
+        planner = DefaultSavePlanner(flatten_state_dict=False)
+        planner.set_up_planner(dict(state.tensors))
+        if device.type == "cuda":
+            self._copy_from_gpu(planner, self._plan, device)
+            return
+        for piece in self._plan.pieces:
+            self._copy_chunk(planner, piece.item, piece.begin)
+
+    def write_request(self, request: dict[str, Any]) -> tuple[int, int]:
+        """Put a request for the writer behind the chunks; returns its first byte and its length."""
+        assert self._plan is not None
+        data, begin = atomic.canonical_json(request), max(self._plan.size, mmap.PAGESIZE)
+        os.ftruncate(self.fd, begin + len(data))
+        os.pwrite(self.fd, data, begin)
+        return begin, len(data)
+
+    def close(self) -> None:
+        self.wait()
+        self._unregister()
+        os.close(self.fd)
+
+    def _copy_from_gpu(self, planner: "DefaultSavePlanner", plan: "PartPlan", device: torch.device) -> None:
+        """Start all copies at once, at the rate of the link, after the GPU has finished its work on the tensors."""
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for piece in plan.pieces:
+                self._copy_chunk(planner, piece.item, piece.begin)
+        stream.synchronize()
+
+    def _copy_chunk(self, planner: "DefaultSavePlanner", item: Any, begin: int) -> None:
+        source = planner.resolve_data(item)
+        assert isinstance(source, Tensor) and self._memory is not None
+        end = begin + source.numel() * source.element_size()
+        target = self._memory[begin:end].view(source.dtype).view(source.shape)
+        target.copy_(source.detach(), non_blocking=self._registered)
+
+    def _allocate_pages(self, device: torch.device) -> None:
+        assert self._memory is not None
+        pointer, size = self._memory.data_ptr(), self._memory.numel()
+        _libc.madvise(ctypes.c_void_p(pointer), ctypes.c_size_t(size), _POPULATE_WRITE)
+        if device.type == "cuda":
+            with torch.cuda.device(device):
+                self._registered = int(_cudart().cudaHostRegister(pointer, size, 0)) == 0
+
+    def _unregister(self) -> None:
+        if self._registered and self._memory is not None:
+            _cudart().cudaHostUnregister(self._memory.data_ptr())
+            self._registered = False
+
+
+def _cudart() -> Any:
+    return torch.cuda.cudart()  # type: ignore[no-untyped-call]

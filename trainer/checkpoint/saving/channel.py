@@ -1,0 +1,101 @@
+"""The channel between a trainer and its writer process: two buffers in shared memory, requests, and answers."""
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint.saving.buffer import Buffer
+
+ROOT = Path(__file__).parents[3]
+BUFFERS = 2
+
+
+class Channel:
+    """The trainer's end: the writer process, which can be restarted, and the buffers, which outlive it."""
+
+    def __init__(self) -> None:
+        self.buffers = [Buffer() for _ in range(BUFFERS)]
+        self._unread = b""
+        self.bytes_written = 0
+        """Over all saves, as the writers last said."""
+        self._before = 0
+        self._process = self._start()
+
+    def send(self, buffer: int, request: dict[str, Any]) -> None:
+        """Ask the writer to write the checkpoint in a buffer. Raises BrokenPipeError when the writer is dead."""
+        begin, length = self.buffers[buffer].write_request(request)
+        assert self._process.stdin is not None
+        os.write(
+            self._process.stdin.fileno(),
+            json.dumps({"buffer": buffer, "begin": begin, "length": length}).encode() + b"\n",
+        )
+
+    def answers(self, seconds: float = 0.0) -> list[dict[str, Any]]:
+        """The new answers of the writer; waits for the first one, or for the writer's death, for up to `seconds`."""
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while select.select([descriptor], [], [], seconds)[0]:
+            data = os.read(descriptor, 1 << 16)
+            if not data:
+                break
+            self._unread, seconds = self._unread + data, 0.0
+        *lines, self._unread = self._unread.split(b"\n")
+        said = [json.loads(line) for line in lines]
+        for line in said:
+            self.bytes_written = self._before + line.get("moved", self.bytes_written - self._before)
+        return [line for line in said if "step" in line]
+
+    @property
+    def death(self) -> str:
+        """How the writer died; empty while it is alive."""
+        code = self._process.poll()
+        return "" if code is None else f"the writer process has died ({_exit_text(code)})"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def restart(self) -> None:
+        """Start a new writer in place of a dead one."""
+        self._end()
+        self._unread, self._before = b"", self.bytes_written
+        self._process = self._start()
+
+    def close(self, seconds: float = 0.0) -> None:
+        """End the writer; with `seconds`, it has that long to finish its work first."""
+        assert self._process.stdin is not None
+        if seconds:
+            self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+        self._end()
+        for buffer in self.buffers:
+            buffer.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        descriptors = [buffer.fd for buffer in self.buffers]
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        return subprocess.Popen(
+            [sys.executable, "-m", "trainer.checkpoint.saving.writer", str(os.getpid()), *map(str, descriptors)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            pass_fds=descriptors,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _exit_text(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

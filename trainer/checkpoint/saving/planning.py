@@ -1,0 +1,175 @@
+"""The plan of a rank's part of every checkpoint: the chunks of tensors that it writes, and their places in its files.
+
+The planner of PyTorch's distributed checkpoint (DCP) decides which rank writes a chunk: replicated tensors are divided
+among the ranks, sharded tensors are written where they are. Rank 0 makes the plan once for all ranks; it holds as long
+as the tensors keep their names, shapes and layout.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+
+from trainer.checkpoint.disk.dtypes import NAMES
+from trainer.checkpoint.disk.manifest import Chunk, TensorEntry
+from trainer.checkpoint.state import TrainingState
+from trainer.node.world import World
+
+PAGE = 4096
+ALIGNMENT = 64
+"""Bytes to which the first tensor in a file is aligned: enough for every element type."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One file of a rank, as a range of bytes in the buffer."""
+
+    name: str
+    begin: int
+    size: int
+    header: bytes
+    """The beginning of the file: the places of its tensors, as safetensors writes them."""
+
+
+@dataclass(frozen=True)
+class PlannedPiece:
+    """One chunk to copy, and its place in the buffer."""
+
+    item: WriteItem
+    begin: int
+
+
+@dataclass(frozen=True)
+class PartPlan:
+    """The plan of one rank's part."""
+
+    sections: tuple[Section, ...]
+    pieces: tuple[PlannedPiece, ...]
+    size: int
+    """Bytes of the buffer."""
+    tensors: dict[str, TensorEntry]
+    """The manifest's entries of the tensors of all ranks; only on rank 0, empty on the others."""
+
+
+def signature(state: TrainingState) -> object:
+    """All that a plan depends on: states with equal signatures have equal plans."""
+    tensors = [(name, t.shape, t.dtype, getattr(t, "placements", None)) for name, t in state.tensors.items()]
+    return tensors, state.frozen
+
+
+def make_plan(state: TrainingState, world: World) -> PartPlan:
+    """This rank's plan; all ranks call it at the same time. Raises ValueError when the ranks' tensors do not match."""
+    planner = DefaultSavePlanner(flatten_state_dict=False)
+    planner.set_up_planner(dict(state.tensors), is_coordinator=world.leads)
+    local = planner.create_local_plan()
+    local = dataclasses.replace(local, items=[i for i in local.items if _has_elements(i)], planner_data=state.frozen)
+    items, tensors = _from_rank_0(world, local, lambda plans: _items_by_rank(planner, plans))
+    sections, pieces = lay_out(items, world.rank, state.frozen)
+    end = sections[-1].begin + sections[-1].size if sections else 0
+    return PartPlan(sections, pieces, end, tensors)
+
+
+def lay_out(
+    items: Iterable[WriteItem], rank: int, frozen: frozenset[str]
+) -> tuple[tuple[Section, ...], tuple[PlannedPiece, ...]]:
+    """A rank's files, one after the other, each from the start of a page; its chunks, the largest elements first."""
+    sections: list[Section] = []
+    pieces: list[PlannedPiece] = []
+    begin = 0
+    grouped: dict[str, list[WriteItem]] = {}
+    for item in items:
+        grouped.setdefault(f"{_kind(item.index.fqn, frozen)}-{rank:05d}.safetensors", []).append(item)
+    for name, group in sorted(grouped.items()):
+        group.sort(key=lambda item: (-_data(item).properties.dtype.itemsize, item.index.fqn, _box(item)))
+        header, offsets = _header(group)
+        pieces += [PlannedPiece(item, begin + len(header) + at) for item, at in zip(group, offsets, strict=False)]
+        sections.append(Section(name, begin, len(header) + offsets[-1], header))
+        begin += -(-sections[-1].size // PAGE) * PAGE
+    return tuple(sections), tuple(pieces)
+
+
+def _items_by_rank(
+    planner: DefaultSavePlanner, plans: Sequence[SavePlan]
+) -> list[tuple[list[WriteItem], dict[str, TensorEntry]]]:
+    """The items of each rank; for rank 0 also the place of every tensor's chunks."""
+    decided, metadata = planner.create_global_plan(list(plans))
+    chunks: dict[str, list[Chunk]] = {name: [] for name in metadata.state_dict_metadata}
+    described: dict[str, TensorEntry] = {}
+    for rank, plan in enumerate(decided):
+        sections, pieces = lay_out(plan.items, rank, plan.planner_data)
+        for piece in pieces:
+            section = next(s for s in reversed(sections) if s.begin <= piece.begin)
+            data, name = _data(piece.item), piece.item.index.fqn
+            at = piece.begin - section.begin
+            chunks[name].append(Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, at))
+            described[name] = TensorEntry(NAMES[data.properties.dtype], tuple(data.size), ())
+    tensors = {name: dataclasses.replace(entry, chunks=tuple(chunks[name])) for name, entry in described.items()}
+    return [(plan.items, tensors if rank == 0 else {}) for rank, plan in enumerate(decided)]
+
+
+def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
+    """The header of a safetensors file with `items` one after the other; the first byte of each item, and the end."""
+    described: dict[str, Any] = {}
+    offsets = [0]
+    for item in items:
+        data = _data(item)
+        end = offsets[-1] + data.chunk.sizes.numel() * data.properties.dtype.itemsize
+        name = item.index.fqn.partition("/")[2]
+        described[name if data.chunk.sizes == data.size else f"{name}{_box(item)}"] = {
+            "dtype": NAMES[data.properties.dtype],
+            "shape": list(data.chunk.sizes),
+            "data_offsets": [offsets[-1], end],
+        }
+        offsets.append(end)
+    text = json.dumps(described, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text, offsets
+
+
+def _kind(name: str, frozen: frozenset[str]) -> str:
+    group = name.partition("/")[0]
+    return "frozen" if name in frozen else "model" if group == "model" else "optimiser"
+
+
+def _box(item: WriteItem) -> str:
+    """A chunk's place in its tensor, for example [0:32,16:32]."""
+    chunk = _data(item).chunk
+    return f"[{','.join(f'{o}:{o + s}' for o, s in zip(chunk.offsets, chunk.sizes, strict=True))}]"
+
+
+def _has_elements(item: WriteItem) -> bool:
+    """Whether the item has elements, if its tensor has any: a rank's part of a small tensor may be empty."""
+    data = _data(item)
+    return bool(data.chunk.sizes.numel() > 0 or data.size.numel() == 0)
+
+
+def _data(item: WriteItem) -> Any:
+    assert item.tensor_data is not None, f"{item.index.fqn} is not a tensor"
+    return item.tensor_data
+
+
+def _from_rank_0(world: World, value: SavePlan, decide: Callable[[list[SavePlan]], list[T]]) -> T:
+    """Rank 0's decision for this rank, from the values of all ranks. Raises rank 0's ValueError on every rank."""
+    if world.size == 1:
+        return decide([value])[0]
+    gathered: list[Any] | None = [None] * world.size if world.leads else None
+    dist.gather_object(value, gathered)
+    answers: list[Any] | None = None
+    if gathered is not None:
+        try:
+            answers = decide(gathered)
+        except ValueError as error:
+            answers = [error] * world.size
+    mine: list[Any] = [None]
+    dist.scatter_object_list(mine, answers)
+    if isinstance(mine[0], ValueError):
+        raise mine[0]
+    answer: T = mine[0]
+    return answer

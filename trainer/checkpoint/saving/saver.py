@@ -1,0 +1,274 @@
+"""The saver: saves checkpoints while the training continues. A step waits only until its tensors are copied.
+
+`save` copies this rank's part into shared memory and leaves the rest to the writer process; `events` returns the
+outcome later. A full or slow disk and a dead writer are events, and never end a run.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer.base import paths
+from trainer.checkpoint import state
+from trainer.checkpoint.disk import encryption
+from trainer.checkpoint.disk.manifest import MANIFEST, decode
+from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.saving import parts, random_state
+from trainer.checkpoint.saving.channel import Channel
+from trainer.checkpoint.tiers.locations import nvme_folder
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME
+from trainer.config.operation import Placement, Storage
+from trainer.node.world import World
+from trainer.record import fence
+
+if TYPE_CHECKING:
+    from trainer.checkpoint.saving.planning import PartPlan
+
+SaveEvent = dict[str, Any]
+"""An event for the ledger: `event` and its fields."""
+PATIENCE = 10.0
+"""Seconds for which a save waits for a free buffer while both are being written."""
+LAST_COPIES_SECONDS = 600.0
+"""Seconds for which the end of a training waits for the copies of its last checkpoint on other tiers."""
+LATEST_PART = 600.0
+"""Seconds for which rank 0's writer waits for the parts of the other ranks, after its own is written."""
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """A save that the writer has not finished."""
+
+    step: int
+    buffer: int
+    blocked: float
+    """Seconds for which it blocked the steps."""
+    begun: float
+    """When the save began."""
+
+
+class Saver:
+    """Saves the checkpoints of one incarnation; every rank has a saver, and all ranks save at the same steps."""
+
+    def __init__(
+        self, training: str, placement: Placement, world: World, token: fence.Token, storage: Storage | None = None
+    ) -> None:
+        """Start the writer, which starts up while the model is built. Raises ValueError for a bad key file."""
+        self._world, self._token = world, token
+        self._store, self._training, self._storage = Path(placement.store), training, storage or Storage()
+        self._roots = {NVME: str(nvme_folder(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
+        if self._storage.key_file:
+            encryption.read_key(Path(self._storage.key_file))
+        self._channel = Channel()
+        self._plan: PartPlan | None = None
+        self._signature: object = None
+        self._pending: list[_Pending] = []
+        self._unsettled: list[tuple[_Pending, str]] = []
+        self._events: list[SaveEvent] = []
+        self._previous = ""
+        self._has_copies = False
+
+    def resumed_from(self, commit: fence.Commit) -> None:
+        """This incarnation began with `commit`: files that are unchanged since are linked, and not written again."""
+        self._previous = commit.folder
+
+    def prepare(self, engine: state.Stateful) -> None:
+        """Make the plan and allocate memory, once the optimiser has its state, so that the first save is not slower.
+
+        All ranks call it at the same step. Raises ValueError when the ranks' tensors do not match.
+        """
+        if self._plan is None:
+            self._plan_for(state.collect(engine, self._world.rank))
+
+    def save(
+        self,
+        engine: state.Stateful,
+        progress: TrainingProgress,
+        last: bool = False,
+        tiers: tuple[str, ...] = (DURABLE,),
+    ) -> None:
+        """Copy the state at `progress.step` and have it written. All ranks call it at the same step.
+
+        `tiers`, the fastest first: the checkpoint is written to the first one, and the writer copies it to the others.
+        While both buffers are being written, a save waits `PATIENCE` seconds for one, and then fails; the `last` save
+        waits as long as it takes.
+        """
+        begun = time.time()
+        snapshot = state.collect(engine, self._world.rank)
+        plan = self._plan_for(snapshot)
+        self._restart_dead_writer()
+        buffer = self._free_buffer(None if last else PATIENCE)
+        if buffer is None:
+            self._report_failure(progress.step, "the two checkpoints before it are still being written")
+            return
+        self._channel.buffers[buffer].prepare(plan, self._world.device)
+        self._channel.buffers[buffer].copy(snapshot, self._world.device)
+        request = self._request(plan, snapshot, progress, begun) | self._destinations(tiers)
+        self._pending.append(_Pending(progress.step, buffer, time.time() - begun, begun))
+        with contextlib.suppress(BrokenPipeError):  # the next call of `events` reports the dead writer
+            self._channel.send(buffer, request)
+
+    def events(self, seconds: float = 0.0) -> list[SaveEvent]:
+        """The outcomes of saves since the last call; waits for up to `seconds` for the first one.
+
+        On rank 0 there is an event for every checkpoint, on the others none. Raises fence.Superseded.
+        """
+        self._receive_answers(seconds)
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save is not finished."""
+        return bool(self._pending)
+
+    @property
+    def size(self) -> int:
+        """The bytes of this rank's part of a checkpoint; 0 before `prepare`."""
+        return sum(section.size for section in self._plan.sections) if self._plan else 0
+
+    @property
+    def bytes_written(self) -> int:
+        """How many bytes of checkpoints the writer has written so far, as it last said."""
+        return self._channel.bytes_written
+
+    @property
+    def writer(self) -> int:
+        """The writer's process id."""
+        return self._channel.pid
+
+    def close(self) -> None:
+        """End the writer at once; but when only copies to other tiers remain, let it finish them first."""
+        self._channel.close(LAST_COPIES_SECONDS if self._has_copies and not self._pending else 0.0)
+
+    def _plan_for(self, snapshot: state.TrainingState) -> "PartPlan":
+        """The plan for these tensors: the present one, unless the tensors have changed on any rank."""
+        # Imported only here: it imports DCP's planner, which takes 0.8 s of CPU, before the first step.
+        from trainer.checkpoint.saving import planning
+
+        signature = planning.signature(snapshot)
+        (changed,) = self._world.sum(float(signature != self._signature))
+        if self._plan is None or changed:
+            self._plan, self._signature = planning.make_plan(snapshot, self._world), signature
+            for buffer in self._free_buffers():
+                self._channel.buffers[buffer].prepare(self._plan, self._world.device)
+        return self._plan
+
+    def _request(
+        self, plan: "PartPlan", snapshot: state.TrainingState, progress: TrainingProgress, begun: float
+    ) -> dict[str, Any]:
+        """The fields of `trainer.checkpoint.saving.writer.Request`, without those of `_destinations`."""
+        leads = self._world.leads
+        pieces = [(section.name, section.begin, section.size) for section in plan.sections]
+        return {
+            "step": progress.step,
+            "incarnation": self._token.incarnation,
+            "generation": self._token.generation,
+            "rank": self._world.rank,
+            "size": self._world.size,
+            "store": str(self._store),
+            "folder": f"{paths.checkpoints(self._training)}/{self._name(progress.step)}",
+            "previous": self._previous,
+            "pieces": [
+                {"name": name, "begin": begin, "size": size, "frozen": name.startswith("frozen-")}
+                for name, begin, size in pieces
+            ],
+            "random_state": random_state.take(),
+            "values": dict(snapshot.values),
+            "patience": LATEST_PART,
+            "begun": begun,
+            "progress": asdict(progress) if leads else {},
+            "tensors": {name: asdict(entry) for name, entry in plan.tensors.items()},
+        }
+
+    def _destinations(self, tiers: tuple[str, ...]) -> dict[str, Any]:
+        """The fields for the tier that a checkpoint is written to, and for the tiers that it is copied to."""
+        first, *others = tiers if tiers[0] != BACKUP else (DURABLE, *tiers)
+        self._has_copies = self._has_copies or (self._world.leads and bool(others))
+        return {
+            "tier": first,
+            "root": self._roots[first],
+            "copies": {tier: self._roots[tier] for tier in others},
+            "keep": asdict(self._storage.nvme),
+            "key_file": self._storage.key_file,
+        }
+
+    def _free_buffers(self) -> Iterator[int]:
+        taken = {pending.buffer for pending in self._pending}
+        return (number for number in range(len(self._channel.buffers)) if number not in taken)
+
+    def _free_buffer(self, seconds: float | None) -> int | None:
+        """A buffer that the writer does not use; waits for one, and returns None after `seconds`."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while (free := next(self._free_buffers(), None)) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                return None
+            self._receive_answers(0.1)
+        return free
+
+    def _receive_answers(self, seconds: float) -> None:
+        """Receive the writer's answers; when the writer has died, every pending save has failed."""
+        if not self._pending:
+            return self._settle()
+        for answer in self._channel.answers(seconds):
+            self._record_outcome(self._pending.pop(0), answer)
+        if self._pending and (death := self._channel.death):
+            self._unsettled += [(pending, death) for pending in self._pending]
+            self._pending = []
+        self._settle()
+
+    def _record_outcome(self, pending: _Pending, answer: dict[str, Any]) -> None:
+        assert answer["step"] == pending.step
+        outcome = answer["outcome"]
+        if outcome == "superseded":
+            raise fence.Superseded(answer["reason"])
+        if outcome == "committed":
+            fields = {name: answer[name] for name in ("step", "commit", "seconds", "bytes")}
+            self._events.append({"event": "committed", **fields, "blocked_seconds": pending.blocked})
+        elif outcome == "failed" and self._world.leads:
+            self._unsettled.append((pending, answer["reason"]))
+            self._settle()
+
+    def _settle(self) -> None:
+        """Report the saves whose writer gave no good answer: committed where the commit is on record, failed otherwise.
+
+        The writer may have died, or failed, after the record was made: one commit is never both. While the records
+        cannot be read, it is neither yet.
+        """
+        unsettled, self._unsettled = self._unsettled, []
+        for pending, reason in unsettled:
+            try:
+                size = self._committed_size(pending.step) if self._world.leads else None
+            except (OSError, ValueError):
+                self._unsettled.append((pending, reason))
+                continue
+            if size is None:
+                self._report_failure(pending.step, reason)
+                continue
+            fields = {"step": pending.step, "commit": self._name(pending.step), "seconds": time.time() - pending.begun}
+            self._events.append({"event": "committed", **fields, "bytes": size, "blocked_seconds": pending.blocked})
+
+    def _committed_size(self, step: int) -> int | None:
+        """The bytes of this incarnation's commit of a step, None when it is not on record. Raises OSError."""
+        for commit in reversed(fence.commits(self._store)):
+            if commit.name == self._name(step):
+                return decode((Path(self._roots[commit.tier]) / commit.folder / MANIFEST).read_bytes()).bytes
+        return None
+
+    def _report_failure(self, step: int, reason: str) -> None:
+        """Report that this rank's part of a checkpoint is missing, so that rank 0's writer does not wait for it."""
+        if self._world.leads:
+            self._events.append({"event": "commit_failed", "step": step, "reason": reason})
+            return
+        with contextlib.suppress(OSError):  # rank 0's writer then fails after its own wait
+            parts.report(self._store, self._name(step), self._world.rank, {"error": reason})
+
+    def _restart_dead_writer(self) -> None:
+        if self._channel.death:
+            self._receive_answers(0.0)
+            self._channel.restart()
+
+    def _name(self, step: int) -> str:
+        return f"{step:09d}.{self._token}"

@@ -1,0 +1,304 @@
+"""The writer: a process beside each rank that writes its part of every checkpoint; rank 0's writer commits the whole.
+
+``python -m trainer.checkpoint.saving.writer PARENT FD FD`` reads requests from its standard input, one in each line,
+until the input ends, and answers each with a line. The bytes are in the two memfds that it inherits. It imports no
+torch, so that it starts at once and stays small. It ends when the trainer dies.
+"""
+
+import contextlib
+import json
+import mmap
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from trainer.base import atomic, not_by_hand, verify
+from trainer.base.processes import die_with_parent
+from trainer.base.progress import MOVED
+from trainer.checkpoint.disk import encryption, publication, verification
+from trainer.checkpoint.disk.encryption import Key
+from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest, decode, tensor_entry
+from trainer.checkpoint.disk.progress import PROGRESS
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.retention import nvme
+from trainer.checkpoint.saving import parts
+from trainer.checkpoint.tiers.replicator import Copy, Replicator
+from trainer.checkpoint.tiers.tier import NVME, TierUnavailable
+from trainer.config.operation import RetentionRule
+from trainer.record import fence
+from trainer.record import files as record_files
+
+NICE = 5
+"""The kernel derives the priority of the process's reads and writes from it too."""
+BLOCK = 8 << 20
+
+
+@dataclass(frozen=True)
+class WrittenPiece:
+    """A file of this rank, as a range of bytes in the buffer."""
+
+    name: str
+    begin: int
+    size: int
+    """Bytes."""
+    frozen: bool
+    """Whether its parameters are not trained, so that an earlier checkpoint may hold the same file."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request to write one rank's part of one checkpoint. `folder` and `previous` are relative to `root`."""
+
+    step: int
+    incarnation: int
+    generation: int
+    rank: int
+    size: int
+    """The number of ranks."""
+    tier: str
+    """The tier that it is written to: the fastest of those that are due."""
+    root: str
+    """That tier's folder."""
+    copies: dict[str, str]
+    """The folders and URLs of the other tiers that are due, by name."""
+    keep: dict[str, Any]
+    """The rule of retention on the NVMe, as `trainer.config.operation.RetentionRule`."""
+    key_file: str
+    """The file of the encryption key, or empty."""
+    store: str
+    folder: str
+    previous: str
+    """The folder of the checkpoint that this incarnation began with, or empty."""
+    pieces: list[dict[str, Any]]
+    random_state: dict[str, Any]
+    values: dict[str, Any]
+    patience: float
+    """Seconds for which rank 0 waits for the parts of the other ranks."""
+    begun: float
+    """When the save began."""
+    progress: dict[str, Any]
+    """The content of progress.json; only on rank 0."""
+    tensors: dict[str, Any]
+    """The manifest's entries; only on rank 0."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.rpartition("/")[2]
+
+    def commit(self, manifest: str) -> fence.Commit:
+        """The commit of this checkpoint, whose manifest has this SHA-256."""
+        token = fence.Token(self.incarnation, self.generation)
+        metrics = self.progress["metrics"]
+        return fence.Commit(self.step, token, self.folder, manifest, metrics, time.time(), self.tier)
+
+    @property
+    def hidden(self) -> Path:
+        """The folder in which the files are put together."""
+        target = Path(self.root) / self.folder
+        return target.with_name(f".{target.name}.partial")
+
+
+class CheckpointWriter:
+    """The writer of one rank."""
+
+    def __init__(self, buffers: list[int]) -> None:
+        self._buffers = buffers
+        self._frozen: dict[str, tuple[Path, CheckpointFile]] = {}
+        self._replicator: Replicator | None = None
+
+    def serve(self, line: Mapping[str, int]) -> dict[str, Any]:
+        """Carry out the request in a buffer; the answer is {step, outcome, reason, ...}."""
+        descriptor = self._buffers[line["buffer"]]
+        request = Request(**json.loads(os.pread(descriptor, line["length"], line["begin"])))
+        try:
+            part = self._write_part(request, descriptor)
+        except (OSError, ValueError) as error:
+            part = {"error": str(error)}
+        answer = {"step": request.step, "outcome": "failed" if "error" in part else "written"}
+        try:
+            parts.report(Path(request.store), request.name, request.rank, part)
+            if request.rank == 0:
+                answer |= self._commit(request)
+        except fence.Superseded as error:
+            answer |= {"outcome": "superseded", "reason": str(error)}
+        except OSError as error:
+            answer |= {"outcome": "failed", "reason": str(error)}
+        return answer
+
+    def finish(self) -> None:
+        """Wait for the copies to other tiers; the trainer decides for how long, and then ends this process."""
+        if self._replicator:
+            self._replicator.finish(threading.TIMEOUT_MAX)
+
+    def _write_part(self, request: Request, descriptor: int) -> parts.SavedPart:
+        """Write this rank's files. Raises OSError, for example for a full disk, and ValueError for a bad key file."""
+        if request.rank == 0:
+            _remove_older(request)
+        request.hidden.mkdir(parents=True, exist_ok=True)
+        described = {}
+        key = encryption.read_key(Path(request.key_file)) if request.key_file else None
+        memory = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
+        for piece in (WrittenPiece(**each) for each in request.pieces):
+            data = memory[piece.begin : piece.begin + piece.size]
+            described[piece.name] = asdict(self._write_piece(request, piece, data, key))
+        return {"files": described, "random_state": request.random_state, "values": request.values}
+
+    def _write_piece(self, request: Request, piece: WrittenPiece, data: memoryview, key: Key | None) -> CheckpointFile:
+        """Write a file, or link the same file of an earlier checkpoint; encrypted files are never the same twice."""
+        path = request.hidden / piece.name
+        if key is not None:
+            return _write_hashed(path, encryption.encrypt([data], key))
+        if not piece.frozen:
+            return _write_hashed(path, _blocks(data))
+        file = CheckpointFile(len(data), blake3(data).hexdigest())
+        if not self._link_earlier(request, path, file):
+            _write_hashed(path, _blocks(data))
+        self._frozen[piece.name] = (Path(request.root) / request.folder / piece.name, file)
+        return file
+
+    def _link_earlier(self, request: Request, path: Path, file: CheckpointFile) -> bool:
+        """Link the same file of an earlier checkpoint, once it verifies; False when there is none."""
+        known = self._frozen.get(path.name) or _file_at_start(request, path.name)
+        if known is None or known[1] != file:
+            return False
+        try:
+            verification.verify_file(known[0], file)
+            os.link(known[0], path)
+        except (OSError, DamagedCheckpoint):
+            return False
+        return True
+
+    def _commit(self, request: Request) -> dict[str, Any]:
+        """Commit the checkpoint once every rank has written its part. Raises OSError, and fence.Superseded."""
+        store, target = Path(request.store), Path(request.root) / request.folder
+        found = parts.gather(store, request.name, request.size, request.patience)
+        faults = [f"rank {rank}: {part['error']}" for rank, part in enumerate(found) if "error" in part]
+        try:
+            if faults:
+                return {"outcome": "failed", "reason": "; ".join(faults)}
+            manifest = _manifest(request, found)
+            token = fence.Token(request.incarnation, request.generation)
+            fence.check(store, token)
+            sha256 = publication.publish(request.hidden, target, manifest)
+            commit = request.commit(sha256)
+            fence.commit(store, commit)
+        finally:
+            shutil.rmtree(request.hidden, ignore_errors=True)
+            parts.remove(store, request.name)
+        seconds = time.time() - request.begun
+        self._replicate(request, commit)
+        return {"outcome": "committed", "commit": commit.name, "bytes": manifest.bytes, "seconds": seconds}
+
+    def _replicate(self, request: Request, commit: fence.Commit) -> None:
+        """Request the copies to the other tiers that are due, and remove old checkpoints from the NVMe."""
+        store, source = Path(request.store), Path(request.root) / request.folder
+        for tier, where in request.copies.items():
+            self._replicator = self._replicator or Replicator()
+            self._replicator.request(Copy(store, commit, source, tier, where))
+        if request.tier == NVME:
+            copying = self._replicator.commits_in_progress() if self._replicator else set[str]()
+            # The commit stands whatever becomes of this; the next call removes what this one left.
+            with contextlib.suppress(OSError, ValueError, TierUnavailable, fence.Superseded):
+                nvme.remove_surplus(store, source.parent, RetentionRule(**request.keep), copying, commit.token)
+
+
+def _manifest(request: Request, found: list[parts.SavedPart]) -> CheckpointManifest:
+    """Write progress.json, with the random states and values of every rank; the manifest of all files."""
+    values: dict[str, Any] = {}
+    for part in reversed(found):
+        values |= part["values"]
+    states = [part["random_state"] for part in found]
+    data = json.dumps({**request.progress, "random_states": states, "values": values}, sort_keys=True).encode()
+    atomic.write(request.hidden / PROGRESS, [data])
+    described = {name: CheckpointFile(**file) for part in found for name, file in part["files"].items()}
+    described[PROGRESS] = CheckpointFile(len(data), blake3(data).hexdigest())
+    tensors = {name: tensor_entry(value) for name, value in request.tensors.items()}
+    return CheckpointManifest(LAYOUT, described, tensors)
+
+
+def _blocks(data: memoryview) -> Iterator[memoryview]:
+    return (data[begin : begin + BLOCK] for begin in range(0, len(data), BLOCK))
+
+
+def _write_hashed(path: Path, blocks: Iterable[bytes | memoryview]) -> CheckpointFile:
+    """Write a file and wait until the disk has it; its size and hash. Raises OSError."""
+    tally = verify.RunningDigest()
+    atomic.write(path, tally.passing(blocks))
+    return CheckpointFile(tally.bytes, tally.blake3)
+
+
+def _file_at_start(request: Request, name: str) -> tuple[Path, CheckpointFile] | None:
+    """The file of this name in the checkpoint that the incarnation began with."""
+    folder = Path(request.root) / request.previous
+    try:
+        manifest = decode((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+    file = manifest.files.get(name)
+    return (folder / name, file) if request.previous and file else None
+
+
+def _remove_older(request: Request) -> None:
+    """Remove what earlier saves of this incarnation left when they failed."""
+    token = request.name.partition(".")[2]
+    folders = [
+        *request.hidden.parent.glob(f".*.{token}.partial"),
+        *Path(request.store, record_files.PARTS).glob(f"*.{token}"),
+    ]
+    for left in folders:
+        if request.name not in left.name:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def main(arguments: list[str]) -> None:
+    parent, *buffers = map(int, arguments)
+    die_with_parent(parent)
+    # A signal to the whole process group is for the trainer, which still has to save its last checkpoint.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(NICE)
+    writer = CheckpointWriter(buffers)
+    for line in sys.stdin:
+        with _saying_how_far():
+            answer = writer.serve(json.loads(line))
+        _say(answer)
+    writer.finish()
+
+
+@contextlib.contextmanager
+def _saying_how_far() -> Iterator[None]:
+    """Say the bytes that were written so far, each second while they change: a slow disk is no dead writer."""
+    over = threading.Event()
+
+    def say() -> None:
+        said = MOVED()
+        while not over.wait(1.0):
+            if MOVED() != said:
+                said = MOVED()
+                _say({"moved": said})
+
+    teller = threading.Thread(target=say, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+def _say(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("trainer.checkpoint.saving.writer", "writes a rank's checkpoints")
+    main(sys.argv[1:])

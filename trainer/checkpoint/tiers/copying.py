@@ -1,0 +1,62 @@
+"""Copying a checkpoint between a folder and a tier, verified on its way.
+
+Each file is hashed while it is read and compared with the manifest, the object store checks what reaches it, and the
+manifest comes last: a copy is visible whole or not at all.
+"""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from trainer.base import atomic
+from trainer.checkpoint.disk.manifest import MANIFEST
+from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
+from trainer.checkpoint.tiers.folder_tier import FolderTier
+from trainer.checkpoint.tiers.object_tier import ObjectTier
+from trainer.checkpoint.tiers.tier import Tier, TierSource
+
+
+def tier_at(where: str | Path) -> Tier:
+    """The tier at a folder or at s3://bucket/prefix; nothing is contacted yet. Raises ValueError for another URL."""
+    scheme, separator, _ = str(where).partition("://")
+    if separator and scheme != "s3":
+        raise ValueError(f"{where}: found {scheme}://, expected a folder or s3://bucket/prefix")
+    return ObjectTier(str(where)) if separator else FolderTier(Path(where))
+
+
+def replicate(source: Path, target: Tier, folder: str, manifest: str) -> int:
+    """Copy the checkpoint in the folder `source`, whose manifest has this SHA-256, to a tier; returns its bytes.
+
+    Raises DamagedCheckpoint when the source differs from what was committed, and TierUnavailable; neither leaves a
+    visible copy.
+    """
+    there = FolderTier(source.parent)
+    data = b"".join(there.read(source.name, MANIFEST))
+    described = verified_manifest(data, manifest, str(source / MANIFEST))
+    for name, expected in described.files.items():
+        chunks = verified_chunks(there.read(source.name, name), expected, str(source / name))
+        target.put(folder, name, chunks, expected)
+    target.finish(folder, data)
+    return len(data) + described.bytes
+
+
+def fetch(source: TierSource, folder: str, manifest: str, into: Path) -> None:
+    """Bring a checkpoint from a tier to the folder `into`, in one visible step.
+
+    `manifest` is the SHA-256 of its manifest. Raises DamagedCheckpoint when it differs from what was committed,
+    TierUnavailable, and OSError where `into` cannot be written.
+    """
+    where = f"{source}/{folder}"
+    data = b"".join(source.read(folder, MANIFEST))
+    files = verified_manifest(data, manifest, f"{where}/{MANIFEST}").files
+    into.parent.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(prefix=f".{into.name}.", dir=into.parent))
+    try:
+        for name, expected in files.items():
+            chunks = verified_chunks(source.read(folder, name), expected, f"{where}/{name}")
+            atomic.write(hidden / name, chunks)
+        atomic.write(hidden / MANIFEST, [data])
+        hidden.chmod(0o755)
+        atomic.show(hidden, into)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)

@@ -1,0 +1,106 @@
+"""A tier in a folder of a file system, and the NVMe folders of several nodes read as one.
+
+A checkpoint grows in a hidden folder beside its place, and is renamed to it.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from trainer.base import atomic, listing, removal, verify
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
+from trainer.checkpoint.disk.reading import DamagedCheckpoint, proves_absence
+from trainer.checkpoint.tiers.tier import TierUnavailable
+
+
+class FolderTier:
+    """A `Tier` in the folder `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def __str__(self) -> str:
+        return str(self._root)
+
+    def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: CheckpointFile) -> None:
+        path = self._partial(folder) / name
+        try:
+            atomic.write(path, chunks)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise _unavailable(path, error) from error
+        except DamagedCheckpoint:
+            path.unlink(missing_ok=True)
+            raise
+
+    def finish(self, folder: str, manifest: bytes) -> None:
+        partial = self._partial(folder)
+        try:
+            if not self.holds(folder):
+                atomic.write(partial / MANIFEST, [manifest])
+                atomic.show(partial, self._root / folder)
+            shutil.rmtree(partial, ignore_errors=True)
+        except OSError as error:
+            raise _unavailable(partial, error) from error
+
+    def read(self, folder: str, name: str) -> Iterator[bytes]:
+        path = self._root / folder / name
+        try:
+            yield from verify.blocks(path)
+        except OSError as error:
+            if proves_absence(path):
+                raise DamagedCheckpoint(f"{path}: cannot be read: {error.strerror}") from error
+            raise _unavailable(path, error) from error
+
+    def holds(self, folder: str) -> bool:
+        path = self._root / folder / MANIFEST
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _unavailable(path, error) from error
+        return True
+
+    def remove(self, folder: str) -> None:
+        """The manifest goes first: a folder that an interrupted removal leaves is no checkpoint."""
+        for path in (self._root / folder, self._partial(folder)):
+            try:
+                removal.remove_folder(self._root, str(path.relative_to(self._root)), MANIFEST)
+            except OSError as error:
+                raise _unavailable(path, error) from error
+
+    def folders(self, under: str) -> dict[str, float]:
+        found = dict[str, float]()
+        try:
+            for name in listing.names_if_there(self._root / under):
+                with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                    found[f"{under}/{name}"] = (self._root / under / name / MANIFEST).stat().st_mtime
+        except OSError as error:
+            raise _unavailable(self._root / under, error) from error
+        return found
+
+    def _partial(self, folder: str) -> Path:
+        path = self._root / folder
+        return path.with_name(f".{path.name}.partial")
+
+
+class NodesTier:
+    """The NVMe folders of some nodes, read as one `TierSource`: each holds the files of its own ranks."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self._folders))
+
+    def read(self, folder: str, name: str) -> Iterator[bytes]:
+        for root in self._folders:
+            if FolderTier(root).holds(folder) and (root / folder / name).exists():
+                return FolderTier(root).read(folder, name)
+        raise DamagedCheckpoint(f"{folder}/{name}: found on none of {self}")
+
+
+def _unavailable(path: Path, error: OSError) -> TierUnavailable:
+    return TierUnavailable(f"{path}: {error.strerror}")

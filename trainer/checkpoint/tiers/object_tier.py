@@ -1,0 +1,68 @@
+"""A tier under a prefix of an object store. Each object is created once; the manifest comes last and is the commit."""
+
+from collections.abc import Iterator
+
+from trainer.base import digest
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers.tier import TierUnavailable
+from trainer.objects import uploads
+from trainer.objects.bucket import AlreadyThere, Bucket
+from trainer.objects.origin import Missing, Unreachable
+
+CHUNK = 1 << 20
+"""Bytes that are read in one call."""
+
+
+class ObjectTier:
+    """A `Tier` under the prefix `url`, s3://bucket/prefix."""
+
+    def __init__(self, url: str) -> None:
+        self._bucket = Bucket(url)
+
+    def __str__(self) -> str:
+        return str(self._bucket)
+
+    def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: CheckpointFile) -> None:
+        try:
+            uploads.create(self._bucket, f"{folder}/{name}", chunks, expected)
+        except (Unreachable, AlreadyThere) as error:
+            raise TierUnavailable(str(error)) from error
+
+    def finish(self, folder: str, manifest: bytes) -> None:
+        self.put(folder, MANIFEST, iter([manifest]), CheckpointFile(len(manifest), digest.of_bytes(manifest)))
+
+    def read(self, folder: str, name: str) -> Iterator[bytes]:
+        try:
+            with self._bucket.open(f"{folder}/{name}") as stream:
+                while chunk := stream.read(CHUNK):
+                    yield chunk
+        except Missing as error:
+            raise DamagedCheckpoint(str(error)) from error
+        except (Unreachable, AlreadyThere) as error:
+            raise TierUnavailable(str(error)) from error
+
+    def holds(self, folder: str) -> bool:
+        try:
+            self._bucket.head(f"{folder}/{MANIFEST}")
+        except Missing:
+            return False
+        except Unreachable as error:
+            raise TierUnavailable(str(error)) from error
+        return True
+
+    def remove(self, folder: str) -> None:
+        """The manifest goes first, as in a folder."""
+        try:
+            keys = [found.key for found in Bucket(self._bucket.url(folder)).objects()]
+            for key in sorted(keys, key=lambda key: key != MANIFEST):
+                self._bucket.call("delete_object", f"{folder}/{key}")
+        except (Missing, Unreachable) as error:
+            raise TierUnavailable(str(error)) from error
+
+    def folders(self, under: str) -> dict[str, float]:
+        try:
+            found = [each for each in Bucket(self._bucket.url(under)).objects() if each.key.endswith(f"/{MANIFEST}")]
+        except (Missing, Unreachable) as error:
+            raise TierUnavailable(str(error)) from error
+        return {f"{under}/{each.key.removesuffix(f'/{MANIFEST}')}": each.modified for each in found}

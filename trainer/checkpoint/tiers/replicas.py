@@ -1,0 +1,128 @@
+"""Replicas: the records in the training store of which tiers hold a copy of a commit.
+
+The commit itself names the tier that it was written to. Each further copy has one record, made when the copy is
+complete. A copy that retention removes is withdrawn on record before its bytes are removed, and a damaged copy is
+withdrawn with the reason, so that no reader uses it again. A record is never changed.
+
+    replicas/<commit>/<tier>.json    a copy, complete and verified
+    withdrawn/<commit>/<tier>.json   a copy that no longer counts, with the reason
+    taken-back/<commit>.<tier>.<n>.json   the record of a damaged copy that counts again
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import atomic, codec, listing
+from trainer.checkpoint.tiers import faults
+from trainer.checkpoint.tiers.tier import TIERS
+from trainer.record import fence, files
+from trainer.record.fence import Commit
+
+FORMAT = "slipway.replica/1"
+
+
+@dataclass(frozen=True)
+class ReplicaRecord:
+    """A complete copy of a commit on a further tier."""
+
+    commit: str
+    tier: str
+    at: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class WithdrawalRecord:
+    """A copy of a commit that no longer counts."""
+
+    commit: str
+    tier: str
+    at: float
+    why: str
+    damaged: bool
+
+
+def record(store: Path, commit: Commit, tier: str, size: int) -> bool:
+    """Record a copy of `size` bytes. False when it was on record already."""
+    copy = ReplicaRecord(commit.name, tier, time.time(), size)
+    return codec.create_only(_path(store, files.REPLICAS, commit.name, tier), copy, FORMAT)
+
+
+def withdraw(store: Path, commit: Commit, tier: str, why: str, damaged: bool = False) -> bool:
+    """Record that a copy no longer counts; its bytes stay. False when it was withdrawn already."""
+    if damaged:
+        faults.note(store, commit.name, tier, faults.DAMAGED, why)
+    copy = WithdrawalRecord(commit.name, tier, time.time(), why, damaged)
+    return codec.create_only(_path(store, files.WITHDRAWN, commit.name, tier), copy, FORMAT)
+
+
+def set_aside(store: Path, commit: Commit, damaged: Mapping[str, str], token: fence.Token | None = None) -> bool:
+    """Withdraw damaged copies, and set the commit aside when no tier holds another copy; True then.
+
+    `damaged` has by tier what is wrong with the bytes there. A trainer does it under its token. Raises
+    fence.Superseded then, and OSError.
+    """
+    for tier, reason in damaged.items():
+        if token is not None:
+            fence.check(store, token)
+        withdraw(store, commit, tier, reason, damaged=True)
+    return not _holders(store, commit) and fence.set_aside(store, commit, "; ".join(damaged.values()), token)
+
+
+def withdrawn_copies(store: Path, tier: str) -> dict[str, bool]:
+    """The names of the commits whose copy on a tier was withdrawn, each with whether the copy was damaged.
+
+    Raises OSError, and UndecodableRecord.
+    """
+    return {record.commit: record.damaged for record in _withdrawals(store, tier)}
+
+
+def damaged(store: Path, tier: str) -> dict[str, WithdrawalRecord]:
+    """The copies on a tier that were found damaged, by commit. Raises OSError, and UndecodableRecord."""
+    return {record.commit: record for record in _withdrawals(store, tier) if record.damaged}
+
+
+def take_back(store: Path, commit: str, tier: str) -> bool:
+    """Have a copy that was found damaged count again; the record of it is kept. False when there is none.
+
+    Raises OSError. The caller has verified the bytes.
+    """
+    found = codec.read_if_there(_path(store, files.WITHDRAWN, commit, tier), WithdrawalRecord, FORMAT)
+    if found is None or not found.damaged:
+        return False
+    kept = files.named(store, files.TAKEN_BACK, f"{commit}.{tier}.{time.time_ns()}")
+    atomic.move(_path(store, files.WITHDRAWN, commit, tier), kept)
+    faults.forget(store, commit, tier, faults.DAMAGED)
+    return True
+
+
+def ever_held(store: Path, commit: Commit) -> set[str]:
+    """The tiers on which there was a copy of a commit, withdrawn or not. Raises OSError."""
+    return {commit.tier, *_tiers(store, files.REPLICAS, commit)}
+
+
+def holders(store: Path, commits: Iterable[Commit]) -> dict[str, tuple[str, ...]]:
+    """The tiers that hold each commit, by its name, the fastest first. Raises OSError."""
+    return {commit.name: _holders(store, commit) for commit in commits}
+
+
+def _holders(store: Path, commit: Commit) -> tuple[str, ...]:
+    copies = {commit.tier, *_tiers(store, files.REPLICAS, commit)} - _tiers(store, files.WITHDRAWN, commit)
+    return tuple(tier for tier in TIERS if tier in copies)
+
+
+def _withdrawals(store: Path, tier: str) -> Iterator[WithdrawalRecord]:
+    for commit in listing.names_if_there(store / files.WITHDRAWN):
+        record = codec.read_if_there(_path(store, files.WITHDRAWN, commit, tier), WithdrawalRecord, FORMAT)
+        if record is not None:
+            yield record
+
+
+def _tiers(store: Path, folder: str, commit: Commit) -> set[str]:
+    return set(listing.names_if_there(store / folder / commit.name, ".json"))
+
+
+def _path(store: Path, folder: str, commit: str, tier: str) -> Path:
+    return files.named(store / folder, commit, tier)

@@ -1,0 +1,27 @@
+"""Coherence: what one section of a configuration requires of another; checked before a training starts."""
+
+from trainer.base.invalid import require
+from trainer.config.operation import Layout
+from trainer.config.sections import Checkpoint, Communication, Validation
+
+
+def check(communication: Communication, layout: Layout, checkpoint: Checkpoint, validation: Validation) -> None:
+    """Raises Invalid, with the dotted field and the numbers that do not fit."""
+    _require_whole_models(communication, layout)
+    _require_whole_rounds(communication, "checkpoint", checkpoint.every)
+    _require_whole_rounds(communication, "validation", validation.every)
+
+
+def _require_whole_models(communication: Communication, layout: Layout) -> None:
+    """Compressed gradients and local updates need ranks that each hold the whole model."""
+    whole = (layout.shard, layout.tensor, layout.pipeline) == ("none", 1, 1)
+    found = f"with layout.shard {layout.shard}, layout.tensor {layout.tensor} and layout.pipeline {layout.pipeline}"
+    why = "that is for ranks that each hold the whole model (none, 1, 1)"
+    require(whole or communication.compression == "none", "communication.compression", f"expected none {found}: {why}")
+    require(whole or communication.local_steps == 1, "communication.local_steps", f"expected 1 {found}: {why}")
+
+
+def _require_whole_rounds(communication: Communication, section: str, every: int) -> None:
+    """With local updates, the ranks have one model to keep or measure only after their weights are averaged."""
+    steps = communication.local_steps
+    require(every % steps == 0, f"{section}.every", f"expected a multiple of communication.local_steps ({steps})")

@@ -1,0 +1,141 @@
+"""The mesh of ranks: which rank holds what, computed from the layout, the number of ranks and the model's shape.
+
+It is arithmetic alone, without torch, so that recipes, the training asset and every rank refuse the same layouts with
+the same message before a training starts.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from trainer.base.invalid import Invalid
+from trainer.config.operation import Layout
+from trainer.config.sections import Batch, Run
+from trainer.config.shapes import Shape
+
+
+class LayoutSettings(Protocol):
+    """What decides a mesh: a configuration has it, and so has a recipe."""
+
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def model(self) -> Shape: ...
+    @property
+    def batch(self) -> Batch: ...
+    @property
+    def run(self) -> Run: ...
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Ranks along four axes; neighbours along the last axis have consecutive numbers, as the ranks of a node have."""
+
+    pipeline: int = 1
+    replicas: int = 1
+    shards: int = 1
+    tensor: int = 1
+
+    @property
+    def ranks(self) -> int:
+        return self.pipeline * self.data * self.tensor
+
+    @property
+    def data(self) -> int:
+        """How many shares a batch is divided into."""
+        return self.replicas * self.shards
+
+    def stage(self, rank: int) -> int:
+        """The part of the layers that this rank has."""
+        return rank // (self.data * self.tensor)
+
+    def data_rank(self, rank: int) -> int:
+        """The share of a batch that this rank has."""
+        return rank // self.tensor % self.data
+
+    def counts_losses(self, rank: int) -> bool:
+        """Whether this rank's losses count: one rank of the last stage counts for all that share a batch."""
+        return self.stage(rank) == self.pipeline - 1 and rank % self.tensor == 0
+
+
+class UnfitLayout(Invalid):
+    """A value that does not fit others."""
+
+    def __init__(self, field: str, found: object, expected: str) -> None:
+        super().__init__(field, f"found {found}, expected {expected}")
+        self.found, self.expected = str(found), expected
+
+
+def check(settings: LayoutSettings, ranks: int, ranks_per_node: int) -> Mesh:
+    """The mesh of these ranks. Raises UnfitLayout with the numbers that do not fit."""
+    _check_tensor(settings, ranks_per_node)
+    mesh = _mesh(settings.layout, ranks, ranks_per_node)
+    _check_pipeline(settings, mesh)
+    _check_activations(settings)
+    if settings.batch.sequences < mesh.data:
+        expected = f"{mesh.data} (a sequence for each {_shares(mesh)}) or more"
+        raise UnfitLayout("batch.sequences", settings.batch.sequences, expected)
+    return mesh
+
+
+def micro_batches(sequences: int, micro: int, shares: int) -> int:
+    """The number of micro-batches, of at most `micro` samples, that every share of a batch is cut into."""
+    largest = -(-sequences // shares)
+    return -(-largest // micro)
+
+
+def _mesh(layout: Layout, ranks: int, ranks_per_node: int) -> Mesh:
+    if ranks % (layout.pipeline * layout.tensor):
+        found = f"{layout.pipeline} (x tensor {layout.tensor})"
+        raise UnfitLayout("layout.pipeline", found, f"a divisor of {ranks} ranks")
+    data = ranks // (layout.pipeline * layout.tensor)
+    if layout.shard != "hybrid" and layout.shard_ranks:
+        raise UnfitLayout("layout.shard_ranks", layout.shard_ranks, "0, as only hybrid has groups of ranks")
+    shards = layout.shard_ranks or max(1, min(data, ranks_per_node // layout.tensor))
+    shards = {"none": 1, "full": data, "hybrid": shards}[layout.shard]
+    if data % shards:
+        raise UnfitLayout("layout.shard_ranks", f"{shards} ranks a group", f"a divisor of {data} data-parallel ranks")
+    return Mesh(layout.pipeline, data // shards, shards, layout.tensor)
+
+
+def _check_tensor(settings: LayoutSettings, ranks_per_node: int) -> None:
+    """Ranks that share matrices communicate twice a block: they must be of one node, and divide what they share."""
+    tensor, shape = settings.layout.tensor, settings.model
+    if tensor == 1:
+        return
+    if ranks_per_node % tensor:
+        expected = f"a divisor of the {ranks_per_node} ranks of a node (a node is a machine, a rank is a GPU)"
+        raise UnfitLayout("layout.tensor", tensor, expected)
+    if not shape.divided:
+        raise UnfitLayout("layout.tensor", tensor, f"1, as a model of kind {shape.kind} cannot be divided")
+    for name, value in shape.divided.items():
+        if value % tensor:
+            raise UnfitLayout("layout.tensor", tensor, f"a divisor of model.{name} ({value})")
+    if settings.run.precision == "fp8":
+        raise UnfitLayout("layout.tensor", tensor, "1 with fp8, whose scales are of whole matrices")
+
+
+def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:
+    if mesh.pipeline == 1:
+        return
+    shape, batch, stages = settings.model, settings.batch, mesh.pipeline
+    if stages > shape.stages:
+        expected = f"{shape.stages} at most, the stages that a model of this kind ({shape.kind}) can be cut into"
+        raise UnfitLayout("layout.pipeline", stages, expected)
+    count = micro_batches(batch.sequences, batch.micro, mesh.data)
+    if settings.layout.schedule == "1f1b" and count < stages:
+        cut = (
+            f"batch.sequences {batch.sequences} over {mesh.data} {_shares(mesh)}s in parts of batch.micro {batch.micro}"
+        )
+        raise UnfitLayout("layout.pipeline", stages, f"{count} at most, the micro-batches of a rank ({cut}), or gpipe")
+
+
+def _check_activations(settings: LayoutSettings) -> None:
+    layout, shape = settings.layout, settings.model
+    if layout.activations != "keep" and not shape.recomputes:
+        expected = f"keep, as a block of a model of kind {shape.kind} may not be run twice"
+        raise UnfitLayout("layout.activations", layout.activations, expected)
+
+
+def _shares(mesh: Mesh) -> str:
+    """The word for a rank that has a share of a batch."""
+    return "rank" if mesh.data == mesh.ranks else "data-parallel rank"

@@ -1,0 +1,172 @@
+"""The sections of a configuration that say how and where a training runs; they change its numbers by rounding alone.
+
+They are not part of a training's identity: after a change of its recipe, the same training goes on from its newest
+checkpoint, and has the new values from its next incarnation on.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trainer.base.invalid import positive, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How the model is divided over the ranks: pipeline x replicas x shards x tensor, the ranks of a node innermost."""
+
+    shard: Literal["none", "full", "hybrid"] = "none"
+    """Where weights, gradients and optimiser state lie: none, whole on every data-parallel rank (DDP); full, divided
+    over all of them (FSDP2); hybrid, divided inside a group of ranks and replicated between groups (HSDP)."""
+    shard_ranks: int = 0
+    """hybrid: the ranks of a group; 0 for the ranks of a node."""
+    tensor: int = 1
+    """Ranks that share each matrix."""
+    pipeline: int = 1
+    """Ranks that share the layers, each a consecutive part."""
+    schedule: Literal["1f1b", "gpipe"] = "1f1b"
+    """The order of the pipeline's micro-batches."""
+    activations: Literal["keep", "selective", "recompute"] = "keep"
+    """What the forward pass keeps for the backward pass: everything (keep), all but what is cheap to compute again
+    (selective), or the input of each block alone (recompute)."""
+    compile: bool = False
+    """Whether each block is compiled."""
+
+    def __post_init__(self) -> None:
+        positive(self, "tensor", "pipeline")
+        require(self.shard_ranks >= 0, "shard_ranks", "expected 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetentionRule:
+    """When a tier gets a checkpoint, and which checkpoints it keeps beside those that are referred to."""
+
+    minutes: float
+    """The longest time between two checkpoints there; 0 for no limit in time."""
+    last: int
+    """How many of the newest it keeps."""
+    every: int = 0
+    """It keeps those whose step is a multiple of this; 0 for none."""
+    best: int = 0
+    """How many of those with the lowest validation loss it keeps."""
+
+    def __post_init__(self) -> None:
+        require(self.minutes >= 0, "minutes", "expected 0 or more")
+        positive(self, "last")
+        for name in ("every", "best"):
+            require(getattr(self, name) >= 0, name, "expected 0 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """The tiers of checkpoints. The defaults of the intervals are the longest that are reasonable.
+
+    On the node's NVMe the optimal interval holds where it is shorter (Young 1974, Daly 2006): it follows from the
+    measured stall and the measured rate of failures.
+    """
+
+    nvme: RetentionRule = field(default_factory=lambda: RetentionRule(minutes=15, last=2))
+    durable: RetentionRule = field(default_factory=lambda: RetentionRule(minutes=30, last=5, best=1))
+    backup: RetentionRule = field(default_factory=lambda: RetentionRule(minutes=120, last=5, best=1))
+    """The object store of `placement.backup`, where there is one."""
+    cost_share: float = 0.02
+    """The largest share of the steps' time that saves on the NVMe may cost."""
+    key_file: str = ""
+    """A file with a key of 64 hex digits that encrypts checkpoints; empty for checkpoints that are not encrypted."""
+
+    def __post_init__(self) -> None:
+        require(0 < self.cost_share <= 1, "cost_share", "expected a share above 0, and at most 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What is recorded beyond the figures of each step."""
+
+    profile_from: int = 0
+    """The first step that PyTorch's profiler records; 0 to record on a signal (SIGUSR2) alone."""
+    profile_steps: int = 3
+    """How many steps a profile covers."""
+    window_steps: int = 50
+    """The ledger says after each so many steps what bounds them."""
+    compare_steps: int = 500
+    """After each so many steps, ranks that hold the same weights compare them, which finds silent corruption and drift;
+    0 for never. A comparison costs one pass over the weights."""
+
+    def __post_init__(self) -> None:
+        require(self.profile_from >= 0, "profile_from", "expected 0 or more")
+        require(self.compare_steps >= 0, "compare_steps", "expected 0 or more")
+        positive(self, "profile_steps", "window_steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """How ranks talk to each other and where they run; `trainer.node.fabric` has the profiles.
+
+    A field that is left out has the profile's value; where the profile has none, NCCL decides, as it mostly should. A
+    variable in the environment of a rank comes before all of these. Values and defaults are those of the NCCL user
+    guide, "Environment Variables".
+    """
+
+    profile: Literal["none", "ethernet", "h200-infiniband", "h100-8nic"] = "none"
+    infiniband: bool | None = None
+    """NCCL_IB_DISABLE. With true, NCCL fails where it would otherwise fall back to TCP, ten times slower."""
+    adapters: str | None = None
+    """NCCL_IB_HCA: prefixes of adapters (mlx5), `=` before exact ones (=mlx5_0,mlx5_1). NCCL then gives each GPU the
+    nearest of them; a list leaves out adapters that lead to storage."""
+    gid_index: int | None = None
+    """NCCL_IB_GID_INDEX. 3 is RoCE v2 over IPv4 on Mellanox adapters; it has no effect on InfiniBand."""
+    gpudirect_level: Literal["LOC", "PIX", "PXB", "PHB", "SYS"] | None = None
+    """NCCL_NET_GDR_LEVEL: the longest way between adapter and GPU on which the adapter reads and writes the GPU's
+    memory itself. PXB is through PCI switches and not through the processor, which is slower than a copy. By name:
+    NCCL reads the number 5, often seen for it, as SYS, and 2 as PXB."""
+    gpudirect_read: bool | None = None
+    """NCCL_NET_GDR_READ: the same for sending, so that neither direction goes through host memory."""
+    cross_nic: Literal[0, 1, 2] | None = None
+    """NCCL_CROSS_NIC. 0 keeps a ring on one rail, for nodes where each adapter has a switch of its own; 1 uses any
+    adapter, for nodes whose adapters share a switch; 2 prefers one rail."""
+    buffer_bytes: int | None = None
+    """NCCL_BUFFSIZE, for each channel to a peer; NCCL's default is 4 MiB. 16 MiB keeps 400 Gb/s adapters busy with
+    gigabyte messages, and costs GPU memory."""
+    p2p_level: Literal["LOC", "NVL", "PIX", "PXB", "PHB", "SYS"] | None = None
+    """NCCL_P2P_LEVEL. NVL: GPUs of a node talk over NVLink or not at all, and never over the slow PCI."""
+    socket_interface: str | None = None
+    """NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME, for the rendezvous and for TCP: ib0 with InfiniBand, eth0 without.
+    Without it, ranks on nodes with many interfaces may choose interfaces that do not reach each other."""
+    algorithm: Literal["ring", "tree", "hierarchical", "sharp"] | None = None
+    """NCCL_ALGO of all-reduce, with rings where it does not apply. hierarchical reduces in the node's NVLink switches
+    and by a tree between nodes; sharp reduces in the network's switches, and needs the CollNet plugin. NCCL chooses by
+    size and topology, which is better than one choice for all sizes: set this to compare."""
+    debug: Literal["WARN", "INFO"] | None = None
+    """NCCL_DEBUG. INFO prints which transports and rings NCCL chose, for a new cluster."""
+    affinity: Literal["none", "numa"] | None = None
+    """numa: a rank runs on the processors of its GPU's NUMA node, as copies to the GPU from another NUMA node have half
+    the bandwidth. It has no effect on a machine with one NUMA node."""
+    deterministic: bool = False
+    """Whether only algorithms are used that give the same bits each time, on the same hardware, libraries and layout.
+    They are slower. Without it, repeated and resumed steps on a GPU may differ by rounding."""
+    timeout_seconds: float = 3600.0
+    """How long a rank waits for the others in one exchange; the process group has this limit, there is no NCCL_TIMEOUT.
+    It must be as long as any work that one rank does for all, above all staging. Heartbeats find a hang, within
+    `recovery.no_progress_seconds`, so this limit need not be lowered after the start."""
+
+    def __post_init__(self) -> None:
+        positive(self, "timeout_seconds")
+        require(self.gid_index is None or self.gid_index >= 0, "gid_index", "expected 0 or more")
+        require(self.buffer_bytes is None or self.buffer_bytes > 0, "buffer_bytes", "expected a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a training lies and runs. ``{node}`` in `nvme` is replaced by the name of the node."""
+
+    store: str
+    """The training's durable folder: specification, claims, commits, ledger, heartbeats."""
+    durable: str
+    """The durable tier: snapshots, shards, checkpoints."""
+    nvme: str
+    """The node's own fast disk, where the shards are staged."""
+    backup: str = ""
+    """The object store's URL (s3://bucket/prefix), a folder, or empty for none."""
+    staging: Literal["before", "streaming"] = "before"
+    """Whether all shards are staged before the first step, or while training goes on, in the order of their need."""
+    init: str = ""
+    """The folder of the initial weights, where the training has a section `init`."""

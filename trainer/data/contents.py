@@ -1,0 +1,49 @@
+"""The contents of a snapshot that a model must know; a model that reads something else is refused."""
+
+from trainer.base.invalid import Invalid, require
+from trainer.config.shapes import Data, Shape
+from trainer.data import images
+from trainer.data.shards import TokenizerRecord
+from trainer.data.snapshots import Snapshot
+
+
+def data(snapshot: Snapshot, shape: Shape, length: int, seed: int = 0) -> Data:
+    """What a model of this shape is built for; `length` is the tokens of a sequence, 0 for pictures.
+
+    Raises ValueError, with the configuration's field and what was found there, for a model that does not fit.
+    """
+    if isinstance(snapshot, images.ImageSnapshot):
+        found = Data(length=length, picture=snapshot.shape, classes=len(snapshot.classes), seed=seed)
+    else:
+        found = Data(vocabulary=snapshot.tokenizer.vocab_size, length=length, seed=seed)
+    try:
+        check(shape, found)
+    except Invalid as fault:
+        section, _, field = fault.field.partition(".")
+        value = getattr(shape, field) if section == "model" else length
+        raise ValueError(f"{fault.field}: found {value!r}, {fault}, for snapshot {snapshot.sha256[:16]}") from None
+    return found
+
+
+def check(shape: Shape, data: Data) -> None:
+    """Raises Invalid, with the configuration's field, for a model that cannot be trained on such data."""
+    holds = "pictures" if any(data.picture) else "tokens"
+    wanted = f"expected a model that reads {holds}, as the dataset holds: this one reads {shape.reads}"
+    require(shape.reads == holds, "model.kind", wanted)
+    require(holds == "pictures" or data.length > 0, "batch.length", "expected a number above 0: tokens a sequence")
+    require(holds == "tokens" or data.length == 0, "batch.length", "expected 0, as the dataset holds pictures")
+    try:
+        shape.check(data)
+    except Invalid as fault:
+        raise Invalid(f"model.{fault.field}", str(fault)) from None
+
+
+def tokenizer(snapshot: Snapshot) -> TokenizerRecord | None:
+    """The snapshot's tokenizer; None for pictures."""
+    return None if isinstance(snapshot, images.ImageSnapshot) else snapshot.tokenizer
+
+
+def tokenizer_digest(snapshot: Snapshot) -> str:
+    """SHA-256 of the snapshot's tokenizer; empty for pictures."""
+    found = tokenizer(snapshot)
+    return found.sha256 if found else ""

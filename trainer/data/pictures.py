@@ -1,0 +1,69 @@
+"""Pictures of a snapshot's split: images and labels by number, read through mmap, as `sequences` reads texts.
+
+A pixel's channel stays one byte, as on disk; the model widens it on the device.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.data import images
+from trainer.data.sequences import OPEN, SequenceStarts
+
+
+class Labelled(NamedTuple):
+    """Images with their labels: [n, height, width, channels] and [n]."""
+
+    pixels: images.Pixels
+    labels: images.Labels
+
+
+class Pictures:
+    """The images of one split, numbered through its shards. A shard's file is opened when it is first read."""
+
+    def __init__(
+        self,
+        tier: Path,
+        snapshot: images.ImageSnapshot,
+        split: str,
+        bring: Callable[[images.ImageShard], None] | None = None,
+    ) -> None:
+        """`bring` is called with a shard before it is opened. Raises ValueError when the split is empty."""
+        self.shape, self.classes = snapshot.shape, snapshot.classes
+        self.shards = snapshot.splits[split].shards
+        self.sizes = np.array([shard.images for shard in self.shards], np.int64)
+        """How many images each shard has."""
+        self._places = SequenceStarts(self.sizes)
+        self._tier, self._bring = tier, bring
+        self._opened = functools.lru_cache(maxsize=OPEN)(self._open)
+        if len(self) == 0:
+            raise ValueError(f"split {split} of {snapshot.dataset} has no image")
+
+    def __len__(self) -> int:
+        return int(self.sizes.sum())
+
+    def empty(self, count: int) -> Labelled:
+        """Room for `count` images, to read into."""
+        return Labelled(np.empty((count, *self.shape), np.uint8), np.empty(count, np.uint32))
+
+    def read(self, numbers: npt.NDArray[np.uint64], out: Labelled | None = None) -> Labelled:
+        """The images of these numbers, into `out` where it is given.
+
+        Raises FileNotFoundError or ValueError for a shard whose file is missing or does not have the described size.
+        """
+        read = self.empty(len(numbers)) if out is None else out
+        for row, (place, number) in enumerate(self._places.of(numbers)):
+            pixels, labels = self._opened(place)
+            read.pixels[row], read.labels[row] = pixels[number], labels[number]
+        return read
+
+    def _open(self, place: int) -> Labelled:
+        shard = self.shards[place]
+        if self._bring is not None:
+            self._bring(shard)
+        pixels, labels = images.open_images(self._tier, shard, self.shape)
+        return Labelled(np.asarray(pixels), np.asarray(labels))

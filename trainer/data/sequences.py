@@ -1,0 +1,98 @@
+"""Sequences of a snapshot's split: windows over the shards' token streams, read through mmap.
+
+A token stays two or four bytes, as on disk; the model widens it on the device.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.data import shards
+
+Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+OPEN = 1024
+"""Shards that stay mapped at once; the kernel allows a process some 65,000 mappings."""
+
+
+class SequenceStarts:
+    """Finds samples that are numbered through all shards; the i-th shard has `sizes[i]` of them."""
+
+    def __init__(self, sizes: npt.NDArray[np.int64]) -> None:
+        self._ends = np.cumsum(sizes)
+        self._begins = self._ends - sizes
+
+    def of(self, numbers: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """The shard of each sample, and the sample's number there."""
+        wanted = numbers.astype(np.int64)
+        places = np.searchsorted(self._ends, wanted, "right")
+        return zip(places.tolist(), (wanted - self._begins[places]).tolist(), strict=True)
+
+
+class Sequences:
+    """The windows of `length` + 1 tokens of one split: the last token of each is the last one's target.
+
+    Windows don't overlap but for that target, and don't cross shards; the tail of a shard that is shorter
+    than a window belongs to no training sequence. A shard's file is opened when it is first read.
+    """
+
+    def __init__(
+        self,
+        tier: Path,
+        snapshot: shards.TextSnapshot,
+        split: str,
+        length: int,
+        bring: Callable[[shards.TokenShard], None] | None = None,
+    ) -> None:
+        """`bring` is called with a shard before it is opened. Raises ValueError when the split has no window."""
+        if snapshot.dtype not in shards.DTYPES:
+            where = shards.manifest_path(tier, snapshot.sha256)
+            raise ValueError(f"{where}: dtype: found {snapshot.dtype!r}, expected {' or '.join(shards.DTYPES)}")
+        self.length = length
+        self.dtype = shards.DTYPES[snapshot.dtype]
+        self.shards = snapshot.splits[split].shards
+        tokens = np.array([shard.tokens for shard in self.shards], np.int64)
+        self.sizes = np.maximum(tokens - 1, 0) // length
+        """How many windows each shard has."""
+        self._places = SequenceStarts(self.sizes)
+        self._count = int(self.sizes.sum())
+        self._tier, self._bring = tier, bring
+        self._tokens = functools.lru_cache(maxsize=OPEN)(self._open)
+        if self._count == 0:
+            raise ValueError(f"split {split} of {snapshot.dataset} has no sequence of {length} tokens")
+
+    def __len__(self) -> int:
+        return self._count
+
+    def empty(self, count: int) -> Tokens:
+        """Room for `count` windows, to read into."""
+        windows: Tokens = np.empty((count, self.length + 1), self.dtype)
+        return windows
+
+    def read(self, numbers: npt.NDArray[np.uint64], out: Tokens | None = None) -> Tokens:
+        """The windows of these numbers, into `out` where it is given: [len(numbers), length + 1].
+
+        Raises FileNotFoundError or ValueError for a shard whose file is missing or does not have the described size.
+        """
+        windows = self.empty(len(numbers)) if out is None else out
+        # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
+        for row, (place, number) in enumerate(self._places.of(numbers)):
+            start = number * self.length
+            windows[row] = self._tokens(place)[start : start + self.length + 1]
+        return windows
+
+    def tails(self) -> Iterator[Tokens]:
+        """The tokens that no window covers: the rest of each shard that has one, [1, 2 .. length + 1]."""
+        for place, size in enumerate(self.sizes.tolist()):
+            rest = np.array(self._tokens(place)[size * self.length :])
+            if len(rest) > 1:
+                yield rest[None]
+
+    def _open(self, place: int) -> npt.NDArray[Any]:
+        shard = self.shards[place]
+        if self._bring is not None:
+            self._bring(shard)
+        return np.asarray(shards.open_shard(self._tier, shard, self.dtype.name)[0])

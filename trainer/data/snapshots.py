@@ -1,0 +1,22 @@
+"""Snapshots of either kind: manifests for code that moves, keeps or compares shards, whatever the shards hold."""
+
+from pathlib import Path
+
+from trainer.data import images, shards
+
+Snapshot = shards.TextSnapshot | images.ImageSnapshot
+
+
+def read(tier: Path, sha256: str) -> Snapshot:
+    """Read and verify a manifest. Raises ValueError when it is missing, damaged or of an unknown format."""
+    return parse(*shards.stored_manifest(tier, sha256))
+
+
+def parse(data: bytes, sha256: str, where: str) -> Snapshot:
+    """The snapshot that a manifest's bytes describe. Raises ValueError, beginning with `where`, as `read` does."""
+    version, _ = shards.manifest_value(data, sha256, where)
+    if version == images.FORMAT:
+        return images.parse_manifest(data, sha256, where)
+    if version == shards.FORMAT:
+        return shards.parse_manifest(data, sha256, where)
+    raise ValueError(f"{where}: format: found {version!r}, expected {shards.FORMAT!r} or {images.FORMAT!r}")

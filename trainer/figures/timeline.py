@@ -1,0 +1,104 @@
+"""The timeline: the time of a step by part, measured without waiting for the device.
+
+On a CPU the host's clock times a part. A GPU runs behind the host, so two events in the device's stream time a part
+there. They are read once they are past: a part that still runs when a step's figures are read counts for the next step.
+"""
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import torch
+
+Annotation = Callable[[str], contextlib.AbstractContextManager[Any]]
+"""Makes a part, given by its name, visible in a profile."""
+Hook = Callable[[Any, Any], Any]
+"""Takes DDP's state and a bucket of gradients; returns the future of the reduced gradients."""
+
+
+class Timeline:
+    """The timeline of one rank. Parts do not nest, except for communication after `gradients_ready`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._clock: _Clock = _DeviceClock() if device.type == "cuda" else _HostClock()
+        self._spans: list[tuple[str, Any, Any]] = []
+        self._ready: Any = None
+        self.annotation: Annotation | None = None
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Time this context as the part `name` of the step: data, forward, backward, optimiser, ..."""
+        begun = self._clock.mark()
+        with self.annotation(name) if self.annotation else contextlib.nullcontext():
+            yield
+        ended = self._clock.mark()
+        if self._ready is not None:
+            self._spans.append(("communication", self._ready, ended))
+            ended, self._ready = self._ready, None
+        self._spans.append((name, begun, ended))
+
+    def gradients_ready(self) -> None:
+        """Count the rest of the current part as communication, unless this is called again in it.
+
+        DDP hands over buckets of gradients one by one; after the last bucket nothing is computed, and the rank waits
+        for others. So communication that overlaps with computing is not counted, and waiting for the slowest rank is.
+        """
+        self._ready = self._clock.mark()
+
+    def timed_hook(self, hook: Hook) -> Hook:
+        """A communication hook of DDP that calls `gradients_ready` and then `hook`."""
+
+        @functools.wraps(hook)
+        def timed(state: Any, bucket: Any) -> Any:
+            self.gradients_ready()
+            return hook(state, bucket)
+
+        return timed
+
+    def read(self) -> dict[str, float]:
+        """Seconds by part, of all parts that have ended and were not read before."""
+        past = [self._clock.is_past(ended) for _, _, ended in self._spans]
+        seconds: dict[str, float] = {}
+        for is_past, (name, begun, ended) in zip(past, self._spans, strict=True):
+            if is_past:
+                seconds[name] = seconds.get(name, 0.0) + self._clock.seconds(begun, ended)
+        self._spans = [span for is_past, span in zip(past, self._spans, strict=True) if not is_past]
+        return seconds
+
+
+class _Clock(Protocol):
+    """Marks moments, and tells the seconds between two of them."""
+
+    def mark(self) -> Any: ...
+    def is_past(self, mark: Any) -> bool: ...
+    def seconds(self, begun: Any, ended: Any) -> float: ...
+
+
+class _HostClock:
+    """Marks are readings of the host's monotonic clock."""
+
+    def mark(self) -> float:
+        return time.perf_counter()
+
+    def is_past(self, mark: float) -> bool:
+        return True
+
+    def seconds(self, begun: float, ended: float) -> float:
+        return ended - begun
+
+
+class _DeviceClock:
+    """Marks are events in the current stream of the device."""
+
+    def mark(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def is_past(self, mark: torch.cuda.Event) -> bool:
+        return bool(mark.query())  # type: ignore[no-untyped-call]
+
+    def seconds(self, begun: torch.cuda.Event, ended: torch.cuda.Event) -> float:
+        return float(begun.elapsed_time(ended)) / 1e3

@@ -1,0 +1,75 @@
+"""Batches: one rank's samples of each step; the next step's are read while the rank trains on the present ones.
+
+A cold disk, or a shard that is still being copied, costs time only if it takes longer than a step.
+"""
+
+import threading
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from trainer.data.pictures import Labelled
+from trainer.loading.order import Order
+
+Rows = TypeVar("Rows")
+"""Tokens, or `Labelled` pictures."""
+
+
+class Samples(Protocol[Rows]):
+    """The samples of a split by number: `trainer.data.sequences.Sequences` or `trainer.data.pictures.Pictures`."""
+
+    def empty(self, count: int) -> Rows: ...
+
+    def read(self, numbers: npt.NDArray[np.uint64], out: Rows | None = None) -> Rows: ...
+
+
+class Batches(Generic[Rows]):
+    """The rows `mine` of each step's `size` samples, in `order`, up to step `steps`."""
+
+    def __init__(
+        self, samples: Samples[Rows], order: Order, size: int, mine: slice, steps: int, pinned: bool = False
+    ) -> None:
+        """`pinned` keeps the samples in memory from which a GPU can copy while the CPU continues."""
+        self._samples, self._order, self._size, self._mine, self._steps = samples, order, size, mine, steps
+        buffers = [samples.empty(mine.stop - mine.start) for _ in range(2)]
+        self._buffers = [_pinned(each) for each in buffers] if pinned else buffers
+        self._ahead: tuple[int, Future[Rows]] | None = None
+
+    def windows(self, step: int) -> Rows:
+        """The samples of `step`: [rows, length + 1] tokens or as many pictures, good until the next call.
+
+        Raises what bringing and opening a shard raise, at the step that needs it.
+        """
+        expected, reading = self._ahead or (-1, None)
+        self._ahead = None
+        here = reading.result() if reading and expected == step else self._read(step)
+        if step + 1 < self._steps:
+            self._ahead = step + 1, self._begin_to_read(step + 1)
+        return here
+
+    def _read(self, step: int) -> Rows:
+        numbers = self._order.samples(step * self._size, self._size)[self._mine]
+        return self._samples.read(numbers, self._buffers[step % 2])
+
+    def _begin_to_read(self, step: int) -> Future[Rows]:
+        """Read in a daemon thread: the threads of an executor would delay the end of the process."""
+        future: Future[Rows] = Future()
+
+        def read() -> None:
+            try:
+                future.set_result(self._read(step))
+            except Exception as error:
+                future.set_exception(error)
+
+        threading.Thread(target=read, name="read-ahead", daemon=True).start()
+        return future
+
+
+def _pinned(rows: Any) -> Any:
+    """An array of the same size, in page-locked memory."""
+    if isinstance(rows, Labelled):
+        return Labelled(*map(_pinned, rows))
+    return torch.from_numpy(rows).pin_memory().numpy()

@@ -1,0 +1,144 @@
+"""Data order: the sample at each position of a training, as a pure function of the seed and the position.
+
+An epoch shuffles the shards, puts several shards into each block, and then goes through block after block, with the
+samples of a block in a permuted order. So at any moment only the shards of one block are read, or of two where a batch
+spans two blocks. A keyed Feistel network is a permutation that needs no memory: a sample is computed, not looked up.
+Resuming anywhere is therefore immediate, and the state is one integer, the samples consumed. The order does not depend
+on the number of ranks, which divide each step's samples among them.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer.base import digest
+from trainer.base.draws import GOLDEN, mix
+
+ROUNDS = 4
+Indices = npt.NDArray[np.uint64]
+
+
+class Order:
+    """The order of the samples of a list of shards. Shard i has `sizes[i]` samples; numbers count through all shards.
+
+    An epoch has `len(order)` positions and every sample once; each epoch has its own order. `block` shards are shuffled
+    together: more of them shuffle better and keep more files in use. A list of at most `block` shards is one block,
+    and so a perfect shuffle. Memory and the time to begin an epoch grow only with the number of shards: about 40 bytes
+    and 100 ns for each.
+    """
+
+    def __init__(self, sizes: Sequence[int] | npt.NDArray[np.int64], seed: int, block: int) -> None:
+        self._sizes, self._seed, self._block = np.asarray(sizes, np.uint64), seed, block
+        self._ends = np.cumsum(self._sizes)
+        self._total = int(self._ends[-1])
+        # The present epoch and, for a batch that goes from one into the next, its neighbour.
+        self._epoch = functools.lru_cache(maxsize=2)(self._compute_epoch)
+
+    def __len__(self) -> int:
+        return self._total
+
+    def samples(self, first: int, count: int) -> Indices:
+        """The numbers of the samples at positions first .. first + count - 1 of the training."""
+        chosen = np.empty(count, np.uint64)
+        done = 0
+        while done < count:
+            number, position = divmod(first + done, self._total)
+            epoch = self._epoch(number)
+            block = epoch.block_at(position)
+            here = min(count - done, int(epoch.begins[block + 1]) - position)
+            chosen[done : done + here] = epoch.samples(block, position, here)
+            done += here
+        return chosen
+
+    def shards(self, first: int) -> list[int]:
+        """Every shard once, in the order in which a training at position `first` needs them."""
+        number, position = divmod(first, self._total)
+        epoch = self._epoch(number)
+        left = epoch.shards[int(epoch.firsts[epoch.block_at(position)]) :]
+        return list(dict.fromkeys([*left.tolist(), *self._epoch(number + 1).shards.tolist()]))
+
+    def _compute_epoch(self, number: int) -> "_Epoch":
+        key, count = f"{self._seed}/{number}", len(self._sizes)
+        shards = shuffled(count, key)
+        blocks = -(-count // self._block)
+        firsts = np.arange(blocks + 1, dtype=np.uint64) * np.uint64(count) // np.uint64(blocks)
+        ends = np.cumsum(self._sizes[shards])
+        # A shard's samples lie at positions before its end in the epoch, and at numbers before its end in the split.
+        shifts = self._ends[shards] - ends
+        return _Epoch(key, shards, firsts, np.append(np.uint64(0), ends)[firsts], ends, shifts)
+
+
+@dataclass(frozen=True)
+class _Epoch:
+    """One epoch: its shards in order, and its blocks."""
+
+    key: str
+    shards: Indices
+    firsts: Indices
+    """The index in `shards` at which each block begins, followed by the number of shards."""
+    begins: Indices
+    """The position at which each block begins, followed by the number of samples."""
+    ends: Indices
+    """The position at which each of `shards` ends, before the samples of a block are permuted."""
+    shifts: Indices
+    """The number that turns such a position, modulo 2^64, into the sample's number when added to it."""
+
+    def block_at(self, position: int) -> int:
+        return int(np.searchsorted(self.begins, np.uint64(position), "right")) - 1
+
+    def samples(self, block: int, position: int, count: int) -> Indices:
+        """The samples at `count` positions from `position` on, all in `block`."""
+        begin = int(self.begins[block])
+        within = np.arange(position - begin, position - begin + count, dtype=np.uint64)
+        places = permute(within, int(self.begins[block + 1]) - begin, f"{self.key}/{block}") + np.uint64(begin)
+        return places + self.shifts[np.searchsorted(self.ends, places, "right")]
+
+
+def shuffled(count: int, key: str) -> Indices:
+    """0 .. count - 1 in an order chosen by `key`: sorted by the numbers that splitmix64 gives from there on.
+
+    The lowest bits of each number are replaced by its index, so that no two numbers are equal and only values are
+    sorted, which is faster than sorting indices.
+    """
+    indices = np.arange(count, dtype=np.uint64)
+    low = np.uint64((1 << (count - 1).bit_length()) - 1)
+    numbers = mix(np.uint64(_number(key)) + indices * GOLDEN)
+    return np.sort((numbers & ~low) | indices) & low
+
+
+def permute(positions: Indices, total: int, key: str) -> Indices:
+    """A bijection of 0 .. total - 1 chosen by `key`, applied to each position.
+
+    The network permutes the next even power of two; values outside are permuted again until they
+    fall inside (cycle walking, Black and Rogaway 2002), at most 4 times on average.
+    """
+    half = max(1, ((total - 1).bit_length() + 1) // 2)
+    keys = [_number(f"{key}/{round}") for round in range(ROUNDS)]
+    values = _feistel(positions, half, keys)
+    outside = np.flatnonzero(values >= total)
+    while len(outside):
+        walked = _feistel(values[outside], half, keys)
+        values[outside] = walked
+        outside = outside[walked >= total]
+    return values
+
+
+def rank_slice(count: int, rank: int, world: int) -> slice:
+    """The part of `count` samples for `rank`: contiguous, and at most one larger than that of any other rank."""
+    return slice(count * rank // world, count * (rank + 1) // world)
+
+
+def _number(key: str) -> int:
+    """A hash of `key`, 64 bits long."""
+    return int(digest.of_bytes(key.encode())[:16], 16)
+
+
+def _feistel(values: Indices, half: int, keys: list[int]) -> Indices:
+    mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
+    left, right = values >> shift, values & mask
+    for key in keys:
+        left, right = right, left ^ (mix(right ^ np.uint64(key)) & mask)
+    return (left << shift) | right

@@ -1,0 +1,161 @@
+"""A BERT encoder with masked-language-model head: post-norm blocks, learnt positions, GELU (arXiv:1810.04805).
+
+It has no second task (next sentence), and so no segments and no pooler, and no dropout. The tokenizer of a snapshot has
+no mask token, so the embedding has one row more than the vocabulary: the last row is the mask.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainer.base import draws
+from trainer.config.shapes import Data
+from trainer.data.sequences import Tokens
+from trainer.models.encoder import EncoderShape
+from trainer.models.model import Model, Rows, SampleNumbers
+
+MASKED, RANDOM = 0.8, 0.1
+"""Fractions of the target tokens that the model sees as the mask and as a random token; it sees the rest unchanged."""
+NO_TARGET = -100
+
+
+class EncoderAttention(nn.Module):
+    """Attention of every token to all of its sequence."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.features = width // heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [batch, length, width]."""
+        query, key, value = (self._heads(matrix(x)) for matrix in (self.query, self.key, self.value))
+        mixed = F.scaled_dot_product_attention(query, key, value)
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[batch, length, heads * features] to [batch, heads, length, features]; only the heads of this rank."""
+        return x.view(*x.shape[:2], x.shape[2] // self.features, self.features).transpose(1, 2)
+
+
+class EncoderFeedForward(nn.Module):
+    """down(gelu(up(x)))."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, hidden)
+        self.down = nn.Linear(hidden, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down(F.gelu(self.up(x)))
+        return out
+
+
+class EncoderBlock(nn.Module):
+    """Attention and feed-forward, each added to its input and normalised."""
+
+    def __init__(self, shape: EncoderShape) -> None:
+        super().__init__()
+        self.attention = EncoderAttention(shape.width, shape.heads)
+        self.attention_norm = nn.LayerNorm(shape.width, eps=1e-12)
+        self.feed_forward = EncoderFeedForward(shape.width, shape.hidden)
+        self.feed_forward_norm = nn.LayerNorm(shape.width, eps=1e-12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.attention_norm(x + self.attention(x))
+        out: Tensor = self.feed_forward_norm(x + self.feed_forward(x))
+        return out
+
+
+class Encoder(Model):
+    """Tokens in, some of them masked; out come logits for the original token at each position."""
+
+    reads = EncoderShape.reads
+    first_uses = ("embedding", "positions", "embedding_norm")
+    last_uses = ("transform", "transform_norm", "embedding", "bias")
+    columns = ("attention.query", "attention.key", "attention.value", "feed_forward.up")
+    rows = ("attention.out", "feed_forward.down")
+
+    def __init__(self, shape: EncoderShape, data: Data) -> None:
+        """Weights are drawn from torch's generator: seed it first."""
+        super().__init__()
+        self.shape, self.data = shape, data
+        self.embedding = nn.Embedding(data.vocabulary + 1, shape.width)
+        self.positions = nn.Embedding(data.length, shape.width)
+        self.embedding_norm = nn.LayerNorm(shape.width, eps=1e-12)
+        self.blocks = nn.ModuleList(EncoderBlock(shape) for _ in range(shape.layers))
+        self.transform = nn.Linear(shape.width, shape.width)
+        self.transform_norm = nn.LayerNorm(shape.width, eps=1e-12)
+        self.bias = nn.Parameter(torch.zeros(data.vocabulary + 1))
+        for name, parameter in self.named_parameters():
+            if parameter.dim() >= 2:
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def first(self, inputs: Tensor) -> Tensor:
+        """Tokens [batch, length] to [batch, length, width]."""
+        places = torch.arange(inputs.shape[1], device=inputs.device)
+        x: Tensor = self.embedding_norm(self.embedding(inputs) + self.positions(places))
+        return x
+
+    def last(self, x: Tensor) -> Tensor:
+        """[batch, length, width] to logits: [batch, length, vocabulary + 1]; the matrix is the embedding's."""
+        x = self.transform_norm(F.gelu(self.transform(x)))
+        return F.linear(x, self.embedding.weight, self.bias)
+
+    def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The windows with tokens masked, and the original tokens there, elsewhere -100: [batch, length] both."""
+        assert isinstance(rows, np.ndarray)
+        numbers = masked(rows[:, :-1], places, self.data, self.targets_per_sample)
+        shown, targets = (torch.from_numpy(each) for each in numbers)
+        return shown.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The sum of the targets' cross-entropies."""
+        logits = outputs.float().flatten(0, 1)
+        return F.cross_entropy(logits, targets.flatten(), reduction="sum", ignore_index=NO_TARGET)
+
+    def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.argmax(-1) == targets).sum()
+
+    @property
+    def targets_per_sample(self) -> int:
+        return max(1, round(self.shape.masked * self.data.length))
+
+    @property
+    def flops_per_sample(self) -> int:
+        """6 N + 12 L H Q T for each token (PaLM, appendix B, arXiv:2204.02311).
+
+        N counts the matrix parameters; the embedding is one, as it is the head's matrix, and positions are not.
+        """
+        matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2) - self.positions.weight.numel()
+        attention = 12 * self.shape.layers * self.shape.width * self.data.length
+        return self.data.length * (6 * matrices + attention)
+
+
+MaskDraws = npt.NDArray[np.int64]
+
+
+def masked(tokens: Tokens, places: SampleNumbers, data: Data, count: int) -> tuple[MaskDraws, MaskDraws]:
+    """`count` tokens of each row become targets; returns the model's input and the targets: [rows, length] both."""
+    rows, length = tokens.shape
+    drawn = draws.uniforms(data.seed, places, length + 2 * count)
+    chosen = np.argpartition(drawn[:, :length], count - 1)[:, :count]
+    fate, other = drawn[:, length : length + count], drawn[:, length + count :]
+    shown = tokens.astype(np.int64)
+    there = np.take_along_axis(shown, chosen, 1)
+    instead = np.where(fate < MASKED + RANDOM, (other * data.vocabulary).astype(np.int64), there)
+    np.put_along_axis(shown, chosen, np.where(fate < MASKED, data.vocabulary, instead), 1)
+    targets = np.full((rows, length), NO_TARGET, np.int64)
+    np.put_along_axis(targets, chosen, there, 1)
+    return shown, targets
+
+
+Network = Encoder

@@ -1,0 +1,43 @@
+"""A vision transformer: its shape, which is read without torch; `network` has the model."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from trainer.base.invalid import positive, require
+from trainer.config import shapes
+from trainer.config.shapes import Augment, Data, Reads
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionShape(shapes.Shape):
+    """A vision transformer: patches, a class token, pre-norm blocks (Dosovitskiy et al., arXiv:2010.11929)."""
+
+    kind: Literal["vit"] = "vit"
+    reads: ClassVar[Reads] = "pictures"
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    patch: int
+    """Pixels on a side of a patch; divides the pictures' height and width."""
+    augment: Augment = "none"
+
+    def __post_init__(self) -> None:
+        positive(self, "layers", "width", "heads", "hidden", "patch")
+        require(self.width % self.heads == 0, "heads", f"expected a divisor of width ({self.width})")
+
+    @property
+    def divided(self) -> dict[str, int]:
+        return {"heads": self.heads, "hidden": self.hidden}
+
+    @property
+    def stages(self) -> int:
+        return self.layers
+
+    def check(self, data: Data) -> None:
+        height, width, _ = data.picture
+        fits = height % self.patch == 0 and width % self.patch == 0
+        require(fits, "patch", f"expected a divisor of the pictures' height and width ({height} x {width})")
+
+
+Shape = VisionShape

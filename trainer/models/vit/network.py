@@ -1,0 +1,78 @@
+"""A vision transformer: patches as tokens, a class token, pre-norm blocks (Dosovitskiy et al., arXiv:2010.11929)."""
+
+import torch
+from torch import Tensor, nn
+
+from trainer.config.shapes import Data
+from trainer.models.classifier import Classifier
+from trainer.models.encoder.network import EncoderAttention, EncoderFeedForward
+from trainer.models.vit import VisionShape
+
+
+class VisionBlock(nn.Module):
+    """Pre-norm attention and feed-forward, each added to its input."""
+
+    def __init__(self, shape: VisionShape) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(shape.width, eps=1e-6)
+        self.attention = EncoderAttention(shape.width, shape.heads)
+        self.feed_forward_norm = nn.LayerNorm(shape.width, eps=1e-6)
+        self.feed_forward = EncoderFeedForward(shape.width, shape.hidden)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x))
+        out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
+        return out
+
+
+class VisionTransformer(Classifier):
+    """Pictures in, logits for their classes out."""
+
+    reads = VisionShape.reads
+    first_uses = ("patches", "token", "positions")
+    last_uses = ("norm", "head")
+    columns = ("attention.query", "attention.key", "attention.value", "feed_forward.up")
+    rows = ("attention.out", "feed_forward.down")
+
+    def __init__(self, shape: VisionShape, data: Data) -> None:
+        """Weights are drawn from torch's generator: seed it first."""
+        super().__init__()
+        self.shape, self.data, self.augment = shape, data, shape.augment
+        height, width, channels = data.picture
+        self.count = (height // shape.patch) * (width // shape.patch)
+        self.patches = nn.Conv2d(channels, shape.width, shape.patch, stride=shape.patch)
+        self.token = nn.Parameter(torch.zeros(1, 1, shape.width))
+        self.positions = nn.Parameter(torch.zeros(1, 1 + self.count, shape.width))
+        self.blocks = nn.ModuleList(VisionBlock(shape) for _ in range(shape.layers))
+        self.norm = nn.LayerNorm(shape.width, eps=1e-6)
+        self.head = nn.Linear(shape.width, data.classes)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() >= 2:
+                nn.init.trunc_normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def first(self, inputs: Tensor) -> Tensor:
+        """Pictures [batch, channels, height, width] to [batch, 1 + patches, width], the class token first."""
+        patches = self.patches(inputs).flatten(2).transpose(1, 2)
+        return torch.cat([self.token.to(patches.dtype).expand(len(patches), -1, -1), patches], 1) + self.positions
+
+    def last(self, x: Tensor) -> Tensor:
+        """The logits, computed from the class token: [batch, classes]."""
+        logits: Tensor = self.head(self.norm(x[:, 0]))
+        return logits
+
+    @property
+    def flops_per_sample(self) -> int:
+        """6 N + 12 L H Q T for each token of the blocks (PaLM, appendix B, arXiv:2204.02311).
+
+        The head works on one token, and the patches, whose pixels need no gradient, take 4 N each.
+        """
+        tokens, width = 1 + self.count, self.shape.width
+        blocks = sum(p.numel() for p in self.blocks.parameters() if p.dim() >= 2)
+        attention = 12 * self.shape.layers * width * tokens
+        ends = 4 * self.count * self.patches.weight.numel() + 6 * self.head.weight.numel()
+        return tokens * (6 * blocks + attention) + ends
+
+
+Network = VisionTransformer

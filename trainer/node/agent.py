@@ -1,0 +1,58 @@
+"""torchrun on one machine of a job; the first machine of a job hosts its rendezvous store.
+
+A machine without an index in the job joins a store that its launcher hosts.
+
+``python -P -m trainer.node.agent ARGUMENT...`` takes torchrun's arguments (with -P, files in the job's folder cannot
+replace modules). torchrun alone asks the DNS whether it must host the store. When a pod starts, the DNS may not know
+the pod yet, and then no machine would host it. torchrun also prints a traceback of its own after the ranks' messages.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from trainer.base import not_by_hand
+
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+"""The index of this machine in the job, from 0; Kubernetes' Indexed Jobs set it."""
+ADDRESS_VARIABLE = "SLIPWAY_ADDRESS"
+"""The IP address of this machine, by which the others reach it without resolving a name."""
+JOIN_SECONDS = 900
+"""Time for the machines to find each other, as some still pull their image."""
+
+
+def arguments(given: list[str], environment: Mapping[str, str]) -> list[str]:
+    """Torchrun's arguments on the machine that `environment` describes."""
+    is_host = int(environment.get(INDEX_VARIABLE) == "0")
+    return [
+        "--rdzv-backend=c10d",
+        f"--rdzv-conf=is_host={is_host},join_timeout={JOIN_SECONDS},read_timeout={JOIN_SECONDS}",
+        f"--local-addr={environment[ADDRESS_VARIABLE]}",
+        *given,
+    ]
+
+
+def main() -> int:
+    """The exit code of the rank that failed first (128 + n if signal n ended it); 1 if the machines do not connect."""
+    from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.elastic.rendezvous import RendezvousError
+
+    try:
+        run.main(arguments(sys.argv[1:], os.environ))
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        code = failure.exitcode if failure.exitcode >= 0 else 128 - failure.exitcode
+        print(f"trainer: rank {rank} ended with exit code {code}", file=sys.stderr)
+        return int(code)
+    except RendezvousError as error:
+        print(
+            f"trainer: the machines of the job did not connect, or lost the first machine: {error!r}", file=sys.stderr
+        )
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("trainer.node.agent", "starts the ranks of a node of a cluster")
+    sys.exit(main())

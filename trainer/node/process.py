@@ -1,0 +1,105 @@
+"""One node of a job: when this process ends, all processes below it end. A pod or a keeper starts it.
+
+``python -m trainer.node.process (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this one),
+a lone rank or a torchrun agent with ranks below it. SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything
+at once. In a pod, the last output of failed processes is kept (`trainer.node.last_words`).
+"""
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import FrameType
+
+from trainer.base import not_by_hand, processes
+from trainer.node.last_words import FILE_VARIABLE, LastWords
+
+POLL_SECONDS = 0.2
+NOT_STARTED = 127
+"""The exit code of a command that cannot be started, as shells have it."""
+
+
+class NodeProcess:
+    """The command of this node, and the signals to it."""
+
+    def __init__(self, command: list[str], folder: str, is_agent: bool, output: int | None = None) -> None:
+        """Start the command; it writes to the descriptor `output`, or without one to the output of this process."""
+        self._is_agent = is_agent
+        self._stopping = False
+        self._signalled: set[int] = set()
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGHUP, _die)
+        bind = functools.partial(processes.die_with_parent, parent=os.getpid())
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder or None,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            preexec_fn=bind,
+        )
+
+    def run(self) -> int:
+        """Wait for the command; return its exit code, 128 + n when signal n ended it.
+
+        A command that was asked to stop has not finished its work, so an exit code of 0 counts as SIGTERM.
+        """
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(POLL_SECONDS)
+                code = code or (-signal.SIGTERM if self._stopping else 0)
+                return code if code >= 0 else 128 - code
+            if self._stopping:
+                self._signal_ranks()
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._stopping = True
+
+    def _signal_ranks(self) -> None:
+        """Send SIGTERM once to each rank, also to ranks that start later; to the agent only while it has no ranks.
+
+        An agent with ranks would kill them after a time-out of its own, but the process that cancels the job decides
+        how long its ranks may take.
+        """
+        ranks = processes.children(self._process.pid) if self._is_agent else []
+        for pid in set(ranks or [self._process.pid]) - self._signalled:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+            self._signalled.add(pid)
+
+
+def _die(number: int, frame: FrameType | None) -> None:
+    processes.kill_descendants()
+    os._exit(128 + number)
+
+
+def run(command: list[str], folder: str, is_agent: bool, last_words: Path | None) -> int:
+    """Run the command until no process of it is left; return its exit code. Raises OSError if it cannot start."""
+    heard = LastWords() if last_words else None
+    node = NodeProcess(command, folder, is_agent, heard.writing if heard else None)
+    if heard:
+        heard.listen()
+    code = node.run()
+    processes.kill_descendants()
+    if heard and last_words and code:
+        heard.write(last_words)
+    return code
+
+
+def main() -> int:
+    kind, folder, *command = sys.argv[1:]
+    processes.adopt_orphans()
+    file = os.environ.get(FILE_VARIABLE)
+    try:
+        return run(command, folder, kind == "agent", Path(file) if file else None)
+    except OSError as error:
+        print(f"trainer: {' '.join(command)}: cannot be started: {error}", file=sys.stderr)
+        return NOT_STARTED
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("trainer.node.process", "holds all processes of a node together")
+    sys.exit(main())

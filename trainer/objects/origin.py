@@ -1,0 +1,40 @@
+"""An origin: where a staging may fetch files from; one interface for a folder, an object store and a peer node.
+
+An origin gives shards and manifests alone, by the names that they have in a durable tier, so no name leads anywhere
+else. The bytes from an origin are not trusted: the reader compares hashes and tries the next origin.
+"""
+
+from typing import BinaryIO, Protocol
+
+from trainer.base import paths
+
+
+class Missing(Exception):
+    """The origin answered that it has no such file."""
+
+
+class Unreachable(Exception):
+    """The origin did not answer, or broke off; another origin may have the file."""
+
+
+class Away(Unreachable):
+    """Unreachable in a way that often passes: no server answers, a server is overloaded, a connection broke."""
+
+
+class Origin(Protocol):
+    """Where files can be read from. Its `str()` is the name that people know it by, without credentials."""
+
+    def open(self, name: str, offset: int = 0) -> BinaryIO:
+        """A stream of the file's bytes from `offset` on, for reading once; its reads raise Unreachable.
+
+        Raises Missing and Unreachable, with a message that names the file and what is wrong, and ValueError for a name
+        that is neither a shard's nor a manifest's. A request that failed for a moment was repeated for
+        `patience.SECONDS` by then.
+        """
+
+
+def checked(name: str) -> str:
+    """The name, if it is that of a shard or a manifest. Raises ValueError otherwise."""
+    if not paths.PUBLISHED.fullmatch(name):
+        raise ValueError(f"{name!r}: expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json")
+    return name

@@ -1,0 +1,96 @@
+"""A peer: another node, which has staged the same shards and serves them over HTTP (`trainer.staging.server`)."""
+
+import http.client
+import io
+import urllib.error
+import urllib.request
+from typing import BinaryIO, cast
+
+from trainer.base.patience import patiently
+from trainer.objects.origin import Away, Missing, Unreachable, checked
+
+SECONDS = 10
+"""How long a peer may take to send the next bytes."""
+PATIENCE_SECONDS = 5.0
+"""How long requests to a peer are repeated: short, as other nodes and the durable tier have the same files."""
+
+
+class PeerOrigin:
+    """An origin: another node's server, by its URL."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def __str__(self) -> str:
+        return self._url
+
+    def open(self, name: str, offset: int = 0) -> BinaryIO:
+        """As `Origin.open`. A connection that breaks is made again, from where it broke."""
+        return cast(BinaryIO, _Stream(f"{self._url}/{checked(name)}", offset))
+
+
+class _Stream(io.RawIOBase):
+    """A file of a peer from an offset on, over one connection or several."""
+
+    def __init__(self, url: str, offset: int) -> None:
+        super().__init__()
+        self._url, self._position = url, offset
+        self._answer: http.client.HTTPResponse | None = None
+        patiently(self._connected, Away, PATIENCE_SECONDS)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        count = patiently(lambda: self._received(buffer), Away, PATIENCE_SECONDS)
+        self._position += count
+        return count
+
+    def close(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+        super().close()
+
+    def _connected(self) -> http.client.HTTPResponse:
+        if self._answer is None:
+            self._answer = _get(self._url, self._position)
+        return self._answer
+
+    def _received(self, buffer: bytearray) -> int:
+        answer = self._connected()
+        try:
+            count = answer.readinto(buffer)
+            if count or not answer.length:
+                return count
+            reason = f"broke off {answer.length} bytes before the end"
+        except (OSError, http.client.HTTPException) as error:
+            reason = str(error) or type(error).__name__
+        answer.close()
+        self._answer = None
+        raise Away(f"{self._url}: {reason}")
+
+
+def _get(url: str, offset: int) -> http.client.HTTPResponse:
+    """The answer that holds the file from `offset` on; empty at the end of the file."""
+    request = urllib.request.Request(url, headers={"Range": f"bytes={offset}-"} if offset else {})
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        answer = cast(http.client.HTTPResponse, direct.open(request, timeout=SECONDS))
+    except urllib.error.HTTPError as error:
+        raise _refusal(url, offset, error) from None
+    except (OSError, http.client.HTTPException) as error:
+        raise Away(f"{url}: {getattr(error, 'reason', error)}") from None
+    if answer.status != (206 if offset else 200):
+        answer.close()
+        raise Unreachable(f"{url}: found status {answer.status}, expected bytes from {offset} on")
+    return answer
+
+
+def _refusal(url: str, offset: int, error: urllib.error.HTTPError) -> Exception:
+    error.close()
+    if error.code == 404:
+        return Missing(f"{url}: missing")
+    if error.code == 416:
+        return Unreachable(f"{url}: found fewer than {offset + 1} bytes")
+    refused = f"{url}: found status {error.code}"
+    return Away(refused) if error.code >= 500 or error.code == 429 else Unreachable(refused)

@@ -1,0 +1,97 @@
+"""Uploads: an object is created once, whole or not at all, and the store checks every part that reaches it.
+
+A create-only request (``If-None-Match: *``) decides between writers. A request whose answer was lost is repeated, and
+finds its own object there: the size of the object and the digest in its metadata tell it from another object.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from trainer.base.verify import Content, Measured
+from trainer.objects.bucket import AlreadyThere, Bucket
+from trainer.objects.origin import Missing
+
+PART = 16 << 20
+"""Bytes of a part, and of the largest object that goes in one request; a store takes 5 MiB to 5 GiB."""
+MOST_PARTS = 10_000
+DIGEST = "blake3"
+"""The name in an object's metadata under which its digest stands."""
+CHECKED = {"ChecksumAlgorithm": "CRC32"}
+"""The client sends a checksum with each part, and the store refuses a part that has another."""
+
+
+def create(bucket: Bucket, key: str, chunks: Iterable[bytes], content: Content) -> bool:
+    """Create an object from `chunks`, which hold `content`; False when the same object exists already.
+
+    Its digest goes into its metadata. What `chunks` raises leaves no object. Raises AlreadyThere when another object
+    has the key, and as `Bucket` does.
+    """
+    if _is_there(bucket, key, content):
+        return False
+    parts = _parts(chunks, max(PART, -(-content.bytes // (MOST_PARTS - 1))))
+    metadata = {DIGEST: content.blake3}
+    try:
+        if content.bytes <= PART:
+            body = b"".join(parts)
+            bucket.call("put_object", key, Body=body, Metadata=metadata, IfNoneMatch="*", **CHECKED)
+        else:
+            _in_parts(bucket, key, parts, metadata)
+    except (AlreadyThere, Missing):  # another writer was faster, or this one, and its answer was lost
+        if not _is_there(bucket, key, content):
+            raise
+        return False
+    return True
+
+
+def drop_unfinished(bucket: Bucket, keys: set[str]) -> None:
+    """Drop what killed uploads left of objects that exist: none of those uploads can be finished."""
+    listed = bucket.call("list_multipart_uploads", Prefix=bucket.prefix)
+    for upload in listed.get("Uploads", ()):
+        key = upload["Key"].removeprefix(bucket.prefix)
+        if key in keys:
+            bucket.call("abort_multipart_upload", key, UploadId=upload["UploadId"])
+
+
+def _is_there(bucket: Bucket, key: str, content: Content) -> bool:
+    """Whether the object exists. Raises AlreadyThere when its size or digest is not that of `content`."""
+    try:
+        head = bucket.head(key)
+    except Missing:
+        return False
+    found = Measured(head["ContentLength"], head["Metadata"].get(DIGEST, "unknown"))
+    if (found.bytes, found.blake3) != (content.bytes, content.blake3):
+        raise AlreadyThere(
+            f"{bucket.url(key)}: found another object, of {found.bytes} bytes with BLAKE3 {found.blake3} in its "
+            f"metadata, expected {content.bytes} bytes with BLAKE3 {content.blake3}: nothing was overwritten; remove "
+            "the object and upload again"
+        )
+    return True
+
+
+def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], metadata: dict[str, str]) -> None:
+    """A multipart upload: nothing is visible before its last request, and one that fails leaves nothing."""
+    upload = bucket.call("create_multipart_upload", key, Metadata=metadata, **CHECKED)["UploadId"]
+    try:
+        done: list[dict[str, Any]] = []
+        for number, part in enumerate(parts, 1):
+            sent = bucket.call("upload_part", key, UploadId=upload, PartNumber=number, Body=part, **CHECKED)
+            done.append({"PartNumber": number, "ETag": sent["ETag"], "ChecksumCRC32": sent["ChecksumCRC32"]})
+        parameters = {"UploadId": upload, "MultipartUpload": {"Parts": done}, "IfNoneMatch": "*"}
+        bucket.call("complete_multipart_upload", key, **parameters)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the first error is the one to report
+            bucket.call("abort_multipart_upload", key, UploadId=upload)
+        raise
+
+
+def _parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The bytes of `chunks` in pieces of `size`; the last one may be shorter."""
+    held = bytearray()
+    for chunk in chunks:
+        held += chunk
+        while len(held) >= size:
+            yield bytes(held[:size])
+            del held[:size]
+    if held:
+        yield bytes(held)

@@ -1,0 +1,109 @@
+"""Claims: who may commit. A claim is made in two steps, so that it drops nothing that was acknowledged before it.
+
+`claims/<number>.intent` says that claim <number> is being made: from then on no commit of the holder is acknowledged.
+`claims/<number>.json` is the claim, create-only: of several processes that make the same one, one wins. Nobody waits
+for a process that died between the two: whoever claims next writes the claim that was intended, with its own token.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from trainer.base import atomic
+from trainer.record import files, twins
+from trainer.record.tokens import Superseded, Token
+
+FORMAT = "slipway.fence/1"
+_NAME = re.compile(r"(\d{6,})(\.json|\.copy|\.intent)")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to commit under `token`; `sealed` names the older commits that stay valid."""
+
+    token: Token
+    sealed: tuple[str, ...]
+    nodes: tuple[str, ...]
+    cause: str
+    """Why it was claimed, in words for a person."""
+    by: str
+    at: float
+    removals: tuple[str, ...] = ()
+    """The records in `set-aside/` by earlier tokens that stay valid."""
+    number: int = 0
+    """Its place among the claims; 0 in one of an earlier version, which made no folder of commits."""
+
+
+class Numbers(NamedTuple):
+    """What a listing of the claims says; 0 stands for none."""
+
+    newest: int
+    """The number of the claim that holds."""
+    intended: int
+    """The highest number that a process has said it will claim."""
+
+
+def numbers(folder: Path) -> Numbers:
+    """The numbers of the newest claim and of the newest intent.
+
+    Raises Unreadable, also where there is no claim although there are records that only a claim makes possible.
+    """
+    found = _numbers(folder)
+    if found.newest:
+        return found
+    evidence = [where for where in (files.COMMITS, files.EXITS) if files.names(folder, where)]
+    found = _numbers(folder)  # a first claim may have been made meanwhile
+    if evidence and not found.newest:
+        there = " and ".join(f"{where}/" for where in evidence)
+        raise files.Unreadable(f"{folder / files.CLAIMS}: found no claim, but records in {there}. {files.ADVICE}")
+    return found
+
+
+def newest(folder: Path) -> Claim | None:
+    """The claim that holds now, None before the first. Raises Unreadable."""
+    number = numbers(folder).newest
+    return read(folder, number) if number else None
+
+
+def read(folder: Path, number: int) -> Claim:
+    """The claim of this number. Raises Unreadable when neither it nor its copy can be used, and OSError."""
+    return twins.read(files.numbered(folder, files.CLAIMS, number), Claim, FORMAT)
+
+
+def history(folder: Path) -> list[Claim]:
+    """All claims that can be read, the first one first; an old one that is damaged is left out."""
+    found = []
+    for number in range(1, numbers(folder).newest + 1):
+        try:
+            found.append(read(folder, number))
+        except files.Unreadable:
+            continue
+    return found
+
+
+def intend(folder: Path, number: int) -> None:
+    """Say that the claim of this number is being made, as another process may have said before. Raises OSError."""
+    atomic.create_only(folder / files.CLAIMS / f"{number:06d}.intent", b"")
+
+
+def seal(folder: Path, claim: Claim) -> bool:
+    """Make the claim; False when another process has made the one of its number. Raises OSError."""
+    return twins.create_only(files.numbered(folder, files.CLAIMS, claim.number), claim, FORMAT)
+
+
+def check(folder: Path, token: Token) -> None:
+    """Raises Superseded unless `token` is the newest claim's and no further claim is being made; Unreadable."""
+    found = numbers(folder)
+    holder = read(folder, found.newest) if found.newest else None
+    if holder is None or holder.token != token:
+        raise Superseded(f"{token} was superseded by {holder.token if holder else 'no token'}")
+    if found.intended > found.newest:
+        raise Superseded(f"{token} is being superseded: claim {found.intended} of {folder.name} is being made")
+
+
+def _numbers(folder: Path) -> Numbers:
+    names = files.entries(folder / files.CLAIMS) or ()
+    found = [(int(match[1]), match[2]) for name in names if (match := _NAME.fullmatch(name))]
+    newest = max((number for number, suffix in found if suffix != ".intent"), default=0)
+    return Numbers(newest, max((number for number, suffix in found if suffix == ".intent"), default=0))

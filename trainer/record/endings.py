@@ -1,0 +1,111 @@
+"""Endings: what a rank says of its own end, for whoever records how the incarnation ended.
+
+An exit code survives every launcher, and says little: torchrun ends with 1 for a rank that was asked to stop on another
+node. So a rank that ends before the last step leaves a record, ends/<token>.<rank>.json. Of the records of several
+ranks the most telling one counts. A rank that only lost the others leaves none, and neither does one that was killed.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import codec
+from trainer.record import causes, fence, files, incarnation
+
+PRECEDENCE = (
+    causes.CONFIGURATION,
+    causes.MACHINE,
+    causes.DIVERGED,
+    causes.OUT_OF_MEMORY,
+    causes.ANSWERED,
+    causes.STORAGE,
+    causes.ASKED,
+    causes.SUPERSEDED,
+    causes.PROGRAM,
+)
+"""The most telling class first: the later ones may follow from an earlier one on another rank."""
+HARDWARE = (
+    "uncorrectable",  # ECC, NVLink
+    "hardware",
+    "no CUDA-capable device",
+    "CUDA-capable device(s) is/are busy or unavailable",
+    "unknown error",
+    "GPU is lost",
+)
+"""Of the texts of CUDA's errors, those that a program does not cause (CUDA runtime API, `cudaError_t`)."""
+COMMUNICATION = ("NCCL", "gloo", "Connection closed by peer", "Connection reset by peer", "ProcessGroup")
+"""In the errors of a rank whose peers are gone."""
+
+
+@dataclass(frozen=True)
+class RankEnd:
+    """Why one rank ended."""
+
+    rank: int
+    kind: str
+    """Of `trainer.record.causes`."""
+    reason: str
+    step: int
+    node: str
+    at: float
+    """Seconds since the epoch, by the clock of the node."""
+
+
+def note(store: Path, token: fence.Token, rank: int, kind: str, reason: str, step: int = 0) -> None:
+    """Leave a rank's record; the first one stands, and a store that cannot be written gets none."""
+    end = RankEnd(rank, kind, reason, step, os.environ.get("SLIPWAY_NODE", "local"), time.time())
+    with contextlib.suppress(OSError):
+        codec.create_only(files.named(store, files.ENDS, f"{token}.{rank:05d}"), end)
+
+
+@contextlib.contextmanager
+def noted(store: Path) -> Iterator[None]:
+    """Leave the record of an error that ends this rank, if a launcher started it; the error goes on."""
+    try:
+        yield
+    except (Exception, SystemExit) as raised:
+        # A script's error has become its exit code already.
+        error = (raised.__context__ or raised) if isinstance(raised, SystemExit) else raised
+        token, kind = incarnation.from_environment(), kind_of(error)
+        if token and kind and str(error):
+            note(store, token, int(os.environ.get("RANK", "0")), kind, str(error).splitlines()[0])
+        raise
+
+
+def decisive(store: Path, incarnation: int) -> RankEnd | None:
+    """The most telling record of an incarnation's newest generation that has any; None without one. Raises OSError."""
+    names = [name for name in files.names(store, files.ENDS) if name.startswith(f"{incarnation:06d}.")]
+    newest = [name for name in names if name.rpartition(".")[0] == names[-1].rpartition(".")[0]]
+    found = []
+    for name in newest:
+        with contextlib.suppress(codec.UndecodableRecord):
+            found.append(codec.read(files.named(store, files.ENDS, name), RankEnd))
+    return min(found, key=lambda end: _place(end.kind), default=None)
+
+
+def kind_of(error: BaseException) -> str:
+    """The class of the error that ends a rank; empty where it only follows from the end of another rank."""
+    text = str(error)
+    match error:
+        case causes.Failure():
+            return error.kind
+        case fence.Superseded():
+            return causes.SUPERSEDED
+        case MemoryError():
+            return causes.OUT_OF_MEMORY
+        case ValueError():
+            return causes.CONFIGURATION
+        case OSError():
+            return causes.STORAGE
+        case RuntimeError() if "CUDA error" in text and any(sign in text for sign in HARDWARE):
+            return causes.MACHINE
+        case RuntimeError() if any(sign in text for sign in COMMUNICATION):
+            return ""
+    return causes.PROGRAM
+
+
+def _place(kind: str) -> int:
+    return PRECEDENCE.index(kind) if kind in PRECEDENCE else len(PRECEDENCE)

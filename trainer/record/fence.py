@@ -1,0 +1,189 @@
+"""The fence: only the newest of all the processes that ever trained for one training can commit.
+
+A token is (incarnation, generation). A process claims it in two steps. It says first that it will claim (the intent);
+then it lists the commits that are valid at that moment, and writes the claim with that list (the seal). From then on a
+commit counts only when the newest claim lists it, or when it carries the token of the newest claim.
+
+A commit is written, and then its writer looks whether a claim is intended. If none is, the commit was there before
+any intent, so every later claim lists it: it is acknowledged, and never lost. If one is, `commit` raises Superseded:
+the commit may count or not, and its writer knows that it lost the training. A check before the write alone would leave
+a gap for a process that sleeps between the two; a late commit lands on disk, and readers ignore it.
+
+Claims are numbered. A claim is made from what is valid under the claim before, and takes the next number, create-only.
+When two claims are made from the same one, the second fails, so that a claim never seals or drops a commit unseen.
+A success is never superseded: who claims the next incarnation ends the one before on record first (`exits`), and gives
+way when that has succeeded.
+
+Folder layout, under the training's folder:
+    claims/<number>.intent       that claim <number> is being made
+    claims/<number>.json         the token that may commit, on which nodes, and why it was claimed
+    commits/<step>.<token>.json  a committed checkpoint: where its bytes lie, and the SHA-256 of its manifest
+    set-aside/<commit>.json      a commit that was found damaged, with the reason; it no longer counts
+    pruned/<commit>.json         a commit that retention gave up, with the reason; it no longer counts
+    exits/<incarnation>.json     how an incarnation ended
+Claims and exits have a copy each, `<name>.copy`: without them a training could not go on.
+"""
+
+import errno
+import time
+from pathlib import Path
+
+from trainer.base import codec
+from trainer.record import causes, exits, files, removals
+from trainer.record import claims as claimed
+from trainer.record import commits as committed
+from trainer.record.claims import FORMAT, Claim, check
+from trainer.record.commits import Commit, damaged, names_under, token_of
+from trainer.record.exits import SUCCEEDED, Exit
+from trainer.record.files import Unreadable
+from trainer.record.removals import Removal, take_back
+from trainer.record.tokens import Superseded, Token
+
+__all__ = [
+    "FORMAT",
+    "SUCCEEDED",
+    "Claim",
+    "Commit",
+    "Exit",
+    "Removal",
+    "Superseded",
+    "Token",
+    "Unreadable",
+    "check",
+    "claim",
+    "claims",
+    "commit",
+    "commits",
+    "commits_under",
+    "damaged",
+    "end",
+    "names_under",
+    "newest_claim",
+    "past_exit",
+    "prune",
+    "pruned",
+    "read_exit",
+    "record_exit",
+    "set_aside",
+    "set_aside_reasons",
+    "take_back",
+    "token_of",
+]
+
+newest_claim = claimed.newest
+claims = claimed.history
+commits_under = committed.under
+read_exit = exits.read
+past_exit = exits.past
+record_exit = exits.create
+set_aside_reasons = removals.reasons
+
+
+def claim(
+    folder: Path, token: Token, *, nodes: tuple[str, ...], cause: str, by: str, ended: Exit | None = None
+) -> bool:
+    """Claim `token`, sealing what is committed now.
+
+    The holder's incarnation ends with it, as `ended` says unless it has an exit. False when the token is not newer than
+    the newest claim's, when another process has made a claim meanwhile, or when the training has succeeded. Raises
+    Unreadable when what is committed cannot be listed, and OSError.
+    """
+    number = claimed.numbers(folder).newest
+    holder = claimed.read(folder, number) if number else None
+    if holder is not None and (token <= holder.token or exits.succeeded(folder, holder.token.incarnation)):
+        return False
+    claimed.intend(folder, number + 1)
+    committed.make_folder(folder, holder)
+    if holder is not None:
+        if token.incarnation > holder.token.incarnation and read_exit(folder, holder.token.incarnation) is None:
+            record_exit(folder, ended or _superseded(folder, holder, cause, by))
+        if exits.succeeded(folder, holder.token.incarnation):  # just now; from here on it cannot any more
+            return False
+    sealed, removed = _valid(folder, holder)
+    value = Claim(token, tuple(sealed), nodes, cause, by, time.time(), removed, number + 1)
+    return claimed.seal(folder, value)
+
+
+def commits(folder: Path) -> list[Commit]:
+    """The valid commits, by step: the only ones that a reader may use. Raises Unreadable."""
+    return committed.under(folder, newest_claim(folder))
+
+
+def commit(folder: Path, value: Commit) -> None:
+    """Record a commit; on return it is acknowledged, and every later claim lists it.
+
+    Raises Superseded when its token is not the newest, or a claim is being made, before the write or after it; and
+    OSError, also for another commit of this name.
+    """
+    check(folder, value.token)
+    if not committed.create(folder, value):
+        _require_same(folder, value)
+    check(folder, value.token)
+
+
+def set_aside(folder: Path, value: Commit, reason: str, token: Token | None = None) -> bool:
+    """Set a damaged commit aside: it no longer counts, and its bytes stay. False when it was set aside before.
+
+    A trainer does it under its token, for commits of older tokens and its own; raises Superseded then.
+    """
+    return removals.take_out(folder, files.SET_ASIDE, value.name, reason, token)
+
+
+def prune(folder: Path, value: Commit, reason: str, token: Token | None = None) -> bool:
+    """Prune a commit, before its bytes are removed: it no longer counts. False when it was pruned before.
+
+    With a trainer's token as `set_aside`; the bytes may be removed once this has returned.
+    """
+    return removals.take_out(folder, files.PRUNED, value.name, reason, token)
+
+
+def pruned(folder: Path) -> list[str]:
+    """The names of the commits that retention gave up."""
+    return removals.commits(folder, files.PRUNED)
+
+
+def end(folder: Path, value: Exit, token: Token) -> None:
+    """Record how the own incarnation ended, under its token; on return it is acknowledged.
+
+    Raises Superseded when a newer token was claimed, or when another end is on record: the training was given up.
+    """
+    check(folder, token)
+    if record_exit(folder, value):
+        return
+    stands = read_exit(folder, value.incarnation)
+    if stands is None or stands.outcome != value.outcome:
+        found = f"{stands.outcome}: {stands.reason}" if stands else "no exit"
+        raise Superseded(f"{token} was given up: incarnation {value.incarnation} is on record as {found}")
+
+
+def _superseded(folder: Path, holder: Claim, cause: str, by: str) -> Exit:
+    newest = names_under(folder, holder)[-1:]
+    step = committed.step_of(newest[0]) if newest else 0
+    reason = f"superseded: {cause}"
+    return Exit(holder.token.incarnation, "failed", reason, step, by, time.time(), holder.nodes, kind=causes.SUPERSEDED)
+
+
+def _valid(folder: Path, holder: Claim | None) -> tuple[list[str], tuple[str, ...]]:
+    """What a claim that follows `holder` lists: the valid commits, with those set aside, and by which records they are.
+
+    Raises Unreadable when there are commits that no claim on record can have allowed.
+    """
+    recorded = committed.recorded(folder, holder)
+    newest = max(map(Token.parse, {name.split(".", 1)[1] for name in recorded}), default=Token(0))
+    if newest > (holder.token if holder else Token(0)) and newest_claim(folder) == holder:
+        raise Unreadable(
+            f"{folder / files.CLAIMS}: found no claim of token {newest}, which has committed. {files.ADVICE}"
+        )
+    if holder is None:
+        return [], ()
+    gone = set(pruned(folder))
+    sealed = [name for name in committed.let_through(recorded, holder) if name not in gone]
+    return sealed, removals.by_tokens(folder, holder)
+
+
+def _require_same(folder: Path, value: Commit) -> None:
+    """Raises OSError when the record of this name is another's, or damaged: what is on record is never replaced."""
+    path = files.named(folder, files.COMMITS, value.name)
+    found = codec.read_if_whole(path, Commit, FORMAT)
+    if found is None or (found.folder, found.manifest) != (value.folder, value.manifest):
+        raise FileExistsError(errno.EEXIST, "another checkpoint is on record under this name", str(path))

@@ -1,0 +1,74 @@
+"""Files: where each record of a training lies below its folder in the durable tier. Nothing else spells these names.
+
+A token is written `<incarnation>.<generation>`, with six and four digits; a claim's number and an incarnation have six
+digits, a step nine, a rank five, so that sorting names sorts records.
+
+Listing a folder tells "there is none" from "it cannot be read": an error of the file system is `Unreadable`, not empty.
+"""
+
+from pathlib import Path
+
+from trainer.base import listing
+
+CLAIMS = "claims"
+COMMITS = "commits"
+SET_ASIDE = "set-aside"
+PRUNED = "pruned"
+TAKEN_BACK = "taken-back"
+EXITS = "exits"
+ENDS = "ends"
+LEDGER = "ledger"
+HEARTBEATS = "heartbeats"
+REPLICAS = "replicas"
+WITHDRAWN = "withdrawn"
+PARTS = "parts"
+MEMBERS = "members"
+STARTS = "starts"
+STOPS = "stops"
+EVALUATIONS = "evaluations"
+DESIRED = "desired"
+JOBS = "jobs"
+TAILS = "tails"
+REPORTED = "reported"
+PROFILES = "profiles"
+HOLDS = "holds"
+FAULTS = "faults"
+SPECIFICATION = "specification.json"
+TERMS = "terms.json"
+TRACKING = "tracking.json"
+MICRO_BATCH = "micro.json"
+
+
+class Unreadable(OSError):
+    """A part of a training's records cannot be read or is damaged. Nothing follows from it about what was there."""
+
+
+def numbered(store: Path, folder: str, number: int) -> Path:
+    """The record of a claim, an incarnation or another number below 1,000,000."""
+    return store / folder / f"{number:06d}.json"
+
+
+def named(store: Path, folder: str, name: object) -> Path:
+    """The record of a commit or a token."""
+    return store / folder / f"{name}.json"
+
+
+def names(store: Path, folder: str) -> list[str]:
+    """The names of a folder's records, in their order; none where there is no such folder. Raises Unreadable."""
+    return [name.removesuffix(".json") for name in entries(store / folder) or () if name.endswith(".json")]
+
+
+def entries(folder: Path) -> list[str] | None:
+    """The names in a folder, sorted; None where there is no such folder. Hidden files are still being written.
+
+    Raises Unreadable for every other answer of the file system.
+    """
+    try:
+        return listing.names(folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unreadable(error.errno, f"{folder}: cannot be listed ({error.strerror}). {ADVICE}") from error
+
+
+ADVICE = "Nothing is concluded from this, and nothing was changed: look whether the tier is mounted and can be read"

@@ -1,0 +1,114 @@
+"""Heartbeats: each rank's phase and place, at most once a second, in a file of its own that is replaced.
+
+The threads that work move the rank's position in memory; a thread beside them (`trainer.record.scribe`) writes what it
+sees there. So a rank whose training thread hangs still writes, and its place stays the same: a reader tells "alive but
+stuck" from "working" by the place, and for how long by its own clock. The times in a heartbeat are for people alone.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import atomic, codec
+from trainer.record import files
+from trainer.record.fence import Token
+
+INTERVAL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Where a rank is; two places that differ are progress."""
+
+    phase: str
+    """See `trainer.record.phases`."""
+    step: int
+    done: int = 0
+    """How far it is in the phase, in the phase's unit; 0 where only steps are counted."""
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A heartbeat of one rank. Times are seconds since the epoch, by the clock of the rank's node."""
+
+    rank: int
+    phase: str
+    step: int
+    at: float
+    progress_at: float
+    done: int = 0
+    """A heartbeat of an earlier version has none."""
+
+    @property
+    def place(self) -> RankPlace:
+        return RankPlace(self.phase, self.step, self.done)
+
+
+class Position:
+    """Where this rank is, in memory: to move it waits for nothing."""
+
+    def __init__(self) -> None:
+        self._now: tuple[str, int, Callable[[], int], int] = ("", 0, _nothing, 0)
+
+    def enter(self, phase: str, step: int, count: Callable[[], int] | None = None) -> None:
+        """This rank is in `phase` at `step`.
+
+        `count` says how much has been done so far, in the phase's unit; it only grows, and any thread may call it.
+        """
+        count = count or _nothing
+        self._now = (phase, step, count, count())
+
+    @property
+    def phase(self) -> str:
+        return self._now[0]
+
+    def place(self) -> RankPlace:
+        phase, step, count, before = self._now
+        return RankPlace(phase, step, count() - before)
+
+
+class Heartbeat:
+    """Writes the heartbeat of one rank."""
+
+    def __init__(self, folder: Path, token: Token, rank: int) -> None:
+        self._path = files.named(folder, files.HEARTBEATS, f"{token}.{rank:05d}")
+        self._rank = rank
+        self._place: RankPlace | None = None
+        self._progress_at = 0.0
+        self._written_phase = ""
+        self._written_at = 0.0
+
+    def beat(self, phase: str, step: int, done: int = 0) -> None:
+        """This rank is at this place; written when the phase is new or the last heartbeat is a second old.
+
+        Raises OSError.
+        """
+        now, place = time.time(), RankPlace(phase, step, done)
+        if place != self._place:
+            self._place, self._progress_at = place, now
+        if phase == self._written_phase and now - self._written_at < INTERVAL_SECONDS:
+            return
+        beat = Beat(self._rank, phase, step, now, self._progress_at, done)
+        atomic.replace(self._path, codec.encode(beat), lasting=False)
+        self._written_phase, self._written_at = phase, now
+
+
+def read(folder: Path, token: Token) -> list[Beat]:
+    """The last beat of each rank under `token`, by rank. Raises OSError.
+
+    One that cannot be decoded is left out: it is replaced within a second.
+    """
+    found = []
+    for name in files.names(folder, files.HEARTBEATS):
+        if not name.startswith(f"{token}."):
+            continue
+        try:
+            found.append(codec.read(files.named(folder, files.HEARTBEATS, name), Beat))
+        except codec.UndecodableRecord:
+            continue
+    return found
+
+
+def _nothing() -> int:
+    return 0

@@ -1,0 +1,119 @@
+"""The token that a process commits under: its launcher's incarnation, or the next one for a process started by hand.
+
+A process that a launcher started trains under the incarnation in SLIPWAY_INCARNATION. Ranks that train together are a
+membership: when torchrun restarts them, because a rank failed or because a node joined or left, the next membership
+claims a generation of its own, so that what is left of the one before can commit nothing more. members/<token>.json
+says which membership uses a token. A process that was started by hand claims the next incarnation, and so takes over
+the training from the process that trained before.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import codec
+from trainer.record import fence, files
+
+VARIABLE = "SLIPWAY_INCARNATION"
+JOIN_SECONDS = 900
+"""How long a rank waits for rank 0, as torchrun does for the machines of a job."""
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The ranks that use a token together."""
+
+    meeting: str
+    """Where they meet."""
+    ranks: int
+
+
+def claimed(store: Path) -> fence.Token:
+    """The token of this process, claimed if the control plane has not claimed it; only rank 0 may call this.
+
+    Raises fence.Superseded when a newer token is claimed already.
+    """
+    token = from_environment()
+    token = _taken_over(store) if token is None else _restarted(store, token)
+    fence.check(store, token)
+    return token
+
+
+def from_environment() -> fence.Token | None:
+    """The token that the environment names, the same for all ranks; None for a process started by hand.
+
+    Rank 0 may claim a later generation (`claimed`).
+    """
+    if not os.environ.get(VARIABLE):
+        return None
+    return fence.Token(int(os.environ[VARIABLE]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+
+
+def _restarted(store: Path, token: fence.Token) -> fence.Token:
+    """The token of this membership: the launcher's, or the next generation where other ranks have used that."""
+    holder = fence.newest_claim(store)
+    if token.generation > 0 and holder is not None and holder.token < token:
+        _claim(store, token, holder.nodes, "ranks restarted by torchrun")
+    elif holder is not None and holder.token.incarnation == token.incarnation:
+        token = holder.token
+    if not _is_first(store, token):
+        assert holder is not None
+        token = fence.Token(token.incarnation, token.generation + 1)
+        _claim(store, token, holder.nodes, f"membership changed: {_number('WORLD_SIZE', 1)} ranks now")
+        if not _is_first(store, token):
+            raise fence.Superseded(f"{token} is used by another process")
+    return token
+
+
+def joined(store: Path) -> fence.Token:
+    """The token that rank 0 of this membership has claimed, for a rank that can ask it in no other way.
+
+    Raises fence.Superseded when rank 0 claims none in time.
+    """
+    deadline = time.monotonic() + JOIN_SECONDS
+    given = from_environment()
+    assert given is not None
+    while time.monotonic() < deadline:
+        for name in reversed(files.names(store, files.MEMBERS)):
+            token = fence.Token.parse(name)
+            if token.incarnation != given.incarnation:
+                continue
+            members = codec.read_if_there(files.named(store, files.MEMBERS, name), Membership)
+            if members is not None and members.meeting == _meeting():
+                return token
+        time.sleep(POLL_SECONDS)
+    raise fence.Superseded(f"rank 0 has claimed no generation of incarnation {given.incarnation} in {JOIN_SECONDS} s")
+
+
+def _is_first(store: Path, token: fence.Token) -> bool:
+    """Whether no other membership has used this token; from now on, this one has."""
+    return codec.create_only(files.named(store, files.MEMBERS, token), Membership(_meeting(), _number("WORLD_SIZE", 1)))
+
+
+def _meeting() -> str:
+    """Where the ranks of this membership meet, which is another place after each rendezvous."""
+    return f"{os.environ.get('MASTER_ADDR', '')}:{os.environ.get('MASTER_PORT', '')}/{_number('WORLD_SIZE', 1)}"
+
+
+def _number(variable: str, alone: int) -> int:
+    return int(os.environ.get(variable, alone))
+
+
+def _taken_over(store: Path) -> fence.Token:
+    holder = fence.newest_claim(store)
+    token = fence.Token(holder.token.incarnation + 1 if holder else 1)
+    _claim(store, token, ("local",), "started by hand")
+    return token
+
+
+def _claim(store: Path, token: fence.Token, nodes: tuple[str, ...], cause: str) -> None:
+    """Raises fence.Superseded when the training has succeeded, or another process has claimed meanwhile."""
+    if fence.claim(store, token, nodes=nodes, cause=cause, by="trainer"):
+        return
+    holder = fence.newest_claim(store)
+    ended = fence.read_exit(store, holder.token.incarnation) if holder else None
+    if ended and ended.outcome == fence.SUCCEEDED:
+        raise fence.Superseded(f"{store.name} has succeeded at step {ended.step}: there is nothing left to train")
+    raise fence.Superseded(f"{token} was claimed by another process")

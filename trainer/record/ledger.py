@@ -1,0 +1,125 @@
+"""The ledger: all that happened to a training, in order; the only clock.
+
+What a rank recorded last before a SIGKILL may be missing: a thread of it writes (`trainer.record.scribe`).
+It has append-only segments, one for each writer and token, so that no two processes ever write one file. A reader
+merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
+
+An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
+    segment         format, incarnation, generation      started    world, device, torch, settings, processors
+    step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,
+                    samples_per_second, tokens_per_second, flops_per_second, mfu; of rank 0: data_seconds,
+                    forward_seconds and so on (`figures.timeline`), cpu_cores, gpu_use and so on (`figures.usage`);
+                    of a script: step, loss, seconds, figures (its own, by name)
+    bound           step, steps, bound, share, advice, data_share and so on: what bounds these steps
+    profiled        rank, first, last, by, path          profile_failed   rank, first, last, reason
+    validated       step, loss                           restored   step, commit, seconds
+    committed       step, commit, seconds, bytes         commit_failed  step, reason
+    set_aside       commit, reason                       ended      outcome, step, reason
+    tier_away       reason: a start waits for a tier
+    not_recorded    events: how many found no room while the store could not be written
+    replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
+and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), ended,
+released (commit, reason), terms_changed (changed: by name, the value before and now; source: which recipe).
+"""
+
+import heapq
+import time
+from pathlib import Path
+from typing import Any
+
+from trainer.base import journal
+from trainer.record import files
+from trainer.record.fence import Token
+
+FORMAT = "slipway.ledger/1"
+
+
+class Ledger:
+    """Writes one segment."""
+
+    def __init__(self, folder: Path, token: Token, writer: str) -> None:
+        """Open the segment of `writer` (rank-0, job-watch, ...) under the training's folder."""
+        path = folder / files.LEDGER / f"{token}.{writer}.jsonl"
+        fresh = not path.exists()
+        self._journal = journal.Journal(path, durable=False)
+        if fresh:
+            self.write("segment", format=FORMAT, incarnation=token.incarnation, generation=token.generation)
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Append one event, stamped now. It survives the death of this process. Raises OSError on a full disk."""
+        self._journal.append({"event": event, "t": time.time(), **fields})
+
+    def append(self, line: bytes) -> None:
+        """Append an event that `journal.frame` made a line of. Raises OSError."""
+        self._journal.append_lines(line)
+
+    def close(self) -> None:
+        self._journal.close()
+
+
+def note(folder: Path, token: Token, writer: str, event: str, **fields: Any) -> None:
+    """Append one event to a segment that is opened for it alone: for writers that do not stay."""
+    ledger = Ledger(folder, token, writer)
+    ledger.write(event, **fields)
+    ledger.close()
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segments' paths, by token and writer. Raises fence.Unreadable."""
+    ledger = folder / files.LEDGER
+    return [ledger / name for name in files.entries(ledger) or () if name.endswith(".jsonl")]
+
+
+def read(folder: Path) -> list[journal.JournalEvent]:
+    """All events of a training, in order; each has its `incarnation` too."""
+    found = {path: journal.read(path).events for path in segments(folder)}
+    return _in_order({path: [{**event, "incarnation": _incarnation(path)} for event in found[path]] for path in found})
+
+
+class Tail:
+    """Reads on where the last reading stopped, for a process that follows a training while it runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._offsets: dict[Path, int] = {}
+
+    def new(self) -> list[journal.JournalEvent]:
+        """The events since the last call, in order."""
+        found: dict[Path, list[journal.JournalEvent]] = {}
+        for path in segments(self._folder):
+            reading = journal.read(path, self._offsets.get(path, 0))
+            self._offsets[path] = reading.offset
+            found[path] = reading.events
+        return _in_order(found)
+
+
+def _in_order(by_segment: dict[Path, list[journal.JournalEvent]]) -> list[journal.JournalEvent]:
+    """Events by incarnation, then in the order in which each writer wrote them; paths are by token.
+
+    Clocks of two machines order nothing: `t` only decides how the writers of one incarnation are shown side by side.
+    """
+    writers: dict[int, dict[str, list[journal.JournalEvent]]] = {}
+    for path, events in by_segment.items():
+        writer = path.name.split(".", 2)[2]
+        writers.setdefault(_incarnation(path), {}).setdefault(writer, []).extend(events)
+    return [
+        event
+        for incarnation in sorted(writers)
+        for event in heapq.merge(*writers[incarnation].values(), key=lambda event: float(event["t"]))
+    ]
+
+
+def _incarnation(segment: Path) -> int:
+    return int(segment.name.split(".")[0])
+
+
+def loss_curve(events: list[journal.JournalEvent]) -> list[tuple[int, float]]:
+    """(step, loss) of the training now: a step that a later incarnation repeated has that incarnation's loss."""
+    losses = {event["step"]: event["loss"] for event in events if event["event"] == "step"}
+    return sorted(losses.items())
+
+
+def validation_curve(events: list[journal.JournalEvent]) -> list[tuple[int, float]]:
+    """(step, validation loss), each step once."""
+    losses = {event["step"]: event["loss"] for event in events if event["event"] == "validated"}
+    return sorted(losses.items())

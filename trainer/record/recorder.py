@@ -1,0 +1,83 @@
+"""The recorder of a rank: where the rank is, for its heartbeats; on rank 0 the ledger and the exit too.
+
+Recording costs a step no time: a thread writes (`trainer.record.scribe`). A full disk costs the records that find no
+room, not the run: the recorder warns on standard error instead.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from trainer.record import causes, endings, fence
+from trainer.record.heartbeat import Heartbeat, Position
+from trainer.record.ledger import Ledger
+from trainer.record.phases import ENDING, Phase
+from trainer.record.scribe import Scribe
+
+
+class RankRecorder:
+    """The records of one rank under one token. Close it: what was recorded last may still be in memory."""
+
+    def __init__(self, store: Path, token: fence.Token, rank: int) -> None:
+        self._store, self._token, self._rank = store, token, rank
+        self._position = Position()
+        heartbeat = Heartbeat(store, token, rank)
+        self._scribe = Scribe(self._position, heartbeat, lambda writer: Ledger(store, token, writer))
+
+    def __enter__(self) -> "RankRecorder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait until all is written, for half a minute at most."""
+        self._scribe.close()
+
+    def enter(self, phase: Phase, step: int, count: Callable[[], int] | None = None) -> None:
+        """This rank is in `phase` at `step`; `count` as for `Position.enter`."""
+        new = phase.name != self._position.phase
+        self._position.enter(phase.name, step, count)
+        if new:
+            self._scribe.beat()
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Write an event to the ledger; only rank 0 does."""
+        if self._rank == 0:
+            self._scribe.record("rank-0", event, fields)
+
+    def record_own(self, writer: str, event: str, **fields: Any) -> None:
+        """Write an event of this rank to a segment of its own, which the first such event creates."""
+        self._scribe.record(f"{writer}-{self._rank}", event, {"rank": self._rank, **fields})
+
+    def record_stop(self, step: int, asked: bool) -> None:
+        """Record that this incarnation stopped as it was asked to; `asked` says whether this rank was asked itself."""
+        self.enter(ENDING, step)
+        self.record("ended", outcome="stopped", kind=causes.ASKED, step=step, reason="asked to stop")
+        if asked:
+            endings.note(self._store, self._token, self._rank, causes.ASKED, "asked to stop by SIGTERM", step)
+
+    def record_end(self, outcome: str, kind: str, reason: str, step: int) -> None:
+        """Write the exit of an incarnation that would end in the same way if it was started again.
+
+        Who reads it finds the ledger of all steps. Raises OSError, and fence.Superseded when the training was given up
+        before.
+        """
+        self.enter(ENDING, step)
+        if self._rank == 0:
+            self._scribe.flush()
+            done = fence.Exit(self._token.incarnation, outcome, reason, step, "trainer", time.time(), kind=kind)
+            fence.end(self._store, done, self._token)
+        self.record("ended", outcome=outcome, kind=kind, step=step, reason=reason)
+
+
+@contextlib.contextmanager
+def warn_if_unwritable(what: str) -> Iterator[None]:
+    """Go on when a disk cannot be written, with a warning on standard error."""
+    try:
+        yield
+    except OSError as error:
+        print(f"trainer: the {what} cannot be written: {error}", file=sys.stderr, flush=True)

@@ -1,0 +1,96 @@
+"""Removals: commits that were set aside because they are damaged, or pruned because no tier keeps them.
+
+A trainer removes under its token, which is in the name of the record: `<commit>.by.<token>.json`. Such a record counts
+while its token is the newest claim's, and afterwards when the claim that followed has listed it. So a trainer that was
+superseded, and does not know it yet, removes nothing. The control plane and people remove without a token.
+"""
+
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import atomic, codec
+from trainer.record import claims, files
+from trainer.record.claims import FORMAT, Claim
+from trainer.record.tokens import Token
+
+_NAME = re.compile(r"(\d{9,}\.\d{6,}\.\d{4,})(?:\.by\.(\d{6,}\.\d{4,}))?")
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A commit that no longer counts."""
+
+    commit: str
+    reason: str
+    at: float
+
+
+def names_under(folder: Path, holder: Claim | None) -> set[str]:
+    """The commits that count no more while `holder` is the newest claim; opens no record. Raises Unreadable."""
+    return {_commit(record) for where in (files.SET_ASIDE, files.PRUNED) for record in under(folder, where, holder)}
+
+
+def under(folder: Path, where: str, holder: Claim | None) -> list[str]:
+    """The names of the records that count, of those in `where`. Raises Unreadable."""
+    listed = frozenset(holder.removals) if holder else frozenset[str]()
+    own = str(holder.token) if holder else ""
+    found = ((record, _NAME.fullmatch(record)) for record in files.names(folder, where))
+    return [record for record, match in found if match and (match[2] in (None, own) or record in listed)]
+
+
+def by_tokens(folder: Path, holder: Claim | None) -> tuple[str, ...]:
+    """The records of commits that trainers set aside and that count: the next claim lists them."""
+    return tuple(record for record in under(folder, files.SET_ASIDE, holder) if ".by." in record)
+
+
+def commits(folder: Path, where: str) -> list[str]:
+    """The names of the commits that were set aside, or pruned. Raises Unreadable."""
+    return sorted({_commit(record) for record in under(folder, where, claims.newest(folder))})
+
+
+def reasons(folder: Path) -> dict[str, str]:
+    """The commits that were set aside by name, each with its reason."""
+    found = {}
+    for record in under(folder, files.SET_ASIDE, claims.newest(folder)):
+        path = files.named(folder, files.SET_ASIDE, record)
+        try:
+            found[_commit(record)] = codec.read(path, Removal, FORMAT).reason
+        except codec.UndecodableRecord as damage:
+            found[_commit(record)] = f"the reason is not known: {damage}"
+    return found
+
+
+def take_out(folder: Path, where: str, commit: str, reason: str, token: Token | None) -> bool:
+    """Write that a commit no longer counts; False when that is on record. Raises Superseded, and OSError.
+
+    With a token it counts only if that is the newest claim's, before the write and after it.
+    """
+    if token is not None:
+        assert Token.parse(commit.split(".", 1)[1]) <= token, f"{token} removes {commit}, which is newer"
+        claims.check(folder, token)
+    if commit in commits(folder, where):
+        return False
+    name = commit if token is None else f"{commit}.by.{token}"
+    made = codec.create_only(files.named(folder, where, name), Removal(commit, reason, time.time()), FORMAT)
+    if token is not None:
+        claims.check(folder, token)
+    return made
+
+
+def take_back(folder: Path, commit: str) -> bool:
+    """Have a commit that was set aside count again; its records are kept in `taken-back/`. False when there are none.
+
+    It counts again only when the newest claim has sealed it or has its token: a commit that was set aside under a claim
+    of an earlier version is not on the list of later ones.
+    """
+    found = [record for record in files.names(folder, files.SET_ASIDE) if _commit(record) == commit]
+    for record in found:
+        kept = files.named(folder, files.TAKEN_BACK, f"{record}.{time.time_ns()}")
+        atomic.move(files.named(folder, files.SET_ASIDE, record), kept)
+    return bool(found)
+
+
+def _commit(record: str) -> str:
+    return record.split(".by.")[0]

@@ -1,0 +1,133 @@
+"""Copying: one shard from the first origin that has it whole, hashed while it is written.
+
+An interrupted copy continues where it ended, from any origin: all origins hold the same bytes under the same name, and
+the hash of the whole shows when an origin does not.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from trainer.base import paths, verify
+from trainer.base.progress import Meter
+from trainer.data import shards
+from trainer.objects.origin import Missing, Origin, Unreachable
+from trainer.staging.nvme import naming
+
+CHUNK = 256 << 10
+"""Bytes read, hashed and written at a time: few enough that they are hashed and written from a core's L2 cache."""
+
+
+@dataclass(frozen=True)
+class Copied:
+    """How a shard was completed: the bytes that came from origins, and what was wrong with the origins before."""
+
+    bytes: int = 0
+    faults: tuple[str, ...] = ()
+
+
+def complete(shard: shards.ShardFile, file: io.FileIO, origins: Sequence[Origin], meter: Meter) -> Copied:
+    """Complete `file`, which holds what an earlier attempt left, to the whole shard.
+
+    Raises ValueError when no origin has the shard whole, with what was found at each, and OSError, which names the
+    file, when it cannot be written. The bytes from an origin that broke off stay in the file.
+    """
+    copy = _Copy(shard, file, meter)
+    faults: list[str] = []
+    for origin in origins:
+        if copy.is_whole():
+            break
+        if fault := _take(copy, origin):
+            faults.append(fault)
+    if copy.is_whole():
+        return Copied(copy.moved, tuple(faults))
+    raise ValueError(f"{name_of(shard)}: no origin has it whole: {'; '.join(faults)}")
+
+
+def name_of(shard: shards.ShardFile) -> str:
+    """The shard's name at an origin."""
+    return paths.named(paths.SHARDS, shard.blake3)
+
+
+def _take(copy: "_Copy", origin: Origin) -> str | None:
+    """Continue the copy from the origin; begin it anew when that does not give the shard. Returns what is wrong.
+
+    The bytes that were there may come from another, damaged origin: only a copy from the beginning blames the origin.
+    """
+    try:
+        resumed = copy.size > 0
+        copy.take_from(origin)
+        if not copy.is_whole() and resumed:
+            copy.restart()
+            copy.take_from(origin)
+        copy.check(f"{origin}: {name_of(copy.shard)}")
+    except (Missing, Unreachable) as error:
+        return str(error)
+    except verify.Mismatch as error:
+        copy.restart()
+        return str(error)
+    return None
+
+
+class _Copy:
+    """A growing copy: its file, and the hash of what the file holds."""
+
+    def __init__(self, shard: shards.ShardFile, file: io.FileIO, meter: Meter) -> None:
+        self.shard, self.moved = shard, 0
+        self._file, self._meter, self._tally = file, meter, verify.RunningDigest()
+        while chunk := file.read(CHUNK):
+            self._take_in(chunk)
+        if self.size > shard.bytes or (self.size == shard.bytes and not self.is_whole()):
+            self.restart()
+
+    @property
+    def size(self) -> int:
+        """Bytes that the file holds."""
+        return self._tally.bytes
+
+    def is_whole(self) -> bool:
+        return verify.matches(self._tally, self.shard)
+
+    def check(self, where: str) -> None:
+        """Raises verify.Mismatch unless the file holds the shard."""
+        verify.check(self._tally, self.shard, where)
+
+    def restart(self) -> None:
+        """Discard all that the file holds."""
+        self._file.truncate(0)
+        self._file.seek(0)
+        self._meter.add(-self.size)
+        self._tally = verify.RunningDigest()
+
+    def take_from(self, origin: Origin) -> None:
+        """Append what the origin has beyond the file's bytes. Raises Missing and Unreachable."""
+        with origin.open(name_of(self.shard), self.size) as stream:
+            while self.size <= self.shard.bytes and (chunk := _read(stream, f"{origin}: {name_of(self.shard)}")):
+                self._append(chunk)
+                self._take_in(chunk)
+                self.moved += len(chunk)
+
+    def _append(self, chunk: bytes) -> None:
+        """Write to the file; when the disk is full, give the copy up, so that the disk has room again."""
+        rest = memoryview(chunk)
+        try:
+            with naming(Path(str(self._file.name))):
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(0)
+            raise
+
+    def _take_in(self, chunk: bytes) -> None:
+        self._tally.add(chunk)
+        self._meter.add(len(chunk))
+
+
+def _read(stream: BinaryIO, where: str) -> bytes:
+    """The next chunk. Raises Unreachable, also when a file system fails in the middle of a file."""
+    try:
+        return stream.read(CHUNK) or b""
+    except OSError as error:
+        raise Unreachable(f"{where}: {error.strerror or error}") from error

@@ -1,0 +1,52 @@
+"""Parts: which shards of a snapshot a node stages when the nodes divide the snapshot instead of each holding all of it.
+
+Rendezvous hashing (Thaler and Ravishankar 1998): each node draws a number for each shard, and the node with the
+highest number takes the shard. All nodes compute the same parts without talking, and when a node leaves only its own
+shards move.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainer.base import digest, draws
+from trainer.data import shards
+
+
+@dataclass(frozen=True)
+class SnapshotPart:
+    """The part that `node` stages when `nodes` divide a snapshot; the order of `nodes` does not matter.
+
+    A shard goes to each of the N nodes with the same probability, independently of the others. So by Bernstein's
+    inequality, but for a chance of d, no node gets more of n shards than n/N + sqrt(2 L n/N) + L, L = ln(N/d).
+    """
+
+    node: str
+    nodes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(set(self.nodes)) != len(self.nodes):
+            raise ValueError(f"nodes: found {', '.join(self.nodes)}, expected each node once")
+        if self.node not in self.nodes:
+            raise ValueError(f"node: found {self.node!r}, expected one of {', '.join(self.nodes)}")
+
+    @staticmethod
+    def numbered(index: int, of: int) -> "SnapshotPart":
+        """Part `index` of `of` parts, for nodes that have numbers and no names."""
+        return SnapshotPart(str(index), tuple(str(number) for number in range(of)))
+
+    def of(self, every: Sequence[shards.ShardFile]) -> list[shards.ShardFile]:
+        """The shards of this part, in their order."""
+        if len(self.nodes) == 1 or not every:
+            return list(every)
+        names = sorted(self.nodes)
+        drawn = np.array([int(shard.blake3[:16], 16) for shard in every], np.uint64)
+        keys = np.array([int(digest.of_bytes(name.encode())[:16], 16) for name in names], np.uint64)
+        owners = draws.mix(drawn[:, None] ^ keys[None, :]).argmax(axis=1)
+        mine = names.index(self.node)
+        return [shard for shard, owner in zip(every, owners.tolist(), strict=True) if owner == mine]
+
+
+WHOLE = SnapshotPart("", ("",))
+"""Every shard: each node holds the whole snapshot."""

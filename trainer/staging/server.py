@@ -1,0 +1,70 @@
+"""The server of a node's staged shards: read-only over HTTP, for the nodes that stage after it.
+
+Starlette's files on uvicorn, ranges included. The server gives shards and manifests alone, and no list of them. On a
+node: ``python -m trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
+"""
+
+import argparse
+import json
+import os
+import socket
+import stat
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.objects.origin import checked
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+CHUNK = 1 << 20
+
+
+def application(nvme: Path) -> "Starlette":
+    """The server's application: GET and HEAD of shards and manifests below `nvme`, 404 for every other name."""
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import FileResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    class Whole(FileResponse):
+        chunk_size = CHUNK
+
+    def file(request: Request) -> Response:
+        try:
+            path = nvme / checked(request.path_params["name"])
+            found = path.lstat()
+        except (ValueError, OSError):
+            found = None
+        if found is None or not stat.S_ISREG(found.st_mode):
+            return PlainTextResponse("missing", 404)
+        return Whole(path, stat_result=found, media_type="application/octet-stream")
+
+    return Starlette(routes=[Route("/{name:path}", file)])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serve until a signal ends it; the first line printed is JSON with the URL, once connections are taken."""
+    import uvicorn
+
+    parser = argparse.ArgumentParser(
+        prog="python -m trainer.staging.server",
+        description="Serve this node's shards to its peers; the pod of a node starts it",
+    )
+    parser.add_argument("--nvme", type=Path, required=True, help="folder that snapshots are staged in")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    options = parser.parse_args(arguments)
+    try:
+        listener = socket.create_server((options.host, options.port))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        sys.exit(f"peer: {options.host}:{options.port}: found it unusable ({reason}), expected a free one")
+    print(json.dumps({"url": f"http://{options.host}:{listener.getsockname()[1]}"}), flush=True)
+    settings = uvicorn.Config(application(options.nvme), log_level="warning", access_log=False)
+    uvicorn.Server(settings).run(sockets=[listener])
+
+
+if __name__ == "__main__":
+    main()

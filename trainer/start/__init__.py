@@ -1,0 +1,1 @@
+"""Before the first step: initial weights, their import and export, and the memory that a training needs."""

@@ -1,0 +1,1 @@
+"""One step: forward and backward passes, gradients between ranks, the optimiser."""

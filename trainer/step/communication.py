@@ -1,0 +1,39 @@
+"""Communication: how DDP sends gradients between the ranks; buckets and overlap are DDP's own."""
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import GradBucket, ProcessGroup
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    bf16_compress_hook,
+    fp16_compress_hook,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from trainer.config.sections import Communication
+from trainer.figures.timeline import Timeline
+from trainer.step.powersgd import PowerSGD
+
+
+def attach(ddp: DistributedDataParallel, config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
+    """Send the gradients of `ddp` as the configuration says; returns a compression whose state a checkpoint must hold.
+
+    The timeline records when each bucket of gradients is handed over to be reduced.
+    """
+    match config.compression:
+        case "bf16":
+            ddp.register_comm_hook(ddp.process_group, timeline.timed_hook(_in_bf16))
+        case "fp16":
+            ddp.register_comm_hook(ddp.process_group, timeline.timed_hook(fp16_compress_hook))
+        case "powersgd":
+            compression = PowerSGD(ddp.module, config.powersgd_rank, seed)
+            ddp.register_comm_hook(None, timeline.timed_hook(compression.hook))
+            return compression
+        case "none":
+            ddp.register_comm_hook(ddp.process_group, timeline.timed_hook(allreduce_hook))
+    return None
+
+
+def _in_bf16(group: ProcessGroup, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+    """PyTorch's own hook. Without NCCL, DDP refuses it by its name, although gloo sums in bf16 too."""
+    return bf16_compress_hook(group, bucket)

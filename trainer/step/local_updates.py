@@ -1,0 +1,113 @@
+"""Local updates: each rank trains alone, and every `local_steps` steps the ranks synchronise their weights.
+
+At a synchronisation, an outer SGD with Nesterov momentum takes a step; its gradient is the mean over the ranks of how
+far their weights have moved since the last one. With rate 1 and no momentum that averages the weights (local SGD,
+arXiv:1805.09767); DiLoCo (arXiv:2311.08105) takes 0.7 and 0.9 over an inner AdamW. Ranks keep their optimisers' states.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainer.config.sections import Communication
+from trainer.node.world import World
+from trainer.step.optimisers import eager
+
+
+class LocalUpdates:
+    """One rank's part of the synchronisations; every rank holds a whole copy of the model.
+
+    Between two synchronisations the ranks' weights differ. Right after one, the weights of any rank are the anchor from
+    which the next one measures. A checkpoint of that moment needs only them and what `state` returns.
+    """
+
+    def __init__(
+        self, model: nn.Module, optimiser: Optimizer, config: Communication, world: World, last_step: int
+    ) -> None:
+        """The ranks also synchronise after `last_step`."""
+        self._model, self._optimiser, self._world, self._last_step = model, optimiser, world, last_step
+        self._every = config.local_steps
+        self._moved = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+        self._anchor = {name: nn.Parameter(torch.empty_like(weight)) for name, weight in self._moved.items()}
+        self._outer = eager.SGD(
+            self._anchor.values(),
+            lr=config.outer_learning_rate,
+            momentum=config.outer_momentum,
+            nesterov=config.outer_momentum > 0,
+        )
+        self._apart = False
+        optimiser.register_step_pre_hook(self._remember_anchor)
+
+    def synchronise_if_due(self, step: int) -> bool:
+        """Synchronise if it is due after `step`; returns whether all ranks have the same weights now."""
+        if step % self._every and step != self._last_step:
+            return False
+        self._synchronise()
+        return True
+
+    def state(self) -> dict[str, Tensor]:
+        """What this rank needs beside the weights to continue after a synchronisation; no two ranks have the same."""
+        inner = {
+            f"inner/{name}/{key}": torch.as_tensor(value)
+            for name, weight in self._moved.items()
+            for key, value in self._optimiser.state[weight].items()
+        }
+        return inner | {
+            f"outer/{name}/{key}": value
+            for name, anchor in self._anchor.items()
+            for key, value in self._outer.state[anchor].items()
+        }
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Continue from what `state` returned, and from the weights that the model has now."""
+        kept: dict[str, dict[str, dict[str, Any]]] = {"inner": {}, "outer": {}}
+        for path, value in state.items():
+            whose, name, key = path.split("/")
+            weight = self._moved[name]
+            kept[whose].setdefault(name, {})[key] = value.to(weight.device, copy=True)
+        for name, weight in self._moved.items():
+            self._optimiser.state[weight] = kept["inner"].get(name, {})
+            self._outer.state[self._anchor[name]] = kept["outer"].get(name, {})
+        self._apart = False
+
+    @torch.no_grad()
+    def _remember_anchor(self, *_: object) -> None:
+        """Remember the weights before the first step after a synchronisation."""
+        if self._apart:
+            return
+        for name, weight in self._moved.items():
+            self._anchor[name].copy_(weight)
+        self._apart = True
+
+    @torch.no_grad()
+    def _synchronise(self) -> None:
+        # Where gradients were not finite, the optimiser may have taken no step since the last synchronisation.
+        self._remember_anchor()
+        for name, weight in self._moved.items():
+            self._anchor[name].grad = self._anchor[name] - weight
+        self._average([anchor.grad for anchor in self._anchor.values() if anchor.grad is not None])
+        self._outer.step()
+        self._outer.zero_grad(set_to_none=True)
+        for name, weight in self._moved.items():
+            weight.copy_(self._anchor[name])
+        self._average(self._statistics())
+        self._apart = False
+
+    def _statistics(self) -> list[Tensor]:
+        """The running means and variances of the model; empty for a model without them."""
+        weights = dict(self._model.named_parameters())
+        kept = self._model.state_dict()
+        return [tensor for name, tensor in kept.items() if name not in weights and tensor.is_floating_point()]
+
+    def _average(self, tensors: list[Tensor]) -> None:
+        """The mean over the ranks, in place."""
+        if self._world.size == 1:
+            return
+        for tensor in tensors:
+            tensor.div_(self._world.size)
+        for waiting in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+            assert waiting is not None
+            waiting.wait()

@@ -1,0 +1,70 @@
+"""Products of matrices in 8 bits: e4m3 for inputs and weights, e5m2 for gradients (arXiv:2209.05433).
+
+Each matrix is scaled by its largest magnitude, anew each time. Weights and their gradients stay in fp32.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainer.models.model import Model
+
+MULTIPLE = 16
+"""Both sizes of a matrix in 8 bits must be a multiple of this."""
+LEAST_CAPABILITY = (8, 9)
+"""The compute capability of the first GPUs that multiply in 8 bits."""
+
+
+def multiply(model: Model, device: torch.device) -> None:
+    """Make the matrices of the model's blocks multiply in 8 bits, in place. Raises ValueError on other devices."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+        found = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        raise ValueError(f"field run.precision: found fp8 on {found}, expected a GPU of compute capability 8.9 or more")
+    for block in model.blocks:
+        for module in block.modules():
+            if isinstance(module, nn.Linear) and not (module.in_features % MULTIPLE or module.out_features % MULTIPLE):
+                module.forward = functools.partial(product, module)  # type: ignore[method-assign]
+
+
+def product(linear: nn.Linear, x: Tensor) -> Tensor:
+    """The output of `linear` for x [..., in], in bf16: [..., out]. A number of rows that does not fit stays in bf16."""
+    rows = x.flatten(0, -2)
+    if len(rows) % MULTIPLE:
+        return F.linear(x, linear.weight, linear.bias)
+    out: Tensor = _Product.apply(rows.bfloat16(), linear.weight)  # type: ignore[no-untyped-call]
+    out = out.view(*x.shape[:-1], -1)
+    return out if linear.bias is None else out + linear.bias.bfloat16()
+
+
+class _Product(torch.autograd.Function):
+    """x [rows, in] times weight [out, in] transposed."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, weight: Tensor) -> Tensor:
+        small_x, scale_x = _small(x, torch.float8_e4m3fn)
+        small_weight, scale_weight = _small(weight, torch.float8_e4m3fn)
+        context.save_for_backward(small_x, scale_x, small_weight, scale_weight)
+        return _multiplied(small_x, scale_x, small_weight, scale_weight, torch.bfloat16)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        x, scale_x, weight, scale_weight = context.saved_tensors
+        small, scale = _small(gradient, torch.float8_e5m2)
+        for_x = _multiplied(small, scale, weight.t().contiguous(), scale_weight, torch.bfloat16)
+        for_weight = _multiplied(small.t().contiguous(), scale, x.t().contiguous(), scale_x, torch.float32)
+        return for_x, for_weight
+
+
+def _small(values: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The values in 8 bits, and the scalar in fp32 that restores their size."""
+    largest = values.detach().abs().amax().float().clamp(min=1e-12)
+    scale = largest / torch.finfo(kind).max
+    return (values / scale).to(kind), scale
+
+
+def _multiplied(left: Tensor, left_scale: Tensor, right: Tensor, right_scale: Tensor, out: torch.dtype) -> Tensor:
+    """left [m, k] times right [n, k] transposed."""
+    return torch._scaled_mm(left, right.t(), left_scale, right_scale, out_dtype=out)

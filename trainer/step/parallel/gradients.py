@@ -1,0 +1,47 @@
+"""The norm of gradients that are laid over the ranks in any way, and their scaling in place."""
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from trainer.node.world import World
+from trainer.step.divided import is_divided
+
+
+def norm(model: nn.Module, world: World) -> Tensor:
+    """The Euclidean norm of the whole model's gradient: a scalar, the same bits on every rank.
+
+    Each rank adds the squares of its part, divided by the number of ranks that have the same part.
+    """
+    alike: dict[int, list[Tensor]] = {}
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            alike.setdefault(_copies(parameter, world), []).append(_local(parameter.grad))
+    squares = torch.zeros((), device=world.device)
+    for copies, gradients in alike.items():
+        squares += nn.utils.get_total_norm(gradients).square() / copies
+    if world.size > 1:
+        dist.all_reduce(squares)
+    return squares.sqrt()
+
+
+def scale(model: nn.Module, factor: Tensor) -> None:
+    """Multiply every gradient by this scalar."""
+    gradients = [_local(parameter.grad) for parameter in model.parameters() if parameter.grad is not None]
+    if gradients:
+        torch._foreach_mul_(gradients, factor)
+
+
+def _local(gradient: Tensor) -> Tensor:
+    return gradient.to_local() if is_divided(gradient) else gradient
+
+
+def _copies(parameter: nn.Parameter, world: World) -> int:
+    """How many ranks have the same part of this parameter."""
+    holders = world.size // world.mesh.pipeline
+    if not is_divided(parameter):
+        return holders
+    mesh = parameter.device_mesh
+    for ranks, placement in zip(mesh.shape, parameter.placements, strict=True):
+        holders //= 1 if placement.is_replicate() else ranks
+    return holders

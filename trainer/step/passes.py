@@ -1,0 +1,87 @@
+"""Forward and backward passes of a model whose blocks are all here, one micro-batch after the other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+
+from trainer.config.resolved import Config
+from trainer.figures.timeline import Timeline
+from trainer.models.model import Model
+from trainer.step import parallel
+from trainer.step.microbatch import MicroBatch
+from trainer.step.parallel import replicas
+from trainer.step.precision import autocast
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over samples of this rank."""
+
+    loss: float
+    """In nats, summed over the targets."""
+    correct: int
+    """Number of targets whose likeliest prediction is right."""
+
+
+class Tally:
+    """Sums that stay on the device until they are read, so that the host does not wait for the device meanwhile."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._loss = torch.zeros((), device=device)
+        self._correct = torch.zeros((), device=device, dtype=torch.int64)
+
+    def add(self, loss: Tensor, correct: Tensor) -> None:
+        self._loss, self._correct = self._loss + loss.detach(), self._correct + correct
+
+    def sums(self) -> Sums:
+        return Sums(float(self._loss), int(self._correct))
+
+
+def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Tensor, Tensor]:
+    """The summed loss, and the number of right predictions, of the first `real` samples."""
+    if real < len(outputs):  # without blanks, a slice would only add a copy to the backward pass
+        outputs, targets = outputs[:real], targets[:real]
+    return model.loss(outputs, targets), model.correct(outputs.detach(), targets)
+
+
+class Passes:
+    """A model laid over the ranks without a pipeline."""
+
+    def __init__(
+        self, model: Model, devices: DeviceMesh | None, config: Config, device: torch.device, timeline: Timeline
+    ) -> None:
+        self._timeline = timeline
+        self._model, self._device, self._precision = model.to(device), device, config.run.precision
+        parallel.divide(model, devices, config)
+        self.called = parallel.join_data_ranks(model, model, devices, config)
+
+    def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
+        """Add the gradients of `weight` times the loss; data-parallel ranks have their mean with the last part."""
+        tally = Tally(self._device)
+        for index, part in enumerate(parts):
+            with replicas.before_backward(self.called, last=index == len(parts) - 1):
+                with self._timeline.part("forward"):
+                    loss, correct = self._forward(self.called, part)
+                with self._timeline.part("backward"):
+                    torch.autograd.backward(loss * weight)
+            tally.add(loss, correct)
+        return tally.sums()
+
+    def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
+        """The sums without gradients; `on_part` is called after each part."""
+        tally = Tally(self._device)
+        with torch.no_grad():
+            for part in parts:
+                tally.add(*self._forward(self._model, part))
+                on_part()
+        replicas.free_gathered_weights(self._model)
+        return tally.sums()
+
+    def _forward(self, called: torch.nn.Module, part: MicroBatch) -> tuple[Tensor, Tensor]:
+        inputs, targets = self._model.prepare(part.rows, part.places, self._device)
+        with autocast(self._precision, self._device):
+            outputs = called(inputs)
+        return score(self._model, outputs, targets, part.real)

@@ -1,0 +1,141 @@
+"""Pipeline parallelism: each rank has consecutive layers, and micro-batches pass from rank to rank.
+
+PyTorch's schedules pass them. They need micro-batches of one size, so parts are filled up with blank samples.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+
+from trainer import models
+from trainer.config.resolved import Config
+from trainer.data.pictures import Labelled
+from trainer.figures.timeline import Timeline
+from trainer.loading.order import rank_slice
+from trainer.models.model import Data, Model, Rows
+from trainer.step import parallel
+from trainer.step.microbatch import MicroBatch
+from trainer.step.parallel.replicas import free_gathered_weights
+from trainer.step.passes import Sums, Tally, score
+from trainer.step.precision import autocast
+
+
+class StageModule(nn.Module):
+    """A stage's part of the model as one module: its input goes through the blocks of this rank."""
+
+    def __init__(self, model: Model, config: Config, first: bool, last: bool) -> None:
+        super().__init__()
+        self.model, self.first, self.last, self._precision = model, first, last, config.run.precision
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The first stage takes inputs, the last one returns outputs; between stages pass activations, in fp32."""
+        with autocast(self._precision, x.device):
+            x = self.model.first(x) if self.first else x
+            x = self.model.through(x)
+            x = self.model.last(x) if self.last else x
+        return x.float()
+
+
+class PipelinePasses:
+    """Forward and backward passes of this rank's stage, by PyTorch's schedules."""
+
+    def __init__(
+        self, model: Model, devices: DeviceMesh, config: Config, data: Data, device: torch.device, timeline: Timeline
+    ) -> None:
+        self._timeline = timeline
+        self._model, self._config, self._device = model, config, device
+        self._group = devices["pipeline"].get_group()
+        self._index, self._count = devices["pipeline"].get_local_rank(), devices["pipeline"].size()
+        keep_stage(model, self._index, self._count)
+        model.to(device)
+        parallel.divide(model, devices, config)
+        self._stage = StageModule(model, config, self._index == 0, self._index == self._count - 1)
+        self.called = parallel.join_data_ranks(self._stage, model, devices, config)
+        self._shapes = _shapes(config, data)
+        self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
+        self._parts: Sequence[MicroBatch] = ()
+        self._weight, self._targets, self._tally = 0.0, torch.empty(0), Tally(device)
+
+    def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
+        """Add the gradients of `weight` times the loss. Sums are those of the last stage, and zeros elsewhere."""
+        inputs, target = self._prepare(parts, weight)
+        with self._timeline.part("pipeline"):
+            self._schedule(parts, True).step(*inputs, target=target, return_outputs=False)
+        return self._tally.sums()
+
+    def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
+        """The sums without gradients; `on_part` is called once: a schedule runs all parts together."""
+        inputs, target = self._prepare(parts, 1.0)
+        with torch.no_grad():
+            self._schedule(parts, False).eval(*inputs, target=target, losses=[])
+        on_part()
+        free_gathered_weights(self._stage)
+        return self._tally.sums()
+
+    def _prepare(self, parts: Sequence[MicroBatch], weight: float) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """The inputs, for the first stage, and the numbers of the micro-batches, for the last one."""
+        rows = _joined([part.rows for part in parts])
+        places = np.concatenate([part.places for part in parts])
+        inputs, targets = self._model.prepare(rows, places, self._device)
+        self._parts, self._weight, self._targets, self._tally = parts, weight, targets, Tally(self._device)
+        target = torch.arange(len(parts)) if self._stage.last else None
+        # The stage was described to the schedule by contiguous tensors, so it must receive such tensors.
+        return (inputs.contiguous(),) if self._stage.first else (), target
+
+    def _loss(self, outputs: Tensor, which: Tensor) -> Tensor:
+        """The weighted loss of one micro-batch."""
+        index, size = int(which), len(outputs)
+        targets = self._targets[index * size : (index + 1) * size]
+        loss, correct = score(self._model, outputs, targets, self._parts[index].real)
+        self._tally.add(loss, correct)
+        return loss * self._weight
+
+    def _schedule(self, parts: Sequence[MicroBatch], trains: bool) -> Schedule1F1B | ScheduleGPipe:
+        """The schedule for this number and size of micro-batches; it is kept, as it has receive buffers."""
+        key = len(parts), len(parts[0].places), trains
+        if key not in self._schedules:
+            in_turn = self._config.layout.schedule == "1f1b" and trains
+            kind = Schedule1F1B if in_turn else ScheduleGPipe
+            self._schedules[key] = kind(self._stage_for(key[1], trains), key[0], loss_fn=self._loss, scale_grads=False)
+        return self._schedules[key]
+
+    def _stage_for(self, size: int, trains: bool) -> PipelineStage:
+        """The stage for micro-batches of `size` samples, with the shapes of its inputs and outputs."""
+        inputs, hidden, outputs = (each.new_empty(size, *each.shape[1:]) for each in self._shapes)
+        given = inputs if self._stage.first else hidden.requires_grad_(trains)
+        taken = outputs.requires_grad_(trains) if self._stage.last else hidden.requires_grad_(trains)
+        called = self.called if trains else self._stage
+        return PipelineStage(called, self._index, self._count, self._device, given, taken, group=self._group)
+
+
+def keep_stage(model: Model, index: int, count: int) -> None:
+    """Remove everything from the model that stage `index` of `count` does not need; names stay."""
+    assert not set(model.first_uses) & set(model.last_uses)
+    mine = rank_slice(len(model.blocks), index, count)
+    for number in set(range(len(model.blocks))) - set(range(mine.start, mine.stop)):
+        delattr(model.blocks, str(number))
+    for name in (*(model.first_uses if index > 0 else ()), *(model.last_uses if index < count - 1 else ())):
+        delattr(model, name)
+
+
+def _shapes(config: Config, data: Data) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, activations between blocks and outputs of one sample, as tensors without memory."""
+    with torch.device("meta"):
+        model = models.build(config.model, data)
+    blank: Rows = np.zeros((1, data.length + 1), np.uint16)
+    if model.reads == "pictures":
+        blank = Labelled(np.zeros((1, *data.picture), np.uint8), np.zeros(1, np.int64))
+    inputs = model.prepare(blank, np.zeros(1, np.uint64), torch.device("cpu"))[0].to("meta")
+    hidden = model.first(inputs)
+    return inputs, hidden.detach(), model.last(hidden).detach()
+
+
+def _joined(rows: Sequence[Rows]) -> Rows:
+    if isinstance(rows[0], Labelled):
+        pixels = np.concatenate([each.pixels for each in rows if isinstance(each, Labelled)])
+        return Labelled(pixels, np.concatenate([each.labels for each in rows if isinstance(each, Labelled)]))
+    return np.concatenate([each for each in rows if not isinstance(each, Labelled)])

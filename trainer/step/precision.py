@@ -1,0 +1,50 @@
+"""Precision: the type that a model computes in, and the loss scale that fp16's small range needs.
+
+Weights, and sums of gradients, are fp32 in every precision.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+import torch
+
+from trainer.config.sections import Precision
+
+FIRST_SCALE, LEAST_SCALE = 2.0**16, 1.0
+GROWTH_STEPS = 2000
+
+
+def compute_type(precision: Precision) -> torch.dtype | None:
+    """The type in which autocast multiplies matrices; None for the type of the weights."""
+    return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}[precision]
+
+
+def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """The context of a forward pass."""
+    narrow = compute_type(precision)
+    return torch.autocast(device.type, narrow) if narrow else contextlib.nullcontext()
+
+
+@dataclass
+class LossScale:
+    """Dynamic loss scaling: halved by a step that overflows, doubled after 2000 that don't (as torch's GradScaler).
+
+    The norm of the whole gradient shows an overflow anywhere, so that all ranks decide alike whatever part each has.
+    """
+
+    value: float = FIRST_SCALE
+    steps: int = 0
+    """Steps in a row without an overflow."""
+
+    def accepts(self, finite: bool) -> bool:
+        """Adapt the scale to a step, whose gradient norm is `finite` or not; returns whether to use its gradients.
+
+        A norm that is not finite at the least scale is no overflow: the model diverges, and the caller must see it.
+        """
+        if not finite and self.value > LEAST_SCALE:
+            self.value, self.steps = max(LEAST_SCALE, self.value / 2), 0
+            return False
+        self.steps += 1
+        if self.steps == GROWTH_STEPS:
+            self.value, self.steps = self.value * 2, 0
+        return True

@@ -1,0 +1,37 @@
+"""Randomness: what a step draws depends on the seed, the samples and the stage, and on nothing that was drawn before.
+
+Ranks that hold the same activations (those that share matrices) must drop the same ones, or their copies of the weights
+drift apart; shares of a batch and stages of a pipeline draw numbers of their own. A step that is done again, after a
+restart, from an older checkpoint or for want of memory, draws the same.
+"""
+
+import random
+
+import numpy as np
+import torch
+
+from trainer.base import draws
+
+
+def seed_for_step(seed: int, first_sample: int, stage: int) -> None:
+    """Seed the generators of torch, CUDA, numpy and Python for a step.
+
+    first_sample: the number in the training's sequence of the first sample of this rank's share.
+    """
+    words = draws.mix(np.array([seed], np.uint64) + draws.GOLDEN) + np.array([first_sample], np.uint64) * draws.GOLDEN
+    value = int(draws.mix(draws.mix(words) + np.array([stage], np.uint64) * draws.GOLDEN)[0])
+    _seed(value)
+
+
+def seed_for_model(seed: int) -> None:
+    """Seed all generators, in the same way on every rank, before the model draws its weights."""
+    _seed(seed)
+
+
+def _seed(value: int) -> None:
+    # Not torch.manual_seed: it asks every kind of device that PyTorch knows, and takes 50 times as long.
+    torch.default_generator.manual_seed(value % 2**63)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.manual_seed(value % 2**63)
+    np.random.seed(value % 2**32)
+    random.seed(value)

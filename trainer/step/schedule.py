@@ -1,0 +1,36 @@
+"""The learning rate as a pure function of the step: a linear warm-up, then the schedule of the configuration."""
+
+import math
+
+from trainer.config.sections import Optimiser
+
+
+def learning_rate(config: Optimiser, step: int, steps: int) -> float:
+    """The rate of `step`, from 0 to steps - 1: it rises to `learning_rate`, then falls to `final_fraction` of it.
+
+    The schedule constant stays at `learning_rate`.
+    """
+    if step < config.warmup_steps:
+        return config.learning_rate * (step + 1) / config.warmup_steps
+    height = _height(config, step, steps)
+    return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * height)
+
+
+def _height(config: Optimiser, step: int, steps: int) -> float:
+    """How far the rate stands above its final value after warm-up: 1 at the highest, 0 at the last step."""
+    match config.schedule:
+        case "cosine":
+            return (1 + math.cos(math.pi * _passed(step, config.warmup_steps, steps))) / 2
+        case "linear":
+            return 1 - _passed(step, config.warmup_steps, steps)
+        case "wsd":
+            # Warm-up, stable, decay: arXiv:2404.06395, with the linear decay of arXiv:2405.18392.
+            decay = round(config.decay_fraction * steps)
+            return 1 - _passed(step, max(config.warmup_steps, steps - 1 - decay), steps)
+        case "constant":
+            return 1.0
+
+
+def _passed(step: int, start: int, steps: int) -> float:
+    """The fraction of the way from step `start` to the last one; 0 before `start`."""
+    return min(1.0, max(0, step - start) / max(1, steps - 1 - start))
