@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field
 
 from resources import credentials
 from resources.credentials import PublicAddress
-from resources.mlflow import silence
+from resources.mlflow import database, silence
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
 from trainer.base import codec, journal
@@ -56,7 +56,6 @@ VALIDATION_METRICS = {"loss": "validation_loss", "accuracy": "validation_accurac
 ENDED = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
-SQLITE = "sqlite:///"
 USER, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 """The variables from which MLflow reads its credentials, at each request."""
 
@@ -74,12 +73,18 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def database(self) -> Path | None:
         """The file of MLflow's SQLite database, None where a server keeps it."""
-        return Path(self.uri.removeprefix(SQLITE)) if self.uri.startswith(SQLITE) else None
+        return Path(self.uri.removeprefix(database.URI)) if self.uri.startswith(database.URI) else None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anything to ask; False for a SQLite database that nobody has made yet."""
+        return self.database is None or self.database.exists()
 
     def client(self) -> "MlflowClient":
         """MLflow's client, which is imported here first because the import takes seconds.
 
-        Raises OSError and ValueError as `resources.credentials.read_address` does.
+        Raises OSError and ValueError as `resources.credentials.read_address` does, and for a SQLite database what
+        `resources.mlflow.database.make_ready` does.
         """
         if not self.uri_file:
             return _client(self.uri)
@@ -144,8 +149,8 @@ def _client(uri: str) -> "MlflowClient":
     # MLflow's own retries go on for minutes; ours is the next tick.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    if uri.startswith(SQLITE):
-        Path(uri.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    if uri.startswith(database.URI):
+        database.make_ready(Path(uri.removeprefix(database.URI)))
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
