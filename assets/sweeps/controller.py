@@ -5,6 +5,7 @@ trials' jobs by their names. A trial is a training like any other (specification
 sweep; the same state machine starts, watches and stops it.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -86,9 +87,21 @@ class Controller:
         self._said: set[str] = set()
 
     def run(self, on_change: Callable[[SweepState], None]) -> SweepState:
-        """Run until the sweep is closed and no trial runs; `on_change` is called with each new state."""
-        with lock.exclusive(self.store.folder):
-            return self._run(on_change)
+        """Run until the sweep is closed and no trial runs; `on_change` is called with each new state.
+
+        While another process runs it, this one says which, and waits for it or for the sweep's end.
+        """
+        with contextlib.ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(lock.at_once(self.store.folder))
+                    return self._run(on_change)
+                except lock.Held as error:
+                    self._say(f"sweep {self.store.sweep}: {error}; this run waits for it, or for the sweep's end")
+                sweep = self.store.state()
+                if sweep is not None and sweep.closed and not sweep.running:
+                    return sweep
+                time.sleep(self.poll_seconds)
 
     def _run(self, on_change: Callable[[SweepState], None]) -> SweepState:
         while True:

@@ -6,8 +6,10 @@ is lost and no training waits.
 """
 
 import contextlib
+import enum
 import functools
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 """Metrics in one request: MLflow's limit, and 60 times cheaper for each metric than one by one."""
+PART_BYTES = 1 << 20
+"""So much of a ledger is read at once, some thousand steps: a first delivery may find a million."""
+DELIVERY_SECONDS = 5.0
+"""After so long, what is left of one training waits for the next tick, so that others have their turn."""
 STEP_METRICS = (
     "loss",
     "accuracy",
@@ -93,8 +99,8 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         os.environ.update({USER: address.user, PASSWORD: address.password} if address.user else {})
         return _client(address.uri)
 
-    def ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> bool:
-        """Deliver a training's new metrics; True when it has ended and all of it is delivered.
+    def ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> "Delivery":
+        """Deliver a training's new metrics, for `DELIVERY_SECONDS`; in bounded parts, each noted once it is delivered.
 
         Raises what MLflow raises when it is away, and Unavailable, at once, for a moment after that: one silent server
         must not cost its deadline again for each training. The next call goes on where this one stopped.
@@ -102,7 +108,8 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         with silence.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext():
             return self._ship(store, experiment, tags)
 
-    def _ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> bool:
+    def _ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> "Delivery":
+        deadline = time.monotonic() + DELIVERY_SECONDS
         client, facts = self.client(), store.read()  # before its ledger: what is over writes no more
         shipped = ShippedLedger.of(store)
         if not shipped.run:
@@ -110,19 +117,28 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
             _log_parameters(client, shipped.run, facts)
             shipped.save(store)
         for segment in ledger.segments(store.folder):
-            reading = journal.read(segment, shipped.offsets.get(segment.name, 0))
-            for batch in _batches(list(_metrics(reading.events))):
-                client.log_batch(shipped.run, metrics=batch)
-            if reading.offset != shipped.offsets.get(segment.name, 0):
+            for reading in _parts(segment, shipped.offsets.get(segment.name, 0)):
+                for batch in _batches(list(_metrics(reading.events))):
+                    client.log_batch(shipped.run, metrics=batch)
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
+                if time.monotonic() > deadline:
+                    return Delivery.IN_PART
         if facts.over and facts.ended is not None:
             client.set_terminated(shipped.run, ENDED[facts.ended.outcome])
-        return facts.over
+        return Delivery.WHOLE if facts.over else Delivery.UP_TO_DATE
 
     def run_of(self, store: TrainingStore) -> str:
         """The MLflow run of a training, empty when nothing was shipped yet."""
         return ShippedLedger.of(store).run
+
+
+class Delivery(enum.Enum):
+    """How far a training's metrics have been delivered."""
+
+    IN_PART = "more is in its ledger, for the next call"
+    UP_TO_DATE = "all of its ledger; the training goes on"
+    WHOLE = "all of its ledger; the training has ended"
 
 
 @dataclass
@@ -204,6 +220,13 @@ def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":
             for name, metric in VALIDATION_METRICS.items():
                 if name in event:
                     yield Metric(metric, event[name], moment, event["step"])
+
+
+def _parts(segment: Path, offset: int) -> Iterator[journal.JournalReading]:
+    """What a segment has from an offset on, part by part."""
+    while (reading := journal.read(segment, offset, PART_BYTES)).offset != offset:
+        yield reading
+        offset = reading.offset
 
 
 def _batches(metrics: "list[Metric]") -> "Iterator[list[Metric]]":
