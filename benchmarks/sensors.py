@@ -221,12 +221,14 @@ def is_open(platform: Platform, cause: str, checkpoints: int) -> None:
 
 
 def is_closed(platform: Platform, cause: str) -> None:
-    """A training that is over, with nothing left to do."""
+    """A training that is over and shown, with nothing left to do."""
     store = platform.proposed(cause)
     store.want("run", BY, "a benchmark")
     assert store.claim(1, ("node-0",), "first start", BY)
     committed(store, 1)
     store.record_exit(1, "succeeded", "all steps done", BY)
+    shown = dg.AssetMaterialization(keys.key(TINY, "training"), partition=store.id)
+    platform.instance.report_runless_asset_event(shown)
 
 
 def committed(store: TrainingStore, step: int) -> None:

@@ -4,7 +4,17 @@ import pytest
 
 from resources.fleet.protocol import Node, by_name
 from resources.launchers.protocol import JobState, Status
-from resources.trainings.faults import EndVerdict, TrainingFault, lost, pre_empted, stranded, stuck, too_few, verdict
+from resources.trainings.faults import (
+    EndVerdict,
+    TrainingFault,
+    lost,
+    pre_empted,
+    rest,
+    stranded,
+    stuck,
+    too_few,
+    verdict,
+)
 from resources.trainings.watch import Sight
 from trainer.record import causes, phases
 from trainer.record.endings import RankEnd
@@ -174,3 +184,9 @@ def test_what_is_not_wanted_any_more_was_stopped():
 
 def test_a_job_deleted_by_hand_is_a_class_of_its_own():
     assert verdict(True, Status(JobState.MISSING), False, None).kind == causes.DELETED
+
+
+def test_nobody_need_look_again_for_a_tenth_of_what_is_left_before_all_ranks_can_be_late():
+    sights = [Sight(0, RankPlace("training", 5), 20.0), Sight(1, RankPlace("training", 6), 50.0)]
+    assert rest(sights, lambda phase: 100.0) == pytest.approx(8.0)
+    assert rest([], lambda phase: 100.0) == 0.0
