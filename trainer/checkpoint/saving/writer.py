@@ -248,14 +248,14 @@ def _file_at_start(request: Request, name: str) -> tuple[Path, CheckpointFile] |
 
 
 def _remove_older(request: Request) -> None:
-    """Remove what earlier saves of this incarnation left when they failed."""
+    """Remove what earlier saves of this incarnation left when they failed; other ranks may be at a later one."""
     token = request.name.partition(".")[2]
     folders = [
         *request.hidden.parent.glob(f".*.{token}.partial"),
         *Path(request.store, record_files.PARTS).glob(f"*.{token}"),
     ]
     for left in folders:
-        if request.name not in left.name:
+        if left.name.lstrip(".") < request.name:
             shutil.rmtree(left, ignore_errors=True)
 
 
