@@ -13,16 +13,21 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+from torch.distributed.checkpoint.metadata import MetadataIndex
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
 
+from trainer.checkpoint.disk import tensor_table
 from trainer.checkpoint.disk.dtypes import NAMES
 from trainer.checkpoint.disk.manifest import Chunk, TensorEntry
+from trainer.checkpoint.disk.tensor_table import Entries
 from trainer.checkpoint.state import TrainingState
 from trainer.node.world import World
 
 PAGE = 4096
 ALIGNMENT = 64
 """Bytes to which the first tensor in a file is aligned: enough for every element type."""
+SMALL = 4096
+"""Bytes up to which a tensor that is equal on several ranks is written by the first of them."""
 
 T = TypeVar("T")
 
@@ -35,7 +40,7 @@ class Section:
     begin: int
     size: int
     header: bytes
-    """The beginning of the file: the places of its tensors, as safetensors writes them."""
+    """The beginning of the file: the places of its tensors, as safetensors writes them; or a whole file."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,6 @@ class PartPlan:
     pieces: tuple[PlannedPiece, ...]
     size: int
     """Bytes of the buffer."""
-    tensors: dict[str, TensorEntry]
-    """The manifest's entries of the tensors of all ranks; only on rank 0, empty on the others."""
 
 
 def signature(state: TrainingState) -> object:
@@ -70,10 +73,21 @@ def make_plan(state: TrainingState, world: World) -> PartPlan:
     planner.set_up_planner(dict(state.tensors), is_coordinator=world.leads)
     local = planner.create_local_plan()
     local = dataclasses.replace(local, items=[i for i in local.items if _has_elements(i)], planner_data=state.frozen)
-    items, tensors = _from_rank_0(world, local, lambda plans: _items_by_rank(planner, plans))
-    sections, pieces = lay_out(items, world.rank, state.frozen)
-    end = sections[-1].begin + sections[-1].size if sections else 0
-    return PartPlan(sections, pieces, end, tensors)
+    items, types = _from_rank_0(world, local, lambda plans: _items_by_rank(planner, plans))
+    return plan_part(items, world.rank, state.frozen, types)
+
+
+def plan_part(items: Iterable[WriteItem], rank: int, frozen: frozenset[str], types: Entries) -> PartPlan:
+    """A rank's plan: the files with its tensors, and its part of the tensor table, which is the same at every save.
+
+    `types`, on rank 0, are those of all tensors.
+    """
+    sections, pieces = lay_out(items, rank, frozen)
+    table = {tensor_table.part_name(rank): _entries(sections, pieces), **({tensor_table.TYPES: types} if types else {})}
+    for name, entries in table.items():
+        data, begin = tensor_table.encode(entries), _page_after(sections)
+        sections = (*sections, Section(name, begin, len(data), data))
+    return PartPlan(sections, pieces, sections[-1].begin + sections[-1].size)
 
 
 def lay_out(
@@ -82,36 +96,69 @@ def lay_out(
     """A rank's files, one after the other, each from the start of a page; its chunks, the largest elements first."""
     sections: list[Section] = []
     pieces: list[PlannedPiece] = []
-    begin = 0
     grouped: dict[str, list[WriteItem]] = {}
     for item in items:
         grouped.setdefault(f"{_kind(item.index.fqn, frozen)}-{rank:05d}.safetensors", []).append(item)
     for name, group in sorted(grouped.items()):
         group.sort(key=lambda item: (-_data(item).properties.dtype.itemsize, item.index.fqn, _box(item)))
-        header, offsets = _header(group)
+        (header, offsets), begin = _header(group), _page_after(sections)
         pieces += [PlannedPiece(item, begin + len(header) + at) for item, at in zip(group, offsets, strict=False)]
         sections.append(Section(name, begin, len(header) + offsets[-1], header))
-        begin += -(-sections[-1].size // PAGE) * PAGE
     return tuple(sections), tuple(pieces)
 
 
 def _items_by_rank(
     planner: DefaultSavePlanner, plans: Sequence[SavePlan]
 ) -> list[tuple[list[WriteItem], dict[str, TensorEntry]]]:
-    """The items of each rank; for rank 0 also the place of every tensor's chunks."""
-    decided, metadata = planner.create_global_plan(list(plans))
-    chunks: dict[str, list[Chunk]] = {name: [] for name in metadata.state_dict_metadata}
-    described: dict[str, TensorEntry] = {}
-    for rank, plan in enumerate(decided):
-        sections, pieces = lay_out(plan.items, rank, plan.planner_data)
-        for piece in pieces:
-            section = next(s for s in reversed(sections) if s.begin <= piece.begin)
-            data, name = _data(piece.item), piece.item.index.fqn
-            at = piece.begin - section.begin
-            chunks[name].append(Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, at))
-            described[name] = TensorEntry(NAMES[data.properties.dtype], tuple(data.size), ())
-    tensors = {name: dataclasses.replace(entry, chunks=tuple(chunks[name])) for name, entry in described.items()}
-    return [(plan.items, tensors if rank == 0 else {}) for rank, plan in enumerate(decided)]
+    """The items of each rank; for rank 0 also the type and shape of every tensor."""
+    decided, _ = planner.create_global_plan(_with_small_ones_once(plans))
+    types = {item.index.fqn: _entry(item) for plan in decided for item in plan.items}
+    return [(plan.items, types if rank == 0 else {}) for rank, plan in enumerate(decided)]
+
+
+def _with_small_ones_once(plans: Sequence[SavePlan]) -> list[SavePlan]:
+    """Plans in which only the first rank that has a small tensor, equal on several ranks, writes it.
+
+    The optimiser's counts of steps are such tensors. Divided among all ranks, as the planner divides large ones, they
+    would make each rank that resumes read the table of every other rank.
+    """
+    seen = set[MetadataIndex]()
+    chosen = []
+    for plan in plans:
+        items = [item for item in plan.items if item.index not in seen]
+        seen |= {item.index for item in items if item.type is WriteItemType.TENSOR and _bytes(item) <= SMALL}
+        chosen.append(dataclasses.replace(plan, items=items))
+    return chosen
+
+
+def _bytes(item: WriteItem) -> int:
+    data = _data(item)
+    return int(data.chunk.sizes.numel() * data.properties.dtype.itemsize)
+
+
+def _entries(sections: Sequence[Section], pieces: Sequence[PlannedPiece]) -> dict[str, TensorEntry]:
+    """The places of a rank's chunks, by tensor."""
+    chunks: dict[str, list[Chunk]] = {}
+    types: dict[str, TensorEntry] = {}
+    for piece in pieces:
+        section = next(s for s in reversed(sections) if s.begin <= piece.begin)
+        data, name = _data(piece.item), piece.item.index.fqn
+        place = Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, piece.begin - section.begin)
+        chunks.setdefault(name, []).append(place)
+        types[name] = _entry(piece.item)
+    return {name: dataclasses.replace(entry, chunks=tuple(chunks[name])) for name, entry in types.items()}
+
+
+def _entry(item: WriteItem) -> TensorEntry:
+    """The type and shape of an item's tensor."""
+    data = _data(item)
+    return TensorEntry(NAMES[data.properties.dtype], tuple(data.size), ())
+
+
+def _page_after(sections: Sequence[Section]) -> int:
+    """The first byte of the next file: the first of a page."""
+    end = sections[-1].begin + sections[-1].size if sections else 0
+    return -(-end // PAGE) * PAGE
 
 
 def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
@@ -120,7 +167,7 @@ def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
     offsets = [0]
     for item in items:
         data = _data(item)
-        end = offsets[-1] + data.chunk.sizes.numel() * data.properties.dtype.itemsize
+        end = offsets[-1] + _bytes(item)
         name = item.index.fqn.partition("/")[2]
         described[name if data.chunk.sizes == data.size else f"{name}{_box(item)}"] = {
             "dtype": NAMES[data.properties.dtype],

@@ -172,7 +172,13 @@ class Saver:
             "folder": f"{paths.checkpoints(self._training)}/{self._name(progress.step)}",
             "previous": self._previous,
             "pieces": [
-                {"name": name, "begin": begin, "size": size, "frozen": name.startswith("frozen-")}
+                {
+                    "name": name,
+                    "begin": begin,
+                    "size": size,
+                    "frozen": name.startswith("frozen-"),
+                    "secret": name.endswith(".safetensors"),
+                }
                 for name, begin, size in pieces
             ],
             "random_state": random_state.take(),
@@ -180,7 +186,6 @@ class Saver:
             "patience": LATEST_PART,
             "begun": begun,
             "progress": asdict(progress) if leads else {},
-            "tensors": {name: asdict(entry) for name, entry in plan.tensors.items()},
         }
 
     def _destinations(self, tiers: tuple[str, ...]) -> dict[str, Any]:
