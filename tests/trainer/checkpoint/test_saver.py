@@ -124,6 +124,27 @@ def test_two_saves_may_be_unfinished_and_a_third_fails(tmp_path: Path, monkeypat
     assert steps(tmp_path) == [1, 2, 4]
 
 
+def test_a_wait_in_vain_is_counted_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 0.2)
+    engine = SmallEngine()
+    with saving(tmp_path) as saver:
+        os.kill(saver.writer, signal.SIGSTOP)
+        for step in (1, 2, 3):
+            saver.save(engine.step(), progress(step))
+        assert not saver.has_room
+        monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 600.0)
+        saver.save(engine, progress(4))
+        waited, at_once = saver.events()
+        assert (waited["step"], at_once["step"]) == (3, 4)
+        assert waited["blocked_seconds"] > 0.2
+        os.kill(saver.writer, signal.SIGCONT)
+        outcomes(saver)
+        assert saver.has_room
+        saver.save(engine, progress(5))
+        outcomes(saver)
+    assert steps(tmp_path) == [1, 2, 5]
+
+
 def test_the_last_save_waits_for_a_free_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 0.0)
     engine = SmallEngine()

@@ -26,7 +26,7 @@ from trainer.node.world import World
 PAGE = 4096
 ALIGNMENT = 64
 """Bytes to which the first tensor in a file is aligned: enough for every element type."""
-SMALL = 4096
+SMALL = 64
 """Bytes up to which a tensor that is equal on several ranks is written by the first of them."""
 
 T = TypeVar("T")
@@ -112,7 +112,8 @@ def _items_by_rank(
 ) -> list[tuple[list[WriteItem], dict[str, TensorEntry]]]:
     """The items of each rank; for rank 0 also the type and shape of every tensor."""
     decided, _ = planner.create_global_plan(_with_small_ones_once(plans))
-    types = {item.index.fqn: _entry(item) for plan in decided for item in plan.items}
+    first = {item.index.fqn: item for plan in decided for item in plan.items}
+    types = {name: _entry(item) for name, item in first.items()}
     return [(plan.items, types if rank == 0 else {}) for rank, plan in enumerate(decided)]
 
 
@@ -125,10 +126,15 @@ def _with_small_ones_once(plans: Sequence[SavePlan]) -> list[SavePlan]:
     seen = set[MetadataIndex]()
     chosen = []
     for plan in plans:
-        items = [item for item in plan.items if item.index not in seen]
-        seen |= {item.index for item in items if item.type is WriteItemType.TENSOR and _bytes(item) <= SMALL}
+        small = {id(item): item.index for item in plan.items if _is_small(item)}
+        items = [item for item in plan.items if small.get(id(item)) not in seen]
+        seen |= set(small.values())
         chosen.append(dataclasses.replace(plan, items=items))
     return chosen
+
+
+def _is_small(item: WriteItem) -> bool:
+    return item.type is WriteItemType.TENSOR and _bytes(item) <= SMALL
 
 
 def _bytes(item: WriteItem) -> int:
