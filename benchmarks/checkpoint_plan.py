@@ -2,25 +2,22 @@
 
 ``python -m benchmarks.checkpoint_plan`` prints these rows of `benchmarks.checkpoint` alone. The tensors are as many and
 divided as those of the 70B decoder and its AdamW, and 1/16 as wide, so that the plan is as large and the copy is not.
-The other 255 ranks are plans without processes, on PyTorch's fake process group. Planning happens once, before the
+The other 255 ranks are offers without processes, on PyTorch's fake process group. Planning happens once, before the
 first save; the rows give it too.
 """
 
-import dataclasses
 import json
+import pickle
 import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import ChunkStorageMetadata
-from torch.distributed.checkpoint.planner import SavePlan, WriteItem
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -59,14 +56,13 @@ def rows(folder: Path) -> list[Row]:
     """The rows of this benchmark."""
     dist.init_process_group("fake", rank=0, world_size=RANKS, store=FakeStore())
     try:
-        engine = Divided()
+        engine, world = Divided(), World(0, RANKS, 0, torch.device("cpu"), Mesh(replicas=RANKS))
         begun = time.process_time()
-        items, types = _planned(engine)
+        plan = _planned(engine, world)
         planned = time.process_time() - begun
-        plan = planning.plan_part(items, 0, frozenset(), types)
         sizes = {section.name: section.size for section in plan.sections}
         own = sizes[tensor_table.TYPES] + sizes[tensor_table.part_name(0)]
-        blocked, copied, processor = _saves(folder, engine, plan)
+        blocked, copied, processor = _saves(folder, engine, plan, world)
     finally:
         dist.destroy_process_group()
     what = f"70B on {RANKS} ranks, rank 0"
@@ -79,14 +75,13 @@ def rows(folder: Path) -> list[Row]:
     ]
 
 
-def _saves(folder: Path, engine: Divided, plan: planning.PartPlan) -> tuple[float, float, float]:
+def _saves(folder: Path, engine: Divided, plan: planning.PartPlan, world: World) -> tuple[float, float, float]:
     """Median seconds of `Saver.save`, and processor seconds of the copying in it and of the whole."""
     placement = Placement(store=str(folder / "store"), durable=str(folder), nvme=str(folder))
     fence.claim(folder / "store", TOKEN, nodes=("local",), cause="benchmark", by="benchmark")
-    world = World(0, RANKS, 0, torch.device("cpu"), Mesh(replicas=RANKS))
     saver.LATEST_PART = 0.0  # the other ranks will not report
     snapshot = state.TrainingState(engine.tensors, {}, frozenset())
-    state.collect = lambda *_: snapshot  # type: ignore[assignment]
+    state.collect = lambda *_: snapshot
     saving = saver.Saver("benchmark", placement, world, TOKEN)
     saving._plan, saving._signature = plan, planning.signature(snapshot)
     blocked, copied, processor = list[float](), list[float](), list[float]()
@@ -95,7 +90,7 @@ def _saves(folder: Path, engine: Divided, plan: planning.PartPlan) -> tuple[floa
     try:
         for number in range(1, ROUNDS + 1):
             begun, used = time.perf_counter(), time.process_time()
-            saving.save(engine, TrainingProgress(number, 0, 0, {}, {}, {}, {}, 0.0))  # type: ignore[arg-type]
+            saving.save(engine, TrainingProgress(number, 0, 0, {}, {}, {}, {}, 0.0))
             blocked.append(time.perf_counter() - begun)
             processor.append(time.process_time() - used)
             while saving.busy:
@@ -119,30 +114,14 @@ def _before(engine: Divided, plan: planning.PartPlan) -> dict[str, float]:
     return {"the table of all ranks in the request, serialising alone (CPU-s)": time.process_time() - begun}
 
 
-def _planned(engine: Divided) -> tuple[list[WriteItem], Any]:
-    """Rank 0's items and the types of all tensors, from the plans of all ranks."""
+def _planned(engine: Divided, world: World) -> planning.PartPlan:
+    """Rank 0's plan, from the offers of all ranks, which it receives pickled."""
     planner = DefaultSavePlanner(flatten_state_dict=False)
-    planner.set_up_planner(dict(engine.tensors), is_coordinator=True)
-    local = dataclasses.replace(planner.create_local_plan(), planner_data=frozenset())
-    return planning._items_by_rank(planner, [_of_rank(local, rank) for rank in range(RANKS)])[0]
-
-
-def _of_rank(local: SavePlan, rank: int) -> SavePlan:
-    """Rank 0's plan, as another rank has it: the rows of each divided tensor are its own."""
-    return dataclasses.replace(local, items=[_moved(item, rank) for item in local.items])
-
-
-def _moved(item: WriteItem, rank: int) -> WriteItem:
-    data = item.tensor_data
-    assert data is not None
-    if not data.size:
-        return item
-    offsets = torch.Size((rank * data.chunk.sizes[0], *data.chunk.offsets[1:]))
-    return dataclasses.replace(
-        item,
-        index=dataclasses.replace(item.index, offset=offsets),
-        tensor_data=dataclasses.replace(data, chunk=ChunkStorageMetadata(offsets, data.chunk.sizes)),
-    )
+    snapshot = state.TrainingState(engine.tensors, {}, frozenset())
+    offer, own = planning.offered(planner, snapshot, world)
+    answer = planning.decide(planner, [pickle.loads(pickle.dumps(offer)) for _ in range(RANKS)])[0]
+    types = {**planning._divided_types(snapshot, world), **answer.types}
+    return planning.plan_part([*own, *answer.items], 0, frozenset(), types)
 
 
 def _shapes() -> dict[str, tuple[int, ...]]:
@@ -164,7 +143,7 @@ def _shapes() -> dict[str, tuple[int, ...]]:
     return {**blocks, **ends}
 
 
-def _part(shape: tuple[int, ...], mesh: dist.DeviceMesh) -> DTensor:
+def _part(shape: tuple[int, ...], mesh: DeviceMesh) -> DTensor:
     return DTensor.from_local(torch.zeros(shape[0] // RANKS, *shape[1:]), mesh, [Shard(0)], run_check=False)
 
 

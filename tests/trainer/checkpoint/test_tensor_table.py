@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -19,6 +21,7 @@ from trainer.checkpoint.disk import contents, tensor_table, verification
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointManifest, TensorEntry
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.disk.tensor_table import TensorTable, order, part_name
+from trainer.checkpoint.saving import planning
 from trainer.node.world import World
 from trainer.record import fence
 
@@ -82,6 +85,14 @@ def test_a_table_without_some_elements_is_damage(tmp_path: Path) -> None:
 def test_a_rank_looks_at_its_own_part_first_then_at_rank_0s_and_then_at_the_nearest() -> None:
     assert order(3, 6) == [3, 0, 2, 4, 1, 5]
     assert order(0, 3) == [0, 1, 2]
+
+
+def test_ranks_that_hold_parts_of_other_tensors_are_an_error() -> None:
+    def offer(*names: str) -> planning.Offer:
+        return planning.Offer(SavePlan([]), {}, digest.of_bytes(str(names).encode()))
+
+    with pytest.raises(ValueError, match="rank 2 does not hold parts of the same tensors as rank 0"):
+        planning.decide(DefaultSavePlanner(), [offer("one"), offer("one"), offer("other")])
 
 
 class Sharded(SmallEngine):

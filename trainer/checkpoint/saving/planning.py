@@ -1,21 +1,22 @@
 """The plan of a rank's part of every checkpoint: the chunks of tensors that it writes, and their places in its files.
 
-The planner of PyTorch's distributed checkpoint (DCP) decides which rank writes a chunk: replicated tensors are divided
-among the ranks, sharded tensors are written where they are. Rank 0 makes the plan once for all ranks; it holds as long
-as the tensors keep their names, shapes and layout.
+What is divided over all ranks is written where it is. What several ranks have is shared out by the planner of PyTorch's
+distributed checkpoint (DCP) on rank 0, which learns of nothing else. A plan is made once; it holds as long as the
+tensors keep their names, shapes and layout.
 """
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
+from torch.distributed.tensor import DTensor
 
+from trainer.base import digest
 from trainer.checkpoint.disk import tensor_table
 from trainer.checkpoint.disk.dtypes import NAMES
 from trainer.checkpoint.disk.manifest import Chunk, TensorEntry
@@ -61,6 +62,27 @@ class PartPlan:
     """Bytes of the buffer."""
 
 
+@dataclass(frozen=True)
+class Offer:
+    """What a rank tells rank 0: what other ranks may write as well."""
+
+    shared: SavePlan
+    small: Mapping[str, TensorEntry]
+    """Tensors of at most `SMALL` bytes, by name."""
+    divided: str
+    """The hash of the names, types and shapes of the tensors that are divided over all ranks."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What rank 0 tells a rank: what it is to write of its offer."""
+
+    items: Sequence[WriteItem]
+    small: frozenset[str]
+    types: Mapping[str, TensorEntry] = field(default_factory=dict)
+    """Of all tensors that were offered; only to rank 0."""
+
+
 def signature(state: TrainingState) -> object:
     """All that a plan depends on: states with equal signatures have equal plans."""
     tensors = [(name, t.shape, t.dtype, getattr(t, "placements", None)) for name, t in state.tensors.items()]
@@ -70,11 +92,24 @@ def signature(state: TrainingState) -> object:
 def make_plan(state: TrainingState, world: World) -> PartPlan:
     """This rank's plan; all ranks call it at the same time. Raises ValueError when the ranks' tensors do not match."""
     planner = DefaultSavePlanner(flatten_state_dict=False)
+    offer, own = offered(planner, state, world)
+    answer = _from_rank_0(world, offer, lambda offers: decide(planner, offers))
+    items = [item for item in own if item.index.fqn not in offer.small or item.index.fqn in answer.small]
+    types = {**_divided_types(state, world), **answer.types} if world.leads else {}
+    return plan_part([*items, *answer.items], world.rank, state.frozen, types)
+
+
+def offered(planner: DefaultSavePlanner, state: TrainingState, world: World) -> tuple[Offer, list[WriteItem]]:
+    """What rank 0 must know to share out the writing; and this rank's items that are divided or small."""
     planner.set_up_planner(dict(state.tensors), is_coordinator=world.leads)
     local = planner.create_local_plan()
-    local = dataclasses.replace(local, items=[i for i in local.items if _has_elements(i)], planner_data=state.frozen)
-    items, types = _from_rank_0(world, local, lambda plans: _items_by_rank(planner, plans))
-    return plan_part(items, world.rank, state.frozen, types)
+    items = [item for item in local.items if _has_elements(item)]
+    divided = _divided_types(state, world)
+    small = {item.index.fqn: _entry(item) for item in items if _is_small(item) and item.index.fqn not in divided}
+    own = [item for item in items if item.index.fqn in divided or item.index.fqn in small]
+    mine = {item.index.fqn for item in own}
+    shared = dataclasses.replace(local, items=[item for item in items if item.index.fqn not in mine])
+    return Offer(shared, small, digest.of_bytes(tensor_table.encode(divided))), own
 
 
 def plan_part(items: Iterable[WriteItem], rank: int, frozen: frozenset[str], types: Entries) -> PartPlan:
@@ -107,30 +142,37 @@ def lay_out(
     return tuple(sections), tuple(pieces)
 
 
-def _items_by_rank(
-    planner: DefaultSavePlanner, plans: Sequence[SavePlan]
-) -> list[tuple[list[WriteItem], dict[str, TensorEntry]]]:
-    """The items of each rank; for rank 0 also the type and shape of every tensor."""
-    decided, _ = planner.create_global_plan(_with_small_ones_once(plans))
-    first = {item.index.fqn: item for plan in decided for item in plan.items}
-    types = {name: _entry(item) for name, item in first.items()}
-    return [(plan.items, types if rank == 0 else {}) for rank, plan in enumerate(decided)]
+def decide(planner: DefaultSavePlanner, offers: Sequence[Offer]) -> list[Answer]:
+    """Rank 0's answer to each rank. Raises ValueError when the ranks' tensors do not match.
 
-
-def _with_small_ones_once(plans: Sequence[SavePlan]) -> list[SavePlan]:
-    """Plans in which only the first rank that has a small tensor, equal on several ranks, writes it.
-
-    The optimiser's counts of steps are such tensors. Divided among all ranks, as the planner divides large ones, they
-    would make each rank that resumes read the table of every other rank.
+    Only the first rank that has a small tensor writes it: the optimiser's counts of steps are such tensors. Divided
+    among all ranks, as the planner divides large ones, they would make each rank that resumes read the table of every
+    other rank.
     """
-    seen = set[MetadataIndex]()
-    chosen = []
-    for plan in plans:
-        small = {id(item): item.index for item in plan.items if _is_small(item)}
-        items = [item for item in plan.items if small.get(id(item)) not in seen]
-        seen |= set(small.values())
-        chosen.append(dataclasses.replace(plan, items=items))
-    return chosen
+    for rank, offer in enumerate(offers):
+        if offer.divided != offers[0].divided:
+            raise ValueError(f"rank {rank} does not hold parts of the same tensors as rank 0")
+    plans, _ = planner.create_global_plan([offer.shared for offer in offers])
+    types = {item.index.fqn: item for plan in plans for item in plan.items}
+    small = dict[str, TensorEntry]()
+    answers = []
+    for plan, offer in zip(plans, offers, strict=True):
+        answers.append(Answer(plan.items, frozenset(offer.small.keys() - small.keys())))
+        small |= offer.small
+    known = {**small, **{name: _entry(item) for name, item in types.items()}}
+    return [dataclasses.replace(answers[0], types=known), *answers[1:]]
+
+
+def _divided_types(state: TrainingState, world: World) -> dict[str, TensorEntry]:
+    """The tensors of which every rank of the world has a part of its own; there is nothing to share out."""
+    return {
+        name: TensorEntry(NAMES[tensor.dtype], tuple(tensor.shape), ())
+        for name, tensor in state.tensors.items()
+        if isinstance(tensor, DTensor)
+        and tensor.numel()
+        and tensor.device_mesh.size() == world.size
+        and not any(placement.is_replicate() or placement.is_partial() for placement in tensor.placements)
+    }
 
 
 def _is_small(item: WriteItem) -> bool:
@@ -208,8 +250,8 @@ def _data(item: WriteItem) -> Any:
     return item.tensor_data
 
 
-def _from_rank_0(world: World, value: SavePlan, decide: Callable[[list[SavePlan]], list[T]]) -> T:
-    """Rank 0's decision for this rank, from the values of all ranks. Raises rank 0's ValueError on every rank."""
+def _from_rank_0(world: World, value: Offer, decide: Callable[[list[Offer]], list[T]]) -> T:
+    """Rank 0's decision for this rank, from the offers of all ranks. Raises rank 0's ValueError on every rank."""
     if world.size == 1:
         return decide([value])[0]
     gathered: list[Any] | None = [None] * world.size if world.leads else None
