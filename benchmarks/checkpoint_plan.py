@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -90,7 +91,7 @@ def _saves(folder: Path, engine: Divided, plan: planning.PartPlan, world: World)
     try:
         for number in range(1, ROUNDS + 1):
             begun, used = time.perf_counter(), time.process_time()
-            saving.save(engine, TrainingProgress(number, 0, 0, {}, {}, {}, {}, 0.0))
+            saving.save(cast(state.Stateful, engine), TrainingProgress(number, 0, 0, {}, {}, {}, {}, 0.0))
             blocked.append(time.perf_counter() - begun)
             processor.append(time.process_time() - used)
             while saving.busy:

@@ -126,7 +126,7 @@ def tables_read(world: World, folder: Path) -> list[str]:
         read.append(name)
         return decoded(table, name)
 
-    tensor_table.TensorTable._decoded = spied  # type: ignore[method-assign]
+    TensorTable._decoded = spied  # type: ignore[method-assign, assignment]
     kept = contents.Contents(found[1].folder, found[1].manifest)
     restore.load(Sharded(world, seed=2), kept, world)
     world.gather(None)
