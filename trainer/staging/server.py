@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.base.processes import die_with_parent
 from trainer.objects.origin import checked
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ def main(arguments: list[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(
         prog="python -m trainer.staging.server",
-        description="Serve this node's shards to its peers; the pod of a node starts it",
+        description="Serve this node's shards to its peers; a training's ranks start it",
     )
     parser.add_argument("--nvme", type=Path, required=True, help="folder that snapshots are staged in")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--parent", type=int, help="pid of the process that starts it, with which it is to end")
     options = parser.parse_args(arguments)
+    if options.parent is not None:
+        die_with_parent(options.parent)
     try:
         listener = socket.create_server((options.host, options.port))
     except OSError as error:
