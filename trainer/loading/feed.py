@@ -20,9 +20,6 @@ from trainer.node.world import World
 from trainer.objects.origins import origin
 from trainer.staging import holding, leases, parts, retention, stage
 
-SHARE = 0.9
-"""The share of the room on an NVMe that shards may take by default; the rest is for checkpoints."""
-
 
 class Feed:
     """The data of one training, and this rank's share of it."""
@@ -133,7 +130,7 @@ class Feed:
     def _room(self) -> int:
         """The bytes that the training's shards may take on this node's NVMe."""
         manifest = snapshots.read(self._nvme, self._config.snapshot)
-        free = SHARE * retention.room(self._nvme, {shard.blake3 for shard in manifest.shards()})
+        free = holding.SHARE * retention.room(self._nvme, {shard.blake3 for shard in manifest.shards()})
         given = self._config.placement.nvme_gigabytes
         return int(free if given is None else min(free, given * 1e9))
 

@@ -16,6 +16,8 @@ from trainer.staging import parts
 Staging = Literal["auto", "whole", "streaming", "parts", "window", "before"]
 """The field `placement.staging`; "before" is an earlier name of "whole"."""
 Kind = Literal["whole", "streaming", "parts", "window"]
+SHARE = 0.9
+"""The share of the room on an NVMe that shards may take by default; the rest is for checkpoints."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from trainer.base.progress import Meter, OnProgress
 from trainer.data import shards, snapshots
 from trainer.objects.origin import Missing, Origin, Unreachable
 from trainer.objects.origins import Folder, origin
-from trainer.staging import copying, leases, retention
+from trainer.staging import copying, holding, leases, retention
 from trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
 from trainer.staging.parts import WHOLE, SnapshotPart
 
@@ -99,6 +99,15 @@ def is_staged(snapshot_sha256: str, nvme: Path, part: SnapshotPart = WHOLE) -> b
     except (FileNotFoundError, ValueError):
         return False
     return marker.boot == boot() and not Verified(nvme).not_verified(part.of(snapshot.shards()))
+
+
+def too_large(snapshot_sha256: str, origins: Origins, nvme: Path) -> str:
+    """Why the whole snapshot does not fit on `nvme`, with the sizes; empty when it does. Raises as `stage`."""
+    with leases.hold(nvme, snapshot_sha256):
+        every = bring_manifest(snapshot_sha256, origins, nvme).shards()
+        total, room = sum(shard.bytes for shard in every), retention.room(nvme, {shard.blake3 for shard in every})
+    fits = total <= room * holding.SHARE
+    return "" if fits else f"the snapshot has {holding.size(total)}, and there is room for {holding.size(room)}"
 
 
 def bring_manifest(snapshot_sha256: str, origins: Origins, nvme: Path) -> snapshots.Snapshot:
