@@ -3,7 +3,6 @@
 import datetime
 
 import dagster as dg
-import pytest
 
 from assets import keys
 from assets.datasets.snapshots import pointer

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from trainer.data import shards
 from trainer.objects.origin import Origin
-from trainer.staging.copying import Copied, FaultKind
+from trainer.staging.copying import FaultKind, OriginFault
 
 REST_SECONDS = 60.0
 """For how long a peer that did not answer is not asked."""
@@ -27,8 +27,6 @@ class Sources:
         self._node, self._peers, self._keepers, self._last = node, dict(peers), keepers, last
         self._lock = threading.Lock()
         self._rests = dict[str, float]()
-        self.fetched = dict[str, int]()
-        """Bytes by source: "peers", "durable"."""
 
     def of(self, shard: shards.ShardFile, everywhere: bool) -> list[Origin]:
         """The origins of a shard, the best first; its keeper alone, unless it must come from `everywhere`."""
@@ -37,14 +35,10 @@ class Sources:
             return list(self._last)
         return [keeper, *self._last] if everywhere else [keeper]
 
-    def learn(self, copied: Copied) -> None:
-        """Count what came, and note which peers cannot be trusted; each is named on stderr."""
-        from_peer = copied.origin in self._peers.values()
+    def learn(self, faults: Sequence[OriginFault]) -> None:
+        """Note which peers cannot be trusted; each is named on stderr."""
         with self._lock:
-            if copied.origin is not None:
-                kind = "peers" if from_peer else "durable"
-                self.fetched[kind] = self.fetched.get(kind, 0) + copied.bytes
-            for fault in copied.faults:
+            for fault in faults:
                 self._note(str(fault.origin), fault.kind, fault.text)
 
     def _peer(self, node: str) -> Origin | None:

@@ -18,7 +18,7 @@ from trainer.data import shards
 from trainer.loading.order import Order
 from trainer.loading.sources import Sources
 from trainer.staging import retention
-from trainer.staging.copying import Copied, FaultKind, NoOrigin
+from trainer.staging.copying import FaultKind, NoOrigin
 from trainer.staging.leases import Lease, ShardLease
 from trainer.staging.nvme import Verified
 from trainer.staging.stage import FULL, WORKERS, Bringer
@@ -86,7 +86,8 @@ class Window:
         self._verified = Verified(nvme)
         self._step, self._until, self._replan = 0, 0, True
         self._ahead: list[shards.ShardFile] = []
-        self._wake = threading.Event()
+        self._wake, self._lock = threading.Event(), threading.Lock()
+        self._wanted, self._over = frozenset[str](), False
         self._busy, self._here, self._later = set[str](), set[str](), dict[str, float]()
         self._lease: ShardLease | None = None
 
@@ -94,17 +95,18 @@ class Window:
         """Wait until the shard is on the NVMe, verified. Raises NoOrigin, and OSError when the NVMe stays full."""
         self._verified.refresh()
         if self._verified.not_verified([shard]):
-            patiently(lambda: self._bring_or_full(shard), _Full, FULL_SECONDS)
+            patiently(lambda: self._bring_once(shard, everywhere=True), _Full, FULL_SECONDS)
 
     def start(self, step: int, lease: Lease) -> threading.Thread:
         """Begin to move with the steps, from `step` on, in a thread that ends with the process.
 
         The window's own lease takes the place of `lease`, that of the whole snapshot.
         """
-        self._step, self._ahead = step, list(self._course.files)
+        self._step = step
         self._lease = ShardLease(self._nvme, {shard.blake3 for shard in (*self._course.files, *self._kept)})
         lease.release()
         self._plan()
+        self._wake.set()
         thread = threading.Thread(target=self._run, name="window", daemon=True)
         thread.start()
         return thread
@@ -117,38 +119,41 @@ class Window:
 
     def release(self) -> None:
         """Hold nothing any more."""
+        self._over = True
+        self._wake.set()
         if self._lease is not None:
             self._lease.release()
 
     def _run(self) -> None:
-        while True:
-            self._wake.wait(LATER_SECONDS if self._later else None)
+        while not self._over:
+            self._wake.wait(LATER_SECONDS if self._later or self._replan else None)
             self._wake.clear()
             try:
                 if self._replan or self._step >= self._until:
                     self._plan()
                 self._begin_copies()
-            except OSError as error:
-                _say(f"the window did not move, and tries again: {error}")
-                self._later[""] = 0.0
+            except (OSError, ValueError) as error:  # ValueError: the lease was released meanwhile
+                self._replan = True
+                if not self._over:
+                    _say(f"the window did not move, and tries again: {error}")
 
     def _plan(self) -> None:
-        """Decide what is held from now on, and evict what is behind."""
+        """Decide what is held from now on, and evict the rest of the snapshot, as far as no other lease holds it."""
         self._until, self._replan = self._course.end_of_block(self._step), False
         assert self._lease is not None
-        before = {shard.blake3 for shard in self._ahead}
         ahead = self._course.ahead(self._step, self._kept_names, self._room)
-        wanted = {shard.blake3 for shard in ahead} | self._kept_names
+        wanted = self._kept_names.union(shard.blake3 for shard in ahead)
         self._lease.hold(wanted)
-        self._here &= wanted
-        self._ahead = ahead
-        retention.evict(self._nvme, before - wanted)
+        with self._lock:
+            self._wanted = wanted
+            self._here &= wanted
+        self._ahead, self._later = ahead, {name: at for name, at in self._later.items() if name in wanted}
+        retention.evict(self._nvme, {shard.blake3 for shard in self._course.files} - wanted)
 
     def _begin_copies(self) -> None:
         """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own."""
         now = time.monotonic()
         urgent = {self._course.files[place].blake3 for place in self._course.at_once(self._step)}
-        self._later.pop("", None)
         missing = [one for one in (*self._ahead, *self._kept) if one.blake3 not in self._here | self._busy]
         for shard in dict.fromkeys(missing):
             if len(self._busy) >= WORKERS:
@@ -162,8 +167,11 @@ class Window:
         """Bring one shard, in a thread of its own. A step that needs what could not be brought tries again."""
         try:
             self._bring_once(shard, everywhere=urgent)
-            self._later.pop(shard.blake3, None)
-            self._here.add(shard.blake3)
+            with self._lock:
+                if shard.blake3 in self._wanted:
+                    self._here.add(shard.blake3)
+                else:  # the window has left it behind meanwhile: the next plan evicts it
+                    self._replan = True
         except _Full:
             self._shrink()
             self._later[shard.blake3] = time.monotonic() + LATER_SECONDS
@@ -175,17 +183,14 @@ class Window:
             self._busy.discard(shard.blake3)
             self._wake.set()
 
-    def _bring_or_full(self, shard: shards.ShardFile) -> None:
-        self._bring_once(shard, everywhere=True)
-
     def _bring_once(self, shard: shards.ShardFile, everywhere: bool) -> None:
         """Bring a shard from its keeper, or from everywhere. Raises _Full, and as `Bringer.bring`."""
         bringer = Bringer(self._sources.of(shard, everywhere), self._nvme, self._verified)
         try:
             copied = bringer.bring(shard, Meter(shard.bytes, 1), wait=True)
-            self._sources.learn(copied or Copied())
+            self._sources.learn(copied.faults if copied else ())
         except NoOrigin as error:
-            self._sources.learn(Copied(faults=error.faults))
+            self._sources.learn(error.faults)
             raise
         except OSError as error:
             if error.errno in FULL:

@@ -57,8 +57,6 @@ class Copied:
 
     bytes: int = 0
     faults: tuple[OriginFault, ...] = ()
-    origin: Origin | None = None
-    """The origin that completed it; None for a shard that was there."""
 
 
 def complete(shard: shards.ShardFile, file: io.FileIO, origins: Sequence[Origin], meter: Meter) -> Copied:
@@ -74,7 +72,7 @@ def complete(shard: shards.ShardFile, file: io.FileIO, origins: Sequence[Origin]
     for origin in origins:
         fault = _take(copy, origin)
         if fault is None:
-            return Copied(copy.moved, tuple(faults), origin)
+            return Copied(copy.moved, tuple(faults))
         faults.append(fault)
     raise NoOrigin(shard, faults)
 
