@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from resources.trainings import course
 from tests import disks
 from tests.conftest import until
 from tests.trainer import noise
@@ -53,6 +54,7 @@ def test_a_dataset_three_times_a_nodes_disk_is_trained_on_in_the_order_of_a_larg
     small.completed()
     [held] = small.events("staging")
     assert held["kind"] == "window"
+    assert course.read(small.store).staging.startswith("window: the snapshot has 13.8 MB")
     assert small.losses() == large.losses()
     assert small.tensors(80) == large.tensors(80)
 

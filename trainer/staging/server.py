@@ -61,11 +61,13 @@ def main(arguments: list[str] | None = None) -> None:
     if options.parent is not None:
         die_with_parent(options.parent)
     try:
-        listener = socket.create_server((options.host, options.port))
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listener = socket.create_server((options.host, options.port), family=family)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         sys.exit(f"peer: {options.host}:{options.port}: found it unusable ({reason}), expected a free one")
-    print(json.dumps({"url": f"http://{options.host}:{listener.getsockname()[1]}"}), flush=True)
+    host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
+    print(json.dumps({"url": f"http://{host}:{listener.getsockname()[1]}"}), flush=True)
     settings = uvicorn.Config(application(options.nvme), log_level="warning", access_log=False)
     uvicorn.Server(settings).run(sockets=[listener])
 
