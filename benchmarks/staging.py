@@ -27,7 +27,7 @@ from trainer.data.sequences import Sequences
 from trainer.loading.batches import Batches
 from trainer.loading.order import Order
 from trainer.loading.sources import Sources
-from trainer.loading.window import Course, Window
+from trainer.loading.window import DataCourse, ShardWindow
 from trainer.objects.origins import Folder
 from trainer.staging import leases
 from trainer.staging.stage import stage
@@ -143,7 +143,7 @@ def _window(folder: Path, rounds: int) -> None:
         stage(snapshot.sha256, durable, whole)
         course = _course(Sequences(whole, snapshot, "train", 2047))
         waits["whole"].append(_wait(course, Sequences(whole, snapshot, "train", 2047), None))
-        window = Window(course, (), 8 * WINDOW_SHARD, Sources("node", {}, {}, [Folder(durable)]), part)
+        window = ShardWindow(course, (), 8 * WINDOW_SHARD, Sources("node", {}, {}, [Folder(durable)]), part)
         window.start(0, leases.hold(part, snapshot.sha256))
         waits["window"].append(_wait(course, Sequences(part, snapshot, "train", 2047, window.bring), window))
         window.release()
@@ -153,12 +153,12 @@ def _window(folder: Path, rounds: int) -> None:
     _print(metric, "ms", "lower", ours, {"staged whole": whole_wait}, whole_wait + 1)
 
 
-def _course(samples: Sequences) -> Course:
+def _course(samples: Sequences) -> DataCourse:
     order = Order(samples.sizes, 1, 2)
-    return Course(order, samples.shards, 512, len(order) // 512)
+    return DataCourse(order, samples.shards, 512, len(order) // 512)
 
 
-def _wait(course: Course, samples: Sequences, window: Window | None) -> float:
+def _wait(course: DataCourse, samples: Sequences, window: ShardWindow | None) -> float:
     """The mean seconds for which a step waited for its samples."""
 
     def close_behind(step: int) -> None:

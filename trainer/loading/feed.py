@@ -14,7 +14,7 @@ from trainer.loading.batches import Batches
 from trainer.loading.order import Order, rank_slice
 from trainer.loading.sources import Sources
 from trainer.loading.streaming import Streaming
-from trainer.loading.window import Course, Window
+from trainer.loading.window import DataCourse, ShardWindow
 from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World
 from trainer.objects.origins import origin
@@ -35,7 +35,7 @@ class Feed:
         self._origins = [origin(config.placement.durable)]
         self._lease = leases.hold(self._nvme, config.snapshot)
         self._streaming: Streaming | None = None
-        self._window: Window | None = None
+        self._window: ShardWindow | None = None
         self._server: nodes.PeerServer | None = None
         if self._leads_node:
             stage.bring_manifest(config.snapshot, self._origins, self._nvme)
@@ -45,7 +45,7 @@ class Feed:
         self.data = contents.data(self.snapshot, config.model, batch.length, config.run.seed)
         self._training, self.held_out = (self._split(split) for split in ("train", "validation"))
         self.order = Order(self._training.sizes, config.run.seed, config.run.shuffle_shards)
-        self._course = Course(self.order, self._training.shards, batch.sequences, config.run.steps)
+        self._course = DataCourse(self.order, self._training.shards, batch.sequences, config.run.steps)
         self.holding = holding.choose(
             config.placement.staging, self._need(), self._nodes.rooms, list(self._training.shards)
         )
@@ -96,7 +96,7 @@ class Feed:
         self._world.gather(None)
         self._streaming = Streaming(self.snapshot, self._origins, nvme) if streams else None
 
-    def _moving_window(self) -> Window:
+    def _moving_window(self) -> ShardWindow:
         own, rooms = self._nodes.own, self._nodes.rooms
         if self._leads_node and len(rooms) > 1:
             self._server = nodes.PeerServer(self._nvme)
@@ -108,7 +108,7 @@ class Feed:
         ahead = rooms[own] - sum(one.bytes for one in kept)
         if not self._leads_node:
             self._lease.release()
-        return Window(self._course, kept, ahead, Sources(own, peers, keepers, self._origins), self._nvme)
+        return ShardWindow(self._course, kept, ahead, Sources(own, peers, keepers, self._origins), self._nvme)
 
     def _split(self, split: str) -> Sequences | Pictures:
         if isinstance(self.snapshot, images.ImageSnapshot):
@@ -142,9 +142,9 @@ class Feed:
         last = int(np.searchsorted(ends, min(self._config.validation.sequences, len(self.held_out)) - 1, "right"))
         return list(self.held_out.shards[: last + 1])
 
-    def _need(self) -> holding.Need:
+    def _need(self) -> holding.SnapshotNeed:
         every = self.snapshot.shards()
-        return holding.Need(
+        return holding.SnapshotNeed(
             total=sum(shard.bytes for shard in every),
             divided=sum(shard.bytes for shard in self._training.shards),
             pinned=sum(shard.bytes for shard in self._pinned()),

@@ -32,7 +32,7 @@ FULL_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Course:
+class DataCourse:
     """Which shards the steps of a training read, in their order."""
 
     order: Order
@@ -73,11 +73,11 @@ class Course:
         return list(wanted.values())
 
 
-class Window:
+class ShardWindow:
     """The window of one process. The windows of the node's other ranks, on the same NVMe, do not move."""
 
     def __init__(
-        self, course: Course, kept: Sequence[shards.ShardFile], room: int, sources: Sources, nvme: Path
+        self, course: DataCourse, kept: Sequence[shards.ShardFile], room: int, sources: Sources, nvme: Path
     ) -> None:
         """`kept` stays for the whole training; `room` is for the shards ahead, in bytes. Nothing is brought yet."""
         self._course, self._room, self._sources, self._nvme = course, room, sources, nvme

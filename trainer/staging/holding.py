@@ -21,7 +21,7 @@ SHARE = 0.9
 
 
 @dataclass(frozen=True)
-class Need:
+class SnapshotNeed:
     """What a training reads of its snapshot, in bytes, whichever way the nodes hold it."""
 
     total: int
@@ -57,7 +57,9 @@ class Holding:
         return self.kind in ("parts", "window")
 
 
-def choose(wanted: Staging, need: Need, rooms: Mapping[str, int], divided: Sequence[shards.ShardFile] = ()) -> Holding:
+def choose(
+    wanted: Staging, need: SnapshotNeed, rooms: Mapping[str, int], divided: Sequence[shards.ShardFile] = ()
+) -> Holding:
     """How nodes with these rooms (bytes for shards, by node) hold a snapshot.
 
     `divided` are the shards of the training split; without them the sizes alone decide whether parts fit. auto takes
@@ -96,7 +98,7 @@ def size(count: int) -> str:
     return f"{count / 1000:.1f} kB"
 
 
-def _too_small(wanted: str, need: Need, node: str, room: int) -> str:
+def _too_small(wanted: str, need: SnapshotNeed, node: str, room: int) -> str:
     if room < need.largest:
         expected = f"the largest shard alone has {size(need.largest)}"
     else:

@@ -17,7 +17,7 @@ from trainer.data.sequences import Sequences
 from trainer.loading.batches import Batches
 from trainer.loading.order import Order
 from trainer.loading.sources import Sources
-from trainer.loading.window import Course, Window
+from trainer.loading.window import DataCourse, ShardWindow
 from trainer.objects import peer
 from trainer.objects.origin import Origin
 from trainer.objects.origins import Folder, origin
@@ -44,19 +44,19 @@ def snapshot(durable: Path) -> shards.TextSnapshot:
 
 
 @pytest.fixture
-def course(durable: Path, snapshot: shards.TextSnapshot) -> Course:
+def course(durable: Path, snapshot: shards.TextSnapshot) -> DataCourse:
     """The course of a training that shuffles two shards together, through the data more than once."""
     sequences = Sequences(durable, snapshot, "train", LENGTH)
     assert 2 * len(sequences) > STEPS * SIZE
-    return Course(Order(sequences.sizes, 1, 2), sequences.shards, SIZE, STEPS)
+    return DataCourse(Order(sequences.sizes, 1, 2), sequences.shards, SIZE, STEPS)
 
 
 def staged(tier: Path) -> set[str]:
     return {path.stem for path in (tier / "shards").glob("*.shard")}
 
 
-def window_of(course: Course, nvme: Path, sources: Sources, kept: tuple[shards.ShardFile, ...] = ()) -> Window:
-    return Window(course, kept, course.most_at_once(), sources, nvme)
+def window_of(course: DataCourse, nvme: Path, sources: Sources, kept: tuple[shards.ShardFile, ...] = ()) -> ShardWindow:
+    return ShardWindow(course, kept, course.most_at_once(), sources, nvme)
 
 
 def only(tier: Path) -> Sources:
@@ -64,13 +64,13 @@ def only(tier: Path) -> Sources:
     return Sources("node-0", {}, {}, [Folder(tier)])
 
 
-def started(window: Window, nvme: Path, snapshot: shards.TextSnapshot, step: int = 0) -> Window:
+def started(window: ShardWindow, nvme: Path, snapshot: shards.TextSnapshot, step: int = 0) -> ShardWindow:
     window.start(step, leases.hold(nvme, snapshot.sha256))
     return window
 
 
 def test_every_batch_is_the_one_of_a_staged_snapshot_while_few_shards_are_there(
-    course: Course, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
+    course: DataCourse, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
 ) -> None:
     window = started(window_of(course, nvme, only(durable)), nvme, snapshot)
     mine, whole = (
@@ -87,7 +87,7 @@ def test_every_batch_is_the_one_of_a_staged_snapshot_while_few_shards_are_there(
     window.release()
 
 
-def test_the_blocks_of_the_order_are_where_its_samples_lie(course: Course) -> None:
+def test_the_blocks_of_the_order_are_where_its_samples_lie(course: DataCourse) -> None:
     order = course.order
     sizes = np.array([(shard.tokens - 1) // LENGTH for shard in course.files])  # type: ignore[attr-defined]
     ends = np.cumsum(sizes)
@@ -100,14 +100,14 @@ def test_the_blocks_of_the_order_are_where_its_samples_lie(course: Course) -> No
     assert at >= 2 * len(order)
 
 
-def test_what_the_steps_in_progress_read_never_exceeds_the_bound(course: Course) -> None:
+def test_what_the_steps_in_progress_read_never_exceeds_the_bound(course: DataCourse) -> None:
     for step in range(STEPS):
         here = sum(course.files[place].bytes for place in course.at_once(step))
         assert here <= course.most_at_once()
 
 
 def test_what_another_training_reads_stays_when_the_window_moves_on(
-    course: Course, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
+    course: DataCourse, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
 ) -> None:
     window = window_of(course, nvme, only(durable))
     first = course.files[course.order.shards(0)[0]]
@@ -171,7 +171,7 @@ def serving() -> Iterator[Callable[[type[_Liar]], Origin]]:
     ("kind", "named"), [(_Liar, "is not asked again: .*BLAKE3"), (_Dribbler, "rests for 60 s: .*stalls: .* bytes in")]
 )
 def test_a_peer_that_lies_or_stalls_is_named_and_the_durable_tier_asked(
-    course: Course,
+    course: DataCourse,
     durable: Path,
     nvme: Path,
     serving: Callable[[type[_Liar]], Origin],
@@ -193,7 +193,9 @@ def test_a_peer_that_lies_or_stalls_is_named_and_the_durable_tier_asked(
     assert staged(nvme) == {one.blake3, other.blake3}
 
 
-def test_a_shard_comes_from_the_node_that_keeps_it(course: Course, durable: Path, nvme: Path, tmp_path: Path) -> None:
+def test_a_shard_comes_from_the_node_that_keeps_it(
+    course: DataCourse, durable: Path, nvme: Path, tmp_path: Path
+) -> None:
     shard = course.files[0]
     flip_a_bit(shards.shard_path(durable, shard))
     keeper = tmp_path / "keeper"

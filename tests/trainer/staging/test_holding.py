@@ -7,11 +7,11 @@ import pytest
 from trainer.base import digest
 from trainer.data.shards import ShardFile
 from trainer.staging import parts
-from trainer.staging.holding import Need, choose
+from trainer.staging.holding import SnapshotNeed, choose
 
 MB = 10**6
 SHARDS = [ShardFile(digest.of_bytes(f"{number}".encode()), MB) for number in range(64)]
-NEED = Need(total=65 * MB, divided=64 * MB, pinned=MB, window=3 * MB, largest=MB)
+NEED = SnapshotNeed(total=65 * MB, divided=64 * MB, pinned=MB, window=3 * MB, largest=MB)
 
 
 def rooms(count: int, megabytes: float) -> dict[str, int]:
