@@ -163,7 +163,7 @@ class Trainer:
         begun = time.time()
         folder = Path(self.config.placement.init)
         tokenizer = contents.tokenizer(self.feed.snapshot)
-        weights = initial.weights(self.config.init, folder, self.config.model, tokenizer)
+        weights = initial.weights(self.config.init, folder, self.config.model, tokenizer, self.feed.data)
         self.engine.load_weights(weights)
         self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
         if self.config.validation.every:

@@ -8,7 +8,7 @@ to another training.
 import functools
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,17 @@ from trainer.checkpoint.disk.progress import PROGRESS
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.config import resolved
 from trainer.config.sections import Init
-from trainer.config.shapes import Shape
+from trainer.config.shapes import Data, Shape
 from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape
+from trainer.models.encoder import EncoderShape
 from trainer.start import huggingface
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+TRAINING_ALONE = frozenset({"masked", "augment"})
+"""The fields of shapes that decide how a model is trained, and nothing of its weights."""
 
 
 def digest_of(layout: str, folder: Path) -> str:
@@ -45,36 +49,64 @@ def digest_of(layout: str, folder: Path) -> str:
     return _combined({path.name: blake3 for path, blake3 in zip(paths, hashed, strict=True)})
 
 
-def check_fit(layout: str, folder: Path, model: Shape, tokenizer: TokenizerRecord | None) -> None:
-    """Raises ValueError, with every value that does not fit, unless `model`, with this tokenizer, fits the weights."""
-    if not isinstance(model, DecoderShape) or tokenizer is None:
-        raise ValueError(
-            f"model.kind: found {model.kind!r}, expected 'decoder', the only kind that can start from weights"
-        )
+def check_fit(
+    layout: str, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None = None
+) -> None:
+    """Raises ValueError, with every value that does not fit, unless `model`, with this tokenizer, fits the weights.
+
+    A model of pictures has no tokenizer; `data` has their size and the number of classes, or the longest sequence.
+    """
+    expected = data or Data()
+    if tokenizer is not None:
+        expected = replace(expected, vocabulary=tokenizer.vocab_size)
     if layout == "checkpoint":
-        found, vocab_size, sha256 = _checkpoint(folder)
+        found, there, sha256 = _checkpoint(folder, model)
     else:
         settings = huggingface.read_settings(folder)
-        huggingface.check_shapes(huggingface.shapes(folder), settings)
-        found, vocab_size, sha256 = settings.model, settings.vocab_size, tokenizer.sha256
-    there, wanted = asdict(found), asdict(model)
-    faults = [
-        f"model.{name}: found {there.get(name)}, expected {wanted.get(name)}"
-        for name in there | wanted
-        if there.get(name) != wanted.get(name)
-    ]
-    if vocab_size != tokenizer.vocab_size:
-        faults.append(f"vocabulary: found {vocab_size} tokens, expected {tokenizer.vocab_size}, the snapshot's")
-    elif sha256 != tokenizer.sha256:
+        huggingface.StoredWeights(folder, settings).check()
+        found, there, sha256 = settings.model, settings.data, tokenizer.sha256 if tokenizer else ""
+    faults = [*_shape_faults(found, model), *_data_faults(there, expected)]
+    if isinstance(model, EncoderShape) and expected.length > there.length:
+        faults.append(f"positions: found {there.length}, expected {expected.length} or more, the tokens of batch.length")
+    if tokenizer and sha256 != tokenizer.sha256 and there.vocabulary == tokenizer.vocab_size:
         faults.append(f"tokenizer: found {sha256[:16]}..., expected {tokenizer.sha256[:16]}..., the snapshot's")
     if faults:
         raise ValueError(f"{folder}: the weights do not fit the training: {'; '.join(faults)}")
 
 
-def weights(init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None) -> "dict[str, Tensor]":
+def _shape_faults(found: Shape, wanted: Shape) -> list[str]:
+    """The fields in which two shapes differ, but for those that say nothing of the weights."""
+    there, here = asdict(found), asdict(wanted)
+    if there["kind"] != here["kind"]:
+        return [f"model.kind: found {there['kind']}, expected {here['kind']}"]
+    if isinstance(found, DecoderShape) and found.tied:
+        there["tied"] = here["tied"]  # one matrix may become two
+    return [
+        f"model.{name}: found {there[name]}, expected {here[name]}"
+        for name in there
+        if there[name] != here[name] and name not in TRAINING_ALONE
+    ]
+
+
+def _data_faults(found: Data, wanted: Data) -> list[str]:
+    """The numbers of the data that the weights were not made for."""
+    faults = []
+    if wanted.vocabulary and found.vocabulary != wanted.vocabulary:
+        faults.append(f"vocabulary: found {found.vocabulary} tokens, expected {wanted.vocabulary}, the snapshot's")
+    if any(wanted.picture) and found.picture != wanted.picture:
+        sizes = [" x ".join(map(str, each.picture)) for each in (found, wanted)]
+        faults.append(f"pictures: found {sizes[0]}, expected {sizes[1]}, the snapshot's")
+    if wanted.classes and found.classes != wanted.classes:
+        faults.append(f"classes: found {found.classes}, expected {wanted.classes}, the snapshot's")
+    return faults
+
+
+def weights(
+    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None = None
+) -> "dict[str, Tensor]":
     """The weights in `folder`, by parameter. Raises ValueError for another digest than that of `init`, or a bad fit."""
-    found = _from_checkpoint(init, folder) if init.layout == "checkpoint" else _from_huggingface(init, folder)
-    check_fit(init.layout, folder, model, tokenizer)
+    found = _from_checkpoint(init, folder) if init.layout == "checkpoint" else _from_huggingface(init, folder, data)
+    check_fit(init.layout, folder, model, tokenizer, data)
     return found()
 
 
@@ -89,30 +121,41 @@ def _from_checkpoint(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor
     return lambda: found.tensors("model")
 
 
-def _from_huggingface(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor]]":
+def _from_huggingface(init: Init, folder: Path, data: Data | None) -> "Callable[[], dict[str, Tensor]]":
     """A function that decodes the verified weight files. Raises ValueError unless `init` has their digest."""
     try:
-        files = {name: (folder / name).read_bytes() for name in huggingface.files_of_model(folder)}
+        found = _combined({name: verify.measure(folder / name).blake3 for name in huggingface.files_of_model(folder)})
     except OSError as error:
         raise ValueError(f"init: {error.filename}: cannot be read: {error.strerror}") from None
-    found = _combined({name: digest.of_bytes(data) for name, data in files.items()})
     if found != init.digest:
         raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
-    files.pop(huggingface.CONFIG)
-    return lambda: huggingface.decode_weights(files, huggingface.read_settings(folder))
+    return lambda: _decoded(folder, data)
 
 
-def _checkpoint(folder: Path) -> tuple[Shape, int, str]:
-    """A checkpoint's model, the size of its vocabulary and its tokenizer's SHA-256, from its small files."""
+def _decoded(folder: Path, data: Data | None) -> "dict[str, Tensor]":
+    """The weights of a model in the Hugging Face layout; positions beyond the longest sequence are left out."""
+    settings = huggingface.read_settings(folder)
+    state = huggingface.StoredWeights(folder, settings).state()
+    if isinstance(settings.model, EncoderShape) and data is not None:
+        state["positions.weight"] = state["positions.weight"][: data.length]
+    return state
+
+
+def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
+    """A checkpoint's model, what it knows of its data and its tokenizer's SHA-256, from its small files."""
     found = manifest.decode(_manifest(folder))
     if found.layout != LAYOUT:
         raise ValueError(f"{folder}: found the layout {found.layout!r}, expected {LAYOUT!r}")
+    if not isinstance(wanted, DecoderShape):
+        raise ValueError(
+            f"model.kind: found {wanted.kind!r}, expected 'decoder', the only kind that can start from a checkpoint"
+        )
     try:
         progress: dict[str, Any] = json.loads((folder / PROGRESS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
-    vocab_size, _ = found.tensors["model/embedding.weight"].shape
-    return resolved.shape(progress["config"]["model"]), vocab_size, progress["lineage"]["tokenizer"]
+    vocabulary, _ = found.tensors["model/embedding.weight"].shape
+    return resolved.shape(progress["config"]["model"]), Data(vocabulary=vocabulary), progress["lineage"]["tokenizer"]
 
 
 def _manifest(folder: Path) -> bytes:

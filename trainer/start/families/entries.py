@@ -46,6 +46,8 @@ class WeightEntry:
 class Settings:
     """What the config.json of a model says: its shape, and the data that it was made for."""
 
+    kind: str
+    """Its `model_type`: a key of `table.FAMILIES`."""
     model: Shape
     data: Data
     """The vocabulary and the longest sequence, or the size of the pictures and the number of classes."""

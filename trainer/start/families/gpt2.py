@@ -31,7 +31,7 @@ def read(value: Mapping[str, Any]) -> Settings:
         bias="all",
         tied=value.get("tie_word_embeddings", True),
     )
-    return Settings(model, Data(vocabulary=value["vocab_size"], length=value["n_positions"]))
+    return Settings(value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value["n_positions"]))
 
 
 def entries(settings: Settings) -> list[WeightEntry]:

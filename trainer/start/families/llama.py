@@ -43,7 +43,7 @@ def read(value: Mapping[str, Any]) -> Settings:
         tied=value.get("tie_word_embeddings", False),
         head_features=0 if features * heads == width else features,
     )
-    return Settings(model, Data(vocabulary=value["vocab_size"], length=value.get("max_position_embeddings", 0)))
+    return Settings(value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value.get("max_position_embeddings", 0)))
 
 
 def entries(settings: Settings) -> list[WeightEntry]:

@@ -6,7 +6,7 @@ from typing import Any
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
 from trainer.start.families import bert, gpt2, llama, vit
-from trainer.start.families.entries import Family
+from trainer.start.families.entries import Family, Settings, WeightEntry
 
 FAMILIES: Mapping[str, Family] = {
     **{kind: Family(llama.read, llama.entries, further=llama.FURTHER) for kind in llama.ARCHITECTURES},
@@ -27,3 +27,8 @@ def config(model: DecoderShape, data: Data) -> dict[str, Any]:
     """The settings of a decoder that its own family has. Raises ValueError for a decoder that none can be."""
     llamas = (model.positions, model.norm, model.activation) == ("rotary", "rms", "swiglu")
     return llama.config(model, data) if llamas else gpt2.config(model, data)
+
+
+def entries(settings: Settings) -> list[WeightEntry]:
+    """All tensors of a model, and where they lie in the files of its family."""
+    return named(settings.kind).entries(settings)
