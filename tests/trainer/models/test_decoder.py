@@ -10,7 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder, DecoderAttention, rotate, rotations
+from trainer.models.decoder.attention import DecoderAttention
+from trainer.models.decoder.network import Decoder
+from trainer.models.decoder.positions import rotate, rotations
 
 VOCAB, LENGTH = 64, 16
 DATA = Data(vocabulary=VOCAB, length=LENGTH)
