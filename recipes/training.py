@@ -163,7 +163,9 @@ class ModelRecipe(TrainingRecipe):
 
     def _sections(self, names: Iterable[str]) -> dict[str, Any]:
         sections = {name: getattr(self, name) for name in names}
-        plain = {n: each.section() if isinstance(each, Shape) else dataclasses.asdict(each) for n, each in sections.items()}
+        plain = {
+            n: each.section() if isinstance(each, Shape) else dataclasses.asdict(each) for n, each in sections.items()
+        }
         value: dict[str, Any] = json.loads(json.dumps(plain))
         return value
 

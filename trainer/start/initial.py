@@ -67,7 +67,9 @@ def check_fit(
         found, there, sha256 = settings.model, settings.data, tokenizer.sha256 if tokenizer else ""
     faults = [*_shape_faults(found, model), *_data_faults(there, expected)]
     if isinstance(model, EncoderShape) and expected.length > there.length:
-        faults.append(f"positions: found {there.length}, expected {expected.length} or more, the tokens of batch.length")
+        faults.append(
+            f"positions: found {there.length}, expected {expected.length} or more, the tokens of batch.length"
+        )
     if tokenizer and sha256 != tokenizer.sha256 and there.vocabulary == tokenizer.vocab_size:
         faults.append(f"tokenizer: found {sha256[:16]}..., expected {tokenizer.sha256[:16]}..., the snapshot's")
     if faults:
