@@ -1,14 +1,14 @@
 """Export: a checkpoint of a decoder in the Hugging Face layout, as `slipway checkpoints export` writes it.
 
 The checkpoint is verified first; then its tensors are read one after the other, whatever layout of ranks wrote them,
-and written in files of a given size with an index. The new folder becomes visible by one rename with every file in it, and its own
-manifest holds the hash of each file. A folder that exists already is not touched.
+and written in files of a given size with an index. The new folder becomes visible by one rename with every file in it,
+and its own manifest holds the hash of each file. A folder that exists already is not touched.
 """
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from trainer.base import atomic, digest
 from trainer.checkpoint.disk import publication
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LAYOUT = "huggingface/2"
 """Exports before files of several had "huggingface.llama/1"; nothing reads either but the verification."""
 FILE_BYTES = 5_000_000_000
+PRECISIONS = ("bf16", "fp32")
 _TYPES, _NAMES = {"bf16": "bfloat16", "fp32": "float32"}, {"bf16": "BF16", "fp32": "F32"}
 """By precision, the name of an element's type in config.json and in safetensors."""
 
@@ -39,7 +40,7 @@ def export(
     target: Path,
     manifest: str | None = None,
     tokenizer: Path | None = None,
-    precision: Literal["bf16", "fp32"] = "bf16",
+    precision: str = "bf16",
     file_bytes: int = FILE_BYTES,
 ) -> str:
     """Write the checkpoint in a folder to the new folder `target`; returns the SHA-256 of the new folder's manifest.
@@ -54,6 +55,8 @@ def export(
 
     if target.exists():
         raise ValueError(f"{target}: the folder exists already, expected a new one: choose another name")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision: found {precision!r}, expected one of {', '.join(PRECISIONS)}")
     if file_bytes <= 0:
         raise ValueError(f"found files of {file_bytes} bytes, expected a number above 0")
     found = contents.open_verified(checkpoint, manifest or _manifest(checkpoint), "model")
@@ -71,7 +74,7 @@ def export(
 
 
 def _weights(found: "Contents", settings: Settings, dtype: str, file_bytes: int) -> "dict[str, bytes | Blocks]":
-    """The weight files of an export by name, and their index where there are several; the former are read as written."""
+    """The weight files of an export by name, made while they are written, and their index where there are several."""
     parts: dict[str, list[WeightEntry]] = {}
     for entry in table.entries(settings):
         if f"model/{entry.ours}" in found.manifest.tensors:

@@ -97,7 +97,7 @@ class StoredWeights:
         return self._family.finish is not None
 
     def check(self) -> None:
-        """Raises ValueError, which counts and names the tensors, when some are missing, too many or of another shape."""
+        """Raises ValueError with the tensors that are missing, too many or of another shape, and what helps."""
         shapes = {name: tuple(stored.get_shape()) for name, stored in self._slices.items()}
         faults = _faults(shapes, self.entries, [name for name in shapes if not self._family.leaves_out(name)])
         if faults:
@@ -120,7 +120,7 @@ def _slices(path: Path) -> dict[str, Any]:
     import safetensors
 
     try:
-        file = safetensors.safe_open(path, "pt")
+        file: Any = safetensors.safe_open(path, "pt")
         return {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: expected a safetensors file: {error}") from None

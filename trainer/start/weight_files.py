@@ -68,7 +68,7 @@ def index(files: Sequence[WeightFile], dtype: str) -> dict[str, bytes]:
 
 
 def _header(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> bytes:
-    """The length of the header in 8 bytes, and the header, filled with blanks so that tensors begin at a multiple of 8."""
+    """The length of the header in 8 bytes, and the header; blanks make tensors begin at a multiple of 8."""
     described: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0
     for name, shape in shapes.items():
@@ -84,4 +84,4 @@ def _memory(tensor: "Tensor") -> memoryview:
     """The bytes of a tensor, row by row."""
     import torch
 
-    return memoryview(tensor.contiguous().view(torch.uint8).flatten().numpy())
+    return tensor.contiguous().view(torch.uint8).flatten().numpy().data

@@ -23,7 +23,7 @@ from trainer.start.families.entries import Settings
 VOCAB, LENGTH = 61, 24
 DATA = Data(vocabulary=VOCAB, length=LENGTH)
 CLOSE = 1e-5
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": VOCAB,
     "hidden_size": 32,
     "intermediate_size": 48,
@@ -41,7 +41,7 @@ LLAMA3_ROPE = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
-GPT2 = {"vocab_size": VOCAB, "n_positions": LENGTH, "n_embd": 32, "n_layer": 2, "n_head": 4}
+GPT2: dict[str, Any] = {"vocab_size": VOCAB, "n_positions": LENGTH, "n_embd": 32, "n_layer": 2, "n_head": 4}
 SMALL: dict[str, Any] = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 48}
 THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama 2": ("Llama", SIZES),
@@ -183,7 +183,12 @@ def test_bert_without_its_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 def test_vit_computes_the_logits_of_transformers(tmp_path: Path) -> None:
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
     vit = theirs(tmp_path, "ViT", "ForImageClassification", **sizes, image_size=8, patch_size=4, num_labels=5)
     data = Data(picture=(8, 8, 3), classes=5)
     assert huggingface.read_settings(tmp_path).data == data

@@ -1,4 +1,4 @@
-"""A decoder of the GPT-2, Llama, Mistral or Qwen family: its shape, which is read without torch; `network` has the model.
+"""A decoder such as GPT-2, Llama, Mistral and Qwen: its shape, read without torch; `network` has the model.
 
 The defaults are those of Llama 2; `presets` has the shapes that were published.
 """
@@ -38,7 +38,8 @@ class DecoderShape(shapes.Shape):
     kind: Literal["decoder"] = "decoder"
     reads: ClassVar[Reads] = "tokens"
     later: ClassVar[frozenset[str]] = frozenset(
-        "positions longest norm norm_epsilon activation bias rope_scaling window qk_norm tied head_features".split()
+        {"positions", "longest", "norm", "norm_epsilon", "activation", "bias", "rope_scaling"}
+        | {"window", "qk_norm", "tied", "head_features"}
     )
     layers: int
     """Blocks, one after the other."""

@@ -64,15 +64,17 @@ def windowed(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
     pieces = -(-length // window)
     # What is filled up at the end comes after every real token, and causality hides it.
     query, key, value = (F.pad(each, (0, 0, 0, pieces * window - length)) for each in (query, key, value))
-    head = [each[:, :, :window] for each in (query, key, value)]
-    first = F.scaled_dot_product_attention(*head, is_causal=True, enable_gqa=grouped)
-    # [batch, heads, pieces - 1, window, features]; keys and values of a piece and of the one before it.
-    rest = query[:, :, window:].unflatten(2, (pieces - 1, window))
-    keys, values = (each.unfold(2, 2 * window, window).transpose(-1, -2) for each in (key, value))
+    begin_q, begin_k, begin_v = (each[:, :, :window] for each in (query, key, value))
+    first = F.scaled_dot_product_attention(begin_q, begin_k, begin_v, is_causal=True, enable_gqa=grouped)
+    # Pieces side by side in the batch; keys and values of a piece and of the one before it: [.., heads, .., features].
+    pieces_q, pieces_k, pieces_v = (
+        each.unfold(2, size, window).permute(0, 2, 1, 4, 3).flatten(0, 1)
+        for each, size in ((query[:, :, window:], window), (key, 2 * window), (value, 2 * window))
+    )
     there = torch.arange(2 * window, device=query.device)
     here = torch.arange(window, device=query.device)[:, None]
     seen = (there > here) & (there <= here + window)
-    side = [each.transpose(1, 2).flatten(0, 1) for each in (rest, keys, values)]
-    mixed = F.scaled_dot_product_attention(*side, attn_mask=seen, enable_gqa=grouped)
-    others = mixed.unflatten(0, (-1, pieces - 1)).transpose(1, 2).flatten(2, 3)
+    rest = F.scaled_dot_product_attention(pieces_q, pieces_k, pieces_v, attn_mask=seen, enable_gqa=grouped)
+    batch, heads, features = query.shape[0], query.shape[1], value.shape[3]
+    others = rest.view(batch, pieces - 1, heads, window, features).transpose(1, 2).flatten(2, 3)
     return torch.cat([first, others], 2)[:, :, :length]

@@ -63,9 +63,15 @@ class Decoder(Model):
 
     reads = DecoderShape.reads
     causal = True
-    first_uses = ("embedding",)
-    last_uses = ("norm", "head")
-    columns = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
+    first_uses: tuple[str, ...] = ("embedding",)
+    last_uses: tuple[str, ...] = ("norm", "head")
+    columns: tuple[str, ...] = (
+        "attention.query",
+        "attention.key",
+        "attention.value",
+        "feed_forward.gate",
+        "feed_forward.up",
+    )
     rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, config: DecoderShape, data: Data) -> None:
@@ -111,7 +117,8 @@ class Decoder(Model):
         x: Tensor = self.embedding(inputs)
         if self.positions is None:
             return x
-        return x + self.positions(torch.arange(inputs.shape[1], device=inputs.device))
+        places: Tensor = self.positions(torch.arange(inputs.shape[1], device=inputs.device))
+        return x + places
 
     def through(self, x: Tensor) -> Tensor:
         rotation = self.get_buffer("rotation")[: x.shape[1]] if self.config.positions == "rotary" else None

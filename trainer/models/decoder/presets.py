@@ -1,4 +1,4 @@
-"""Published decoders: the shape, the vocabulary and the source of each; a recipe takes one by `model: {preset: NAME}`."""
+"""Published decoders, each with its source; a recipe takes the shape of one by `model: {preset: NAME}`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -41,7 +41,9 @@ def read(value: Mapping[str, Any]) -> Settings:
         heads=value["num_attention_heads"],
         hidden=value["intermediate_size"],
     )
-    return Settings(value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value["max_position_embeddings"]))
+    return Settings(
+        value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value["max_position_embeddings"])
+    )
 
 
 def entries(settings: Settings) -> list[WeightEntry]:

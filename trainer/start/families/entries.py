@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WeightEntry:
-    """One tensor of our model, which is some rows of a tensor of the family: all of them, or one part of a fused one."""
+    """One tensor of our model, which is some rows of a tensor of the family: all, or one part of a fused one."""
 
     ours: str
     theirs: str

@@ -81,10 +81,9 @@ def _block(model: DecoderShape, layer: int) -> Iterator[WeightEntry]:
     ours, theirs, width = f"blocks.{layer}.", f"{PREFIX}h.{layer}.", model.width
     yield from _norm(f"{ours}attention_norm", f"{theirs}ln_1", width)
     for part, name in enumerate(("query", "key", "value")):
-        place = {"begin": part * width, "rows": 3 * width}
-        fused = f"{theirs}attn.c_attn"
-        yield WeightEntry(f"{ours}attention.{name}.weight", f"{fused}.weight", (width, width), **place, transposed=True)
-        yield WeightEntry(f"{ours}attention.{name}.bias", f"{fused}.bias", (width,), **place)
+        mine, fused, begin, rows = f"{ours}attention.{name}", f"{theirs}attn.c_attn", part * width, 3 * width
+        yield WeightEntry(f"{mine}.weight", f"{fused}.weight", (width, width), begin, rows, transposed=True)
+        yield WeightEntry(f"{mine}.bias", f"{fused}.bias", (width,), begin, rows)
     yield from _matrix(f"{ours}attention.out", f"{theirs}attn.c_proj", (width, width))
     yield from _norm(f"{ours}feed_forward_norm", f"{theirs}ln_2", width)
     yield from _matrix(f"{ours}feed_forward.up", f"{theirs}mlp.c_fc", (model.hidden, width))

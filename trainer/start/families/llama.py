@@ -43,7 +43,9 @@ def read(value: Mapping[str, Any]) -> Settings:
         tied=value.get("tie_word_embeddings", False),
         head_features=0 if features * heads == width else features,
     )
-    return Settings(value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value.get("max_position_embeddings", 0)))
+    return Settings(
+        value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value.get("max_position_embeddings", 0))
+    )
 
 
 def entries(settings: Settings) -> list[WeightEntry]:
@@ -162,7 +164,9 @@ def _window(kind: str, value: Mapping[str, Any]) -> int:
     if not value.get("use_sliding_window", False) or not value.get("sliding_window"):
         return 0
     if value.get("max_window_layers", 28) != 0:
-        raise ValueError(f"max_window_layers: found {value.get('max_window_layers')}, expected 0: windows in all layers")
+        raise ValueError(
+            f"max_window_layers: found {value.get('max_window_layers')}, expected 0: windows in all layers"
+        )
     return int(value["sliding_window"])
 
 

@@ -33,7 +33,9 @@ def read(value: Mapping[str, Any]) -> Settings:
     )
     size, classes = value["image_size"], len(value.get("id2label") or (0, 1))
     height, width = size if isinstance(size, list) else (size, size)
-    return Settings(value["model_type"], model, Data(picture=(height, width, value.get("num_channels", 3)), classes=classes))
+    return Settings(
+        value["model_type"], model, Data(picture=(height, width, value.get("num_channels", 3)), classes=classes)
+    )
 
 
 def entries(settings: Settings) -> list[WeightEntry]:
