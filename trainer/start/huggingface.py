@@ -91,6 +91,11 @@ class StoredWeights:
         """Where each of our tensors lies."""
         return self._family.entries(self.settings)
 
+    @property
+    def is_computed(self) -> bool:
+        """Whether some of our tensors are computed once all are read, so that `state` alone gives them."""
+        return self._family.finish is not None
+
     def check(self) -> None:
         """Raises ValueError with the tensors that are missing, too many or of another shape, and what helps."""
         shapes = {name: tuple(stored.get_shape()) for name, stored in self._slices.items()}

@@ -1,8 +1,8 @@
 """Initial weights: those of a checkpoint, or of a model in the Hugging Face layout, identified by a digest.
 
 `check_fit` reads only settings and headers, so that weights that do not fit are refused before anything runs.
-`weights` verifies every byte before it deserialises any. The optimiser starts without state: the former state belongs
-to another training.
+`source` verifies every byte, and then reads each rank's part of the model, tensor by tensor. The optimiser starts
+without state: the former state belongs to another training.
 """
 
 import functools
@@ -23,11 +23,14 @@ from trainer.config.shapes import Data, Shape
 from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape
 from trainer.models.encoder import EncoderShape
+from trainer.node.world import World
 from trainer.start import huggingface
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+WeightSource = Callable[[Mapping[str, "Tensor"]], None]
+"""Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
 TRAINING_ALONE = frozenset({"masked", "augment"})
 """The fields of shapes that decide how a model is trained, and nothing of its weights."""
 
@@ -103,44 +106,71 @@ def _data_faults(found: Data, wanted: Data) -> list[str]:
     return faults
 
 
-def weights(
-    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None = None
-) -> "dict[str, Tensor]":
-    """The weights in `folder`, by parameter. Raises ValueError for another digest than that of `init`, or a bad fit."""
-    found = _from_checkpoint(init, folder) if init.layout == "checkpoint" else _from_huggingface(init, folder, data)
+def source(
+    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None, world: World
+) -> "WeightSource":
+    """What reads the weights in `folder` into the tensors of a model; all ranks call at once.
+
+    The ranks share out the files, and have verified every byte before any reads a tensor. Raises ValueError, on all
+    ranks, for another digest than that of `init`, and for a bad fit.
+    """
+    _check_digest(init, folder, world)
     check_fit(init.layout, folder, model, tokenizer, data)
-    return found()
-
-
-def _from_checkpoint(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor]]":
-    """A function that reads the verified weights of a checkpoint. Raises ValueError unless `init` has its digest."""
+    if init.layout == "huggingface":
+        return lambda targets: _read_huggingface(folder, targets)
     from trainer.checkpoint.disk import contents
 
-    try:
-        found = contents.open_verified(folder, init.digest, "model")
-    except DamagedCheckpoint as damage:
-        raise ValueError(f"init: {damage}") from None
-    return lambda: found.tensors("model")
+    found = contents.open_unverified(folder, init.digest)
+    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()})
 
 
-def _from_huggingface(init: Init, folder: Path, data: Data | None) -> "Callable[[], dict[str, Tensor]]":
-    """A function that decodes the verified weight files. Raises ValueError unless `init` has their digest."""
+def _check_digest(init: Init, folder: Path, world: World) -> None:
+    """Raises ValueError, on all ranks, unless the bytes in `folder` are those that `init` names."""
+    check = _check_checkpoint if init.layout == "checkpoint" else _check_huggingface
+    fault = ""
     try:
-        found = _combined({name: verify.measure(folder / name).blake3 for name in huggingface.files_of_model(folder)})
+        hashed = check(init, folder, world)
+    except (DamagedCheckpoint, ValueError) as error:
+        fault, hashed = f"init: {error}", {}
     except OSError as error:
-        raise ValueError(f"init: {error.filename}: cannot be read: {error.strerror}") from None
-    if found != init.digest:
-        raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
-    return lambda: _decoded(folder, data)
+        fault, hashed = f"init: {error.filename}: cannot be read: {error.strerror}", {}
+    told = world.gather((fault, hashed))
+    if faults := [each[0] for each in told if each[0]]:
+        raise ValueError(faults[0])
+    if init.layout == "huggingface":
+        found = _combined({name: blake3 for each in told for name, blake3 in each[1].items()})
+        if found != init.digest:
+            raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
 
 
-def _decoded(folder: Path, data: Data | None) -> "dict[str, Tensor]":
-    """The weights of a model in the Hugging Face layout; positions beyond the longest sequence are left out."""
-    settings = huggingface.read_settings(folder)
-    state = huggingface.StoredWeights(folder, settings).state()
-    if isinstance(settings.model, EncoderShape) and data is not None:
-        state["positions.weight"] = state["positions.weight"][: data.length]
-    return state
+def _check_checkpoint(init: Init, folder: Path, world: World) -> dict[str, str]:
+    """Verify this rank's share of the files that hold the weights of a checkpoint. Raises DamagedCheckpoint."""
+    from trainer.checkpoint.disk import contents
+
+    found = contents.open_unverified(folder, init.digest)
+    found.verify(sorted({*found.files_of("model"), PROGRESS})[world.rank :: world.size])
+    return {}
+
+
+def _check_huggingface(_: Init, folder: Path, world: World) -> dict[str, str]:
+    """The BLAKE3 of each of this rank's share of the files. Raises OSError."""
+    names = huggingface.files_of_model(folder)[world.rank :: world.size]
+    return {name: verify.measure(folder / name).blake3 for name in names}
+
+
+def _read_huggingface(folder: Path, targets: "Mapping[str, Tensor]") -> None:
+    """Read this rank's part of each target from a model in the Hugging Face layout."""
+    from trainer.start import placement
+
+    stored = huggingface.StoredWeights(folder, huggingface.read_settings(folder))
+    entries = {entry.ours: entry for entry in stored.entries}
+    whole = stored.state() if stored.is_computed else {}
+    for name, target in targets.items():
+        local, part = placement.local_part(target)
+        if whole:
+            local.copy_(placement.cut(whole[name], part))
+        elif local.numel():
+            local.copy_(stored.read(entries[name], part.offsets, part.sizes))
 
 
 def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:

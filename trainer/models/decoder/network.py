@@ -11,6 +11,7 @@ from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.attention import DecoderAttention
 from trainer.models.decoder.positions import rotations
+from trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
 
 
@@ -74,7 +75,6 @@ class Decoder(Model):
     rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, config: DecoderShape, data: Data) -> None:
-        """Weights are drawn from torch's generator: seed it first."""
         super().__init__()
         self.config, self.length = config, data.length
         self._name_parts(config)
@@ -84,9 +84,22 @@ class Decoder(Model):
         self.norm = norm(config)
         self.head = None if config.tied else nn.Linear(config.width, data.vocabulary, bias=False)
         if config.positions == "rotary":
-            rotation = rotations(data.length, config.features, config.rope_base, config.rope_scaling)
-            self.register_buffer("rotation", rotation, persistent=False)
-        self._draw_weights()
+            self.register_buffer("rotation", self._rotation(), persistent=False)
+
+    def initial(self, name: str, tensor: Tensor) -> InitialValues:
+        """Normal with deviation 0.02; the two matrices that write to the residual stream, 0.02 / sqrt(2 L) (GPT-2).
+
+        Biases are 0, and the weights of norms 1.
+        """
+        if name == "rotation":
+            return Computed(self._rotation)
+        if tensor.dim() < 2:
+            return Constant(0.0 if name.endswith("bias") else 1.0)
+        into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
+        return Normal(0.02 / math.sqrt(2 * self.config.layers) if into_residual else 0.02)
+
+    def _rotation(self) -> Tensor:
+        return rotations(self.length, self.config.features, self.config.rope_base, self.config.rope_scaling)
 
     def _name_parts(self, config: DecoderShape) -> None:
         """What the stages and the ranks of this shape have to know of its parts."""
@@ -153,19 +166,6 @@ class Decoder(Model):
         matrices -= 0 if self.positions is None else self.positions.weight.numel()
         seen = min(length, self.config.window or length)
         return 6 * matrices + 12 * self.config.layers * self.config.heads * self.config.features * seen
-
-    def _draw_weights(self) -> None:
-        """Normal with deviation 0.02; the two matrices that write to the residual stream, 0.02 / sqrt(2 L) (GPT-2).
-
-        Biases are 0, and the weights of norms 1.
-        """
-        for name, parameter in self.named_parameters():
-            if parameter.dim() >= 2:
-                into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
-                scale = 1 / math.sqrt(2 * self.config.layers) if into_residual else 1.0
-                nn.init.normal_(parameter, std=0.02 * scale)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
 
 
 def norm(config: DecoderShape) -> nn.Module:

@@ -1,6 +1,7 @@
 """Rotary positions: each pair of a head's features is turned by an angle that grows with the position."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,10 +11,12 @@ from trainer.models.decoder import RopeScaling
 
 def rotations(length: int, features: int, base: float, scaling: RopeScaling | None = None) -> Tensor:
     """Cosines and sines of the rotary positions, [length, features / 2, 2] (RoFormer, arXiv:2104.09864)."""
-    frequencies = base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features)
+    # On the host also where the model has no memory yet: on the meta device, arange imports PyTorch's compiler.
+    exact: Any = {"dtype": torch.float64, "device": "cpu"}
+    frequencies = base ** (-torch.arange(0, features, 2, **exact) / features)
     if scaling is not None:
         frequencies = scaled(frequencies, scaling)
-    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    angles = torch.outer(torch.arange(length, **exact), frequencies)
     return torch.stack([angles.cos(), angles.sin()], -1).float()
 
 
