@@ -53,11 +53,17 @@ layers: 4 -> layers: 0
 
 layers: 4 -> layrs: 4\n  layers: 4
     model.layrs: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden,
-        rope_base
+        rope_base, rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied,
+        head_features
+
+layers: 4 -> preset: gpt-2\n  layers: 4
+    model.preset: found "gpt-2", expected one of gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-3.1-8b, llama-3.1-70b,
+        llama-3.1-405b, mistral-7b, qwen2.5-7b, qwen3-8b
 
 model: # -> model:\n  <<: 3 #
     +1 model.<<: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden,
-        rope_base
+        rope_base, rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied,
+        head_features
 
   layers: 4 ->   # none
     -1 model.layers: found nothing, expected a whole number

@@ -164,7 +164,7 @@ def test_a_window_hides_all_that_lies_before_it() -> None:
     [
         ({"positions": "learned"}, "longest", "expected the number of learned positions, above 0"),
         ({"longest": 8}, "longest", "expected 0, as rotary positions have no longest sequence"),
-        ({"width": 30}, "heads", r"expected a divisor of width \(30\), or head_features"),
+        ({"width": 30}, "heads", r"expected a divisor of width \(30\)"),
         ({"head_features": 7}, "head_features", "expected an even number of features a head"),
         ({"window": -1}, "window", "expected 0 or more"),
         (

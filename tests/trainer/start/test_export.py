@@ -1,6 +1,7 @@
 """Export: `transformers` loads the model and the tokenizer of an export, which is written whole or not at all."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -150,6 +151,34 @@ def test_the_tokenizer_of_another_training_is_refused(source: Path, tmp_path: Pa
     other.write_bytes(tokenizer.train(["another text"], 300))
     with pytest.raises(ValueError, match=r"other.json: found SHA-256 .* expected the tokenizer of this training"):
         export.export(source, tmp_path / "out", tokenizer=other)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_divided_weights_is_exported_whole(training: Training, tmp_path: Path) -> None:
+    """Two ranks under FSDP each write their part of every tensor."""
+    training.configure(layout={"shard": "full"})
+    folder = training.completed(ranks=2).checkpoint_file(".").resolve()
+    export.export(folder, tmp_path / "out", precision="fp32")
+    whole = state_of(folder)
+    assert len(list(folder.glob("model-*.safetensors"))) == 2
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in load_weights(tmp_path / "out").items())
+
+
+@pytest.mark.slow
+def test_an_export_holds_a_few_tensors_and_not_the_model(tmp_path: Path) -> None:
+    """90 MB of weights, of which the largest tensor has 4 MB."""
+
+    def made(folder: Path, layers: int, width: int) -> Path:
+        shape = {"layers": layers, "width": width, "heads": 4, "kv_heads": 4, "hidden": 4 * width}
+        return checkpoint(folder, shape)
+
+    small, large = made(tmp_path / "a", 1, 32), made(tmp_path / "b", 6, 512)
+    assert sum(each.numel() * 4 for each in state_of(large).values()) > 90e6
+    command = [sys.executable, "-m", "tests.trainer.export_process", str(small), str(large), str(tmp_path / "out")]
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "100000"}
+    done = subprocess.run(command, cwd=CODE, env=surroundings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 40e6
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape, RopeScaling
 from trainer.models.decoder.network import Decoder
 from trainer.models.decoder.presets import PRESETS, PublishedModel
-from trainer.start import huggingface
+from trainer.start import huggingface, memory
 from trainer.start.families import table
 from trainer.start.families.entries import Settings
 
@@ -162,6 +162,7 @@ def test_a_preset_has_as_many_parameters_as_published(published: PublishedModel)
     with torch.device("meta"):
         model = Decoder(published.shape, Data(vocabulary=published.vocabulary, length=8))
     assert sum(each.numel() for each in model.parameters()) == published.parameters
+    assert memory.parameters(published.shape, published.vocabulary) == published.parameters
 
 
 def test_bert_computes_the_logits_of_transformers(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class DecoderShape(shapes.Shape):
         for name in ("window", "head_features", "longest"):
             require(getattr(self, name) >= 0, name, "expected 0 or more")
         divides = self.head_features > 0 or self.width % self.heads == 0
-        require(divides, "heads", f"expected a divisor of width ({self.width}), or head_features")
+        require(divides, "heads", f"expected a divisor of width ({self.width})")
         even = self.positions == "learned" or self.features % 2 == 0
         require(even, "head_features" if self.head_features else "heads", "expected an even number of features a head")
         require(self.heads % self.kv_heads == 0, "kv_heads", f"expected a divisor of heads ({self.heads})")
