@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.trainer.drawn import drawn
 from trainer.base.invalid import Invalid
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape, RopeScaling
@@ -129,18 +130,13 @@ def test_flops_per_token_are_what_torch_counts(kv_heads: int) -> None:
 
 
 def test_a_fresh_decoder_predicts_every_word_alike() -> None:
-    torch.manual_seed(0)
     given = tokens(8)
-    loss = F.cross_entropy(Decoder(sizes(), DATA)(given).flatten(0, 1), given.flatten())
+    loss = F.cross_entropy(drawn(sizes(), DATA)(given).flatten(0, 1), given.flatten())
     assert abs(float(loss.detach()) - math.log(VOCAB)) < 0.05
 
 
 def test_weights_are_drawn_from_the_seed_and_residual_writers_are_smaller() -> None:
-    def drawn(seed: int) -> Decoder:
-        torch.manual_seed(seed)
-        return Decoder(sizes(layers=8), DATA)
-
-    first, again, other = (drawn(seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (drawn(sizes(layers=8), DATA, seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["head.weight"], other["head.weight"])
     assert float(first["head.weight"].std()) == pytest.approx(0.02, rel=0.1)
