@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
@@ -61,11 +62,11 @@ def main(action: str, folder: Path, sizes: list[int]) -> None:
     before, begun = status("VmRSS"), time.perf_counter()
     model, optimiser = started(*sizes, draws=action != "restore")
     if action != "draw":
-        state = dict(zip(("model", "optimiser"), get_state_dict(model, optimiser), strict=True))
+        state: dict[str, Any] = dict(zip(("model", "optimiser"), get_state_dict(model, optimiser), strict=True))
         if action == "save":
-            dcp.save(state, checkpoint_id=folder / "peer")
+            save(state, checkpoint_id=folder / "peer")
         else:
-            dcp.load(state, checkpoint_id=folder / "peer")
+            load(state, checkpoint_id=folder / "peer")
             set_state_dict(model, optimiser, model_state_dict=state["model"], optim_state_dict=state["optimiser"])
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, (status("VmHWM") - before, time.perf_counter() - begun))

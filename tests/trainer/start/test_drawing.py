@@ -80,6 +80,19 @@ def test_buffers_that_no_checkpoint_has_are_there_before_any_weight() -> None:
     assert torch.equal(model.get_buffer("rotation"), Decoder(DECODER, TEXT).get_buffer("rotation"))
 
 
+def test_memory_that_a_checkpoint_will_fill_has_no_values_until_then() -> None:
+    """PyTorch fills memory without values with NaN when it is told to be deterministic."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        with without_memory():
+            model = models.build(DECODER, TEXT)
+        drawing.allocate(model, model, torch.device("cpu"))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(parameter.isnan().all() for parameter in model.parameters())
+    assert model.get_buffer("rotation").isfinite().all()
+
+
 class Tied(nn.Module):
     """Two modules with one matrix."""
 
