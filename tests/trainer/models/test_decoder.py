@@ -17,6 +17,7 @@ from trainer.models.decoder.attention import DecoderAttention, windowed
 from trainer.models.decoder.network import Decoder
 from trainer.models.decoder.positions import rotate, rotations
 from trainer.models.decoder.presets import PRESETS
+from trainer.start import drawing
 
 VOCAB, LENGTH = 64, 16
 DATA = Data(vocabulary=VOCAB, length=LENGTH)
@@ -128,17 +129,27 @@ def test_flops_per_token_are_what_torch_counts(kv_heads: int) -> None:
     assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
 
 
+def test_what_is_looked_up_counts_no_flops_and_a_tied_head_counts_once() -> None:
+    options = {"positions": "learned", "longest": LENGTH, "norm": "layer", "activation": "gelu", "bias": "all"}
+    shape: Any = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 4, "hidden": 48, **options}
+    model, given = Decoder(DecoderShape(**shape, tied=True), DATA), tokens(3)
+    with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
+        model(given).sum().backward()
+    assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
+
+
 def test_a_fresh_decoder_predicts_every_word_alike() -> None:
-    torch.manual_seed(0)
-    given = tokens(8)
-    loss = F.cross_entropy(Decoder(sizes(), DATA)(given).flatten(0, 1), given.flatten())
+    given, model = tokens(8), Decoder(sizes(), DATA)
+    drawing.draw(model, seed=0)
+    loss = F.cross_entropy(model(given).flatten(0, 1), given.flatten())
     assert abs(float(loss.detach()) - math.log(VOCAB)) < 0.05
 
 
 def test_weights_are_drawn_from_the_seed_and_residual_writers_are_smaller() -> None:
     def drawn(seed: int) -> Decoder:
-        torch.manual_seed(seed)
-        return Decoder(sizes(layers=8), DATA)
+        model = Decoder(sizes(layers=8), DATA)
+        drawing.draw(model, seed)
+        return model
 
     first, again, other = (drawn(seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)

@@ -16,7 +16,8 @@ from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape, RopeScaling
 from trainer.models.decoder.network import Decoder
 from trainer.models.decoder.presets import PRESETS, PublishedModel
-from trainer.start import huggingface, memory
+from trainer.models.vit import VisionShape
+from trainer.start import huggingface, initial, memory
 from trainer.start.families import table
 from trainer.start.families.entries import Settings
 
@@ -198,6 +199,22 @@ def test_vit_computes_the_logits_of_transformers(tmp_path: Path) -> None:
         assert (vit(pixels).logits - imported(tmp_path, data)(pixels)).abs().max() < CLOSE
 
 
+def test_pictures_and_classes_other_than_those_of_the_weights_are_refused(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    theirs(tmp_path, "ViT", "ForImageClassification", **sizes, image_size=8, patch_size=4, num_labels=5)
+    shape = VisionShape(layers=1, width=8, heads=1, hidden=8, patch=4, augment="crop")
+    wanted = Data(picture=(16, 16, 3), classes=3)
+    with pytest.raises(ValueError, match="the weights do not fit") as refused:
+        initial.check_fit("huggingface", tmp_path, shape, None, wanted)
+    for message in (
+        "model.norm_epsilon: found 1e-12, expected 1e-06",
+        "pictures: found 8 x 8 x 3, expected 16 x 16 x 3, the snapshot's",
+        "classes: found 5, expected 3, the snapshot's",
+    ):
+        assert message in str(refused.value)
+    assert "augment" not in str(refused.value)
+
+
 def test_published_files_of_gpt2_load(tmp_path: Path) -> None:
     """They have no prefix and no head, but the causal mask of each block."""
     theirs(tmp_path, "GPT2", **GPT2)
@@ -302,6 +319,13 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(ValueError, match=r"model.safetensors: expected a safetensors file"):
         load_weights(tmp_path)
+
+
+def test_an_index_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    for content in ("{", "{}", '{"weight_map": 3}'):
+        (tmp_path / huggingface.INDEX).write_text(content)
+        with pytest.raises(ValueError, match=r"index.json: expected JSON whose weight_map has the file of each tensor"):
+            huggingface.weight_files(tmp_path)
 
 
 def test_old_files_with_rotary_frequencies_load(tmp_path: Path) -> None:
