@@ -13,6 +13,7 @@ from torch import nn
 from tests.trainer.start.llama import load_weights
 from trainer import models
 from trainer.config.shapes import Data
+from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape, RopeScaling
 from trainer.models.decoder.network import Decoder
 from trainer.models.decoder.presets import PRESETS, PublishedModel
@@ -213,6 +214,16 @@ def test_pictures_and_classes_other_than_those_of_the_weights_are_refused(tmp_pa
     ):
         assert message in str(refused.value)
     assert "augment" not in str(refused.value)
+
+
+def test_a_tied_model_fits_a_recipe_with_two_matrices_and_not_the_reverse(tmp_path: Path) -> None:
+    tokenizer = TokenizerRecord("0" * 64, VOCAB, VOCAB - 1)
+    theirs(tmp_path / "tied", **{**SIZES, "tie_word_embeddings": True})
+    theirs(tmp_path / "apart")
+    initial.check_fit("huggingface", tmp_path / "tied", DecoderShape(**SMALL), tokenizer)
+    initial.check_fit("huggingface", tmp_path / "tied", DecoderShape(**SMALL, tied=True), tokenizer)
+    with pytest.raises(ValueError, match=r"model.tied: found False, expected True"):
+        initial.check_fit("huggingface", tmp_path / "apart", DecoderShape(**SMALL, tied=True), tokenizer)
 
 
 def test_published_files_of_gpt2_load(tmp_path: Path) -> None:
