@@ -1,9 +1,9 @@
 """Start and restore by layout: the peak memory of a rank, and seconds, beside the same done in torchtitan's way.
 
-``python -m benchmarks.start [--millions N] [--layouts NAME ...]``: a decoder of about N million parameters (1,000 is the
-size to compare with; 300 fits a small machine) over 2 and 4 ranks on the CPU. Each line says the peak of the resident
-memory above that of a process that has started a tiny model; the aim is this rank's share, and 1.1 times the largest
-parameter. The peer builds on the meta device, shards with FSDP2, and draws or loads (DCP) each shard.
+``python -m benchmarks.start [--millions N] [--layouts NAME ...]``: a decoder of about N million parameters (1,000 is
+the size to compare with; 300 fits a small machine) over 2 and 4 ranks on the CPU. Each line says the peak of the
+resident memory above that of a process that has started a tiny model; the aim is this rank's share, and 1.1 times the
+largest parameter. The peer builds on the meta device, shards with FSDP2, and draws or loads (DCP) each shard.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def measure(name: str, layers: int, folder: Path) -> None:
     ranks, layout = LAYOUTS[name]
     model = {"layers": layers, "width": WIDTH, "heads": 16, "kv_heads": 8, "hidden": HIDDEN}
     config = configuration(folder, model, layout)
-    torchrun(ranks, "benchmarks.start_rank", config, "save", folder)
+    torchrun(ranks, "benchmarks.start_rank", config, "save,draw,restore,init", folder)
     peer = {}
     if layout == {"shard": "full"}:
         sizes = (layers, WIDTH, HIDDEN, VOCABULARY)
@@ -59,7 +59,6 @@ def measure(name: str, layers: int, folder: Path) -> None:
             torchrun(ranks, "benchmarks.peers.start", action, folder, *sizes)
             peer[action] = json.loads((folder / f"peer-{action}.json").read_text())
     for action, said in ACTIONS.items():
-        torchrun(ranks, "benchmarks.start_rank", config, action, folder)
         found = json.loads((folder / f"{action}.json").read_text())
         aim = {"peak": found["share"] + 1.1 * found["largest"]}
         for metric, unit in (("peak", "B"), ("seconds", "s")):
@@ -92,8 +91,9 @@ def torchrun(ranks: int, module: str, *arguments: object) -> None:
     """Run a module on `ranks` ranks of this machine. Raises CalledProcessError when one of them fails."""
     agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
     command = [*agent, f"--nproc-per-node={ranks}", "-m", module, *map(str, arguments)]
-    # glibc keeps what is freed for the next allocation by default, which would be counted as used.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "MALLOC_ARENA_MAX": "1"}
+    # What is freed goes back to the kernel at once: kept by the allocator, it would hide a part of the next peak.
+    allocator = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
+    environment = {**os.environ, **allocator, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     subprocess.run(command, env=environment, check=True, stdout=sys.stderr)
 
 

@@ -1,14 +1,15 @@
 """A rank of benchmarks/start.py: starts a model as a training does, and says how much memory and time that took.
 
-``torchrun -m benchmarks.start_rank CONFIG ACTION FOLDER``, where ACTION is draw, save, restore or init: `save` leaves a
-checkpoint in FOLDER, which `restore` reads, and the same weights in the Hugging Face layout, which `init` reads. Rank 0
-writes FOLDER/ACTION.json: the largest of the ranks' figures.
+``torchrun -m benchmarks.start_rank CONFIG ACTION[,ACTION...] FOLDER``, where ACTION is draw, save, restore or init:
+`save` leaves a checkpoint in FOLDER, which `restore` reads, and the same weights in the Hugging Face layout, which
+`init` reads. Rank 0 writes FOLDER/ACTION.json for the others: the largest of the ranks' figures.
 """
 
 import gc
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,30 +42,31 @@ TINY = DecoderShape(layers=8, width=64, heads=8, kv_heads=8, hidden=64)
 """Starts first, so that what a process imports and allocates once is not counted as the model's."""
 
 
-def main(path: Path, action: str, folder: Path) -> None:
+def main(path: Path, actions: list[str], folder: Path) -> None:
     config = resolved.load(path)
     with worlds.join(config) as world:
         data = Data(vocabulary=VOCABULARY, length=config.batch.length)
-        _draw(replace(config, model=TINY), data, world)
-        gc.collect()
-        if action == "save":
-            _save(config, data, world, folder)
-            return
-        before = _start_of_peak()
-        begun = time.perf_counter()
-        if action == "draw":
-            engine = _draw(config, data, world)
-        else:
-            engine = (_restore if action == "restore" else _init)(config, data, world, folder)
-        seconds = time.perf_counter() - begun
-        found = {"seconds": seconds, "peak": _peak() - before, **_sizes(engine)}
-        told = world.gather(found)
-        if world.leads:
-            largest = {name: max(each[name] for each in told) for name in found}
-            (folder / f"{action}.json").write_text(json.dumps(largest))
+        _draw(replace(config, model=TINY), data, world, folder)
+        for action in actions:
+            gc.collect()
+            if action == "save":
+                _save(config, data, world, folder)
+            else:
+                found = _measured(ACTIONS[action], config, data, world, folder)
+                if world.leads:
+                    (folder / f"{action}.json").write_text(json.dumps(found))
 
 
-def _draw(config: Config, data: Data, world: World) -> Engine:
+def _measured(action: "Action", config: Config, data: Data, world: World, folder: Path) -> dict[str, float]:
+    """The largest of the ranks' figures: seconds, and bytes."""
+    before, begun = _start_of_peak(), time.perf_counter()
+    engine = action(config, data, world, folder)
+    seconds = time.perf_counter() - begun
+    told = world.gather({"seconds": seconds, "peak": _peak() - before, **_sizes(engine)})
+    return {name: max(each[name] for each in told) for name in told[0]}
+
+
+def _draw(config: Config, data: Data, world: World, _: Path) -> Engine:
     return Engine(config, world, data)
 
 
@@ -92,9 +94,13 @@ def _init(config: Config, data: Data, world: World, folder: Path) -> Engine:
     return engine
 
 
+Action = Callable[[Config, Data, World, Path], Engine]
+ACTIONS: dict[str, Action] = {"draw": _draw, "restore": _restore, "init": _init}
+
+
 def _save(config: Config, data: Data, world: World, folder: Path) -> None:
     """Save a checkpoint of the model and of an AdamW after one step, and export its weights."""
-    engine = _draw(config, data, world)
+    engine = _draw(config, data, world, folder)
     for parameter in engine.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
     engine.update(0.0)
@@ -116,7 +122,7 @@ def _save(config: Config, data: Data, world: World, folder: Path) -> None:
 
 def _sizes(engine: Engine) -> dict[str, int]:
     """Bytes of this rank's weights and moments (its share), and of the largest whole parameter."""
-    tensors = [value for value in engine.model.state_dict().values()]
+    tensors = list(engine.model.state_dict().values())
     tensors += [each for moments in engine.optimiser.state.values() for each in moments.values()]
     largest = max(parameter.numel() * parameter.element_size() for parameter in engine.model.parameters())
     return {"share": sum(_local_bytes(each) for each in tensors), "largest": largest}
@@ -143,4 +149,4 @@ def _status(name: str) -> int:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2].split(","), Path(sys.argv[3]))

@@ -83,10 +83,12 @@ class StoredWeights:
 
     def __init__(self, folder: Path, settings: Settings) -> None:
         self.folder, self.settings, self._family = folder, settings, table.named(settings.kind)
-        self._slices: dict[str, Any] = {}
+        self._places: dict[str, tuple[Path, str]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
         for path in (folder / name for name in weight_files(folder)):
-            for name, stored in _slices(path).items():
-                self._slices[self._family.standard(name)] = stored
+            for name, shape in _shapes(path).items():
+                self._places[self._family.standard(name)] = path, name
+                self._shapes[self._family.standard(name)] = shape
 
     @property
     def entries(self) -> list[WeightEntry]:
@@ -100,30 +102,37 @@ class StoredWeights:
 
     def check(self) -> None:
         """Raises ValueError with the tensors that are missing, too many or of another shape, and what helps."""
-        shapes = {name: tuple(stored.get_shape()) for name, stored in self._slices.items()}
-        faults = _faults(shapes, self.entries, [name for name in shapes if not self._family.leaves_out(name)])
+        counted = [name for name in self._shapes if not self._family.leaves_out(name)]
+        faults = _faults(self._shapes, self.entries, counted)
         if faults:
             raise ValueError(f"{self.folder}: {'; '.join(faults)}")
 
     def read(self, entry: WeightEntry, offsets: Sequence[int] = (), sizes: Sequence[int] = ()) -> "Tensor":
-        """A box of one of our tensors in fp32, by default all of it; nothing else is read."""
-        stored = self._slices[entry.theirs]
-        return entry.read(stored if entry.shape else stored[...], offsets, sizes).float()
+        """A box of one of our tensors, in the type in which it is stored, by default all of it; no other is read.
+
+        The file is opened for this tensor alone: its pages that are mapped count as memory of this process.
+        """
+        import safetensors
+
+        path, name = self._places[entry.theirs]
+        with safetensors.safe_open(path, "pt") as file:
+            stored: Any = file.get_slice(name)
+            return entry.read(stored if entry.shape else stored[...], offsets, sizes)
 
     def state(self) -> "dict[str, Tensor]":
         """All of our model in fp32. Tied embeddings are the head too."""
         self.check()
-        found = {entry.ours: self.read(entry).contiguous() for entry in self.entries}
+        found = {entry.ours: self.read(entry).float().contiguous() for entry in self.entries}
         return self._family.finish(found, self.folder) if self._family.finish else found
 
 
-def _slices(path: Path) -> dict[str, Any]:
-    """What a safetensors file can give of each of its tensors, by name. Raises ValueError for any other file."""
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors of a safetensors file, by name. Raises ValueError for any other file."""
     import safetensors
 
     try:
-        file: Any = safetensors.safe_open(path, "pt")
-        return {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        with safetensors.safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: expected a safetensors file: {error}") from None
 

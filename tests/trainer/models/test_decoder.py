@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.trainer.drawn import drawn
 from trainer.base.invalid import Invalid
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape, RopeScaling
@@ -17,7 +18,6 @@ from trainer.models.decoder.attention import DecoderAttention, windowed
 from trainer.models.decoder.network import Decoder
 from trainer.models.decoder.positions import rotate, rotations
 from trainer.models.decoder.presets import PRESETS
-from trainer.start import drawing
 
 VOCAB, LENGTH = 64, 16
 DATA = Data(vocabulary=VOCAB, length=LENGTH)
@@ -139,19 +139,13 @@ def test_what_is_looked_up_counts_no_flops_and_a_tied_head_counts_once() -> None
 
 
 def test_a_fresh_decoder_predicts_every_word_alike() -> None:
-    given, model = tokens(8), Decoder(sizes(), DATA)
-    drawing.draw(model, seed=0)
-    loss = F.cross_entropy(model(given).flatten(0, 1), given.flatten())
+    given = tokens(8)
+    loss = F.cross_entropy(drawn(sizes(), DATA)(given).flatten(0, 1), given.flatten())
     assert abs(float(loss.detach()) - math.log(VOCAB)) < 0.05
 
 
 def test_weights_are_drawn_from_the_seed_and_residual_writers_are_smaller() -> None:
-    def drawn(seed: int) -> Decoder:
-        model = Decoder(sizes(layers=8), DATA)
-        drawing.draw(model, seed)
-        return model
-
-    first, again, other = (drawn(seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (drawn(sizes(layers=8), DATA, seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["head.weight"], other["head.weight"])
     assert float(first["head.weight"].std()) == pytest.approx(0.02, rel=0.1)

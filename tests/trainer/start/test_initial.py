@@ -17,6 +17,7 @@ from trainer.config.shapes import Data
 from trainer.data import shards
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.network import Decoder
+from trainer.node.world import World
 from trainer.start import export, huggingface, initial
 
 Layout = Literal["checkpoint", "huggingface"]
@@ -60,6 +61,12 @@ def init(layout: Layout, folder: Path) -> Init:
 
 def decoder() -> Decoder:
     return Decoder(MODEL, Data(vocabulary=64, length=32))
+
+
+def read_into(model: Decoder, init: Init, folder: Path) -> None:
+    """Read the weights in `folder` into a model, as the only rank does."""
+    data = Data(vocabulary=64, length=32)
+    initial.source(init, folder, MODEL, TOKENIZER, data, World(0, 1, 0, torch.device("cpu")))(model.state_dict())
 
 
 @pytest.mark.slow
@@ -116,17 +123,17 @@ def test_a_damaged_checkpoint_is_refused_with_the_name_of_its_file(copy_of_finis
     named = init("checkpoint", folder)
     flip(folder / "model-00000.safetensors")
     with pytest.raises(ValueError, match=r"init: .*model-00000.safetensors: found BLAKE3"):
-        initial.weights(named, folder, MODEL, TOKENIZER)
+        read_into(decoder(), named, folder)
 
 
 @pytest.mark.parametrize("layout", ["checkpoint", "huggingface"])
 def test_the_loaded_weights_are_bit_by_bit_those_committed(layout: Layout, finished: Training, exported: Path) -> None:
     folder = checkpoint(finished) if layout == "checkpoint" else exported
     loaded = decoder()
-    loaded.load_state_dict(initial.weights(init(layout, folder), folder, MODEL, TOKENIZER))
+    read_into(loaded, init(layout, folder), folder)
     wanted = decoder()
     named = init("checkpoint", checkpoint(finished))
-    wanted.load_state_dict(initial.weights(named, checkpoint(finished), MODEL, TOKENIZER))
+    read_into(wanted, named, checkpoint(finished))
     assert all(torch.equal(one, other) for one, other in zip(states(loaded), states(wanted), strict=True))
 
 
