@@ -1,4 +1,4 @@
-"""An export as a process of its own; it prints by how many bytes its memory grew at most, after a first small export."""
+"""An export as a process of its own; it prints by how many bytes its memory grew at most."""
 
 import re
 import sys
@@ -15,6 +15,7 @@ def memory(field: str) -> int:
 
 
 if __name__ == "__main__":
+    # The first export imports what all of them need.
     small, large, folder = map(Path, sys.argv[1:])
     export.export(small, folder / "small")
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, proc(5)

@@ -67,10 +67,12 @@ def weight_files(folder: Path) -> list[str]:
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     try:
-        index = json.loads((folder / INDEX).read_bytes())
+        places = json.loads((folder / INDEX).read_bytes())["weight_map"]
+        return sorted({Path(name).name for name in places.values()})
     except FileNotFoundError:
         raise ValueError(f"{folder}: found neither {WEIGHTS} nor {INDEX}, expected one of them") from None
-    return sorted({Path(name).name for name in index["weight_map"].values()})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{folder / INDEX}: expected JSON whose weight_map has the file of each tensor") from None
 
 
 class StoredWeights:

@@ -129,6 +129,15 @@ def test_flops_per_token_are_what_torch_counts(kv_heads: int) -> None:
     assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
 
 
+def test_what_is_looked_up_counts_no_flops_and_a_tied_head_counts_once() -> None:
+    options = {"positions": "learned", "longest": LENGTH, "norm": "layer", "activation": "gelu", "bias": "all"}
+    shape: Any = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 4, "hidden": 48, **options}
+    model, given = Decoder(DecoderShape(**shape, tied=True), DATA), tokens(3)
+    with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
+        model(given).sum().backward()
+    assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
+
+
 def test_a_fresh_decoder_predicts_every_word_alike() -> None:
     given = tokens(8)
     loss = F.cross_entropy(drawn(sizes(), DATA)(given).flatten(0, 1), given.flatten())

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from transformers import ViTConfig, ViTForImageClassification
 
 from tests.trainer.conftest import VOCAB, Sections, Training, make_snapshot, read_json
 from tests.trainer.digits import HELD_OUT, RESNET, VIT, make_digits, sections
@@ -69,6 +68,8 @@ def test_a_vision_transformer_learns_digits(tmp_path: Path, mark: str) -> None:
 @pytest.mark.slow
 def test_a_vision_transformer_starts_from_weights_of_transformers(tmp_path: Path, mark: str) -> None:
     """It is measured before its first step as `transformers` measures it."""
+    from transformers import ViTConfig, ViTForImageClassification
+
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     torch.manual_seed(0)
     vit = ViTForImageClassification(

@@ -13,10 +13,11 @@ from torch import nn
 from tests.trainer.start.llama import load_weights
 from trainer import models
 from trainer.config.shapes import Data
+from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape, RopeScaling
 from trainer.models.decoder.network import Decoder
 from trainer.models.decoder.presets import PRESETS, PublishedModel
-from trainer.start import huggingface, memory
+from trainer.start import huggingface, initial, memory
 from trainer.start.families import table
 from trainer.start.families.entries import Settings
 
@@ -165,37 +166,14 @@ def test_a_preset_has_as_many_parameters_as_published(published: PublishedModel)
     assert memory.parameters(published.shape, published.vocabulary) == published.parameters
 
 
-def test_bert_computes_the_logits_of_transformers(tmp_path: Path) -> None:
-    """Of a text of one segment; our last row is the mask, a copy of theirs."""
-    config = {name: SIZES[name] for name in SIZES if name not in ("num_key_value_heads", "rms_norm_eps")}
-    bert = theirs(tmp_path, "Bert", "ForMaskedLM", **config)
-    (tmp_path / "vocab.txt").write_text("\n".join("[MASK]" if n == 7 else f"word{n}" for n in range(VOCAB)))
-    ours, given = imported(tmp_path), tokens()
-    with torch.no_grad():
-        expected, found = bert(given).logits, ours(torch.where(given == 7, VOCAB, given))
-    assert (expected - found[..., :VOCAB]).abs().max() < CLOSE
-    assert torch.equal(found[..., 7], found[..., VOCAB])
-
-
-def test_bert_without_its_vocabulary_is_refused(tmp_path: Path) -> None:
-    theirs(tmp_path, "Bert", "ForMaskedLM", **{**SIZES, "max_position_embeddings": LENGTH})
-    with pytest.raises(ValueError, match=r"found no id of \[MASK\], expected it in tokenizer.json or vocab.txt"):
-        load_weights(tmp_path)
-
-
-def test_vit_computes_the_logits_of_transformers(tmp_path: Path) -> None:
-    sizes: dict[str, Any] = {
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-    }
-    vit = theirs(tmp_path, "ViT", "ForImageClassification", **sizes, image_size=8, patch_size=4, num_labels=5)
-    data = Data(picture=(8, 8, 3), classes=5)
-    assert huggingface.read_settings(tmp_path).data == data
-    pixels = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(1)) * 2 - 1
-    with torch.no_grad():
-        assert (vit(pixels).logits - imported(tmp_path, data)(pixels)).abs().max() < CLOSE
+def test_a_tied_model_fits_a_recipe_with_two_matrices_and_not_the_reverse(tmp_path: Path) -> None:
+    tokenizer = TokenizerRecord("0" * 64, VOCAB, VOCAB - 1)
+    theirs(tmp_path / "tied", **{**SIZES, "tie_word_embeddings": True})
+    theirs(tmp_path / "apart")
+    initial.check_fit("huggingface", tmp_path / "tied", DecoderShape(**SMALL), tokenizer)
+    initial.check_fit("huggingface", tmp_path / "tied", DecoderShape(**SMALL, tied=True), tokenizer)
+    with pytest.raises(ValueError, match=r"model.tied: found False, expected True"):
+        initial.check_fit("huggingface", tmp_path / "apart", DecoderShape(**SMALL, tied=True), tokenizer)
 
 
 def test_published_files_of_gpt2_load(tmp_path: Path) -> None:
@@ -302,6 +280,13 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(ValueError, match=r"model.safetensors: expected a safetensors file"):
         load_weights(tmp_path)
+
+
+def test_an_index_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    for content in ("{", "{}", '{"weight_map": 3}'):
+        (tmp_path / huggingface.INDEX).write_text(content)
+        with pytest.raises(ValueError, match=r"index.json: expected JSON whose weight_map has the file of each tensor"):
+            huggingface.weight_files(tmp_path)
 
 
 def test_old_files_with_rotary_frequencies_load(tmp_path: Path) -> None:
