@@ -5,7 +5,6 @@ hash. Which version is the champion, and who may change that, is `resources.mlfl
 """
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from trainer.base import lock
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
-WRITER_SECONDS, POLL_SECONDS = 120.0, 0.05
+WRITER_SECONDS = 120.0
 """How long a writer waits for another one: some requests to MLflow, each of which has its own limit."""
 CANDIDATE, CHAMPION = "candidate", "champion"
 MANIFEST_TAG = "slipway.checkpoint_manifest"
@@ -110,17 +109,12 @@ class Registry:
 @contextlib.contextmanager
 def one_writer(durable: Path, model: str) -> Iterator[None]:
     """Change a registered model alone; waits for another process that does. Raises Unavailable when it takes long."""
-    deadline, held = time.monotonic() + WRITER_SECONDS, ""
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(lock.at_once(durable / "models" / model))
-                break
-            except lock.Held as error:
-                held = str(error)
-            if time.monotonic() > deadline:
-                raise Unavailable(f"model {model}: another process has worked on it for {WRITER_SECONDS:.0f} s: {held}")
-            time.sleep(POLL_SECONDS)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock.within(durable / "models" / model, WRITER_SECONDS))
+        except lock.Held as error:
+            told = f"another process has worked on it for {WRITER_SECONDS:.0f} s: {error}"
+            raise Unavailable(f"model {model}: {told}") from None
         yield
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.base import atomic, digest, verify
 from trainer.checkpoint.disk import manifest
-from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST
+from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.progress import PROGRESS
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.tensor_table import TensorTable
 from trainer.config import resolved
 from trainer.config.sections import Init
 from trainer.config.shapes import Data, Shape
@@ -121,7 +122,8 @@ def source(
     from trainer.checkpoint.disk import contents
 
     found = contents.open_unverified(folder, init.digest)
-    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()})
+    share = world.rank / world.size
+    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
 
 
 def _check_digest(init: Init, folder: Path, world: World) -> None:
@@ -176,8 +178,7 @@ def _read_huggingface(folder: Path, targets: "Mapping[str, Tensor]") -> None:
 def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
     """A checkpoint's model, what it knows of its data and its tokenizer's SHA-256, from its small files."""
     found = manifest.decode(_manifest(folder))
-    if found.layout != LAYOUT:
-        raise ValueError(f"{folder}: found the layout {found.layout!r}, expected {LAYOUT!r}")
+    manifest.require_readable(found.layout, folder)
     if not isinstance(wanted, DecoderShape):
         raise ValueError(
             f"model.kind: found {wanted.kind!r}, expected 'decoder', the only kind that can start from a checkpoint"
@@ -186,7 +187,10 @@ def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
         progress: dict[str, Any] = json.loads((folder / PROGRESS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
-    vocabulary, _ = found.tensors["model/embedding.weight"].shape
+    try:
+        vocabulary, _ = TensorTable(folder, found).types["model/embedding.weight"].shape
+    except (DamagedCheckpoint, OSError) as error:
+        raise ValueError(f"init: {error}") from None
     return resolved.shape(progress["config"]["model"]), Data(vocabulary=vocabulary), progress["lineage"]["tokenizer"]
 
 
