@@ -35,7 +35,8 @@ def block(width: int, hidden: int) -> Parts:
     return Parts({**matrices, "attention_norm": nn.RMSNorm(width), "feed_forward_norm": nn.RMSNorm(width)})
 
 
-def started(layers: int, width: int, hidden: int, vocabulary: int, draws: bool) -> tuple[nn.Module, Any]:
+def started(sizes: list[int], draws: bool) -> tuple[nn.Module, Any]:
+    layers, width, hidden, vocabulary = sizes
     with torch.device("meta"):
         blocks = nn.ModuleList(block(width, hidden) for _ in range(layers))
         ends = {"embedding": nn.Embedding(vocabulary, width), "head": nn.Linear(width, vocabulary, bias=False)}
@@ -57,10 +58,10 @@ def status(name: str) -> int:
 
 def main(action: str, folder: Path, sizes: list[int]) -> None:
     dist.init_process_group("gloo")
-    get_state_dict(*started(8, 64, 64, sizes[3], True))  # what is imported and allocated once is not the model's
+    get_state_dict(*started([8, 64, 64, sizes[3]], True))  # what is imported and allocated once is not the model's
     Path("/proc/self/clear_refs").write_text("5")
     before, begun = status("VmRSS"), time.perf_counter()
-    model, optimiser = started(*sizes, draws=action != "restore")
+    model, optimiser = started(sizes, draws=action != "restore")
     if action != "draw":
         state: dict[str, Any] = dict(zip(("model", "optimiser"), get_state_dict(model, optimiser), strict=True))
         if action == "save":

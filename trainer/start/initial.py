@@ -122,7 +122,8 @@ def source(
     from trainer.checkpoint.disk import contents
 
     found = contents.open_unverified(folder, init.digest)
-    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()})
+    share = world.rank / world.size
+    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
 
 
 def _check_digest(init: Init, folder: Path, world: World) -> None:
