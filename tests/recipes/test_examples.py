@@ -14,10 +14,12 @@ from recipes.training import ModelRecipe
 from trainer import models
 from trainer.config.hardware import CARDS
 from trainer.config.shapes import Data
+from trainer.models.decoder.presets import PRESETS
 from trainer.start import memory
 
 FOLDER = Path(recipes.__file__).parent / "examples"
 PUBLISHED = {
+    "gpt2-124m": PRESETS["gpt2"].parameters,
     "llama-7b": 6_738_415_616,
     "llama-8b": 8_030_261_248,
     "llama-13b": 13_015_864_320,
@@ -33,7 +35,7 @@ PUBLISHED = {
     "resnet-152": 60_192_808,
     "vit-base": 86_567_656,
 }
-UNPUBLISHED = {"llama-1m": 857_216, "gpt2-124m": 162_148_608}
+UNPUBLISHED = {"llama-1m": 857_216}
 DECODERS = ["llama-1m", "gpt2-124m", "llama-1b", "llama-7b", "llama-8b", "llama-13b", "llama-70b", "llama-405b"]
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from trainer.config.shapes import Data, Reads
 from trainer.data.pictures import Labelled
 from trainer.data.sequences import Tokens
+from trainer.models.initial_values import InitialValues
 
 __all__ = ["Data", "Model", "Reads", "Rows", "SampleNumbers"]
 
@@ -31,15 +32,18 @@ class Model(nn.Module):
     """
 
     reads: ClassVar[Reads]
-    first_uses: ClassVar[tuple[str, ...]]
+    first_uses: tuple[str, ...]
     """The names of submodules and parameters, outside the blocks, that `first` needs."""
-    last_uses: ClassVar[tuple[str, ...]]
+    last_uses: tuple[str, ...]
     """The names of those that `last` needs. A model with a name in both cannot be cut into stages."""
-    columns: ClassVar[tuple[str, ...]] = ()
+    columns: tuple[str, ...] = ()
     """Matrices of a block that tensor parallelism divides by columns: the first of a pair, by name in the block. The
     submodule of the pair (attention, feed-forward) takes their input as its first argument."""
-    rows: ClassVar[tuple[str, ...]] = ()
+    rows: tuple[str, ...] = ()
     """Matrices of a block that tensor parallelism divides by rows: the last of a pair."""
+    shared: tuple[str, ...] = ()
+    """Submodules of a block with the method `gain`, whose weights each rank of tensor parallelism uses for its own
+    heads alone: the sum of the ranks' gradients is the gradient."""
     causal: ClassVar[bool] = False
     """Whether each target is predicted only from what comes before it: the loss is then the cost of coding a text, and
     sequences may have different lengths."""
@@ -47,6 +51,15 @@ class Model(nn.Module):
     """Whether a block may run again for the backward pass; False for one that keeps running statistics."""
     blocks: nn.ModuleList
     """The repeated parts, called in turn: the unit of sharding, recomputation, compilation and pipelines."""
+
+    def initial(self, name: str, tensor: Tensor) -> InitialValues | None:
+        """The values that the parameter or buffer `name`, whose whole shape `tensor` has, begins with.
+
+        A model that gives this rule for all its names is built without memory, and each rank draws its own part: what
+        the constructor draws or computes then counts for nothing. A model that does not override this method is drawn
+        whole by its constructor, from torch's generator, on the host of every rank, also when it is restored.
+        """
+        return None
 
     def first(self, inputs: Tensor) -> Tensor:
         """The input of the first block: the embedded inputs."""
