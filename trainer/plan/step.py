@@ -1,0 +1,112 @@
+"""The planned step: the trainer's own engine does one step, and each tensor is told apart by what it is for."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.models.model import Model, Rows
+from trainer.node.world import World
+from trainer.plan.live_bytes import LiveBytes
+from trainer.plan.measure import PURPOSES, StageMeasure
+from trainer.plan.question import Question
+from trainer.step.engine import Engine
+from trainer.step.parallel import AXES
+
+
+class PlannedStep:
+    """One rank's engine, built anew, with gradients and optimiser state as they are in the middle of a training."""
+
+    def __init__(self, question: Question, world: World, live: LiveBytes) -> None:
+        self._question, self._world, self._live = question, world, live
+        live.purpose = "weights"
+        self._engine = Engine(question.config(), world, question.data)
+        live.purpose = "optimiser"
+        self._fill_optimiser()
+        _tell_logits_apart(self._engine.model, live)
+
+    def run(self, rows: Rows, count: int) -> StageMeasure:
+        """The measure of a step over `count` samples."""
+        live, engine = self._live, self._engine
+        live.assign(iter(engine.model.parameters()), "weights")
+        live.assign(iter(engine.model.buffers()), "weights")
+        live.assign(self._state(), "optimiser")
+        live.purpose = "activations"
+        live.restart()
+        engine.accumulate(rows, np.arange(count, dtype=np.uint64))
+        live.assign(self._gradients(), "gradients")
+        live.purpose = "working"
+        engine.clip()
+        engine.update(0.0)
+        live.assign(self._state(), "optimiser")
+        return self._measured()
+
+    def _measured(self) -> StageMeasure:
+        mesh, parts = self._world.mesh, self._live.parts_at_peak()
+        model = self._engine.model
+        weights = sum(each.numel() * each.element_size() for each in model.parameters())
+        state = sum(each.numel() * each.element_size() for each in self._state())
+        divided = sum(parts.get(name, 0) for name in ("weights", "gradients", "optimiser"))
+        return StageMeasure(
+            stage=mesh.stage(self._world.rank),
+            ranks=1,
+            blocks=len(list(model.blocks.children())),
+            parts={name: parts.get(name, 0) for name in PURPOSES},
+            parameters=sum(each.numel() for each in model.parameters()),
+            checkpoint=weights + state,
+            divided=divided if self._question.layout.shard == "full" else 0,
+            sent=self._sent(),
+        )
+
+    def _sent(self) -> Counter[str]:
+        """What was sent, by axis: groups are known by their names."""
+        devices = self._engine.devices
+        names = {devices[axis].get_group().group_name: axis for axis in AXES} if devices else {}
+        sent: Counter[str] = Counter()
+        for group, size in self._live.sent.items():
+            sent[names.get(group, "world")] += size
+        return sent
+
+    def _fill_optimiser(self) -> None:
+        """An update with gradients of zero makes the state that every later step finds."""
+        for parameter in self._engine.model.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        self._engine.update(0.0)
+
+    def _state(self) -> Iterator[Tensor]:
+        """The optimiser's tensors as large as parameters; counters of steps are not worth a line."""
+        for state in self._engine.optimiser.state.values():
+            yield from (each for each in state.values() if isinstance(each, Tensor) and each.dim())
+
+    def _gradients(self) -> Iterator[Tensor]:
+        return (each.grad for each in self._engine.model.parameters() if each.grad is not None)
+
+
+def _tell_logits_apart(model: Model, live: LiveBytes) -> None:
+    """From the call of `last` until the gradient comes back to its input, what is made belongs to the logits."""
+    plain = model.last
+
+    def last(x: Tensor) -> Tensor:
+        live.purpose = "logits"
+        if x.requires_grad:
+            x.register_hook(lambda _: _now(live, "working"))
+        return plain(x)
+
+    first = model.first
+
+    def begin(inputs: Tensor) -> Tensor:
+        live.purpose = "activations"
+        return first(inputs)
+
+    replaced: Any = model
+    replaced.last, replaced.first = last, begin
+
+
+def _now(live: LiveBytes, purpose: str) -> None:
+    live.purpose = purpose
+
+
