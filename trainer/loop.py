@@ -106,7 +106,7 @@ class Trainer:
         tiers = _tried_tiers(config, world)
         self.feed = Feed(config, world)
         self._enter(phases.BUILDING, MOVED)
-        self.engine = Engine(config, world, self.feed.data, self.record)
+        self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
         self.model, self.timeline = self.engine.model, self.engine.timeline
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
@@ -145,7 +145,7 @@ class Trainer:
         places = CheckpointPlaces(self.config.placement, self.world, self.token)
         found = restore.newest_verified(self.store, self.world, self.token, places, self._on_damaged, self._on_away)
         if found is None:
-            self._start_from_given_weights()
+            self._start_from_initial_weights()
             return
         commit, kept = found
         restore.load(self.engine, kept, self.world)
@@ -156,15 +156,17 @@ class Trainer:
             random_state.restore(progress.random_states[self.world.rank])
         self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
 
-    def _start_from_given_weights(self) -> None:
-        """Load the weights that the configuration names, if it names any, and validate them before the first step."""
-        if self.config.init is None:
-            return
+    def _start_from_initial_weights(self) -> None:
+        """Load the weights that the configuration names, and validate them before the first step; else draw them."""
         begun = time.time()
+        if self.config.init is None:
+            elements = self.engine.draw_weights()
+            self.record("drawn", elements=elements, seconds=time.time() - begun)
+            return
         folder = Path(self.config.placement.init)
         tokenizer = contents.tokenizer(self.feed.snapshot)
-        weights = initial.weights(self.config.init, folder, self.config.model, tokenizer)
-        self.engine.load_weights(weights)
+        source = initial.source(self.config.init, folder, self.config.model, tokenizer, self.world)
+        self.engine.load_weights(source)
         self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
         if self.config.validation.every:
             self.validate()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from trainer.config.shapes import Data, Reads
 from trainer.data.pictures import Labelled
 from trainer.data.sequences import Tokens
+from trainer.models.initial_values import InitialValues
 
 __all__ = ["Data", "Model", "Reads", "Rows", "SampleNumbers"]
 
@@ -47,6 +48,15 @@ class Model(nn.Module):
     """Whether a block may run again for the backward pass; False for one that keeps running statistics."""
     blocks: nn.ModuleList
     """The repeated parts, called in turn: the unit of sharding, recomputation, compilation and pipelines."""
+
+    def initial(self, name: str, tensor: Tensor) -> InitialValues | None:
+        """The values that the parameter or buffer `name`, whose whole shape `tensor` has, begins with.
+
+        A model that gives this rule for all its names is built without memory, and each rank draws its own part: what
+        the constructor draws or computes then counts for nothing. A model that does not override this method is drawn
+        whole by its constructor, from torch's generator, on the host of every rank, also when it is restored.
+        """
+        return None
 
     def first(self, inputs: Tensor) -> Tensor:
         """The input of the first block: the embedded inputs."""

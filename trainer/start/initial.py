@@ -22,6 +22,7 @@ from trainer.config.sections import Init
 from trainer.config.shapes import Shape
 from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape
+from trainer.node.world import World
 from trainer.start import huggingface
 
 if TYPE_CHECKING:
@@ -76,6 +77,22 @@ def weights(init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord |
     found = _from_checkpoint(init, folder) if init.layout == "checkpoint" else _from_huggingface(init, folder)
     check_fit(init.layout, folder, model, tokenizer)
     return found()
+
+
+def source(
+    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, world: World
+) -> "Callable[[Mapping[str, Tensor]], None]":
+    """A function that reads the weights in `folder` into tensors, by parameter; of each, this rank's part."""
+    from trainer.start import placement
+
+    whole = weights(init, folder, model, tokenizer)
+
+    def load(targets: "Mapping[str, Tensor]") -> None:
+        for name, target in targets.items():
+            local, part = placement.local_part(target)
+            local.copy_(placement.cut(whole[name], part))
+
+    return load
 
 
 def _from_checkpoint(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor]]":

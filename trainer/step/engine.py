@@ -7,21 +7,22 @@ the rounding of a sum in another order.
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer import models
 from trainer.config.layout import micro_batches
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
 from trainer.models.model import Data, Rows, SampleNumbers
 from trainer.node.world import World
-from trainer.step import communication, exhaustion, fitting, optimisers, parallel, randomness
+from trainer.start import drawing
+from trainer.step import building, communication, exhaustion, fitting, optimisers, parallel, randomness
+from trainer.step.building import DividedModel
 from trainer.step.exhaustion import OutOfMemory
 from trainer.step.local_updates import LocalUpdates
 from trainer.step.microbatch import MicroBatch, cut
@@ -35,22 +36,35 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[..., None]
 """Receives the name of an event and its fields."""
+WeightSource = Callable[[Mapping[str, Tensor]], None]
+"""Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
 
 
 class Engine:
     """One rank's part of the model, and of every step's work."""
 
-    def __init__(self, config: Config, world: World, data: Data, on_event: OnEvent = lambda _, **__: None) -> None:
-        """Draw the model and lay it over the ranks. Raises ValueError for settings that do not fit the model."""
+    def __init__(
+        self,
+        config: Config,
+        world: World,
+        data: Data,
+        on_event: OnEvent = lambda _, **__: None,
+        draws: bool = True,
+    ) -> None:
+        """Lay the model over the ranks, and draw its weights unless the caller will bring them (`draws` is False).
+
+        Raises ValueError for settings that do not fit the model.
+        """
         self.config, self.world, self._on_event = config, world, on_event
         self.timeline = Timeline(world.device)
         micro = self._micro_batch(data)
-        randomness.seed_for_model(config.run.seed)
-        self.model = models.build(config.model, data)
-        self.targets_per_sample, self.flops_per_sample = self.model.targets_per_sample, self.model.flops_per_sample
-        _freeze(self.model, config.run.freeze)
         devices = parallel.device_mesh(world)
-        self._passes = self._build_passes(devices, data)
+        divided = building.built(config, devices, data, world.device)
+        self.model = divided.model
+        self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
+        if draws:
+            self.draw_weights()
+        self._passes = self._build_passes(divided, devices, data)
         self.optimiser = optimisers.build(self.model, config.optimiser)
         self._own = self._build_communication(config)
         self._scale = LossScale() if config.run.precision == "fp16" else None
@@ -59,13 +73,13 @@ class Engine:
         self.batches_measured = 0
         """How many micro-batches `measure` has gone through so far."""
 
-    def _build_passes(self, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
+    def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
         if devices is None or self.world.mesh.pipeline == 1:
-            return Passes(self.model, devices, self.config, self.world.device, self.timeline)
+            return Passes(divided, devices, self.config, self.world.device, self.timeline)
         # Imported only here: PyTorch's pipelines import its compiler.
         from trainer.step.pipeline import PipelinePasses
 
-        return PipelinePasses(self.model, devices, self.config, data, self.world.device, self.timeline)
+        return PipelinePasses(divided, devices, self.config, data, self.world.device, self.timeline)
 
     def _micro_batch(self, data: Data) -> int:
         """The micro-batch that earlier starts noted, or a smaller one that fits the free memory; that one is noted."""
@@ -85,12 +99,16 @@ class Engine:
             return communication.attach(self._passes.called, config.communication, config.run.seed, self.timeline)
         return None
 
-    def load_weights(self, given: dict[str, Tensor]) -> None:
-        """Start from these weights instead of drawn ones: whole tensors on the host, by the parameter's name."""
-        # Imported only here: most trainings start from drawn weights, and this imports all of DCP.
-        from trainer.step.parallel import weights
+    def draw_weights(self) -> int:
+        """Begin with weights that the seed decides; this rank draws its own part. Returns how many elements it drew.
 
-        weights.load(self.model, given)
+        They are 0 for a model whose constructor has drawn them.
+        """
+        return drawing.draw(self.model, self.config.run.seed) if drawing.says_how_it_begins(type(self.model)) else 0
+
+    def load_weights(self, source: WeightSource) -> None:
+        """Begin with the weights of `source`; this rank reads its own part."""
+        source(self.model.state_dict())
 
     def accumulate(self, rows: Rows, places: SampleNumbers) -> Sums:
         """Add this rank's gradients of the global mean loss; returns the sums of the samples that count on this rank.
@@ -200,13 +218,3 @@ class Engine:
         if self.world.size > 1:
             told = f"out of memory with a micro-batch of {found}: the next start takes {self._micro}"
             raise OutOfMemory(told, answered=True)
-
-
-def _freeze(model: nn.Module, prefixes: tuple[str, ...]) -> None:
-    """Stop the training of parameters whose names begin with one of these. Raises ValueError for one without any."""
-    names = [name for name, _ in model.named_parameters()]
-    for prefix in prefixes:
-        if not any(name.startswith(prefix) for name in names):
-            raise ValueError(f"field run.freeze: no parameter begins with {prefix!r}; there are {', '.join(names)}")
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not name.startswith(prefixes))

@@ -11,6 +11,7 @@ from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
 from trainer.models.model import Model
 from trainer.step import parallel
+from trainer.step.building import DividedModel
 from trainer.step.microbatch import MicroBatch
 from trainer.step.parallel import replicas
 from trainer.step.precision import autocast
@@ -51,12 +52,16 @@ class Passes:
     """A model laid over the ranks without a pipeline."""
 
     def __init__(
-        self, model: Model, devices: DeviceMesh | None, config: Config, device: torch.device, timeline: Timeline
+        self,
+        divided: DividedModel,
+        devices: DeviceMesh | None,
+        config: Config,
+        device: torch.device,
+        timeline: Timeline,
     ) -> None:
         self._timeline = timeline
-        self._model, self._device, self._precision = model.to(device), device, config.run.precision
-        parallel.divide(model, devices, config)
-        self.called = parallel.join_data_ranks(model, model, devices, config)
+        self._model, self._device, self._precision = divided.model, device, config.run.precision
+        self.called = parallel.replicate(divided.called, devices, config)
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss; data-parallel ranks have their mean with the last part."""

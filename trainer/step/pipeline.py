@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
@@ -15,46 +15,35 @@ from trainer import models
 from trainer.config.resolved import Config
 from trainer.data.pictures import Labelled
 from trainer.figures.timeline import Timeline
-from trainer.loading.order import rank_slice
-from trainer.models.model import Data, Model, Rows
+from trainer.models.model import Data, Rows
+from trainer.models.outline import without_memory
 from trainer.step import parallel
+from trainer.step.building import DividedModel
 from trainer.step.microbatch import MicroBatch
 from trainer.step.parallel.replicas import free_gathered_weights
 from trainer.step.passes import Sums, Tally, score
-from trainer.step.precision import autocast
-
-
-class StageModule(nn.Module):
-    """A stage's part of the model as one module: its input goes through the blocks of this rank."""
-
-    def __init__(self, model: Model, config: Config, first: bool, last: bool) -> None:
-        super().__init__()
-        self.model, self.first, self.last, self._precision = model, first, last, config.run.precision
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The first stage takes inputs, the last one returns outputs; between stages pass activations, in fp32."""
-        with autocast(self._precision, x.device):
-            x = self.model.first(x) if self.first else x
-            x = self.model.through(x)
-            x = self.model.last(x) if self.last else x
-        return x.float()
+from trainer.step.stages import StageModule
 
 
 class PipelinePasses:
     """Forward and backward passes of this rank's stage, by PyTorch's schedules."""
 
     def __init__(
-        self, model: Model, devices: DeviceMesh, config: Config, data: Data, device: torch.device, timeline: Timeline
+        self,
+        divided: DividedModel,
+        devices: DeviceMesh,
+        config: Config,
+        data: Data,
+        device: torch.device,
+        timeline: Timeline,
     ) -> None:
         self._timeline = timeline
-        self._model, self._config, self._device = model, config, device
+        self._model, self._config, self._device = divided.model, config, device
         self._group = devices["pipeline"].get_group()
         self._index, self._count = devices["pipeline"].get_local_rank(), devices["pipeline"].size()
-        keep_stage(model, self._index, self._count)
-        model.to(device)
-        parallel.divide(model, devices, config)
-        self._stage = StageModule(model, config, self._index == 0, self._index == self._count - 1)
-        self.called = parallel.join_data_ranks(self._stage, model, devices, config)
+        assert isinstance(divided.called, StageModule)
+        self._stage = divided.called
+        self.called = parallel.replicate(self._stage, devices, config)
         self._shapes = _shapes(config, data)
         self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
         self._parts: Sequence[MicroBatch] = ()
@@ -112,19 +101,9 @@ class PipelinePasses:
         return PipelineStage(called, self._index, self._count, self._device, given, taken, group=self._group)
 
 
-def keep_stage(model: Model, index: int, count: int) -> None:
-    """Remove everything from the model that stage `index` of `count` does not need; names stay."""
-    assert not set(model.first_uses) & set(model.last_uses)
-    mine = rank_slice(len(model.blocks), index, count)
-    for number in set(range(len(model.blocks))) - set(range(mine.start, mine.stop)):
-        delattr(model.blocks, str(number))
-    for name in (*(model.first_uses if index > 0 else ()), *(model.last_uses if index < count - 1 else ())):
-        delattr(model, name)
-
-
 def _shapes(config: Config, data: Data) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs, activations between blocks and outputs of one sample, as tensors without memory."""
-    with torch.device("meta"):
+    with without_memory():
         model = models.build(config.model, data)
     blank: Rows = np.zeros((1, data.length + 1), np.uint16)
     if model.reads == "pictures":

@@ -1,6 +1,7 @@
 """A Llama-style decoder: pre-norm blocks of grouped-query attention with rotary positions and SwiGLU."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
+from trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
 
 
@@ -83,7 +85,6 @@ class Decoder(Model):
     rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, config: DecoderShape, data: Data) -> None:
-        """Weights are drawn from torch's generator: seed it first."""
         super().__init__()
         self.config, self.length = config, data.length
         self.embedding = nn.Embedding(data.vocabulary, config.width)
@@ -92,7 +93,17 @@ class Decoder(Model):
         self.head = nn.Linear(config.width, data.vocabulary, bias=False)
         rotation = rotations(data.length, config.width // config.heads, config.rope_base)
         self.register_buffer("rotation", rotation, persistent=False)
-        self._draw_weights()
+
+    def initial(self, name: str, tensor: Tensor) -> InitialValues:
+        """Normal with deviation 0.02; the two matrices that write to the residual stream, 0.02 / sqrt(2 L) (GPT-2)."""
+        if name == "rotation":
+            return Computed(
+                lambda: rotations(self.length, self.config.width // self.config.heads, self.config.rope_base)
+            )
+        if tensor.dim() < 2:
+            return Constant(1.0)
+        into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
+        return Normal(0.02 / math.sqrt(2 * self.config.layers) if into_residual else 0.02)
 
     def first(self, inputs: Tensor) -> Tensor:
         """Tokens [batch, length] to [batch, length, width]."""
@@ -141,20 +152,13 @@ class Decoder(Model):
         matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2) - self.embedding.weight.numel()
         return 6 * matrices + 12 * self.config.layers * self.config.width * length
 
-    def _draw_weights(self) -> None:
-        """Normal with deviation 0.02; the two matrices that write to the residual stream, 0.02 / sqrt(2 L) (GPT-2)."""
-        for name, parameter in self.named_parameters():
-            if parameter.dim() < 2:
-                continue
-            into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
-            scale = 1 / math.sqrt(2 * self.config.layers) if into_residual else 1.0
-            nn.init.normal_(parameter, std=0.02 * scale)
-
 
 def rotations(length: int, features: int, base: float) -> Tensor:
     """Cosines and sines of the rotary positions, [length, features / 2, 2] (RoFormer, arXiv:2104.09864)."""
-    frequencies = base ** (-torch.arange(0, features, 2, dtype=torch.float64) / features)
-    angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
+    # On the host also where the model has no memory yet: on the meta device, arange imports PyTorch's compiler.
+    exact: Any = {"dtype": torch.float64, "device": "cpu"}
+    frequencies = base ** (-torch.arange(0, features, 2, **exact) / features)
+    angles = torch.outer(torch.arange(length, **exact), frequencies)
     return torch.stack([angles.cos(), angles.sin()], -1).float()
 
 

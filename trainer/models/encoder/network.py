@@ -14,6 +14,7 @@ from trainer.base import draws
 from trainer.config.shapes import Data
 from trainer.data.sequences import Tokens
 from trainer.models.encoder import EncoderShape
+from trainer.models.initial_values import Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
 
 MASKED, RANDOM = 0.8, 0.1
@@ -83,7 +84,6 @@ class Encoder(Model):
     rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, shape: EncoderShape, data: Data) -> None:
-        """Weights are drawn from torch's generator: seed it first."""
         super().__init__()
         self.shape, self.data = shape, data
         self.embedding = nn.Embedding(data.vocabulary + 1, shape.width)
@@ -93,11 +93,10 @@ class Encoder(Model):
         self.transform = nn.Linear(shape.width, shape.width)
         self.transform_norm = nn.LayerNorm(shape.width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(data.vocabulary + 1))
-        for name, parameter in self.named_parameters():
-            if parameter.dim() >= 2:
-                nn.init.normal_(parameter, std=0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+
+    def initial(self, name: str, tensor: Tensor) -> InitialValues:
+        """Normal with deviation 0.02 (BERT)."""
+        return Normal(0.02) if tensor.dim() >= 2 else Constant(0.0 if name.endswith("bias") else 1.0)
 
     def first(self, inputs: Tensor) -> Tensor:
         """Tokens [batch, length] to [batch, length, width]."""

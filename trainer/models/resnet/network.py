@@ -3,11 +3,14 @@
 The last normalisation of a block begins at 0, so that the network begins shallow (Goyal et al., arXiv:1706.02677).
 """
 
+import math
+
 from torch import Tensor, nn
 
 from trainer.config.shapes import Data
 from trainer.models.batch_norm import batch_norm
 from trainer.models.classifier import Classifier
+from trainer.models.initial_values import Constant, InitialValues, Normal, Uniform
 from trainer.models.resnet import ResNetShape
 
 EXPANSION = 4
@@ -27,7 +30,6 @@ class Bottleneck(nn.Module):
         self.spatial_norm = batch_norm(width)
         self.expand = _convolution(width, out, 1)
         self.expand_norm = batch_norm(out)
-        nn.init.zeros_(self.expand_norm.get_parameter("weight"))
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or features != out:
             self.shortcut = nn.Sequential(_convolution(features, out, 1, stride), batch_norm(out))
@@ -49,7 +51,6 @@ class ResNet(Classifier):
     recomputes = ResNetShape.recomputes
 
     def __init__(self, shape: ResNetShape, data: Data) -> None:
-        """Weights are drawn from torch's generator: seed it first."""
         super().__init__()
         self.shape, self.data, self.augment = shape, data, shape.augment
         self.stem = _stem(shape, data.picture[2])
@@ -60,6 +61,15 @@ class ResNet(Classifier):
                 self.blocks.append(Bottleneck(features, width, stride=2 if stage and not number else 1))
                 features = EXPANSION * width
         self.head = nn.Linear(features, data.classes)
+
+    def initial(self, name: str, tensor: Tensor) -> InitialValues:
+        """Convolutions are normal, by the number of their outputs (arXiv:1502.01852, 2.2); the head is uniform."""
+        if tensor.dim() == 4:
+            return Normal(math.sqrt(2 / (tensor.shape[0] * tensor.shape[2] * tensor.shape[3])))
+        if name.startswith("head."):
+            return Uniform(1 / math.sqrt(self.head.in_features))
+        ones = name.endswith(("norm.weight", "1.weight", "running_var")) and not name.endswith("expand_norm.weight")
+        return Constant(1.0 if ones else 0.0)
 
     def first(self, inputs: Tensor) -> Tensor:
         """[batch, channels, height, width] to [batch, features, height / 4, width / 4] with the stem imagenet."""
@@ -99,9 +109,7 @@ def _stem(shape: ResNetShape, channels: int) -> nn.Sequential:
 
 
 def _convolution(features: int, out: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    convolution = nn.Conv2d(features, out, kernel, stride, padding=kernel // 2, bias=False)
-    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return convolution
+    return nn.Conv2d(features, out, kernel, stride, padding=kernel // 2, bias=False)
 
 
 def _multiplications(convolution: nn.Module, size: Size) -> tuple[int, Size]:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from trainer.config.shapes import Data
 from trainer.models.classifier import Classifier
 from trainer.models.encoder.network import EncoderAttention, EncoderFeedForward
+from trainer.models.initial_values import Constant, InitialValues, Normal
 from trainer.models.vit import VisionShape
 
 
@@ -35,7 +36,6 @@ class VisionTransformer(Classifier):
     rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, shape: VisionShape, data: Data) -> None:
-        """Weights are drawn from torch's generator: seed it first."""
         super().__init__()
         self.shape, self.data, self.augment = shape, data, shape.augment
         height, width, channels = data.picture
@@ -46,11 +46,10 @@ class VisionTransformer(Classifier):
         self.blocks = nn.ModuleList(VisionBlock(shape) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width, eps=1e-6)
         self.head = nn.Linear(shape.width, data.classes)
-        for name, parameter in self.named_parameters():
-            if parameter.dim() >= 2:
-                nn.init.trunc_normal_(parameter, std=0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+
+    def initial(self, name: str, tensor: Tensor) -> InitialValues:
+        """Normal with deviation 0.02, for the class token and the positions too."""
+        return Normal(0.02) if tensor.dim() >= 2 else Constant(0.0 if name.endswith("bias") else 1.0)
 
     def first(self, inputs: Tensor) -> Tensor:
         """Pictures [batch, channels, height, width] to [batch, 1 + patches, width], the class token first."""

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from trainer.config.sections import Optimiser
 from trainer.models.model import Model
-from trainer.step.divided import is_divided
+from trainer.start.divided import is_divided
 from trainer.step.optimisers.eager import EagerOptimizer
 from trainer.step.optimisers.momentum import adamw_for
 

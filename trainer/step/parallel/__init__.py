@@ -4,6 +4,9 @@ Names stay those of the whole model in every layout, so that a checkpoint of one
 weights (tensor parallelism, FSDP2) is imported only where a layout asks for it, as it takes 0.8 s of CPU.
 """
 
+from typing import TypeGuard
+
+import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
@@ -24,31 +27,47 @@ def device_mesh(world: World) -> DeviceMesh | None:
     return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
 
 
-def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
-    """Divide the model's matrices, and set how they multiply and what its blocks keep and run; all in place.
+def check_device(config: Config, device: torch.device) -> None:
+    """Raises ValueError for a precision that `device` does not have."""
+    if config.run.precision == "fp8":
+        eight_bits.check_device(device)
 
-    Raises ValueError for a precision that the device does not have.
-    """
+
+def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
+    """Divide the model's matrices, and set how they multiply and what its blocks keep and run; all in place."""
     if devices is not None and devices["tensor"].size() > 1:
         from trainer.step.parallel import tensor
 
         tensor.divide(model, devices["tensor"])
     if config.run.precision == "fp8":
-        eight_bits.multiply(model, next(model.parameters()).device)
+        eight_bits.multiply(model)
     blocks.set_forward(model, config.layout)
 
 
-def join_data_ranks(called: nn.Module, model: Model, devices: DeviceMesh | None, config: Config) -> nn.Module:
-    """The module to call instead of `called`, which calls `model`: data-parallel ranks share gradients or weights.
+def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: Config) -> None:
+    """Divide the weights of `called`, which calls `model`, between data-parallel ranks, where the layout says so.
 
     Replicas of matrices that are divided already (tensor parallelism) are FSDP groups of one rank.
     """
-    alone = config.communication.local_steps > 1
-    if devices is None or devices["replicas"].size() * devices["shards"].size() == 1 or alone:
-        return called
-    if config.layout.shard == "none" and devices["tensor"].size() == 1:
-        return replicas.replicate(called, devices)
+    if not _data_ranks_talk(devices, config) or _replicates(devices, config):
+        return
     from trainer.step.parallel import sharded
 
     sharded.shard(called, model, devices, config)
-    return called
+
+
+def replicate(called: nn.Module, devices: DeviceMesh | None, config: Config) -> nn.Module:
+    """The module to call instead of `called`, whose weights have memory: replicas average gradients (DDP)."""
+    if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
+        return called
+    return replicas.replicate(called, devices)
+
+
+def _data_ranks_talk(devices: DeviceMesh | None, config: Config) -> TypeGuard[DeviceMesh]:
+    """Whether data-parallel ranks share gradients or weights at every step."""
+    alone = config.communication.local_steps > 1
+    return devices is not None and devices["replicas"].size() * devices["shards"].size() > 1 and not alone
+
+
+def _replicates(devices: DeviceMesh, config: Config) -> bool:
+    return config.layout.shard == "none" and devices["tensor"].size() == 1

@@ -18,11 +18,15 @@ LEAST_CAPABILITY = (8, 9)
 """The compute capability of the first GPUs that multiply in 8 bits."""
 
 
-def multiply(model: Model, device: torch.device) -> None:
-    """Make the matrices of the model's blocks multiply in 8 bits, in place. Raises ValueError on other devices."""
+def check_device(device: torch.device) -> None:
+    """Raises ValueError for a device that does not multiply in 8 bits."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
         found = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         raise ValueError(f"field run.precision: found fp8 on {found}, expected a GPU of compute capability 8.9 or more")
+
+
+def multiply(model: Model) -> None:
+    """Make the matrices of the model's blocks multiply in 8 bits, in place."""
     for block in model.blocks:
         for module in block.modules():
             if isinstance(module, nn.Linear) and not (module.in_features % MULTIPLE or module.out_features % MULTIPLE):

@@ -5,7 +5,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainer.node.world import World
-from trainer.step.divided import is_divided
+from trainer.start.divided import is_divided
 
 
 def norm(model: nn.Module, world: World) -> Tensor:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.step.divided import is_sharded
+from trainer.start.divided import is_sharded
 
 
 def replicate(called: nn.Module, devices: DeviceMesh) -> nn.Module:
@@ -19,7 +19,10 @@ def replicate(called: nn.Module, devices: DeviceMesh) -> nn.Module:
     # Without find_unused_parameters DDP would group its buckets anew after the first step of every process. Three ranks
     # or more would then sum the gradients of that step in another order than a process that was not interrupted.
     # Buffers are equal already: sending them around at every forward pass would only make ranks wait for each other.
-    return DistributedDataParallel(called, process_group=group, find_unused_parameters=True, broadcast_buffers=False)
+    # So are the weights, which every rank draws or reads alike: sending rank 0's around would only cost memory.
+    return DistributedDataParallel(
+        called, process_group=group, find_unused_parameters=True, broadcast_buffers=False, init_sync=False
+    )
 
 
 def before_backward(called: nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:

@@ -1,0 +1,174 @@
+"""Drawing: the initial values of this rank's part of a model; no rank draws, or holds, more than that.
+
+A number depends on the seed, the parameter's name and shape, and the element's position, and so is the same in every
+layout and on every device: numbers are drawn on the host. A parameter is cut into tiles of at most 65,536 elements, and
+each tile has a stream of its own of Philox, a generator that is a function of a key and a counter (Salmon et al., SC
+2011). A rank draws the tiles that its part touches.
+"""
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from trainer.models.initial_values import Computed, Constant, InitialValues, Normal, Uniform
+from trainer.models.model import Model
+from trainer.start import placement
+from trainer.start.divided import is_divided
+
+ELEMENTS, COLUMNS = 65_536, 1_024
+"""The most elements of a tile, and the most columns: small enough for shares by rows and for shares by columns."""
+Values = npt.NDArray[np.float32]
+
+
+def says_how_it_begins(network: type[Model]) -> bool:
+    """Whether the models of a class give a rule for each of their parameters, and so can be drawn in parts."""
+    return network.initial is not Model.initial
+
+
+def allocate(called: nn.Module, model: Model, device: torch.device) -> None:
+    """Give the parameters and buffers of `called`, which contains `model`, memory on `device`, without values.
+
+    Only buffers that are not saved get theirs, as no checkpoint brings them. Parameters that two modules share stay
+    shared.
+    """
+    shared = _shared_parameters(called)
+    called._apply(lambda tensor: _empty(tensor, device))
+    for (owner, key), others in shared:
+        for other, other_key in others:
+            other._parameters[other_key] = owner._parameters[key]
+    saved = model.state_dict().keys()
+    for name, buffer in model.named_buffers():
+        if name not in saved:
+            _fill(name, buffer, _rule(model, name, buffer), 0)
+
+
+def draw(model: Model, seed: int) -> int:
+    """Give this rank's part of all that is saved its initial values; returns how many elements it has."""
+    elements, saved = 0, model.state_dict().keys()
+    for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        if name in saved:
+            elements += _fill(name, tensor, _rule(model, name, tensor), seed)
+    return elements
+
+
+def values(name: str, shape: tuple[int, ...], part: placement.Part, rule: Normal | Uniform, seed: int) -> Values:
+    """The initial values of a part of the parameter `name`, whose whole shape is `shape`: an array of the part's shape.
+
+    It holds the part and one tile, whatever the shape is.
+    """
+    found = np.empty(part.sizes, np.float32)
+    _draw_into(found, name, shape, part, rule, seed)
+    return found
+
+
+def _empty(tensor: Tensor, device: torch.device) -> Tensor:
+    """Memory for this rank's part of `tensor`. Of a plain tensor, `empty_like` would import PyTorch's compiler."""
+    if is_divided(tensor):
+        return torch.empty_like(tensor, device=device)
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+
+
+def _rule(model: Model, name: str, tensor: Tensor) -> InitialValues:
+    rule = model.initial(name, tensor)
+    assert rule is not None, f"{type(model).__name__}.initial has no rule for {name}"
+    return rule
+
+
+@torch.no_grad()
+def _fill(name: str, tensor: Tensor, rule: InitialValues, seed: int) -> int:
+    """Fill this rank's part of `tensor`; returns how many elements that are."""
+    local, part = placement.local_part(tensor)
+    match rule:
+        case Constant(value):
+            local.fill_(value)
+        case Computed(function):
+            local.copy_(placement.cut(function(), part))
+        case Normal() | Uniform():
+            if not local.numel():
+                return 0
+            if local.device.type == "cpu" and local.dtype == torch.float32 and local.is_contiguous():
+                _draw_into(local.detach().numpy(), name, tuple(tensor.shape), part, rule, seed)
+            else:
+                local.copy_(torch.from_numpy(values(name, tuple(tensor.shape), part, rule, seed)))
+    return local.numel()
+
+
+def _draw_into(
+    target: Values, name: str, shape: tuple[int, ...], part: placement.Part, rule: Normal | Uniform, seed: int
+) -> None:
+    """Draw a part into `target`, which has its sizes, as the rows and columns of a matrix."""
+    rows, columns = _as_matrix(shape)
+    begin, end = _ranges(shape, part)
+    matrix = target.reshape(end[0] - begin[0], end[1] - begin[1])
+    tile_columns = min(columns, COLUMNS if rows > 1 else ELEMENTS)
+    tile_rows = max(1, min(rows, ELEMENTS // tile_columns))
+    key, across = _key(name, seed), -(-columns // tile_columns)
+    buffer = np.empty(tile_rows * tile_columns, np.float32)
+    for row, column in _corners(begin, end, (tile_rows, tile_columns)):
+        sizes = min(tile_rows, rows - row), min(tile_columns, columns - column)
+        number = row // tile_rows * across + column // tile_columns
+        tile = _tile(buffer[: math.prod(sizes)], key, number, rule).reshape(sizes)
+        there = [
+            slice(max(b, c) - c, min(e, c + s) - c) for b, e, c, s in zip(begin, end, (row, column), sizes, strict=True)
+        ]
+        here = [slice(c + s.start - b, c + s.stop - b) for b, c, s in zip(begin, (row, column), there, strict=True)]
+        matrix[here[0], here[1]] = tile[there[0], there[1]]
+
+
+def _tile(out: Values, key: npt.NDArray[np.uint64], number: int, rule: Normal | Uniform) -> Values:
+    """The values of one tile, in `out`."""
+    generator = np.random.Generator(np.random.Philox(key=key, counter=np.array([0, 0, number, 0], np.uint64)))
+    if isinstance(rule, Normal):
+        generator.standard_normal(dtype=np.float32, out=out)
+        out *= np.float32(rule.deviation)
+    else:
+        generator.random(dtype=np.float32, out=out)
+        out *= np.float32(2 * rule.bound)
+        out -= np.float32(rule.bound)
+    return out
+
+
+def _corners(begin: tuple[int, int], end: tuple[int, int], tile: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """The first row and column of each tile that the ranges touch."""
+    ranges = [range(b // t * t, e, t) for b, e, t in zip(begin, end, tile, strict=True)]
+    yield from itertools.product(*ranges)
+
+
+def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns: the first dimension, and the product of the others; a vector is one row."""
+    return (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
+
+
+def _ranges(shape: tuple[int, ...], part: placement.Part) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The first row and column of a part, and those after its last ones."""
+    if len(shape) < 2:
+        begin = part.offsets[0] if shape else 0
+        return (0, begin), (1, begin + math.prod(part.sizes))
+    assert part.sizes[2:] == shape[2:], "a layout divides the first two dimensions only"
+    wide = math.prod(shape[2:])
+    first = part.offsets[0], part.offsets[1] * wide
+    return first, (first[0] + part.sizes[0], first[1] + part.sizes[1] * wide)
+
+
+def _key(name: str, seed: int) -> npt.NDArray[np.uint64]:
+    """Philox's key for a parameter: 128 bits of the SHA-256 of seed and name."""
+    return np.frombuffer(hashlib.sha256(f"{seed}\0{name}".encode()).digest()[:16], "<u8").astype(np.uint64)
+
+
+Holder = tuple[nn.Module, str]
+
+
+def _shared_parameters(module: nn.Module) -> list[tuple[Holder, list[Holder]]]:
+    """The parameters that several modules hold: the first holder of each, and the others."""
+    holders: dict[int, list[Holder]] = {}
+    for each in module.modules():
+        for key, parameter in each._parameters.items():
+            if parameter is not None:
+                holders.setdefault(id(parameter), []).append((each, key))
+    return [(first, others) for first, *others in holders.values() if others]

@@ -1,0 +1,88 @@
+"""Building: a model is built without memory, divided over the ranks, and only then made.
+
+No rank ever holds more than its own part: `built_on_meta` gives the divided model on PyTorch's meta device, where a
+tensor has a shape and no values; `trainer.start.drawing.allocate` gives this rank's part memory, and `drawing.draw`,
+a checkpoint or the weights of another model give it values. The dry run reads the same divided model.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+
+from trainer import models
+from trainer.config.resolved import Config
+from trainer.config.shapes import network_of
+from trainer.models.model import Data, Model
+from trainer.models.outline import without_memory
+from trainer.start import drawing
+from trainer.step import parallel, randomness
+from trainer.step.stages import StageModule, keep_stage
+
+
+@dataclass(frozen=True)
+class DividedModel:
+    """One rank's part of a model."""
+
+    model: Model
+    """With the names of the whole model. What is divided by matrices or by FSDP is a DTensor."""
+    called: nn.Module
+    """What a pass calls: the model, or the stage of a pipeline that calls it. DDP is not around it yet."""
+    targets_per_sample: int
+    flops_per_sample: int
+    """Both of the whole model."""
+
+
+def built_on_meta(config: Config, devices: DeviceMesh | None, data: Data) -> DividedModel:
+    """This rank's part of the model of `config`, without memory, and laid out over `devices` (None: over one rank).
+
+    The rank is the one whose place in `devices` this process has. No rank talks to another. Raises ValueError for
+    settings that do not fit the model.
+    """
+    with without_memory():
+        model = models.build(config.model, data)
+    return _divided(model, config, devices)
+
+
+def built(config: Config, devices: DeviceMesh | None, data: Data, device: torch.device) -> DividedModel:
+    """This rank's part of the model on `device`, in memory that has no values yet but in buffers that are not saved.
+
+    A model that does not say how it begins (`Model.initial`) is drawn whole, by its constructor, on every rank's host,
+    and then moved and divided.
+    """
+    parallel.check_device(config, device)
+    if drawing.says_how_it_begins(network_of(config.model.kind)):
+        found = built_on_meta(config, devices, data)
+        drawing.allocate(found.called, found.model, device)
+        return found
+    randomness.seed_for_model(config.run.seed)
+    return _divided(models.build(config.model, data), config, devices, device)
+
+
+def _divided(
+    model: Model, config: Config, devices: DeviceMesh | None, device: torch.device | None = None
+) -> DividedModel:
+    """`model` divided over the ranks, in place; given a device, what a stage keeps is moved there first."""
+    targets, flops = model.targets_per_sample, model.flops_per_sample
+    _freeze(model, config.run.freeze)
+    index, count = (devices["pipeline"].get_local_rank(), devices["pipeline"].size()) if devices else (0, 1)
+    if count > 1:
+        keep_stage(model, index, count)
+    if device is not None:
+        model.to(device)
+    parallel.divide(model, devices, config)
+    stage = StageModule(model, config.run.precision, index == 0, index == count - 1)
+    called = stage if count > 1 else model
+    parallel.shard(called, model, devices, config)
+    return DividedModel(model, called, targets, flops)
+
+
+def _freeze(model: nn.Module, prefixes: tuple[str, ...]) -> None:
+    """Stop the training of parameters whose names begin with one of these. Raises ValueError for one without any."""
+    names = [name for name, _ in model.named_parameters()]
+    for prefix in prefixes:
+        if not any(name.startswith(prefix) for name in names):
+            raise ValueError(f"field run.freeze: no parameter begins with {prefix!r}; there are {', '.join(names)}")
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not name.startswith(prefixes))
