@@ -5,6 +5,7 @@ refers to it any more, or until it is resized (FSDP frees gathered weights so). 
 seen: that of cuBLAS and cuDNN belongs to the margin.
 """
 
+import contextlib
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
@@ -32,6 +34,22 @@ class LiveStorage:
         self.size, self.purpose = size, purpose
 
 
+class PurposePeak:
+    """The most bytes that were alive while one purpose was set, and which they were."""
+
+    def __init__(self) -> None:
+        self.size = self.listed = 0
+        self.alive: list[tuple[LiveStorage, int]] = []
+
+    def parts(self) -> dict[str, int]:
+        """The bytes by purpose; what came after the last list is `working`."""
+        parts: dict[str, int] = defaultdict(int)
+        for storage, size in self.alive:
+            parts[storage.purpose] += size
+        parts["working"] += self.size - sum(parts.values())
+        return dict(parts)
+
+
 class LiveBytes(TorchDispatchMode):
     """Counts while it is entered; enter it after FakeTensorMode, so that it sees operations first.
 
@@ -42,13 +60,12 @@ class LiveBytes(TorchDispatchMode):
     def __init__(self, alignment: int = ALIGNMENT) -> None:
         super().__init__()
         self.purpose = "weights"
-        self.live = self.peak = 0
+        self.live = 0
         self.sent: Counter[str] = Counter()
-        """Bytes that this rank gives to operations between ranks, by the name of their group."""
+        """Bytes that this rank sends, by the name of the group of ranks."""
         self._alignment = alignment
         self._known: dict[int, LiveStorage] = {}
-        self._at_peak: list[tuple[LiveStorage, int]] = []
-        self._listed = 0
+        self._peaks: dict[str, PurposePeak] = defaultdict(PurposePeak)
         self._resize: Callable[..., Any] | None = None
 
     def __enter__(self) -> Self:
@@ -92,26 +109,26 @@ class LiveBytes(TorchDispatchMode):
                     known.purpose = purpose
 
     def restart(self) -> None:
-        """Forget the peak so far, and what was sent."""
-        self.peak = self._listed = 0
+        """Forget the peaks so far, and what was sent."""
+        self._peaks.clear()
         self.sent.clear()
-        self._note_peak()
 
-    def parts_at_peak(self) -> dict[str, int]:
-        """The bytes of the peak by purpose; what came after the last list is `working`."""
-        parts: dict[str, int] = defaultdict(int)
-        for storage, size in self._at_peak:
-            parts[storage.purpose] += size
-        parts["working"] += self.peak - sum(parts.values())
-        return dict(parts)
+    def peaks(self) -> dict[str, dict[str, int]]:
+        """The highest peak while each purpose was set, in bytes by the purposes of what was alive then."""
+        return {purpose: each.parts() for purpose, each in self._peaks.items()}
 
     def _count_sent(self, operation: Any, arguments: Any) -> None:
-        group = next((each for each in reversed(arguments) if isinstance(each, str)), "")
-        for each in arguments:
-            if not group and hasattr(each, "type") and str(getattr(each, "type", lambda: "")()).endswith("ProcessGroup"):
-                group = _group_name(each)
-        if group:
-            self.sent[group] += max((_size(each) for each in _tensors(arguments)), default=0)
+        """A ring sends a whole tensor less the rank's own part; an all-reduce does so twice (NCCL's bus bandwidth)."""
+        name = operation.name().rpartition("::")[2]
+        group = next((found for each in arguments if (found := _group(each))), None)
+        if group is None or "recv" in name or "wait" in name:
+            return
+        whole = max((_size(each) for each in _tensors(arguments)), default=0)
+        ranks = group.size()
+        if name.startswith("all_gather"):  # the functional one is given the rank's own part
+            whole *= ranks
+        times = 1.0 if name.startswith("send") else (2 if "reduce" in name and "scatter" not in name else 1)
+        self.sent[group.group_name] += round(whole * times * (1 if name.startswith("send") else (ranks - 1) / ranks))
 
     def _add(self, tensor: Tensor, purpose: str) -> None:
         storage = tensor.untyped_storage()
@@ -137,14 +154,12 @@ class LiveBytes(TorchDispatchMode):
 
     def _grow(self, size: int) -> None:
         self.live += size
-        if self.live > self.peak:
-            self._note_peak()
-
-    def _note_peak(self) -> None:
-        self.peak = max(self.peak, self.live)
-        if self.peak > self._listed * SNAPSHOT_GROWTH:
-            self._listed = self.peak
-            self._at_peak = [(each, each.size) for each in self._known.values() if each.size]
+        peak = self._peaks[self.purpose]
+        if self.live > peak.size:
+            peak.size = self.live
+            if peak.size > peak.listed * SNAPSHOT_GROWTH:
+                peak.listed = peak.size
+                peak.alive = [(each, each.size) for each in self._known.values() if each.size]
 
     def _rounded(self, size: int) -> int:
         return -(-size // self._alignment) * self._alignment
@@ -182,8 +197,12 @@ def _size(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _group_name(boxed: Any) -> str:
-    """The name of a process group that an operation of the namespace c10d has."""
-    import torch.distributed as dist
-
-    return str(dist.ProcessGroup.unbox(boxed).group_name)
+def _group(argument: Any) -> dist.ProcessGroup | None:
+    """The group of ranks that an argument of an exchange is or names."""
+    if isinstance(argument, torch.ScriptObject):
+        with contextlib.suppress(RuntimeError):
+            return dist.ProcessGroup.unbox(argument)
+    if isinstance(argument, str):
+        with contextlib.suppress(LookupError, RuntimeError, ValueError):
+            return dist.distributed_c10d._resolve_process_group(argument)
+    return None

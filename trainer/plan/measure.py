@@ -1,5 +1,6 @@
 """The measure: bytes that one rank of each stage takes at the peak of a step, by what they are for. Plain data."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ PURPOSES = {
     "logits": "the outputs, the loss, and their gradients",
     "gathered": "whole weights of the blocks that run (full shard)",
     "communication": "buffers of gradients and activations that travel",
+    "update": "what the optimiser's update makes",
     "working": "what a pass holds only for a moment",
 }
 
@@ -23,20 +25,37 @@ class StageMeasure:
     ranks: int
     """How many ranks have this stage."""
     blocks: int
-    parts: Mapping[str, int]
-    """Bytes at the peak, by `PURPOSES`; they sum up to the peak."""
+    peaks: Mapping[str, Mapping[str, int]]
+    """By what the step was at (the purpose of what it made): the bytes of the highest peak, by `PURPOSES`."""
     parameters: int
     """Parameters of the whole stage, over all its ranks."""
     checkpoint: int
     """Bytes of the whole stage in a checkpoint: weights and the optimiser's state."""
+    trained: int
+    """Bytes of this rank's gradients, once all are there."""
     divided: int
     """Of this rank's weights, gradients and optimiser state, the bytes that more data-parallel ranks would divide."""
     sent: Mapping[str, int] = field(default_factory=dict)
     """Bytes that a rank gives to operations between ranks in one step, by the axis of the mesh."""
 
     @property
+    def parts(self) -> Mapping[str, int]:
+        """The bytes of the highest peak of all."""
+        return max(self.peaks.values(), key=lambda parts: sum(parts.values()))
+
+    @property
     def peak(self) -> int:
         return sum(self.parts.values())
+
+    def with_copies(self, replicas: int) -> "StageMeasure":
+        """The same among replicas that DDP joins: its buckets are as large as the gradients, and travel once a step.
+
+        See `gradient_as_bucket_view` in torch.nn.parallel.DistributedDataParallel.
+        """
+        size = self.trained
+        peaks = {at: {**parts, "communication": parts.get("communication", 0) + size} for at, parts in self.peaks.items()}
+        sent = {**self.sent, "replicas": round(2 * size * (replicas - 1) / replicas)}
+        return dataclasses.replace(self, peaks=peaks, sent=sent)
 
     def minus(self, other: "StageMeasure") -> "StageMeasure":
         """The difference, number by number."""
@@ -48,9 +67,10 @@ class StageMeasure:
             stage=self.stage,
             ranks=self.ranks,
             blocks=_sum(self.blocks, other.blocks, times),
-            parts=_sums(self.parts, other.parts, times),
+            peaks={at: _sums(self.peaks.get(at, {}), other.peaks.get(at, {}), times) for at in self.peaks},
             parameters=_sum(self.parameters, other.parameters, times),
             checkpoint=_sum(self.checkpoint, other.checkpoint, times),
+            trained=_sum(self.trained, other.trained, times),
             divided=_sum(self.divided, other.divided, times),
             sent=_sums(self.sent, other.sent, times),
         )

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from trainer.config.layout import micro_batches
+from trainer.config.layout import Mesh, micro_batches
 from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
 from trainer.models.model import Rows
@@ -77,22 +77,36 @@ def _whole(question: Question, stage: int) -> Extent:
 def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
     """The measure of a step of that extent."""
     mesh = question.mesh
+    copies = mesh.data if _replicates(question) else 1
     count = micro_batches(question.batch.sequences, question.batch.micro, mesh.data)
-    micro = -(-question.batch.sequences // mesh.data // count)
-    smaller: dict[str, Mapping[str, Any]] = {
-        "batch": {"sequences": micro * extent.parts * mesh.data, "micro": micro},
+    samples = extent.parts * -(-question.batch.sequences // mesh.data // count)
+    if copies > 1:
+        mesh = Mesh(pipeline=mesh.pipeline)
+    less = _shortened(question, extent, samples, mesh.data)
+    rank = stage * mesh.data * mesh.tensor
+    kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
+    with _fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as live, kernels:
+        world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)
+        found = PlannedStep(less, world, live).run(_blank(less, samples), samples)
+    return found.with_copies(copies) if copies > 1 else found
+
+
+def _replicates(question: Question) -> bool:
+    """Whether DDP joins the data-parallel ranks. Its reducer needs real answers: its buckets are added as arithmetic."""
+    layout, alone = question.layout, question.communication.local_steps > 1
+    return layout.shard == "none" and layout.tensor == 1 and question.mesh.data > 1 and not alone
+
+
+def _shortened(question: Question, extent: Extent, samples: int, shares: int) -> Question:
+    """The question of a step of that extent, in a precision that fake tensors of a CPU have."""
+    shorter: dict[str, Mapping[str, Any]] = {
+        "batch": {"sequences": samples * shares, "micro": samples // extent.parts},
         "layout": {"compile": False},
         "run": {"precision": "bf16" if question.run.precision == "fp8" else question.run.precision},
     }
     if hasattr(question.model, "layers"):
-        smaller["model"] = {"layers": extent.blocks * mesh.pipeline}
-    less = with_fields(question, **smaller)
-    rank = stage * mesh.data * mesh.tensor
-    with _fake_ranks(rank, question.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as bytes_:
-        world = World(rank, question.ranks, 0, torch.device("cpu"), mesh)
-        kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
-        with kernels:
-            return PlannedStep(less, world, bytes_).run(_blank(less, micro * extent.parts), micro * extent.parts)
+        shorter["model"] = {"layers": extent.blocks * question.mesh.pipeline}
+    return with_fields(question, **shorter)
 
 
 @contextlib.contextmanager

@@ -8,13 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.models.model import Model, Rows
+from trainer.models.model import Data, Model, Rows
 from trainer.node.world import World
 from trainer.plan.live_bytes import LiveBytes
 from trainer.plan.measure import PURPOSES, StageMeasure
 from trainer.plan.question import Question
+from trainer.start.divided import is_divided
 from trainer.step.engine import Engine
 from trainer.step.parallel import AXES
+
+
+class PlannedEngine(Engine):
+    """The trainer's engine with the micro-batch that is asked about, whatever memory this machine has."""
+
+    def _micro_batch(self, data: Data) -> int:
+        return self.config.batch.micro
 
 
 class PlannedStep:
@@ -23,10 +31,10 @@ class PlannedStep:
     def __init__(self, question: Question, world: World, live: LiveBytes) -> None:
         self._question, self._world, self._live = question, world, live
         live.purpose = "weights"
-        self._engine = Engine(question.config(), world, question.data)
+        self._engine = PlannedEngine(question.config(), world, question.data, draws=False)
         live.purpose = "optimiser"
         self._fill_optimiser()
-        _tell_logits_apart(self._engine.model, live)
+        _tell_apart(self._engine.model, live)
 
     def run(self, rows: Rows, count: int) -> StageMeasure:
         """The measure of a step over `count` samples."""
@@ -38,26 +46,28 @@ class PlannedStep:
         live.restart()
         engine.accumulate(rows, np.arange(count, dtype=np.uint64))
         live.assign(self._gradients(), "gradients")
-        live.purpose = "working"
+        live.purpose = "update"
         engine.clip()
         engine.update(0.0)
         live.assign(self._state(), "optimiser")
         return self._measured()
 
     def _measured(self) -> StageMeasure:
-        mesh, parts = self._world.mesh, self._live.parts_at_peak()
+        mesh, peaks = self._world.mesh, self._live.peaks()
         model = self._engine.model
         weights = sum(each.numel() * each.element_size() for each in model.parameters())
         state = sum(each.numel() * each.element_size() for each in self._state())
-        divided = sum(parts.get(name, 0) for name in ("weights", "gradients", "optimiser"))
+        held = sum(_bytes(each) for each in (*model.parameters(), *self._state()))
+        gradients = sum(_bytes(each) for each in model.parameters() if each.requires_grad)
         return StageMeasure(
             stage=mesh.stage(self._world.rank),
             ranks=1,
             blocks=len(list(model.blocks.children())),
-            parts={name: parts.get(name, 0) for name in PURPOSES},
+            peaks={at: {name: parts.get(name, 0) for name in PURPOSES} for at, parts in peaks.items()},
             parameters=sum(each.numel() for each in model.parameters()),
             checkpoint=weights + state,
-            divided=divided if self._question.layout.shard == "full" else 0,
+            trained=gradients,
+            divided=held + gradients if self._question.layout.shard == "full" else 0,
             sent=self._sent(),
         )
 
@@ -86,27 +96,33 @@ class PlannedStep:
         return (each.grad for each in self._engine.model.parameters() if each.grad is not None)
 
 
-def _tell_logits_apart(model: Model, live: LiveBytes) -> None:
-    """From the call of `last` until the gradient comes back to its input, what is made belongs to the logits."""
-    plain = model.last
+def _tell_apart(model: Model, live: LiveBytes) -> None:
+    """Say what is being made: by the blocks, from `last` to the gradient of its input, and in the backward pass."""
+    first, through, last = model.first, model.through, model.last
 
-    def last(x: Tensor) -> Tensor:
-        live.purpose = "logits"
-        if x.requires_grad:
-            x.register_hook(lambda _: _now(live, "working"))
-        return plain(x)
+    def now(purpose: str) -> None:
+        live.purpose = purpose
 
-    first = model.first
-
-    def begin(inputs: Tensor) -> Tensor:
-        live.purpose = "activations"
+    def watched_first(inputs: Tensor) -> Tensor:
+        now("activations")
         return first(inputs)
 
-    replaced: Any = model
-    replaced.last, replaced.first = last, begin
+    def watched_through(x: Tensor) -> Tensor:
+        now("activations")
+        x = through(x)
+        if x.requires_grad:
+            x.register_hook(lambda _: now("working"))
+        return x
+
+    def watched_last(x: Tensor) -> Tensor:
+        now("logits")
+        return last(x)
+
+    watched: Any = model
+    watched.first, watched.through, watched.last = watched_first, watched_through, watched_last
 
 
-def _now(live: LiveBytes, purpose: str) -> None:
-    live.purpose = purpose
-
-
+def _bytes(tensor: Tensor) -> int:
+    """Those of this rank's part."""
+    local: Tensor = tensor.to_local() if is_divided(tensor) else tensor
+    return local.numel() * local.element_size()
