@@ -49,8 +49,9 @@ def plan(
 ) -> None:
     """Say whether a training fits, before anything runs.
 
-    Its own code does one step for each stage of its layout, at its own number of ranks, without memory. Exit code 1 says
-    that it does not fit.
+    Its own code does one step for each stage of its layout, at its own number of ranks, without memory.
+
+    Exit code 1 says that it does not fit.
     """
     from recipes import assignments, folder
     from recipes.plan import planned

@@ -1,9 +1,9 @@
-"""The plan of a training recipe: what is asked of it, before its dataset has a snapshot, and what a profile says to it."""
+"""The plan of a training recipe: what is asked about it, before its dataset has a snapshot, and on which hardware."""
 
-import re
 from dataclasses import dataclass
 
 from recipes.dataset import DatasetRecipe
+from recipes.kubernetes import amount
 from recipes.load import Recipes
 from recipes.training import ModelRecipe
 from trainer.base.invalid import Invalid
@@ -16,8 +16,6 @@ from trainer.plan.room import Room
 
 CLASSES = 1000
 """The classes of pictures that are counted before a snapshot says how many there are."""
-UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-BINARY = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTP", 1)}
 
 
 @dataclass(frozen=True)
@@ -62,13 +60,6 @@ def check_nodes(profile: HardwareProfile, name: str, nodes: int, ranks_per_node:
         profile.check_nodes(nodes, ranks_per_node, "placement.nodes")
     except Invalid as fault:
         raise ValueError(f"{name}: {fault.field}: {fault}") from None
-
-
-def amount(text: str) -> int:
-    """Bytes, as Kubernetes writes them: 512Gi."""
-    match = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text)
-    assert match is not None, "recipes are checked before"
-    return round(float(match[1]) * {**UNITS, **BINARY}[match[2]])
 
 
 def _profile(training: ModelRecipe, on: str | None) -> HardwareProfile | None:

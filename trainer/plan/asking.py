@@ -36,7 +36,7 @@ class KeptMeasure:
     stages: Sequence[StageMeasure]
 
 
-def ask(question: Question, folder: Path | None = None) -> Sequence[StageMeasure]:
+def ask(question: Question, folder: Path | None = None, seconds: float = SECONDS) -> Sequence[StageMeasure]:
     """The measure of each stage, kept in `folder` if one is given.
 
     Raises ValueError for a layout that does not fit, and NotPlanned when the trainer's code cannot be run so.
@@ -46,23 +46,23 @@ def ask(question: Question, folder: Path | None = None) -> Sequence[StageMeasure
     kept = codec.read_if_whole(path, KeptMeasure, FORMAT) if path else None
     if kept is not None:
         return kept.stages
-    found = _run(question)
+    found = _run(question, seconds)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         codec.replace(path, KeptMeasure(found), FORMAT)
     return found
 
 
-def _run(question: Question) -> Sequence[StageMeasure]:
+def _run(question: Question, seconds: float) -> Sequence[StageMeasure]:
     command = [sys.executable, "-m", "trainer.plan"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
     paths = [str(CODE.parent), *filter(None, [environment.get("PYTHONPATH", "")])]
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     asked = json.dumps(questions.document(question))
     try:
-        done = subprocess.run(command, input=asked, capture_output=True, text=True, env=environment, timeout=SECONDS)
+        done = subprocess.run(command, input=asked, capture_output=True, text=True, env=environment, timeout=seconds)
     except subprocess.TimeoutExpired:
-        raise NotPlanned(f"the plan took longer than {SECONDS:.0f} s") from None
+        raise NotPlanned(f"the plan took longer than {seconds:.0f} s") from None
     said = done.stderr.strip().splitlines()
     if done.returncode == 2 and said:
         raise ValueError(said[-1])

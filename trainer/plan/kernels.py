@@ -6,6 +6,7 @@ fused attention writes its heads so that no copy follows; on a CPU neither is so
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +27,7 @@ def gpu_kernels() -> Iterator[None]:
         F.rms_norm, F.scaled_dot_product_attention = normalised, mixed
 
 
-def _normalised(x: Tensor, shape: list[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+def _normalised(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     if weight is not None and weight.dtype != x.dtype:
         return torch.rms_norm(x, shape, weight, eps)  # as on a GPU: the fused kernel takes one type
     fused: Tensor = torch.ops.aten._fused_rms_norm.default(x, shape, weight, eps)[0]

@@ -50,7 +50,7 @@ class PurposePeak:
         return dict(parts)
 
 
-class LiveBytes(TorchDispatchMode):
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts while it is entered; enter it after FakeTensorMode, so that it sees operations first.
 
     `purpose` names what is being made now. A storage may be given another purpose later (`assign`): the peak's parts
@@ -58,7 +58,7 @@ class LiveBytes(TorchDispatchMode):
     """
 
     def __init__(self, alignment: int = ALIGNMENT) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.purpose = "weights"
         self.live = 0
         self.sent: Counter[str] = Counter()
@@ -69,7 +69,7 @@ class LiveBytes(TorchDispatchMode):
         self._resize: Callable[..., Any] | None = None
 
     def __enter__(self) -> Self:
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         self._resize = plain = torch.UntypedStorage.resize_
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:
@@ -84,8 +84,8 @@ class LiveBytes(TorchDispatchMode):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._resize is not None
-        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign, assignment]
-        super().__exit__(kind, error, trace)
+        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
         # Divided tensors come apart first: what they do on this rank comes here again, and so do their exchanges.
@@ -174,7 +174,7 @@ def _is_fake(tensor: Tensor) -> bool:
     return type(tensor).__name__ == "FakeTensor"
 
 
-def _parts(tensor: Tensor) -> Iterator[Tensor]:
+def _parts(tensor: Any) -> Iterator[Tensor]:
     """The tensors with memory of which one consists."""
     if is_traceable_wrapper_subclass(tensor):
         for name in tensor.__tensor_flatten__()[0]:
@@ -204,5 +204,7 @@ def _group(argument: Any) -> dist.ProcessGroup | None:
             return dist.ProcessGroup.unbox(argument)
     if isinstance(argument, str):
         with contextlib.suppress(LookupError, RuntimeError, ValueError):
-            return dist.distributed_c10d._resolve_process_group(argument)
+            known: Any = dist.distributed_c10d
+            found: dist.ProcessGroup = known._resolve_process_group(argument)
+            return found
     return None

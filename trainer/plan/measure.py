@@ -53,7 +53,9 @@ class StageMeasure:
         See `gradient_as_bucket_view` in torch.nn.parallel.DistributedDataParallel.
         """
         size = self.trained
-        peaks = {at: {**parts, "communication": parts.get("communication", 0) + size} for at, parts in self.peaks.items()}
+        peaks = {
+            at: {**parts, "communication": parts.get("communication", 0) + size} for at, parts in self.peaks.items()
+        }
         sent = {**self.sent, "replicas": round(2 * size * (replicas - 1) / replicas)}
         return dataclasses.replace(self, peaks=peaks, sent=sent)
 

@@ -94,5 +94,3 @@ def with_fields(question: Question, **sections: Mapping[str, Any]) -> Question:
     """The question with other values in its sections: `layout={"activations": "recompute"}`."""
     changed = {name: dataclasses.replace(getattr(question, name), **values) for name, values in sections.items()}
     return dataclasses.replace(question, **changed)
-
-

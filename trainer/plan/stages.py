@@ -33,8 +33,8 @@ from trainer.plan.step import PlannedStep
 
 FEW, MORE = 3, 5
 """The blocks of a stage with which a deep model is run instead."""
-TWO = 2
-"""Micro-batches that are run: the second one adds its gradients to those of the first."""
+PARTS_PER_STAGE = 2
+"""Micro-batches that are run, for each stage: the second one adds its gradients to those of the first."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def _stage(question: Question, stage: int) -> StageMeasure:
     """The measure at full extent, from those at smaller ones where the work is repeated."""
     whole = _whole(question, stage)
     blocks = (FEW, MORE) if whole.blocks > MORE and hasattr(question.model, "layers") else (whole.blocks,) * 2
-    least = 2 * question.mesh.pipeline if question.mesh.pipeline > 1 else TWO
+    least = PARTS_PER_STAGE * question.mesh.pipeline
     parts = (least, least + 1) if whole.parts > least else (whole.parts,) * 2
     first = _run(question, stage, Extent(blocks[0], parts[0]))
     found = first
@@ -92,7 +92,7 @@ def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
 
 
 def _replicates(question: Question) -> bool:
-    """Whether DDP joins the data-parallel ranks. Its reducer needs real answers: its buckets are added as arithmetic."""
+    """Whether DDP joins the data-parallel ranks. Its reducer needs real answers, so its buckets are only added."""
     layout, alone = question.layout, question.communication.local_steps > 1
     return layout.shard == "none" and layout.tensor == 1 and question.mesh.data > 1 and not alone
 

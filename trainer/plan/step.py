@@ -74,7 +74,7 @@ class PlannedStep:
     def _sent(self) -> Counter[str]:
         """What was sent, by axis: groups are known by their names."""
         devices = self._engine.devices
-        names = {devices[axis].get_group().group_name: axis for axis in AXES} if devices else {}
+        names = {str(devices[axis].get_group().group_name): axis for axis in AXES} if devices else {}
         sent: Counter[str] = Counter()
         for group, size in self._live.sent.items():
             sent[names.get(group, "world")] += size
@@ -111,7 +111,7 @@ def _tell_apart(model: Model, live: LiveBytes) -> None:
         now("activations")
         x = through(x)
         if x.requires_grad:
-            x.register_hook(lambda _: now("working"))
+            x.register_hook(lambda _: now("working"))  # type: ignore[no-untyped-call]
         return x
 
     def watched_last(x: Tensor) -> Tensor:

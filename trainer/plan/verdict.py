@@ -174,7 +174,9 @@ def _least_gpus(question: Question, measures: Sequence[StageMeasure], room: Room
 def _fits_over(question: Question, measure: StageMeasure, room: Room, data: int) -> bool:
     mesh, batch = question.mesh, question.batch
     micro, now = (min(batch.micro, -(-batch.sequences // shares)) for shares in (data, mesh.data))
-    parts = {name: size if name in STEADY else round(size * max(1.0, micro / now)) for name, size in measure.parts.items()}
+    parts = {
+        name: size if name in STEADY else round(size * max(1.0, micro / now)) for name, size in measure.parts.items()
+    }
     grown = measure.divided * mesh.shards // data - measure.divided if measure.divided else 0
     return sum(needed_bytes(parts, question, room).values()) + grown <= room.rank_bytes
 

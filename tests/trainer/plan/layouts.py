@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,7 +60,9 @@ LAYOUTS = {
     "tensor-full-shard": question(ranks=4, tensor=2, shard="full"),
     "pipeline": question(ranks=2, pipeline=2),
     "encoder-full-shard": question(ENCODER, ranks=2, shard="full"),
-    "vit": question(VisionShape(layers=4, width=192, heads=3, hidden=768, patch=8), data=Data(picture=(64, 64, 3), classes=100)),
+    "vit": question(
+        VisionShape(layers=4, width=192, heads=3, hidden=768, patch=8), data=Data(picture=(64, 64, 3), classes=100)
+    ),
     "resnet": question(ResNetShape(blocks=(1, 1, 1, 1)), data=Data(picture=(64, 64, 3), classes=100), optimiser="sgd"),
 }
 
@@ -75,8 +78,6 @@ def measured_peaks(asked: Question) -> list[int]:
         text=True,
         timeout=300,
     )
-    peaks = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak ")]
+    peaks = [int(size) for size in re.findall(r"peak (\d+)", done.stdout)]
     assert len(peaks) == asked.ranks, done.stderr
     return sorted(peaks)
-
-

@@ -1,8 +1,8 @@
 """One rank of a real training on the CPU, as a process of its own: it prints the peak of its live tensors.
 
-A rank that is alone is measured by PyTorch's profiler, which sees every allocation of the CPU's allocator: the plan's own
-tracker has no part in it. Among several ranks the profiler misses what gloo's threads free, so there the tracker counts
-the real tensors of the real ranks.
+A rank that is alone is measured by PyTorch's profiler, which sees every allocation of the CPU's allocator: the plan's
+own tracker has no part in it. Among several ranks the profiler misses what gloo's threads free, so there the tracker
+counts the real tensors of the real ranks.
 """
 
 import itertools
@@ -58,7 +58,7 @@ def _rows(question: Question, count: int) -> Rows:
     random, data = np.random.default_rng(0), question.data
     if any(data.picture):
         pixels = random.integers(0, 256, (count, *data.picture), np.uint8)
-        return Labelled(pixels, random.integers(0, data.classes, count))
+        return Labelled(pixels, random.integers(0, data.classes, count).astype(np.uint32))
     return random.integers(0, data.vocabulary, (count, data.length + 1)).astype(np.uint16)
 
 
