@@ -20,11 +20,12 @@ def gpu_kernels() -> Iterator[None]:
     The functions themselves are replaced: a mode of PyTorch would be off in a backward pass, where blocks run again.
     """
     normalised, mixed = F.rms_norm, F.scaled_dot_product_attention
-    F.rms_norm, F.scaled_dot_product_attention = _normalised, _mixed
+    functions: Any = F
+    functions.rms_norm, functions.scaled_dot_product_attention = _normalised, _mixed
     try:
         yield
     finally:
-        F.rms_norm, F.scaled_dot_product_attention = normalised, mixed
+        functions.rms_norm, functions.scaled_dot_product_attention = normalised, mixed
 
 
 def _normalised(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
