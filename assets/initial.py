@@ -10,7 +10,8 @@ from typing import TypeVar
 from assets.datasets.texts import tokenizer
 from recipes.initial import InitSection
 from recipes.training import ModelRecipe, TrainingRecipe
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from resources.mlflow.promotion import Promotions
+from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
@@ -63,8 +64,8 @@ def _registered(init: InitSection, model: str, tiers: Tiers, tracking: Tracking)
     alias = init.moving_alias
     named = f"alias {alias}" if alias else f"version {init.version}"
     try:
-        found = registry.aliased(model, alias) if alias else registry.version(model, init.version or 0)
         known = registry.models()
+        found = _version_of(init, model, registry, tiers) if model in known else None
     except MlflowException as error:
         raise ValueError(f"model {model}: the registry cannot be asked: {error}") from error
     if model not in known:
@@ -72,6 +73,15 @@ def _registered(init: InitSection, model: str, tiers: Tiers, tracking: Tracking)
     if found is None or not {FOLDER_TAG, MANIFEST_TAG} <= set(found.tags):
         raise ValueError(f"model {model}: found no {named} that is one of our checkpoints")
     return tiers.durable_path / found.tags[FOLDER_TAG], found.tags[MANIFEST_TAG]
+
+
+def _version_of(init: InitSection, model: str, registry: Registry, tiers: Tiers) -> Version | None:
+    """The version that `init` names. The champion is the one promoted last, wherever MLflow's alias was moved to."""
+    if init.version is not None:
+        return registry.version(model, init.version)
+    if init.moving_alias == CHAMPION:
+        return Promotions(registry, tiers.durable_path, model).champion_version()
+    return registry.aliased(model, init.moving_alias or CHAMPION)
 
 
 def _committed(checkpoint: str, tiers: Tiers) -> tuple[Path, str | None]:

@@ -30,7 +30,7 @@ from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType,
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from benchmarks import checkpoint_faults
+from benchmarks import checkpoint_faults, checkpoint_plan
 from trainer.checkpoint import state
 from trainer.checkpoint.disk import contents
 from trainer.checkpoint.disk.progress import TrainingProgress
@@ -227,6 +227,8 @@ def main() -> None:
         )
         _print_loads(Path(folder), options.megabytes)
         shares = checkpoint_faults.shares(Path(folder))
+        for metric, unit, values, aim in checkpoint_plan.rows(Path(folder) / "plan"):
+            _print(metric, unit, values, aim)
     _print("injected faults that are found", "share", shares, 1.0, better="higher")
 
 
@@ -283,7 +285,7 @@ def _print_loads(folder: Path, megabytes: int) -> None:
     begun = time.perf_counter()
     found = contents.open_verified(place, commit.manifest)
     verified = time.perf_counter() - begun
-    tensors = {name: torch.empty(found.tensor_type(name).shape) for name in found.manifest.tensors}
+    tensors = {name: torch.empty(found.tensor_type(name).shape) for name in found.tensor_names("")}
     begun = time.perf_counter()
     found.load(tensors)
     loaded = time.perf_counter() - begun

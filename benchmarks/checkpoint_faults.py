@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from trainer.base import atomic, digest
-from trainer.checkpoint.disk import contents, publication
+from trainer.checkpoint.disk import contents, publication, tensor_table
 from trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, CheckpointManifest, Chunk, TensorEntry
 
 FLIPS, TRUNCATIONS = 40, 5
@@ -37,16 +37,17 @@ def shares(folder: Path) -> dict[str, float]:
 def _ours(folder: Path, tensors: dict[str, torch.Tensor]) -> tuple[list[Path], Reader]:
     """A checkpoint of one file a tensor."""
     data = {f"{name}.bin": t.numpy().tobytes() for name, t in tensors.items()}
-    files = {name: CheckpointFile(len(content), digest.of_bytes(content)) for name, content in data.items()}
     entries = {
         f"model/{name}": TensorEntry("F32", tuple(t.shape), (Chunk((0,) * t.dim(), tuple(t.shape), f"{name}.bin", 0),))
         for name, t in tensors.items()
     }
+    data |= {tensor_table.TYPES: tensor_table.encode(entries), tensor_table.part_name(0): tensor_table.encode(entries)}
+    files = {name: CheckpointFile(len(content), digest.of_bytes(content)) for name, content in data.items()}
     temporary = folder.with_suffix(".new")
     temporary.mkdir()
     for name, content in data.items():
         atomic.write(temporary / name, [content])
-    manifest = publication.publish(temporary, folder, CheckpointManifest(LAYOUT, files, entries))
+    manifest = publication.publish(temporary, folder, CheckpointManifest(LAYOUT, files))
     return sorted(folder.iterdir()), lambda: contents.open_verified(folder, manifest).tensors("model")
 
 

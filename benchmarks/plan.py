@@ -1,7 +1,7 @@
 """The plan: predicted against measured peaks of small layouts, and its seconds at 256 and 2,048 ranks.
 
-``python -m benchmarks.plan [--layouts NAME ...]`` prints one JSON line a metric. The layouts and the real ranks are those
-of the tests (`tests/trainer/plan/layouts.py`).
+``python -m benchmarks.plan [--layouts NAME ...]`` prints one JSON line a metric. The layouts and the real ranks are
+those of the tests (`tests/trainer/plan/layouts.py`).
 """
 
 import argparse

@@ -4,7 +4,7 @@
 makes a home for each place: with N open trainings (0, 100, 1,000), with N closed ones, with one training of N
 checkpoints of which half are pruned, and with N nodes. It evaluates each sensor of the real definitions over a real
 instance of Dagster, as the daemon does, and prints seconds and CPU-milliseconds of a tick: with nothing new (the best
-of some), and of the first one after something new. Only the launcher is not real: it says that all runs.
+of some), and of the first one after something new. Only launcher and fleet are not real: they say that all runs.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from assets.checkpoints import checkpoint_materialisation
 from assets.datasets.snapshots import pointer
 from assets.datasets.texts import steps
 from resources.compute.embedded import EmbeddedCompute
+from resources.fleet.protocol import Node
 from resources.launchers.protocol import JobState, Status
 from resources.mlflow.tracking import ShippedLedger
 from resources.trainings.duties import Duty
@@ -67,11 +68,31 @@ class Running:
         return {}
 
 
+class ReadyFleet:
+    """A fleet whose nodes are all ready."""
+
+    scheduled = False
+
+    def __init__(self, count: int) -> None:
+        self._nodes = [Node(f"node-{number}", ready=True) for number in range(count)]
+
+    def nodes(self) -> list[Node]:
+        return self._nodes
+
+
 class RunningCompute(EmbeddedCompute):
-    """The embedded compute with that launcher."""
+    """The embedded compute with that launcher and that fleet.
+
+    The nodes' names are no configuration, as on a cluster: Dagster would validate each of them in every tick.
+    """
+
+    count: int
 
     def launcher(self) -> Running:  # type: ignore[override]
         return Running()
+
+    def fleet(self) -> ReadyFleet:  # type: ignore[override]
+        return ReadyFleet(self.count)
 
 
 @dataclass(frozen=True)
@@ -152,7 +173,7 @@ def furnished(place: Place, root: Path, instance: dg.DagsterInstance) -> Platfor
     platform = Platform(root, instance)
     names = [f"node-{number}" for number in range(place.nodes)]
     plain = platform.compute
-    platform.resources["compute"] = RunningCompute(jobs=plain.jobs, nodes=plain.nodes, names=names)
+    platform.resources["compute"] = RunningCompute(jobs=plain.jobs, nodes=plain.nodes, names=[], count=len(names))
     dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
     source = steps.make_documents(dataset, durable).inputs["source"]["digest"]
     steps.make_tokenizer(dataset, durable)
@@ -200,12 +221,14 @@ def is_open(platform: Platform, cause: str, checkpoints: int) -> None:
 
 
 def is_closed(platform: Platform, cause: str) -> None:
-    """A training that is over, with nothing left to do."""
+    """A training that is over and shown, with nothing left to do."""
     store = platform.proposed(cause)
     store.want("run", BY, "a benchmark")
     assert store.claim(1, ("node-0",), "first start", BY)
     committed(store, 1)
     store.record_exit(1, "succeeded", "all steps done", BY)
+    shown = dg.AssetMaterialization(keys.key(TINY, "training"), partition=store.id)
+    platform.instance.report_runless_asset_event(shown)
 
 
 def committed(store: TrainingStore, step: int) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from cli import complete, names, output, place
 from cli.verbs import AsJson, group, verb
+from trainer.base import listing
 
 if TYPE_CHECKING:
     from assets.datasets.snapshots.difference import SnapshotDifference
@@ -176,7 +177,8 @@ def gc(
 
 def _known(here: place.Workplace) -> list[str]:
     """The datasets that have pointed at a snapshot."""
-    return sorted(path.parent.name for path in here.durable.glob("datasets/*/history.journal"))
+    datasets = here.durable / "datasets"
+    return [name for name in listing.names_if_there(datasets) if (datasets / name / "history.journal").exists()]
 
 
 def _sha256(given: str) -> str:

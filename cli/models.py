@@ -20,12 +20,15 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its name, or the be
 @verb(app, "slipway models list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the registered models with their champions."""
-    from resources.mlflow.registry import CHAMPION
+    from resources.mlflow.promotion import Promotions
 
     with output.progress("asking the registry"):
-        registry = _registry(place.here())
+        here = place.here()
+        registry = _registry(here)
         models = registry.models() if registry else []
-        champions = {model: registry.aliased(model, CHAMPION) if registry else None for model in models}
+        champions = {
+            model: Promotions(registry, here.durable, model).champion_version() for model in models if registry
+        }
     if json:
         return output.print_json([{"model": model, "champion": held} for model, held in champions.items()])
     output.print_table(
@@ -47,7 +50,7 @@ def show(
     json: AsJson = False,
 ) -> None:
     """Show the versions of a model, and every promotion."""
-    from resources.mlflow.promotion import history
+    from resources.mlflow.promotion import Promotions
     from resources.mlflow.registry import CHAMPION
 
     here = place.here()
@@ -55,9 +58,13 @@ def show(
         registry = _registry(here)
         name = names.resolved(model, registry.models() if registry else [], "model")
         assert registry is not None
-        champion = registry.aliased(name, CHAMPION)
+        promotions = Promotions(registry, here.durable, name)
+        promoted, champion, pointed = (
+            promotions.history(),
+            promotions.champion_version(),
+            registry.aliased(name, CHAMPION),
+        )
         versions = [version for version in registry.versions() if version.model == name]
-    promoted = history(here.durable, name)
     if json:
         return output.print_json({"model": name, "champion": champion, "versions": versions, "promotions": promoted})
     print(f"{name}: champion {f'version {champion.number}' if champion else 'none yet'}")
@@ -67,8 +74,9 @@ def show(
     for each in promoted:
         why = f", because {each.why}" if each.why else ""
         print(f"\n{output.when(each.at)}: {_sentence(each)}, by {each.by}{why}")
-    if promoted and champion and promoted[-1].version != champion.number:
-        output.note(f"{name}: the alias was moved in MLflow; version {promoted[-1].version} was promoted last")
+    if champion and pointed != champion:
+        where = f"to version {pointed.number}" if pointed else "away"
+        output.note(f"{name}: the alias was moved {where} in MLflow; version {champion.number} was promoted last")
 
 
 @verb(app, "slipway models promote slipway-tiny 3")

@@ -125,9 +125,9 @@ class Workplace:
 
     def stores(self, trials: bool = True) -> "dict[str, TrainingStore]":
         """All trainings ever proposed, by id, and the sweeps' trials."""
-        from resources.trainings.store import Trainings
+        from resources.trainings import roots as known
 
-        roots = [self.trainings, *(Trainings(path) for path in self._trials())] if trials else [self.trainings]
+        roots = [self.trainings, *(known.trials_below(self.durable).values() if trials else ())]
         return {store.id: store for root in roots for store in root.stores()}
 
     def training(
@@ -145,9 +145,6 @@ class Workplace:
         close = [id for id, store in known.items() if id.startswith(given) and _fits(store, fits)]
         among = close or [id for id, store in known.items() if _fits(store, fits)]
         return known[names.resolved(given, among, what)]
-
-    def _trials(self) -> list[Path]:
-        return sorted((self.durable / "sweeps").glob("*/trials"))
 
 
 def here(environ: Mapping[str, str] = os.environ) -> Workplace:

@@ -126,7 +126,7 @@ class ModelRecipe(TrainingRecipe):
     @field_validator("registered_model")
     @classmethod
     def _is_model_name(cls, name: str) -> str:
-        if not re.fullmatch(r"[^/:\s]+", name):
+        if not re.fullmatch(r"[^/:\s]+", name) or name in (".", ".."):  # it names a folder too
             raise ValueError("expected a name without spaces, / or :")
         return name
 

@@ -68,6 +68,23 @@ def observations(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str)
         cursor = found.cursor
 
 
+def observed_values(
+    instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str], name: str
+) -> set[tuple[str, Any]]:
+    """(partition, value) of each observation of these partitions that has this metadata, in one query."""
+    found: set[tuple[str, Any]] = set()
+    for some in _portions(sorted(set(partitions))):
+        where, cursor, more = dg.AssetRecordsFilter(asset_key=key, asset_partitions=some), None, True
+        while more:
+            page = instance.fetch_observations(where, limit=1000, cursor=cursor)
+            told = [record.asset_observation for record in page.records]
+            found |= {
+                (str(each.partition), each.metadata[name].value) for each in told if each and name in each.metadata
+            }
+            cursor, more = page.cursor, page.has_more
+    return found
+
+
 def observed(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, metadata: dict[str, Any]) -> bool:
     """Whether one of the partition's latest observations carries all of `metadata`."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])

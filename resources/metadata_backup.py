@@ -8,7 +8,6 @@ own means. A restore into an empty home makes that home's dagster/, mlflow.db an
 import contextlib
 import json
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ from pathlib import Path
 import dagster as dg
 
 from recipes.load import load
-from resources.mlflow.tracking import SQLITE, Tracking
+from resources import sqlite
+from resources.mlflow import database
+from resources.mlflow.tracking import Tracking
 from trainer.base import atomic, digest, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.tiers.copying import fetch
@@ -54,10 +55,10 @@ def back_up(dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, 
     folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
     with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
         root = Path(scratch)
-        for database in sorted(dagster.rglob("*.db")):
-            copy_database(database, root / "dagster" / database.relative_to(dagster))
-        if tracking.database is not None:
-            copy_database(tracking.database, root / "mlflow.db")
+        for path in sorted(dagster.rglob("*.db")):
+            sqlite.copy(path, root / "dagster" / path.relative_to(dagster))
+        if tracking.database is not None and tracking.is_there:
+            sqlite.copy(tracking.database, root / "mlflow.db")
         for recipe in recipes.glob("*/*.yaml"):
             copy = root / "recipes" / recipe.relative_to(recipes)
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -115,9 +116,9 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
     holds less than was counted.
     """
     fetch(source, folder, manifest, into)
-    for database in sorted(into.rglob("*.db")):
-        _check(database)
-    tracking = Tracking(uri=f"{SQLITE}{into / 'mlflow.db'}") if (into / "mlflow.db").exists() else None
+    for path in sorted(into.rglob("*.db")):
+        _check(path)
+    tracking = Tracking(uri=f"{database.URI}{into / 'mlflow.db'}") if (into / "mlflow.db").exists() else None
     with dg.DagsterInstance.local_temp(str(into / "dagster")) as instance:
         found = count(instance, tracking, into / "recipes")
     expected = Figures(**json.loads((into / FIGURES).read_bytes()))
@@ -128,20 +129,13 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
 
 
 def count(instance: dg.DagsterInstance, tracking: Tracking | None, recipes: Path) -> Figures:
-    """Count what Dagster, MLflow and the recipes hold."""
+    """Count what Dagster, MLflow and the recipes hold. Nothing is made where nothing was tracked."""
     experiments = models = 0
-    if tracking is not None:
+    if tracking is not None and tracking.is_there:
         client = tracking.client()
         experiments, models = len(client.search_experiments()), len(client.search_registered_models())
     read = load(recipes, {})
     return Figures(instance.get_runs_count(), experiments, models, sum(len(kind) for kind in vars(read).values()))
-
-
-def copy_database(source: Path, target: Path) -> None:
-    """A consistent copy of a SQLite database that may be in use. Raises sqlite3.Error."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _opened(source) as original, _opened(target) as copy:
-        original.backup(copy)
 
 
 def _described(path: Path) -> CheckpointFile:
@@ -149,17 +143,8 @@ def _described(path: Path) -> CheckpointFile:
     return CheckpointFile(found.bytes, found.blake3)
 
 
-def _check(database: Path) -> None:
-    with _opened(database) as connection:
+def _check(path: Path) -> None:
+    with sqlite.opened(path) as connection:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
     if found != ["ok"]:
-        raise ValueError(f"{database.name}: SQLite finds {'; '.join(found)[:500]}")
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(path, timeout=30)
-    try:
-        yield connection
-    finally:
-        connection.close()
+        raise ValueError(f"{path.name}: SQLite finds {'; '.join(found)[:500]}")

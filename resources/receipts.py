@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec, paths
+from trainer.base import codec, listing, paths
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,13 @@ def note(durable: Path, snapshot: str, node: str, bytes: int) -> None:
 
 
 def holders(durable: Path, snapshot: str) -> frozenset[str]:
-    """The nodes that hold a snapshot."""
-    folder = paths.receipts(durable, snapshot)
-    return frozenset(path.name.removesuffix(".json") for path in folder.glob("[!.]*.json"))
+    """The nodes that hold a snapshot. Raises OSError when that cannot be read."""
+    return frozenset(listing.names_if_there(paths.receipts(durable, snapshot), ".json"))
 
 
 def forget(durable: Path, node: str, snapshots: Iterable[str] | None = None) -> None:
-    """Say that a node holds these snapshots no longer; by default none at all: the node is lost."""
-    everything = (path.name for path in (durable / paths.STAGED).glob("[!.]*"))
-    for snapshot in everything if snapshots is None else snapshots:
+    """Say that a node holds these snapshots no longer; by default none at all: the node is lost. Raises OSError."""
+    for snapshot in listing.names_if_there(durable / paths.STAGED) if snapshots is None else snapshots:
         _receipt(durable, snapshot, node).unlink(missing_ok=True)
 
 

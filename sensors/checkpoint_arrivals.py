@@ -35,7 +35,7 @@ from trainer.record.fence import Commit
 NAME = "checkpoint_arrivals"
 EVALUATES_TAG = "slipway/evaluates"
 WITHDRAWN_AT_ONCE = 100
-"""Of one training in one tick: the event log is asked about each."""
+"""Of one training in one tick: each has its last event before it goes."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +152,8 @@ def _show_and_evaluate(
     listed = partitions[arrival.recipe].get(facts.id, [])
     lacking, unlogged = sorted(arrival.shown.keys() - set(listed)), arrival.unconfirmed()
     gone = sorted(set(listed) - arrival.shown.keys() - arrival.unread)[:WITHDRAWN_AT_ONCE]
-    last, ready_to_go = last_words.before_deletion(tick.instance, facts, gone)
-    untold = last_words.untold(tick.instance, facts)
-    tick.events += [*untold, *last]
+    untold, ready_to_go = last_words.untold(tick.instance, facts, gone, memory.lasting_of(facts.id, set()))
+    tick.events += untold
     if lacking:
         tick.partitions.append(definition.build_add_request(lacking))
     if ready_to_go:

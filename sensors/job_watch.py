@@ -15,15 +15,17 @@ from dagster import DagsterRunStatus
 from assets import keys, results, subjects
 from resources.compute.protocol import Compute
 from resources.event_log import observed, shown_partitions
+from resources.launchers.protocol import JobState
 from resources.tiers import Tiers
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
 from resources.trainings.duties import Duty, OpenDuty
 from resources.trainings.facts import TrainingFacts
+from resources.trainings.job import job_name
 from resources.trainings.roots import trainings
 from resources.trainings.store import Trainings, TrainingStore
 from sensors.support import incidents, waits
-from sensors.support.memory import recalled
+from sensors.support.memory import SensorMemory, decisive, recalled
 from sensors.support.runs import NewestRuns, request
 from sensors.support.tick import Tick
 from trainer.record import fence, files
@@ -60,9 +62,7 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
     tick.each(
         owed,
         lambda duty: subjects.training(duty.training),
-        lambda duty: _bring_to_its_end(
-            tick, duty, root.store(duty.training), control, runs, memory.lasting_of(duty.training, Settled())
-        ),
+        lambda duty: _bring_to_its_end(tick, duty, root.store(duty.training), control, runs, memory),
     )
     return tick.result()
 
@@ -83,9 +83,12 @@ def _owe_what_is_not_shown(tick: Tick, root: Trainings) -> None:
 
 
 def _bring_to_its_end(
-    tick: Tick, duty: OpenDuty, store: TrainingStore, control: TrainingControl, runs: NewestRuns, settled: Settled
+    tick: Tick, duty: OpenDuty, store: TrainingStore, control: TrainingControl, runs: NewestRuns, memory: SensorMemory
 ) -> None:
     """Take the step that is due for one training, and show what is new."""
+    settled = memory.lasting_of(duty.training, Settled())
+    if memory.is_quiet(store.id, decisive(store.folder)) and _goes_on(memory.kept.get(store.id), control, runs):
+        return
     facts = _heed_cancellation(runs, store, store.read())
     action, facts = _advance(control, store, facts)
     _complete(store, facts, settled.incidents)
@@ -93,6 +96,8 @@ def _bring_to_its_end(
     failures = incidents.unshown(tick, store, facts, control.launcher, settled.incidents)
     tick.events += failures
     tick.events += waits.unshown(tick.instance, facts, waiting, settled.waits) if waiting else []
+    if action is Action.WAIT and facts.running and facts.begun and not failures:
+        _remember(memory, facts, control, runs)
     if action is not Action.DONE:
         if facts.wanted and runs.may_request(store.id):
             _add_partition(tick.instance, facts)
@@ -100,6 +105,33 @@ def _bring_to_its_end(
             tick.request(request.asset_selection or [], dict(request.tags))
     elif not failures and not runs.unfinished(store.id) and _end_is_shown(tick, facts):
         duty.close(facts.life)
+
+
+@dataclass(frozen=True)
+class Going:
+    """A training that ran at the last look, so that nothing but its end is waited for."""
+
+    training: str
+    job: str
+    run: str
+    """Dagster's run that shows it."""
+
+
+def _remember(memory: SensorMemory, facts: TrainingFacts, control: TrainingControl, runs: NewestRuns) -> None:
+    """Note that nothing is to be done for a training while its job runs, a run shows it, and no record changes."""
+    job, run = job_name(facts.id, facts.incarnation), runs.newest(facts.id)
+    going = Going(facts.id, job, run.id if run else "")
+    if facts.wanted and facts.submitted(facts.incarnation) and _goes_on(going, control, runs):
+        memory.kept[facts.id] = going
+        memory.found_nothing(facts.id)
+
+
+def _goes_on(going: Going | None, control: TrainingControl, runs: NewestRuns) -> bool:
+    """Whether a training's job and the run that shows it go on as they did. Raises Unavailable."""
+    run = runs.newest(going.training) if going else None
+    if going is None or run is None or run.id != going.run or not run.unfinished:
+        return False
+    return control.launcher.poll(going.job).state is JobState.RUNNING
 
 
 def training_request(facts: TrainingFacts) -> dg.RunRequest:

@@ -13,7 +13,7 @@ import dagster as dg
 
 from assets import subjects
 from assets.subjects import Subject
-from resources.mlflow.tracking import Tracking
+from resources.mlflow.tracking import Delivery, Tracking
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty, OpenDuty
 from resources.trainings.roots import trainings, trials
@@ -75,9 +75,9 @@ def _deliver(tick: Tick, spool: Undelivered, tracking: Tracking) -> None:
         # Whatever keeps MLflow away: the ledger has it all, and it is tried again.
         tick.postpone(f"{spool.store.id}: its metrics are not delivered yet: {error}", spool.subject)
         return
-    if done:
+    if done is Delivery.WHOLE:
         spool.duty.close(life)
-    else:
+    elif done is Delivery.UP_TO_DATE:
         _delivered[spool.store.folder] = state
 
 

@@ -18,12 +18,14 @@ from recipes.dataset import DatasetRecipe
 from resources import receipts
 from resources.compute.protocol import Compute
 from resources.event_log import DATA_VERSION_TAG, data_versions
-from resources.fleet.protocol import Node
+from resources.fleet.protocol import Node, by_name
 from resources.tiers import Tiers
 from resources.trainings.control import TrainingControl
 from resources.trainings.duties import Duty
+from resources.trainings.facts import TrainingFacts, unchanged
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
+from sensors.support.memory import SensorMemory, decisive, recalled
 from sensors.support.tick import Tick
 
 NAME = "node_failures"
@@ -46,26 +48,43 @@ def node_failures(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
         tick, root, control = Tick(context, NAME), trainings(tiers), compute.control(tiers)
+        memory, owed = recalled(tick.instance, NAME, root.root), root.with_open(Duty.RUN)
+        memory.keep_only(duty.training for duty in owed)
         nodes: list[Node] = []
         if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
             return tick.result()
         tick.visit(PARTITIONS, lambda: _follow_the_fleet(tick, tiers, nodes, staged_shards))
+        fleet = by_name(nodes)
         tick.each(
-            root.with_open(Duty.RUN),
+            owed,
             lambda duty: subjects.training(duty.training),
-            lambda duty: _replace_what_failed(root.store(duty.training), control, nodes),
+            lambda duty: _replace_what_failed(root.store(duty.training), control, fleet, memory),
         )
         return tick.result()
 
     return sensor
 
 
-def _replace_what_failed(store: TrainingStore, control: TrainingControl, nodes: list[Node]) -> None:
+def _replace_what_failed(
+    store: TrainingStore, control: TrainingControl, fleet: dict[str, Node], memory: SensorMemory
+) -> None:
     """Claim the next incarnation of a training whose running one has a fault."""
-    facts = store.read()
-    fault = control.fault(facts, nodes)
+    facts = _facts(store, memory)
+    fault = control.fault(facts, fleet)
     if fault and facts.wanted:
         control.supersede(store, facts, fault, BY)
+
+
+def _facts(store: TrainingStore, memory: SensorMemory) -> TrainingFacts:
+    """The facts of a training; those of the last look where none of its records has changed since."""
+    kept: TrainingFacts | None = memory.kept.get(store.id)
+    if memory.is_quiet(store.id, decisive(store.folder)) and kept is not None:
+        return unchanged(kept)
+    facts = memory.kept[store.id] = store.read()
+    if facts.running:
+        facts.terms  # noqa: B018 - each look needs them
+    memory.found_nothing(store.id)
+    return unchanged(facts)
 
 
 def _follow_the_fleet(tick: Tick, tiers: Tiers, nodes: list[Node], staged_shards: list[dg.AssetKey]) -> None:

@@ -24,10 +24,9 @@ from resources.trainings.duties import Duty, OpenDuty
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.roots import trainings
 from resources.trainings.store import Trainings
-from sensors.support.memory import SensorMemory, recalled
+from sensors.support.memory import SensorMemory, decisive, recalled
 from sensors.support.runs import NewestRuns
 from sensors.support.tick import Tick
-from trainer.record import files
 
 NAME = "promotions"
 PROMOTES_TAG, JUDGES_TAG = "slipway/promotes", "slipway/judges"
@@ -81,7 +80,7 @@ def _subject(duty: OpenDuty) -> Subject:
 def _look(root: Trainings, memory: SensorMemory, duty: OpenDuty) -> list[EvaluatedTraining]:
     """The training, if it has ended."""
     store = root.store(duty.training)
-    if memory.is_quiet(store.id, [store.folder / name for name in (files.DESIRED, files.CLAIMS, files.EXITS)]):
+    if memory.is_quiet(store.id, decisive(store.folder)):
         return []
     facts = store.read()
     facts.specification  # noqa: B018 - a training that cannot be read is no reason to stop at the others

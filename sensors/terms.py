@@ -20,7 +20,9 @@ from resources.trainings.duties import Duty
 from resources.trainings.records import Terms
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
+from sensors.support.memory import recalled
 from sensors.support.tick import Tick
+from trainer.record import files
 
 NAME = BY = "terms"
 
@@ -38,14 +40,21 @@ def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
         tick, common = Tick(context, NAME), {name: terms_of_all(recipe) for name, recipe in recipes.items()}
         root = trainings(tiers)
+        memory, owed = recalled(tick.instance, NAME, root.root), root.opened(Duty.RUN)
+        memory.keep_only(owed)
 
         def bring(id: str) -> None:
             store, recipe = root.store(id), id.rpartition("-")[0]
+            if memory.is_quiet(id, [f"{store.folder}/{files.TERMS}"]) and memory.kept.get(id) == common.get(recipe):
+                return
             held = store.terms()
             if recipe in recipes and not follows(held, common[recipe]):
                 _follow(tick, store, held, recipes[recipe], compute.revision)
+            else:
+                memory.kept[id] = common.get(recipe)
+                memory.found_nothing(id)
 
-        tick.each(root.opened(Duty.RUN), subjects.training, bring)
+        tick.each(owed, subjects.training, bring)
         return tick.result()
 
     return sensor

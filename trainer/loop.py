@@ -183,7 +183,7 @@ class Trainer:
         with self.timeline.part("optimiser"):
             norm = self.engine.clip()
         with self.timeline.part("communication"):
-            choice = self.save_schedule.choice_as_number(self.step + 1)
+            choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
             total, correct, stopping, choice = self.world.sum(mine.loss, mine.correct, float(stop), choice)
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
@@ -251,6 +251,8 @@ class Trainer:
             self.record(**event)
             if event["event"] == "committed":
                 self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"])
+            else:
+                self.save_schedule.add_failure(event["blocked_seconds"])
 
     def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
         self._recorder.enter(phase, self.step, count)

@@ -18,6 +18,7 @@ from resources.compute.protocol import Compute
 from resources.event_log import materialised
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from resources.trainings import course
 from trainer.base import atomic, digest
 from trainer.data import contents
 from trainer.data.snapshots import read
@@ -111,7 +112,7 @@ class _Display:
         if materialised(self._context.instance, key, partition):
             return
         keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
-        curve = ledger.loss_curve(trials_of(self._store).store(partition).events())
+        curve = ledger.loss_curve(course.read(trials_of(self._store).store(partition).folder).steps)
         metadata: dict[str, Any] = {
             "state": trial.state,
             "steps": trial.last_step,

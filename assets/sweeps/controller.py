@@ -5,6 +5,7 @@ trials' jobs by their names. A trial is a training like any other (specification
 sweep; the same state machine starts, watches and stops it.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -84,11 +85,24 @@ class Controller:
         self.store, self.subject, self.control, self.poll_seconds = store, subject, control, poll_seconds
         self.trials = trials_of(store)
         self._said: set[str] = set()
+        self._curves: dict[str, TrialCurve] = {}
 
     def run(self, on_change: Callable[[SweepState], None]) -> SweepState:
-        """Run until the sweep is closed and no trial runs; `on_change` is called with each new state."""
-        with lock.exclusive(self.store.folder):
-            return self._run(on_change)
+        """Run until the sweep is closed and no trial runs; `on_change` is called with each new state.
+
+        While another process runs it, this one says which, and waits for it or for the sweep's end.
+        """
+        with contextlib.ExitStack() as held:
+            while True:
+                try:
+                    held.enter_context(lock.at_once(self.store.folder))
+                    return self._run(on_change)
+                except lock.Held as error:
+                    self._say(f"sweep {self.store.sweep}: {error}; this run waits for it, or for the sweep's end")
+                sweep = self.store.state()
+                if sweep is not None and sweep.closed and not sweep.running:
+                    return sweep
+                time.sleep(self.poll_seconds)
 
     def _run(self, on_change: Callable[[SweepState], None]) -> SweepState:
         while True:
@@ -152,7 +166,7 @@ class Controller:
             store.want("stop", "sweep", reason)
             if self._advance(store, None) is not Action.DONE:
                 return []
-        return [*_new_reports(store, trial), events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
+        return [*self._new_reports(store, trial), events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
 
     def _watch(self, store: TrainingStore, trial: Trial, sweep: SweepState) -> list[events.Event]:
         free = self._free_nodes(trial.number, sweep)
@@ -160,9 +174,20 @@ class Controller:
         if fault := self.control.fault(facts, self.control.fleet.nodes()):
             self.control.supersede(store, facts, fault, "sweep", free)
         action = self._advance(store, free)
-        reports = _new_reports(store, trial)
-        ended = store.exit() if action is Action.DONE else None
-        return [*reports, _ended(store, trial.number, ended, sweep.plan.steps)] if ended else reports
+        ended = store.exit() if action is Action.DONE else None  # before its ledger: what is over writes no more
+        reports = self._new_reports(store, trial)
+        value = self._curve(store).losses.get(sweep.plan.steps)
+        return [*reports, _ended(trial.number, ended, sweep.plan.steps, value)] if ended else reports
+
+    def _new_reports(self, store: TrainingStore, trial: Trial) -> list[events.Event]:
+        return [
+            events.Reported(trial=trial.number, step=step, value=events.finite_or_none(loss))
+            for step, loss in sorted(self._curve(store).read().items())
+            if step not in trial.reports
+        ]
+
+    def _curve(self, store: TrainingStore) -> "TrialCurve":
+        return self._curves.setdefault(store.id, TrialCurve(store))
 
     def _advance(self, store: TrainingStore, nodes: tuple[str, ...] | None) -> Action:
         """Take the actions that are due, up to the first that needs time. Raises Unavailable."""
@@ -192,19 +217,23 @@ def trial_id(store: SweepStore, number: int) -> str:
     return f"{store.sweep}.{number}"
 
 
-def _new_reports(store: TrainingStore, trial: Trial) -> list[events.Event]:
-    curve = ledger.validation_curve(store.events()) if store.newest_claim() else []
-    return [
-        events.Reported(trial=trial.number, step=step, value=events.finite_or_none(loss))
-        for step, loss in curve
-        if step not in trial.reports
-    ]
+class TrialCurve:
+    """The validation losses of a trial, by step, of which each look reads what is new."""
+
+    def __init__(self, store: TrainingStore) -> None:
+        self._tail = ledger.Tail(store.folder)
+        self.losses: dict[int, float] = {}
+
+    def read(self) -> dict[int, float]:
+        """The losses so far; of a step that was repeated, the last one. Raises OSError."""
+        self.losses.update(ledger.validation_curve(self._tail.new()))
+        return self.losses
 
 
-def _ended(store: TrainingStore, number: int, ended: fence.Exit, steps: int) -> events.Ended:
+def _ended(number: int, ended: fence.Exit, steps: int, value: float | None) -> events.Ended:
+    """How a trial ended, with its validation loss of the last step where its ledger has one."""
     if ended.outcome != "succeeded":
         return events.Ended(trial=number, outcome="failed", reason=ended.reason)
-    value = dict(ledger.validation_curve(store.events())).get(steps)
     if value is None:  # a training goes on when its ledger cannot be written
         reason = f"its ledger has no validation loss of step {steps}"
         return events.Ended(trial=number, outcome="completed", reason=reason)

@@ -20,10 +20,12 @@ from assets.sweeps import events
 from assets.sweeps.decisions import closing
 from assets.sweeps.events import Closed, Event, Opened
 from assets.sweeps.state import SweepState, fold
-from trainer.base import atomic, codec, digest, journal, lock
+from trainer.base import atomic, codec, digest, journal, listing, lock
 
 SPECIFICATION = "specification.json"
 EVENTS = "events.journal"
+OPENING_SECONDS = 60.0
+"""How long another process may open a sweep, which is one event."""
 CANCELLED, CANCELLATION = "cancelled.json", "slipway.sweep-cancellation/1"
 
 
@@ -43,8 +45,22 @@ def sweep_id(name: str, specification: Mapping[str, Any]) -> str:
 
 
 def sweeps(folder: Path) -> list["SweepStore"]:
-    """The sweeps of a folder, by id; empty when there is no such folder."""
-    return [SweepStore(path.parent) for path in sorted(folder.glob(f"*/{SPECIFICATION}"))]
+    """The sweeps of a folder, by id; empty when there is no such folder. Raises OSError when it cannot be listed.
+
+    A sweep whose own folder cannot be read is one of them: who visits it learns what is wrong with it.
+    """
+    return [SweepStore(folder / id) for id in listing.names_if_there(folder) if _is_sweep(folder / id)]
+
+
+def _is_sweep(folder: Path) -> bool:
+    """Whether a folder has a specification, or it cannot be told."""
+    try:
+        (folder / SPECIFICATION).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 class SweepStore:
@@ -74,10 +90,13 @@ class SweepStore:
             log.append(*(events.record(dataclasses.replace(event, at=now)) for event in new))
 
     def open(self, first: Opened) -> None:
-        """Log the first event, unless the sweep is open: of several processes one does."""
+        """Log the first event, unless the sweep is open: of several processes one does.
+
+        Raises lock.Held when another process has been at it for too long.
+        """
         if self.read():
             return
-        with lock.exclusive(self.folder):
+        with lock.within(self.folder, OPENING_SECONDS):
             if not self.read():
                 self.append(first)
 

@@ -33,23 +33,41 @@ def settings(
     folder: Path, shape: shapes.Shape, batch: sections.Batch, layout: operation.Layout, precision: sections.Precision
 ) -> resolved.Config:
     """A training on random tokens that lie in `folder`."""
-    durable, draw = folder / "durable", np.random.default_rng(0)
+    return training(folder, random_tokens(folder / "durable", batch), shape, batch, layout, precision)
+
+
+def random_tokens(durable: Path, batch: sections.Batch) -> str:
+    """Write a snapshot of random tokens, 64 samples for each of a batch; its manifest's SHA-256."""
+    draw = np.random.default_rng(0)
     documents = [draw.integers(0, VOCABULARY - 1, 4 * batch.length) for _ in range(16 * batch.sequences)]
     count = sum(map(len, documents))
     split = shards.TokenSplit(len(documents), count, count * 4, (shards.write_shard(durable, documents, "uint16"),))
     tokenizer = shards.TokenizerRecord("0" * 64, VOCABULARY, VOCABULARY - 1)
     splits = {"train": split, "validation": split}
     snapshot = shards.TextSnapshot("random", "0" * 64, {"kind": "random"}, {}, tokenizer, "uint16", splits)
+    return shards.write_manifest(durable, snapshot)
+
+
+def training(
+    folder: Path,
+    snapshot: str,
+    shape: shapes.Shape,
+    batch: sections.Batch,
+    layout: operation.Layout,
+    precision: sections.Precision,
+) -> resolved.Config:
+    """A training on a snapshot of `folder`'s durable tier, that saves nothing before its end."""
+    durable, store, nvme = folder / "durable", folder / "store", folder / "nvme"
     return resolved.Config(
         training="benchmark",
-        snapshot=shards.write_manifest(durable, snapshot),
+        snapshot=snapshot,
         model=shape,
         batch=batch,
         optimiser=sections.Optimiser(learning_rate=3e-4),
         run=sections.Run(steps=100_000, precision=precision),
         checkpoint=sections.Checkpoint(every=1_000_000),
         layout=layout,
-        placement=operation.Placement(store=str(folder / "store"), durable=str(durable), nvme=str(folder / "nvme")),
+        placement=operation.Placement(store=str(store), durable=str(durable), nvme=str(nvme)),
     )
 
 

@@ -36,6 +36,8 @@ from trainer.base.processes import carrying, die_with_parent
 
 LOCK = "instance.lock"
 """In the home: held by its instance, with the pid and the URL of that."""
+LOOK_SECONDS = 2.0
+"""Longer than a look into the lock takes."""
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 120.0
 GRACE_SECONDS = 5.0
@@ -247,7 +249,11 @@ def holder(home: Home) -> dict[str, str | int] | None:
 @contextlib.contextmanager
 def _exclusively(home: Home) -> Iterator[IO[str]]:
     with open(home.root / LOCK, "a+") as lock:
-        if not _locked(lock):
+        # A command that looks who the holder is has the lock for a moment.
+        deadline = time.monotonic() + LOOK_SECONDS
+        while not (ours := _locked(lock)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not ours:
             lock.seek(0)
             there = json.loads(lock.read() or "null")
             who = f"process {there['pid']}, {there['url'] or 'starting'}" if there else "starting"

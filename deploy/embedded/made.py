@@ -20,6 +20,7 @@ from resources.home import Home
 from resources.mlflow.promotion import Promotion, history
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from resources.trainings import course
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
@@ -66,7 +67,9 @@ class Chain:
 
     def losses(self) -> list[tuple[int, float]]:
         """The training's loss curve so far."""
-        return ledger.loss_curve(self.training.events()) if self.training and self.training.newest_claim() else []
+        if self.training is None or self.training.newest_claim() is None:
+            return []
+        return ledger.loss_curve(course.read(self.training.folder).steps)
 
     @property
     def promoted(self) -> bool:

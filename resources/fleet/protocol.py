@@ -1,5 +1,6 @@
 """The interface of every fleet: its nodes, and whether each takes work."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,6 +26,10 @@ class Node:
     def lost(self) -> bool:
         """Whether the processes on it are lost too."""
         return not self.ready and not self.cordoned
+
+
+def by_name(nodes: Iterable[Node]) -> dict[str, Node]:
+    return {node.name: node for node in nodes}
 
 
 class Fleet(Protocol):

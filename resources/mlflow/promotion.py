@@ -95,6 +95,12 @@ class Promotions:
         held = self.registry.aliased(self.model, CHAMPION)
         return _promotion(held, None, "the registry", "the alias in MLflow") if held else None
 
+    def champion_version(self) -> Version | None:
+        """The champion as the registry has it now, which may number it anew after a restore; None before the first."""
+        if (held := self.champion()) is None:
+            return None
+        return self.registry.find(self.model, held.manifest) or self.registry.version(self.model, int(held.version))
+
     def judged(self, manifest: str) -> Judgement | None:
         """The newest judgement of a checkpoint."""
         return judged(self.durable, self.model, manifest)

@@ -5,11 +5,10 @@ hash. Which version is the champion, and who may change that, is `resources.mlfl
 """
 
 import contextlib
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from resources.mlflow.tracking import Tracking
 from resources.unavailable import Unavailable
@@ -18,7 +17,7 @@ from trainer.base import lock
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
-WRITER_SECONDS, POLL_SECONDS = 120.0, 0.05
+WRITER_SECONDS = 120.0
 """How long a writer waits for another one: some requests to MLflow, each of which has its own limit."""
 CANDIDATE, CHAMPION = "candidate", "champion"
 MANIFEST_TAG = "slipway.checkpoint_manifest"
@@ -79,8 +78,9 @@ class Registry:
         return _version(found[0]) if found else None
 
     def models(self) -> list[str]:
-        """The names of the registered models, at most a hundred of them."""
-        return sorted(model.name for model in self._client.search_registered_models(max_results=100))
+        """The names of the registered models."""
+        pages = _pages(lambda token: self._client.search_registered_models(max_results=1000, page_token=token))
+        return sorted(model.name for model in pages)
 
     def point(self, model: str, alias: str, number: str) -> None:
         """Let an alias name a version. The champion's is moved by `resources.mlflow.promotion` alone."""
@@ -97,11 +97,8 @@ class Registry:
 
     def versions(self) -> Iterator[Version]:
         """All versions of all models. Raises MlflowException when the registry cannot be asked."""
-        token: str | None = None
-        while token != "":
-            page = self._client.search_model_versions(max_results=1000, page_token=token)
-            yield from map(_version, page)
-            token = page.token or ""
+        pages = _pages(lambda token: self._client.search_model_versions(max_results=1000, page_token=token))
+        yield from map(_version, pages)
 
     def _create(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
         if not self._client.search_registered_models(f"name = '{model}'"):
@@ -112,23 +109,27 @@ class Registry:
 @contextlib.contextmanager
 def one_writer(durable: Path, model: str) -> Iterator[None]:
     """Change a registered model alone; waits for another process that does. Raises Unavailable when it takes long."""
-    deadline, held = time.monotonic() + WRITER_SECONDS, ""
-    with contextlib.ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(lock.at_once(durable / "models" / model))
-                break
-            except lock.Held as error:
-                held = str(error)
-            if time.monotonic() > deadline:
-                raise Unavailable(f"model {model}: another process has worked on it for {WRITER_SECONDS:.0f} s: {held}")
-            time.sleep(POLL_SECONDS)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock.within(durable / "models" / model, WRITER_SECONDS))
+        except lock.Held as error:
+            told = f"another process has worked on it for {WRITER_SECONDS:.0f} s: {error}"
+            raise Unavailable(f"model {model}: {told}") from None
         yield
 
 
 def _uri(folder: Path) -> str:
     """The URI of a checkpoint's folder. A tracking server refuses `file:` outside a run's artefacts."""
     return f"slipway:{folder.as_uri().removeprefix('file://')}"
+
+
+def _pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
+    """All that `ask`, a search of MLflow's, finds; it is given the token of the page to bring."""
+    token: str | None = None
+    while token != "":
+        page = ask(token)
+        yield from page
+        token = page.token or ""
 
 
 def _version(version: "ModelVersion") -> Version:

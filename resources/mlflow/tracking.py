@@ -6,8 +6,10 @@ is lost and no training waits.
 """
 
 import contextlib
+import enum
 import functools
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +20,7 @@ from pydantic import ConfigDict, Field
 
 from resources import credentials
 from resources.credentials import PublicAddress
-from resources.mlflow import silence
+from resources.mlflow import database, silence
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
 from trainer.base import codec, journal
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 """Metrics in one request: MLflow's limit, and 60 times cheaper for each metric than one by one."""
+PART_BYTES = 1 << 20
+"""So much of a ledger is read at once, some thousand steps: a first delivery may find a million."""
+DELIVERY_SECONDS = 5.0
+"""After so long, what is left of one training waits for the next tick, so that others have their turn."""
 STEP_METRICS = (
     "loss",
     "accuracy",
@@ -56,7 +62,6 @@ VALIDATION_METRICS = {"loss": "validation_loss", "accuracy": "validation_accurac
 ENDED = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
-SQLITE = "sqlite:///"
 USER, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
 """The variables from which MLflow reads its credentials, at each request."""
 
@@ -74,12 +79,18 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
     @property
     def database(self) -> Path | None:
         """The file of MLflow's SQLite database, None where a server keeps it."""
-        return Path(self.uri.removeprefix(SQLITE)) if self.uri.startswith(SQLITE) else None
+        return Path(self.uri.removeprefix(database.URI)) if self.uri.startswith(database.URI) else None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is anything to ask; False for a SQLite database that nobody has made yet."""
+        return self.database is None or self.database.exists()
 
     def client(self) -> "MlflowClient":
         """MLflow's client, which is imported here first because the import takes seconds.
 
-        Raises OSError and ValueError as `resources.credentials.read_address` does.
+        Raises OSError and ValueError as `resources.credentials.read_address` does, and for a SQLite database what
+        `resources.mlflow.database.make_ready` does.
         """
         if not self.uri_file:
             return _client(self.uri)
@@ -88,8 +99,8 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         os.environ.update({USER: address.user, PASSWORD: address.password} if address.user else {})
         return _client(address.uri)
 
-    def ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> bool:
-        """Deliver a training's new metrics; True when it has ended and all of it is delivered.
+    def ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> "Delivery":
+        """Deliver a training's new metrics, for `DELIVERY_SECONDS`; in bounded parts, each noted once it is delivered.
 
         Raises what MLflow raises when it is away, and Unavailable, at once, for a moment after that: one silent server
         must not cost its deadline again for each training. The next call goes on where this one stopped.
@@ -97,7 +108,8 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         with silence.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext():
             return self._ship(store, experiment, tags)
 
-    def _ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> bool:
+    def _ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> "Delivery":
+        deadline = time.monotonic() + DELIVERY_SECONDS
         client, facts = self.client(), store.read()  # before its ledger: what is over writes no more
         shipped = ShippedLedger.of(store)
         if not shipped.run:
@@ -105,19 +117,28 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
             _log_parameters(client, shipped.run, facts)
             shipped.save(store)
         for segment in ledger.segments(store.folder):
-            reading = journal.read(segment, shipped.offsets.get(segment.name, 0))
-            for batch in _batches(list(_metrics(reading.events))):
-                client.log_batch(shipped.run, metrics=batch)
-            if reading.offset != shipped.offsets.get(segment.name, 0):
+            for reading in _parts(segment, shipped.offsets.get(segment.name, 0)):
+                for batch in _batches(list(_metrics(reading.events))):
+                    client.log_batch(shipped.run, metrics=batch)
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
+                if time.monotonic() > deadline:
+                    return Delivery.IN_PART
         if facts.over and facts.ended is not None:
             client.set_terminated(shipped.run, ENDED[facts.ended.outcome])
-        return facts.over
+        return Delivery.WHOLE if facts.over else Delivery.UP_TO_DATE
 
     def run_of(self, store: TrainingStore) -> str:
         """The MLflow run of a training, empty when nothing was shipped yet."""
         return ShippedLedger.of(store).run
+
+
+class Delivery(enum.Enum):
+    """How far a training's metrics have been delivered."""
+
+    IN_PART = "more is in its ledger, for the next call"
+    UP_TO_DATE = "all of its ledger; the training goes on"
+    WHOLE = "all of its ledger; the training has ended"
 
 
 @dataclass
@@ -144,8 +165,8 @@ def _client(uri: str) -> "MlflowClient":
     # MLflow's own retries go on for minutes; ours is the next tick.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-    if uri.startswith(SQLITE):
-        Path(uri.removeprefix(SQLITE)).parent.mkdir(parents=True, exist_ok=True)
+    if uri.startswith(database.URI):
+        database.make_ready(Path(uri.removeprefix(database.URI)))
     return MlflowClient(tracking_uri=uri, registry_uri=uri)
 
 
@@ -199,6 +220,13 @@ def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":
             for name, metric in VALIDATION_METRICS.items():
                 if name in event:
                     yield Metric(metric, event[name], moment, event["step"])
+
+
+def _parts(segment: Path, offset: int) -> Iterator[journal.JournalReading]:
+    """What a segment has from an offset on, part by part."""
+    while (reading := journal.read(segment, offset, PART_BYTES)).offset != offset:
+        yield reading
+        offset = reading.offset
 
 
 def _batches(metrics: "list[Metric]") -> "Iterator[list[Metric]]":

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from resources.fleet.protocol import Fleet
+from resources.fleet.protocol import Fleet, by_name
 from resources.launchers.protocol import Job, JobState, Launcher, Status
 from resources.node_tasks.protocol import Say, TaskOutcome
 from resources.trainings.faults import lost_nodes
@@ -115,7 +115,7 @@ class ByJobs:
 
     def _look(self, waiting: Mapping[str, Attempt], say: Say, printed: dict[str, str]) -> None:
         """Print what is new, and record a failure for each job that will leave no outcome. Raises Unavailable."""
-        nodes = {node.name: node for node in self.fleet.nodes()}
+        nodes = by_name(self.fleet.nodes())
         for name, attempt in waiting.items():
             status = self.launcher.poll(attempt.name)
             if attempt.outcome.exists():
@@ -124,7 +124,7 @@ class ByJobs:
                 printed[name] = status.reason
                 say(f"{name}: {status.state.value}: {status.reason}")
             if status.state.live and (name not in nodes or nodes[name].lost):
-                self._give_up(attempt, "; ".join(lost_nodes([name], nodes.values())))
+                self._give_up(attempt, "; ".join(lost_nodes([name], nodes)))
             elif (
                 status.state is JobState.PENDING
                 and time.time() - (status.submitted_at or time.time()) > PENDING_SECONDS

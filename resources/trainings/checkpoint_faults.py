@@ -1,5 +1,6 @@
 """Checkpoint faults: what happened to the checkpoints of a training that a person should see, with what to do."""
 
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from resources.trainings.facts import TrainingFacts
@@ -37,20 +38,30 @@ def known(facts: TrainingFacts) -> list[CheckpointFault]:
     ]
 
 
-def of_gone(facts: TrainingFacts, step: int) -> CheckpointFault:
-    """Why no valid checkpoint of this step is on a tier that nodes share. Raises OSError and ValueError."""
-    names = [name for name in files.names(facts.folder, files.COMMITS) if int(name.partition(".")[0]) == step]
+def of_gone(facts: TrainingFacts, steps: Iterable[int]) -> dict[int, CheckpointFault]:
+    """Why no valid checkpoint of these steps is on a tier that nodes share. Raises OSError and ValueError."""
+    wanted = set(steps)
+    if not wanted:
+        return {}
+    newest = {int(name.partition(".")[0]): name for name in files.names(facts.folder, files.COMMITS)}
     aside, pruned = fence.set_aside_reasons(facts.folder), set(fence.pruned(facts.folder))
-    name = max(names, default=f"{step:09d}")
-    valid = {commit.name for commit in facts.commits}
+    valid = set(fence.names_under(facts.folder, facts.claim))
+    return {step: _of_gone(facts, step, newest.get(step), aside, pruned | valid) for step in wanted}
+
+
+def _of_gone(
+    facts: TrainingFacts, step: int, committed: str | None, aside: Mapping[str, str], kept: Container[str]
+) -> CheckpointFault:
+    """Why one is not: from the name of its newest commit, what was set aside, and what was pruned or is valid."""
+    name = committed or f"{step:09d}"
     ask = f"slipway checkpoints release {facts.id}@{step} takes it back, once every byte of a copy verifies"
     if name in aside:
         number = sum(each.startswith(f"{name}.") for each in _releases(facts))
         return CheckpointFault(f"{name}.set-aside.{number}", name, "set aside", aside[name], ask)
-    if name in pruned or name in valid:
+    if name in kept:
         reason = "no rule of retention keeps it on a tier that outlives the nodes, and nothing refers to it"
         return CheckpointFault(f"{name}.pruned", name, "removed", reason, "to keep more, see the recipe's `storage`")
-    if not names:
+    if committed is None:
         return CheckpointFault(f"{name}.lost", name, "lost", "its record is gone", "look at the training's folder")
     reason = "it was committed after a newer start had listed what counts"
     return CheckpointFault(f"{name}.superseded", name, "superseded", reason, NOTHING)

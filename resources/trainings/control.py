@@ -7,10 +7,10 @@ is a create-only write or idempotent by the job's name.
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from resources.fleet.protocol import Fleet, Node
+from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
 from resources.trainings import faults, fit, tails
 from resources.trainings import job as training_job
@@ -87,17 +87,21 @@ class TrainingControl:
                 pass
         return action
 
-    def fault(self, facts: TrainingFacts, fleet: Sequence[Node]) -> TrainingFault | None:
-        """Why the running incarnation must be given up, None when it need not be. Raises Unavailable."""
+    def fault(self, facts: TrainingFacts, fleet: Mapping[str, Node] | Sequence[Node]) -> TrainingFault | None:
+        """Why the running incarnation must be given up, None when it need not be. Raises Unavailable.
+
+        Who asks for many trainings has the fleet by name.
+        """
         if facts.claim is None or not facts.running:
             return None
-        status, terms = self.status(facts), facts.terms
-        if lost := faults.lost(status, fleet):
+        status, nodes = self.status(facts), fleet if isinstance(fleet, Mapping) else by_name(fleet)
+        if lost := faults.lost(status, nodes):
             return lost
         match status.state:
             case JobState.PENDING:
                 pre_empted = faults.pre_empted(status, facts.begun)
-                return pre_empted or faults.stranded(status, facts.claim.nodes, fleet, terms.min_nodes)
+                needed = facts.terms.min_nodes
+                return pre_empted or faults.stranded(status, facts.claim.nodes, nodes.values(), needed)
             case JobState.RUNNING:
                 return self._hung(facts, status)
             case _:
@@ -110,14 +114,19 @@ class TrainingControl:
         """
         assert facts.claim is not None
         key = facts.folder, facts.claim.token
+        if self._watch.rests(*key):
+            return None
         try:
-            fault = faults.stuck(status, self._watch.look(*key, facts.beats), facts.terms.deadline)
+            sights, deadline = self._watch.look(*key, facts.beats), facts.terms.deadline
         except OSError:
             self._watch.restart(*key)
             raise
+        fault = faults.stuck(status, sights, deadline)
         if fault and not _is_writable(facts.folder):
             self._watch.restart(*key)
             return None
+        if fault is None:
+            self._watch.rest(*key, faults.rest(sights, deadline))
         return fault
 
     def supersede(
@@ -249,7 +258,8 @@ class TrainingControl:
 
     def _record(self, store: TrainingStore, facts: TrainingFacts, job: Status, by: str) -> None:
         """Record the end of an incarnation that left no record of its own."""
-        disrupted = job.disrupted or bool(job.lost_nodes and faults.lost_nodes(job.lost_nodes, self.fleet.nodes()))
+        lost = faults.lost_nodes(job.lost_nodes, by_name(self.fleet.nodes())) if job.lost_nodes else []
+        disrupted = job.disrupted or bool(lost)
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
         store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)

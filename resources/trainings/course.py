@@ -59,18 +59,20 @@ def read(folder: Path) -> Course:
 
 def _sampled(path: Path, size: int, budget: int) -> Iterator[JournalEvent]:
     """Events of a segment in their order: its beginning, its end, and pieces between them of about `budget` bytes."""
-    end = min(END_BYTES, budget // 4)
+    end = max(PIECE_BYTES, min(END_BYTES, budget // 4))  # a small segment beside a large one is read whole
     pieces = max(1, (budget - 2 * end) // PIECE_BYTES)
     stride = max(PIECE_BYTES, (size - 2 * end) // pieces)
     between = ((at, PIECE_BYTES) for at in range(end, max(end, size - end - PIECE_BYTES), stride))
-    descriptor, read_to = os.open(path, os.O_RDONLY), 0
+    descriptor, seen, read_to = os.open(path, os.O_RDONLY), 0, 0
     try:
         for at, length in ((0, end), *between, (max(0, size - end), end)):
-            if at + length <= read_to:
+            # A piece ends within a line, and begins within one, unless it touches the last one and goes on there.
+            begun = read_to if at <= seen else at
+            if at + length <= begun:
                 continue
-            data, begun = os.pread(descriptor, length, max(at, read_to)), max(at, read_to)
-            # A piece begins within a line, except at the beginning of the file, and ends within one.
-            first = 0 if begun == 0 else data.find(b"\n") + 1
+            data = os.pread(descriptor, at + length - begun, begun)
+            seen = begun + len(data)
+            first = 0 if begun == read_to else data.find(b"\n") + 1
             last = data.rfind(b"\n") + 1
             yield from (event for line in data[first:last].split(b"\n") if line and (event := journal.parse(line)))
             read_to = begun + last

@@ -5,6 +5,7 @@ what is on record about its jobs. All other parts are read when they are first a
 file and lists no folder twice. After an action that changes the state, read anew.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +13,11 @@ from pathlib import Path
 from resources.trainings import records
 from resources.trainings.records import Desired, MissingJob, Specification, Terms
 from trainer.base import codec
-from trainer.base.journal import JournalEvent
 from trainer.base.lazy import lazy
 from trainer.checkpoint.tiers import replicas
 from trainer.config import resolved
 from trainer.config.operation import Storage
-from trainer.record import causes, fence, files, heartbeat, ledger
+from trainer.record import causes, fence, files, heartbeat
 
 
 @dataclass(frozen=True)
@@ -170,10 +170,12 @@ class TrainingFacts:
         """What the control plane has already shown, by its marks."""
         return _names(self.folder / files.REPORTED)
 
-    @lazy
-    def events(self) -> list[JournalEvent]:
-        """The ledger, by time."""
-        return ledger.read(self.folder)
+
+def unchanged(known: TrainingFacts) -> TrainingFacts:
+    """The facts of a training none of whose decisive records has changed; what ranks write is read anew."""
+    again = dataclasses.replace(known)
+    again.__dict__.update({name: known.__dict__[name] for name in ("terms", "specification") if name in known.__dict__})
+    return again
 
 
 def read(folder: Path) -> TrainingFacts:

@@ -1,6 +1,6 @@
 """Training faults: why a running incarnation must be given up, and what a waiting training waits for. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from resources.fleet.protocol import Node
@@ -10,6 +10,8 @@ from trainer.record import causes
 from trainer.record.endings import RankEnd
 from trainer.record.phases import PHASES
 
+REST = 0.1
+"""A hang is found so much later than its deadline at most, as a share of it."""
 NAMED = 5
 """So many nodes are named in a sentence; for the rest, the sentence has their number."""
 
@@ -67,7 +69,7 @@ def verdict(wanted: bool, job: Status, disrupted: bool, end: RankEnd | None) -> 
     return EndVerdict("stopped", job.reason or "the job ended before the last step", causes.ASKED)
 
 
-def lost(status: Status, fleet: Iterable[Node]) -> TrainingFault | None:
+def lost(status: Status, fleet: Mapping[str, Node]) -> TrainingFault | None:
     """The fault when nodes died, or left the fleet, while the launcher still reports the job as live."""
     sentences = lost_nodes(status.nodes, fleet) if status.state.live else []
     return (
@@ -107,6 +109,11 @@ def stuck(status: Status, sights: Sequence[Sight], deadline: Callable[[str], flo
     return TrainingFault(cause, status.nodes, kind=causes.HUNG)
 
 
+def rest(sights: Sequence[Sight], deadline: Callable[[str], float]) -> float:
+    """Seconds for which nobody need look at these ranks again: a share of what is left before all can be late."""
+    return REST * max((deadline(sight.place.phase) - sight.age for sight in sights), default=0.0)
+
+
 def where(sight: Sight) -> str:
     """A rank's phase and progress in words."""
     place = sight.place
@@ -121,9 +128,11 @@ def _amount(count: int, unit: str) -> str:
     return f"{count / 1e9:.2f} GB" if unit == "bytes" else f"{count} {unit}"
 
 
-def lost_nodes(names: Iterable[str], fleet: Iterable[Node]) -> list[str]:
-    """A sentence for each of these nodes that died or left the fleet; a node that is only cordoned is not lost."""
-    nodes = {node.name: node for node in fleet}
+def lost_nodes(names: Iterable[str], nodes: Mapping[str, Node]) -> list[str]:
+    """A sentence for each of these nodes that died or left the fleet; a node that is only cordoned is not lost.
+
+    `nodes` is the fleet, by name.
+    """
     sentences = []
     for name in names:
         if name not in nodes:

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from resources.trainings import job
+from resources.trainings import course, job
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import Paths
 from resources.trainings.store import TrainingStore
@@ -40,5 +40,5 @@ def replay(
 
 def _ranks(facts: TrainingFacts) -> int:
     """With how many ranks the training was started last."""
-    worlds = [int(event["world"]) for event in facts.events if event["event"] == "started"]
+    worlds = [int(event["world"]) for event in course.read(facts.folder).events if event["event"] == "started"]
     return worlds[-1] if worlds else 1

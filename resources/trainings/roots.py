@@ -1,20 +1,30 @@
 """Roots: the folders in which the durable tier keeps trainings, and the trials of each sweep."""
 
-from resources.tiers import Tiers
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from resources.trainings.store import Trainings
 from trainer.base import listing
 from trainer.record import files
 
+if TYPE_CHECKING:  # it imports Dagster, which takes the command line seconds
+    from resources.tiers import Tiers
+
 TRIALS = "trials"
 
 
-def trainings(tiers: Tiers) -> Trainings:
+def trainings(tiers: "Tiers") -> Trainings:
     """All trainings of this platform."""
     return Trainings(tiers.durable_path / "trainings")
 
 
-def trials(tiers: Tiers) -> dict[str, Trainings]:
+def trials(tiers: "Tiers") -> dict[str, Trainings]:
     """The trials of each sweep, by the sweep's id. Raises Unreadable when the sweeps cannot be listed, and OSError."""
-    sweeps = tiers.durable_path / "sweeps"
+    return trials_below(tiers.durable_path)
+
+
+def trials_below(durable: Path) -> dict[str, Trainings]:
+    """The same from the durable tier's folder."""
+    sweeps = durable / "sweeps"
     ids = [id for id in files.entries(sweeps) or () if listing.is_folder(sweeps / id)]
     return {id: Trainings(sweeps / id / TRIALS) for id in ids if TRIALS in listing.names(sweeps / id)}

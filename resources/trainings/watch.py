@@ -17,6 +17,8 @@ from trainer.record.phases import STARTING
 
 LONGEST_LOOK = 60.0
 """Seconds that count at most between two looks; more than a sensor's interval with its slowest tick."""
+LONGEST_REST = LONGEST_LOOK / 2
+"""A look is due after so long in any case."""
 FORGOTTEN_SECONDS = 3600.0
 """After so long without a look, a training is forgotten: it has ended, or somebody else watches it."""
 
@@ -38,6 +40,8 @@ class _Seen:
 
     looked: float
     sights: dict[int | None, Sight] = field(default_factory=dict)
+    until: float = 0.0
+    """No look is due before."""
 
 
 class ProgressWatch:
@@ -46,6 +50,7 @@ class ProgressWatch:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._seen: dict[tuple[Path, Token], _Seen] = {}
+        self._swept = clock()
 
     def look(self, folder: Path, token: Token, beats: Iterable[Beat]) -> list[Sight]:
         """Take in the heartbeats of a training that runs under `token`; every rank with the age of its place."""
@@ -60,12 +65,28 @@ class ProgressWatch:
             self._seen[folder, token] = _Seen(now, sights)
         return list(sights.values())
 
+    def rest(self, folder: Path, token: Token, seconds: float) -> None:
+        """No look is due for so long: nothing can be over its deadline before."""
+        with self._lock:
+            if (seen := self._seen.get((folder, token))) is not None:
+                seen.until = seen.looked + min(seconds, LONGEST_REST)
+
+    def rests(self, folder: Path, token: Token) -> bool:
+        """Whether no look is due yet, so that the heartbeats need not be read."""
+        with self._lock:
+            seen = self._seen.get((folder, token))
+            return seen is not None and self._clock() < seen.until
+
     def restart(self, folder: Path, token: Token) -> None:
         """Count from now: what kept the ranks from writing was no fault of theirs."""
         with self._lock:
             self._seen.pop((folder, token), None)
 
     def _forget(self, now: float) -> None:
+        """Forget what nobody looks at any more; of a thousand trainings, not each look goes through all."""
+        if now - self._swept < LONGEST_LOOK:
+            return
+        self._swept = now
         for key in [key for key, seen in self._seen.items() if now - seen.looked > FORGOTTEN_SECONDS]:
             del self._seen[key]
 

@@ -18,9 +18,9 @@ RECORDS = (files.DESIRED, files.CLAIMS, files.COMMITS, files.SET_ASIDE, files.PR
 COPIES = (files.REPLICAS, files.WITHDRAWN)
 
 
-def folders(training: Path) -> list[Path]:
+def folders(training: Path) -> list[str]:
     """The folders that change when a training's checkpoints, their copies, their scores or its end do."""
-    return [training / name for name in (*RECORDS, *COPIES, files.EVALUATIONS, files.FAULTS, files.TAKEN_BACK)]
+    return [f"{training}/{name}" for name in (*RECORDS, *COPIES, files.EVALUATIONS, files.FAULTS, files.TAKEN_BACK)]
 
 
 @dataclass

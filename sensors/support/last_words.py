@@ -1,55 +1,40 @@
 """Last words: what happened to a checkpoint is an event of its partition, and is there before the partition goes.
 
-What the event log has is asked of the event log: an observation names what it tells, and is made until it is there.
+What the event log has is asked of the event log, in one query for all that is not known to be there: an observation
+names what it tells, and is made until it is there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import dagster as dg
 
 from assets import keys
 from assets.checkpoints import checkpoint_observation
+from resources.event_log import observed_values
 from resources.trainings import checkpoint_faults
 from resources.trainings.checkpoint_faults import CheckpointFault
 from resources.trainings.facts import TrainingFacts
 
-RECENT = 50
-"""So many observations of a checkpoint are looked through."""
 
-
-def untold(instance: dg.DagsterInstance, facts: TrainingFacts) -> list[dg.AssetObservation]:
-    """The faults of a training's checkpoints that the event log does not have. Raises OSError."""
-    return [
-        checkpoint_observation(facts, fault)
-        for fault in checkpoint_faults.known(facts)
-        if not _is_told(instance, facts, fault)
-    ]
-
-
-def before_deletion(
-    instance: dg.DagsterInstance, facts: TrainingFacts, partitions: Iterable[str]
+def untold(
+    instance: dg.DagsterInstance, facts: TrainingFacts, going: Sequence[str], told: set[str]
 ) -> tuple[list[dg.AssetObservation], list[str]]:
-    """Of the partitions that are to go: the last events that the log lacks, and those that may go now.
+    """What the event log lacks of what happened to a training's checkpoints, and which partitions may go now.
 
-    Raises OSError and ValueError.
+    `going` are the partitions that are to go. `told` are the faults that the event log is known to have, by their ids;
+    it grows. Raises OSError and ValueError.
     """
-    lacking, ready = [], []
-    for partition in partitions:
-        fault = checkpoint_faults.of_gone(facts, keys.parse_checkpoint_partition(partition)[1])
-        if _is_told(instance, facts, fault):
-            ready.append(partition)
-        else:
-            lacking.append(checkpoint_observation(facts, fault))
-    return lacking, ready
+    steps = {partition: keys.parse_checkpoint_partition(partition)[1] for partition in going}
+    last = checkpoint_faults.of_gone(facts, steps.values())
+    faults = [*checkpoint_faults.known(facts), *last.values()]
+    told |= _logged(instance, facts, [fault for fault in faults if fault.id not in told])
+    lacking = {fault.id: checkpoint_observation(facts, fault) for fault in faults if fault.id not in told}
+    return list(lacking.values()), [partition for partition, step in steps.items() if last[step].id in told]
 
 
-def _is_told(instance: dg.DagsterInstance, facts: TrainingFacts, fault: CheckpointFault) -> bool:
+def _logged(instance: dg.DagsterInstance, facts: TrainingFacts, faults: Sequence[CheckpointFault]) -> set[str]:
+    """Of these faults, the ids of those that the event log has."""
+    where = {fault.id: keys.checkpoint_partition(facts.id, fault.step) for fault in faults}
     key = keys.key(facts.specification.recipe, "checkpoint")
-    partition = keys.checkpoint_partition(facts.id, fault.step)
-    found = instance.fetch_observations(dg.AssetRecordsFilter(key, asset_partitions=[partition]), limit=RECENT)
-    told = [each.asset_observation for each in found.records]
-    return any(each is not None and fault.id in _named(each) for each in told)
-
-
-def _named(observation: dg.AssetObservation) -> list[object]:
-    return [observation.metadata["fault"].value] if "fault" in observation.metadata else []
+    logged = observed_values(instance, key, where.values(), "fault") if faults else set()
+    return {id for id, partition in where.items() if (partition, id) in logged}

@@ -8,6 +8,7 @@ file. Two changes may carry one time, as file systems count in steps; so a look 
 still for a while before it, by this process's own clock.
 """
 
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 import dagster as dg
 
 from resources.event_log import newest_record
+from trainer.record import files
 
 Kept = TypeVar("Kept")
 LASTS_SECONDS = 60.0
@@ -62,7 +64,7 @@ class SensorMemory:
         kept: Kept = self.lasting.setdefault(id, fresh)
         return kept
 
-    def is_quiet(self, id: str, folders: Iterable[Path]) -> bool:
+    def is_quiet(self, id: str, folders: Iterable[str]) -> bool:
         """Whether the last look at a training found nothing to do, and these folders have not changed since."""
         now, times, look = time.monotonic(), _times(folders), self.looks.setdefault(id, Look())
         if times != look.times:
@@ -97,13 +99,20 @@ def recalled(instance: dg.DagsterInstance, sensor: str, root: Path) -> SensorMem
     return memory
 
 
-def _times(folders: Iterable[Path]) -> tuple[int, ...]:
+def decisive(training: Path) -> list[str]:
+    """What changes when what is desired of a training, its claim, its end, its terms or a record of its jobs does."""
+    below = f"{training}/"
+    return [below + name for name in (files.DESIRED, files.CLAIMS, files.EXITS, files.JOBS, files.TERMS)]
+
+
+def _times(folders: Iterable[str]) -> tuple[int, ...]:
     """When each folder was last changed, 0 for one that is not there. Raises OSError."""
     return tuple(map(_time, folders))
 
 
-def _time(folder: Path) -> int:
+def _time(folder: str) -> int:
+    """This is asked some times for each open training in each tick, so no object is made for it."""
     try:
-        return folder.stat().st_mtime_ns
+        return os.stat(folder).st_mtime_ns  # noqa: PTH116
     except FileNotFoundError:
         return 0

@@ -1,6 +1,7 @@
 """The chart's values: typed, strict, and refused with the path of what is wrong."""
 
 import copy
+import tomllib
 from typing import Any
 
 import pytest
@@ -21,6 +22,15 @@ def test_the_default_values_are_all_there_is_to_say():
     values.Chart.model_validate(_merged(defaults, MINIMAL))
     for given in (FULL, WITHOUT):
         values.Chart.model_validate(_merged(defaults, given))
+
+
+def test_chart_and_images_have_the_packages_version():
+    version = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((DEPLOY / "chart" / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    for overlay in (DEPLOY / "platform" / "overlays").glob("*/values.yaml"):
+        images = yaml.safe_load(overlay.read_text())["images"]
+        assert {images[name].rpartition(":")[2] for name in ("platform", "trainer")} == {version}, overlay
 
 
 def test_every_value_has_a_description():

@@ -5,10 +5,12 @@ import json
 import os
 import shutil
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import until
 from tests.disks import mounted
 from tests.embedded.slipway import DATASET, SWEEP, TRAINING, Slipway
 
@@ -93,6 +95,17 @@ def test_a_home_that_another_instance_uses(slipway: Slipway):
             "expected none; stop that one first"
         )
     assert files_in(slipway.home.root) == ["dagster/dagster.yaml", "instance.lock"]
+
+
+def test_a_command_that_looks_who_uses_a_home_keeps_no_instance_out(slipway: Slipway):
+    slipway.home.root.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as taken, open(slipway.home.root / "instance.lock", "w") as lock:
+        slipway.environ["SLIPWAY_PORT"] = str(taken.getsockname()[1])
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        starting = slipway.start("demo")
+        until((slipway.home.dagster / "dagster.yaml").exists, "the moment before the instance takes the lock")
+        threading.Timer(0.3, fcntl.flock, (lock, fcntl.LOCK_UN)).start()
+        assert "unusable (Address already in use)" in starting.communicate(timeout=60)[1]
 
 
 def test_a_home_that_is_a_file(slipway: Slipway):

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from operations import metadata_backup as asset
-from resources import metadata_backup
+from resources import metadata_backup, sqlite
 from resources.metadata_backup import Figures
 from resources.mlflow.registry import MANIFEST_TAG, Registry
 from resources.tiers import Tiers
@@ -92,6 +92,16 @@ def test_a_backup_that_holds_less_than_was_counted_is_refused(tracked: Platform,
         metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / "restored")
 
 
+def test_a_backup_makes_no_tracking_database_where_nothing_was_tracked(platform: Platform):
+    tier, recipes = platform.root / "backup", platform.root / "recipes"
+    tier.mkdir()
+    tiers = Tiers(durable=str(platform.home.durable), nvme=platform.home.nvme, backup=str(tier))
+    made = asset.back_up(platform.instance, tiers, platform.tracking, recipes)
+    assert (made.figures.experiments, made.figures.models) == (0, 0)
+    assert not (platform.home.root / "mlflow.db").exists()
+    metadata_backup.restore(FolderTier(tier), made.folder, made.manifest, platform.root / "restored")
+
+
 def test_a_copy_of_a_database_that_is_being_written_is_consistent(tmp_path: Path):
     with sqlite3.connect(tmp_path / "live.db") as live:
         live.execute("PRAGMA journal_mode=WAL")
@@ -99,7 +109,7 @@ def test_a_copy_of_a_database_that_is_being_written_is_consistent(tmp_path: Path
         live.execute("INSERT INTO pairs VALUES (1, 1)")
         live.commit()
         live.execute("INSERT INTO pairs VALUES (2, 2)")  # not committed
-        metadata_backup.copy_database(tmp_path / "live.db", tmp_path / "copies" / "copy.db")
+        sqlite.copy(tmp_path / "live.db", tmp_path / "copies" / "copy.db")
     copy = sqlite3.connect(tmp_path / "copies" / "copy.db")
     assert copy.execute("SELECT * FROM pairs").fetchall() == [(1, 1)]
     copy.close()

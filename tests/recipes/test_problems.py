@@ -112,6 +112,9 @@ team:training -> someone
 registered_model: slipway-tiny-decoder -> registered_model: a/b
     registered_model: found "a/b", expected a name without spaces, / or :
 
+registered_model: slipway-tiny-decoder -> registered_model: ..
+    registered_model: found "..", expected a name without spaces, / or :
+
 "0 3 * * 0" -> "0 25 * * 0"
     retrain: found "0 25 * * 0", expected a cron string whose hour is * or 0 to 23 (with , - or /)
 

@@ -1,6 +1,7 @@
 """Metrics shipping: what the ledgers hold reaches MLflow once, whatever breaks in between."""
 
 import contextlib
+import itertools
 import json
 import socket
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ import pytest
 
 from resources.mlflow import silence
 from resources.mlflow import tracking as tracking_module
-from resources.mlflow.tracking import Tracking
+from resources.mlflow.tracking import Delivery, ShippedLedger, Tracking
 from resources.trainings.decision import Action
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
@@ -18,7 +19,8 @@ from tests.sensors.platform import STEPS, TINY, Platform
 
 
 def ship(platform: Platform, store: TrainingStore, tags: Mapping[str, str] | None = None) -> bool:
-    return platform.tracking.ship(store, TINY, tags or {})
+    """Deliver what is new; whether all is delivered and the training has ended."""
+    return platform.tracking.ship(store, TINY, tags or {}) is Delivery.WHOLE
 
 
 def losses(platform: Platform, store: TrainingStore) -> list[int]:
@@ -86,6 +88,18 @@ def test_a_delivery_that_broke_between_two_batches_is_completed(tracked: Platfor
     tracked.apply("metrics_shipping")
     assert losses(tracked, store) == list(range(1, STEPS + 1))
     assert tracked.trainings.opened(Duty.TRACKING) == []
+
+
+def test_a_long_ledger_is_delivered_in_parts_over_several_ticks(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tracking_module, "PART_BYTES", 8192)
+    monkeypatch.setattr(tracking_module, "DELIVERY_SECONDS", 0.0)
+    store, stood = tracked.finished(Duty.TRACKING), list[int]()
+    while tracked.trainings.opened(Duty.TRACKING):
+        tracked.apply("metrics_shipping")
+        stood.append(sum(ShippedLedger.of(store).offsets.values()))
+    parts = [after - before for before, after in itertools.pairwise(stood)]
+    assert len(parts) > 5 and max(parts) < 2 * 8192
+    assert losses(tracked, store) == list(range(1, STEPS + 1))
 
 
 def test_a_run_that_was_made_without_its_parameters_gets_them(tracked: Platform):

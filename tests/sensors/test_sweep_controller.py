@@ -25,6 +25,7 @@ from resources.home import CODE
 from resources.trainings.store import TrainingStore
 from tests.conftest import Marked, until
 from tests.sensors.platform import SEARCH, Platform
+from trainer.base import lock
 from trainer.checkpoint.disk import encryption
 from trainer.record import fence, ledger
 
@@ -53,6 +54,16 @@ def subject(platform: Platform) -> SearchSubject:
 
 def controller(platform: Platform, store: SweepStore) -> Controller:
     return Controller(store, subject(platform), platform.control, platform.compute.poll_seconds)
+
+
+def test_a_run_that_finds_the_sweep_in_other_hands_says_whose_and_ends_with_the_sweep(
+    platform: Platform, store: SweepStore, caplog: pytest.LogCaptureFixture
+):
+    assert store.cancel("a test", "nobody wants it")
+    with lock.exclusive(store.folder):
+        left = controller(platform, store).run(lambda sweep: None)
+    assert left.closed is not None and left.closed.reason == "nobody wants it"
+    assert caplog.text.count(f"{store.folder} is locked by process {os.getpid()}") == 1
 
 
 def controlling(platform: Platform, store: SweepStore) -> "subprocess.Popen[bytes]":

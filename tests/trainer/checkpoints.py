@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from tests.conftest import until
+from trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk
 from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.disk.tensor_table import TensorTable
 from trainer.checkpoint.restore import PlacesOf
 from trainer.checkpoint.saving.saver import SaveEvent, Saver
 from trainer.checkpoint.tiers.locations import CommitPlace
@@ -112,6 +114,15 @@ def saved(folder: Path, *steps: int, engine: SmallEngine | None = None, token: T
         events = outcomes(saver)
     assert [event["event"] for event in events] == ["committed"] * len(steps), events
     return fence.commits(folder / "store")
+
+
+def chunks(folder: Path, manifest: CheckpointManifest) -> dict[str, list[Chunk]]:
+    """The places of every tensor's chunks, from the tables of all ranks."""
+    found: dict[str, list[Chunk]] = {}
+    for part in TensorTable(folder, manifest).parts():
+        for name, entry in part.items():
+            found.setdefault(name, []).extend(entry.chunks)
+    return found
 
 
 def stop_in_mid_save(saver: Saver, folder: Path, step: int) -> Path:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.trainer.checkpoints import chunks
 from tests.trainer.conftest import Ended, Training, wait
 from trainer.base import digest
 from trainer.checkpoint.disk import verification
@@ -31,7 +32,7 @@ def alter(training: Training, step: int, change: Callable[[Tensor], object]) -> 
     commit = next(commit for commit in training.commits() if commit.step == step)
     folder = training.durable / commit.folder
     manifest = verification.read_manifest(folder, commit.manifest)
-    [chunk] = manifest.tensors[f"model/{TENSOR}"].chunks
+    [chunk] = chunks(folder, manifest)[f"model/{TENSOR}"]
     data = bytearray((folder / chunk.file).read_bytes())
     change(torch.frombuffer(data, dtype=torch.float32, count=1, offset=chunk.begin))
     (folder / chunk.file).write_bytes(data)

@@ -74,15 +74,18 @@ class Journal:
         self.close()
 
 
-def read(path: Path, offset: int = 0) -> JournalReading:
+def read(path: Path, offset: int = 0, at_most: int = -1) -> JournalReading:
     """The events of the whole lines from `offset` bytes on; an absent file is an empty journal.
 
-    A last line without its newline is left for the next reading: its writer may still be at it.
+    A last line without its newline is left for the next reading: its writer may still be at it. With `at_most`, about
+    so many bytes are read: at least one line, however long.
     """
     try:
         with open(path, "rb") as file:
             file.seek(offset)
-            data = file.read()
+            data = file.read(at_most)
+            if len(data) == at_most:
+                data += file.readline()
     except FileNotFoundError:
         return JournalReading([], 0, offset)
     whole = data[: data.rfind(b"\n") + 1]

@@ -7,10 +7,13 @@ lock: a network file system may ignore it.
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from trainer.base import processes
+
+POLL_SECONDS = 0.05
 
 
 class Held(Exception):
@@ -28,6 +31,22 @@ def exclusive(folder: Path) -> Iterator[None]:
 def at_once(folder: Path) -> Iterator[None]:
     """Hold the lock of `folder` like `exclusive`, without waiting. Raises Held when another process has it."""
     with _held(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        yield
+
+
+@contextlib.contextmanager
+def within(folder: Path, seconds: float) -> Iterator[None]:
+    """Hold the lock of `folder` like `exclusive`, but wait for its holder so long at most. Raises Held after that."""
+    deadline = time.monotonic() + seconds
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(at_once(folder))
+                break
+            except Held:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(POLL_SECONDS)
         yield
 
 

@@ -107,7 +107,7 @@ def load(engine: state.Stateful, found: Contents, world: World) -> None:
     if surplus:
         names_there = "; ".join(surplus)
         raise ValueError(f"{found.folder}: this is a checkpoint of another model: it also has {names_there}")
-    state.load(engine, found, world.rank)
+    state.load(engine, found, world.rank, world.size)
 
 
 def _verified(folder: Path, manifest_sha256: str, world: World) -> tuple[Contents | None, str, str]:

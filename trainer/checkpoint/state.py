@@ -64,7 +64,7 @@ def collect(engine: Stateful, rank: int) -> TrainingState:
     return TrainingState(tensors, values, frozen)
 
 
-def load(engine: Stateful, contents: Contents, rank: int) -> None:
+def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None:
     """Load a checkpoint into `engine`; their layouts may differ. Raises ValueError for a checkpoint of another model.
 
     State that differs on each rank goes to the rank of the same number; where there are more ranks than before, the
@@ -81,9 +81,10 @@ def load(engine: Stateful, contents: Contents, rank: int) -> None:
         targets |= {f"optimiser/{name}/{key}": value for key, value in found.items()}
     extra: dict[str, Tensor] = {}
     _add_leaves("extra", engine.extra_state(), extra, {})
-    extra = {name: value for name, value in extra.items() if name in contents.manifest.tensors}
+    known = set(contents.tensor_names("extra/"))
+    extra = {name: value for name, value in extra.items() if name in known}
     own = _own_targets(contents, rank)
-    contents.load(targets | extra | own)
+    contents.load(targets | extra | own, rank / size)
     for name, parameter in engine.model.named_parameters():
         found = _nested(
             f"optimiser/{name}/", {**{f"optimiser/{name}/{k}": v for k, v in moments.get(name, {}).items()}, **values}

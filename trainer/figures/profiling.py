@@ -1,8 +1,10 @@
 """Profiles on demand: of the steps that the recipe names, or of the next steps after a rank receives SIGUSR2.
 
-A profile is a trace of PyTorch's profiler in the training's folder, for Perfetto or chrome://tracing. Under Nsight
-Systems (``nsys profile --capture-range=cudaProfilerApi``) nsys captures the same steps instead: only one of the two
-can subscribe to the GPU's events. Both show the parts of the timeline as ranges.
+A profile is a trace of PyTorch's profiler in the training's folder, for Perfetto or chrome://tracing. The rank puts it
+into the node's temporary folder; a thread compresses and writes it, so that no step waits for the training's folder.
+
+Under Nsight Systems (``nsys profile --capture-range=cudaProfilerApi``) nsys captures the same steps instead: only one
+of the two can subscribe to the GPU's events. Both show the parts of the timeline as ranges.
 """
 
 import gzip
@@ -10,15 +12,22 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import torch
 
 from trainer.base import atomic
 from trainer.config.operation import Observation
 from trainer.figures.timeline import Timeline
+
+WRITE_SECONDS = 60.0
+"""Seconds for which the end of a rank waits for its profiles to be written."""
+Write = Callable[[Path], dict[str, str]]
+"""Writes a recording to a path; returns fields for the event. Raises OSError."""
 
 
 class Profiler:
@@ -41,12 +50,13 @@ class Profiler:
         self._asked = False
         self._recording: _Recording | None = None
         self._first = 0
+        self._writing: list[threading.Thread] = []
         signal.signal(signal.SIGUSR2, self._ask)
 
     def step_begins(self, step: int) -> None:
         """Begin or end a recording before `step`, counted from 1, begins."""
         if self._recording and step >= self._first + self._observation.profile_steps:
-            self.end(step - 1)
+            self._stop(step - 1)
         due = self._asked or (self._on_recipe and step == self._observation.profile_from)
         if due and not self._recording:
             self._asked, self._first = False, step
@@ -55,16 +65,32 @@ class Profiler:
             self._recording.start()
 
     def end(self, last: int) -> None:
-        """End a recording, if there is one, after step `last` and write it. An OSError becomes an event."""
+        """End a recording, if there is one, after step `last`; wait until what was recorded is written."""
+        self._stop(last)
+        deadline = time.monotonic() + WRITE_SECONDS
+        for thread in self._writing:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _stop(self, last: int) -> None:
+        """End a recording, if there is one, after step `last`, and have a thread write it."""
         if not self._recording:
             return
+        begun = time.perf_counter()
         recording, self._recording, self._timeline.annotation = self._recording, None, None
         path = self._folder / f"{self._first:09d}-{last:09d}.{self._name}.json.gz"
-        steps = {"first": self._first, "last": last}
+        write = recording.stop()
+        fields = {"first": self._first, "last": last, "blocked_seconds": time.perf_counter() - begun}
+        # A daemon: a file system that does not answer holds up neither a step nor the end of the process.
+        thread = threading.Thread(target=self._write, args=(write, path, fields), name="profile", daemon=True)
+        self._writing = [*(each for each in self._writing if each.is_alive()), thread]
+        thread.start()
+
+    def _write(self, write: Write, path: Path, fields: dict[str, Any]) -> None:
+        """Write a recording. An OSError becomes an event."""
         try:
-            self._record("profiled", **steps, **recording.stop(path))
+            self._record("profiled", **fields, **write(path))
         except OSError as error:
-            self._record("profile_failed", **steps, reason=str(error))
+            self._record("profile_failed", **fields, reason=str(error))
 
     def _ask(self, *_: object) -> None:
         self._asked = True
@@ -78,8 +104,8 @@ class _Recording(Protocol):
 
     def start(self) -> None: ...
 
-    def stop(self, path: Path) -> dict[str, str]:
-        """End the recording and write it to `path`; returns fields for the event. Raises OSError."""
+    def stop(self) -> Write:
+        """End the recording; what is returned writes it, in any thread."""
 
 
 class _Trace:
@@ -93,28 +119,41 @@ class _Trace:
     def start(self) -> None:
         self._profile.start()
 
-    def stop(self, path: Path) -> dict[str, str]:
+    def stop(self) -> Write:
         self._profile.stop()
+        scratch = tempfile.TemporaryDirectory()
+        raw = Path(scratch.name) / "trace.json"
+        self._profile.export_chrome_trace(str(raw))
+
+        def write(path: Path) -> dict[str, str]:
+            with scratch:
+                return _pack(raw, path)
+
+        return write
+
+
+def _pack(raw: Path, path: Path) -> dict[str, str]:
+    """Compress the trace in the file `raw` to `path`. Raises OSError."""
+    with open(raw, "rb") as source:
+        _require_whole(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".", dir=path.parent) as scratch:
-            raw, packed = Path(scratch) / "trace.json", Path(scratch) / "trace.json.gz"
-            self._profile.export_chrome_trace(str(raw))
-            _require_whole(raw)
-            with open(raw, "rb") as source, gzip.open(packed, "wb", compresslevel=1) as target:
+            packed = Path(scratch) / "trace.json.gz"
+            with gzip.open(packed, "wb", compresslevel=1) as target:
                 shutil.copyfileobj(source, target)
             atomic.move(packed, path)
-        return {"by": "torch.profiler", "path": str(path)}
+    return {"by": "torch.profiler", "path": str(path)}
 
 
-def _require_whole(trace: Path) -> None:
-    """Raises OSError for a trace that breaks off: PyTorch's writer raises nothing when the disk is full."""
-    size = trace.stat().st_size
-    with open(trace, "rb") as file:
-        file.seek(max(0, size - 16))
-        if not file.read().rstrip().endswith(b"}"):
-            raise OSError(
-                f"the trace breaks off after {size} bytes: free space on the disk and ask for the profile again"
-            )
+def _require_whole(trace: BinaryIO) -> None:
+    """Raises OSError for a trace that breaks off: PyTorch's writer raises nothing when there is no room."""
+    size = trace.seek(0, os.SEEK_END)
+    trace.seek(max(0, size - 16))
+    if not trace.read().rstrip().endswith(b"}"):
+        raise OSError(
+            f"the trace breaks off after {size} bytes: free space in the temporary folder and ask for the profile again"
+        )
+    trace.seek(0)
 
 
 class _Nsight:
@@ -126,6 +165,6 @@ class _Nsight:
     def start(self) -> None:
         torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
 
-    def stop(self, path: Path) -> dict[str, str]:
+    def stop(self) -> Write:
         torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
-        return {"by": "nsys"}
+        return lambda _: {"by": "nsys"}

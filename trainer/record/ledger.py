@@ -11,9 +11,9 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
                     forward_seconds and so on (`figures.timeline`), cpu_cores, gpu_use and so on (`figures.usage`);
                     of a script: step, loss, seconds, figures (its own, by name)
     bound           step, steps, bound, share, advice, data_share and so on: what bounds these steps
-    profiled        rank, first, last, by, path          profile_failed   rank, first, last, reason
+    profiled        rank, first, last, blocked_seconds, by, path     profile_failed   rank, first, last, reason
     validated       step, loss                           restored   step, commit, seconds
-    committed       step, commit, seconds, bytes         commit_failed  step, reason
+    committed       step, commit, seconds, bytes, blocked_seconds         commit_failed  step, reason, blocked_seconds
     set_aside       commit, reason                       ended      outcome, step, reason
     tier_away       reason: a start waits for a tier
     not_recorded    events: how many found no room while the store could not be written

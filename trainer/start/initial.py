@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.base import atomic, digest, verify
 from trainer.checkpoint.disk import manifest
-from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST
+from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.progress import PROGRESS
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.tensor_table import TensorTable
 from trainer.config import resolved
 from trainer.config.sections import Init
 from trainer.config.shapes import Shape
@@ -122,13 +123,15 @@ def _from_huggingface(init: Init, folder: Path) -> "Callable[[], dict[str, Tenso
 def _checkpoint(folder: Path) -> tuple[Shape, int, str]:
     """A checkpoint's model, the size of its vocabulary and its tokenizer's SHA-256, from its small files."""
     found = manifest.decode(_manifest(folder))
-    if found.layout != LAYOUT:
-        raise ValueError(f"{folder}: found the layout {found.layout!r}, expected {LAYOUT!r}")
+    manifest.require_readable(found.layout, folder)
     try:
         progress: dict[str, Any] = json.loads((folder / PROGRESS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
-    vocab_size, _ = found.tensors["model/embedding.weight"].shape
+    try:
+        vocab_size, _ = TensorTable(folder, found).types["model/embedding.weight"].shape
+    except (DamagedCheckpoint, OSError) as error:
+        raise ValueError(f"init: {error}") from None
     return resolved.shape(progress["config"]["model"]), vocab_size, progress["lineage"]["tokenizer"]
 
 

@@ -40,6 +40,18 @@ def test_the_sweeps_of_a_folder_are_those_with_a_specification(tmp_path):
     assert [store.sweep for store in sweeps(tmp_path)] == ["a", "b"]
 
 
+def test_sweeps_that_cannot_be_listed_are_not_no_sweeps(tmp_path):
+    (tmp_path / "sweeps").touch()
+    with pytest.raises(NotADirectoryError):
+        sweeps(tmp_path / "sweeps")
+
+
+def test_a_sweep_whose_folder_cannot_be_read_is_visited_all_the_same(tmp_path):
+    SweepStore(tmp_path / "whole").create(SPECIFICATION)
+    (tmp_path / "loop").symlink_to("loop")
+    assert [store.sweep for store in sweeps(tmp_path)] == ["loop", "whole"]
+
+
 def test_a_sweep_that_was_not_opened_has_no_events_and_no_state(tmp_path):
     store = SweepStore(tmp_path)
     assert (store.read(), store.state(), store.closed()) == ([], None, None)

@@ -62,6 +62,13 @@ def test_a_version_that_was_not_judged_is_not_promoted(model: Promotions):
     assert champion(model) is None
 
 
+def test_the_champion_is_the_version_promoted_last_wherever_mlflows_alias_was_moved(model: Promotions):
+    promoted(model, "first"), promoted(model, "second")
+    model.registry.point(MODEL, CHAMPION, "1")
+    held = model.champion_version()
+    assert held is not None and (held.number, held.manifest) == ("2", "second")
+
+
 def test_a_version_that_failed_a_check_is_not_promoted(model: Promotions):
     version = registered(model, "a")
     judge(model, version, passed=False)

@@ -1,9 +1,6 @@
 """Training facts: read once for a decision, and what follows from the records."""
 
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,41 +8,9 @@ import pytest
 from resources.trainings.decision import Action
 from resources.trainings.records import Specification, Terms
 from resources.trainings.store import Trainings, TrainingStore
+from tests.accesses import accesses
 from tests.resources.trainings.lab import BRIEF, BY, ENDLESS, Lab, numbers, until_committed
 from trainer.record import causes, fence, heartbeat
-
-EVENTS = ("open", "os.listdir", "os.scandir")
-"""What Python reports to an audit hook when it opens a file or lists a folder."""
-
-
-class Accesses:
-    """How often each path was opened or listed while this is counting."""
-
-    def __init__(self) -> None:
-        self.counting = False
-        self.paths: Counter[str] = Counter()
-        sys.addaudithook(self._note)  # a hook stays for the life of the process
-
-    def _note(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.counting and event in EVENTS and isinstance(arguments[0], str | Path):
-            self.paths[str(arguments[0])] += 1
-
-    @contextmanager
-    def below(self, folder: Path) -> Iterator[Counter[str]]:
-        """Count what is opened and listed below `folder`, by its path relative to it."""
-        found: Counter[str] = Counter()
-        self.paths.clear()
-        self.counting = True
-        try:
-            yield found
-        finally:
-            self.counting = False
-            found.update(
-                {each[len(str(folder)) :]: n for each, n in self.paths.items() if each.startswith(str(folder))}
-            )
-
-
-accesses = Accesses()
 
 
 @pytest.fixture
@@ -101,7 +66,7 @@ def test_a_part_that_is_asked_for_twice_is_read_once(store: TrainingStore):
         for _ in range(2):
             assert facts.specification.recipe == "tiny" and facts.terms.min_nodes == 1
             assert [each.step for each in facts.commits_on("durable")] == [10]
-            assert facts.beats and len(facts.events) > 0
+            assert facts.beats
             assert not facts.reported and facts.failures_without_checkpoint == 0
     twice = {path for path, count in found.items() if count > 1}
     assert {path for path in twice if path.endswith((".json", ".jsonl"))} == set()

@@ -2,9 +2,19 @@
 
 import pytest
 
-from resources.fleet.protocol import Node
+from resources.fleet.protocol import Node, by_name
 from resources.launchers.protocol import JobState, Status
-from resources.trainings.faults import EndVerdict, TrainingFault, lost, pre_empted, stranded, stuck, too_few, verdict
+from resources.trainings.faults import (
+    EndVerdict,
+    TrainingFault,
+    lost,
+    pre_empted,
+    rest,
+    stranded,
+    stuck,
+    too_few,
+    verdict,
+)
 from resources.trainings.watch import Sight
 from trainer.record import causes, phases
 from trainer.record.endings import RankEnd
@@ -19,30 +29,32 @@ CORDONED = Node("b", ready=False, reason="it is cordoned", cordoned=True)
 
 
 def test_a_job_on_nodes_that_are_ready_has_lost_none():
-    assert lost(ON_TWO, READY) is None
+    assert lost(ON_TWO, by_name(READY)) is None
 
 
 def test_a_dead_node_under_a_job_is_lost():
     cause = "node b is lost: its kubelet is silent"
-    assert lost(ON_TWO, [READY[0], DEAD]) == TrainingFault(cause, ("a", "b"), disrupted=True, kind=causes.DISRUPTED)
+    assert lost(ON_TWO, by_name([READY[0], DEAD])) == TrainingFault(
+        cause, ("a", "b"), disrupted=True, kind=causes.DISRUPTED
+    )
 
 
 def test_a_node_that_left_the_fleet_is_lost_too():
-    found = lost(ON_TWO, READY[:1])
+    found = lost(ON_TWO, by_name(READY[:1]))
     assert found is not None and found.cause == "node b is lost: it left the fleet"
 
 
 def test_a_cordoned_node_is_not_lost():
-    assert lost(ON_TWO, [READY[0], CORDONED]) is None
+    assert lost(ON_TWO, by_name([READY[0], CORDONED])) is None
 
 
 def test_dead_nodes_that_a_job_is_not_on_are_none_of_its_faults():
-    assert lost(Status(JobState.RUNNING, nodes=("a",)), [READY[0], DEAD]) is None
+    assert lost(Status(JobState.RUNNING, nodes=("a",)), by_name([READY[0], DEAD])) is None
 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED, JobState.MISSING])
 def test_a_job_that_does_not_run_loses_no_node(state: JobState):
-    assert lost(Status(state, nodes=("b",)), [DEAD]) is None
+    assert lost(Status(state, nodes=("b",)), by_name([DEAD])) is None
 
 
 def test_a_job_that_waits_again_after_its_trainers_had_begun_was_pre_empted():
@@ -172,3 +184,9 @@ def test_what_is_not_wanted_any_more_was_stopped():
 
 def test_a_job_deleted_by_hand_is_a_class_of_its_own():
     assert verdict(True, Status(JobState.MISSING), False, None).kind == causes.DELETED
+
+
+def test_nobody_need_look_again_for_a_tenth_of_what_is_left_before_all_ranks_can_be_late():
+    sights = [Sight(0, RankPlace("training", 5), 20.0), Sight(1, RankPlace("training", 6), 50.0)]
+    assert rest(sights, lambda phase: 100.0) == pytest.approx(8.0)
+    assert rest([], lambda phase: 100.0) == 0.0

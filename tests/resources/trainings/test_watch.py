@@ -92,3 +92,22 @@ def test_after_a_restart_of_the_count_the_age_begins_anew(watch: ProgressWatch, 
     clock.now += 50
     watch.restart(STORE, FIRST)
     assert age(watch, beat(5)) == 0.0
+
+
+def test_nobody_looks_while_no_rank_can_be_late_and_then_somebody_does(watch: ProgressWatch, clock: Clock):
+    assert not watch.rests(STORE, FIRST)
+    age(watch, beat(5))
+    watch.rest(STORE, FIRST, 12.0)
+    clock.now += 11.9
+    assert watch.rests(STORE, FIRST) and not watch.rests(STORE, Token(2))
+    clock.now += 0.2
+    assert not watch.rests(STORE, FIRST)
+    assert age(watch, beat(5)) == pytest.approx(12.1)
+
+
+def test_a_rest_is_never_so_long_that_time_is_not_counted(watch: ProgressWatch, clock: Clock):
+    age(watch, beat(5))
+    watch.rest(STORE, FIRST, 1e9)
+    clock.now += LONGEST_LOOK
+    assert not watch.rests(STORE, FIRST)
+    assert age(watch, beat(5)) == LONGEST_LOOK

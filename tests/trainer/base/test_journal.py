@@ -116,3 +116,16 @@ def test_a_flipped_newline_costs_the_two_lines_it_stood_between(tmp_path: Path) 
     path.write_bytes(LINES[0] + LINES[1][:-1] + b"\x0b" + LINES[2] + LINES[0])
     assert journal.read(path).events == [EVENTS[0], EVENTS[0]]
     assert journal.read(path).damaged == 1
+
+
+def test_a_reading_in_parts_has_every_event_once_however_long_its_line(tmp_path: Path):
+    path, written = tmp_path / "journal", [{"n": n, "text": "x" * (500 if n == 3 else 5)} for n in range(8)]
+    with journal.Journal(path) as log:
+        log.append(*written)
+    found, offset, sizes = [], 0, []
+    while (reading := journal.read(path, offset, at_most=50)).offset != offset:
+        found += reading.events
+        sizes.append(reading.offset - offset)
+        offset = reading.offset
+    assert found == written and offset == path.stat().st_size
+    assert len(sizes) > 2 and max(sizes) > 500

@@ -41,3 +41,10 @@ def test_the_process_that_holds_a_lock_is_named_also_when_it_is_stopped(tmp_path
 @pytest.mark.parametrize("pid", [0, 1 << 30])
 def test_a_process_that_is_not_there_has_no_command_line(pid: int):
     assert processes.command_line(pid) == ""
+
+
+def test_who_waits_for_a_lock_gives_up_at_the_deadline_and_is_told_who_holds_it(tmp_path: Path):
+    with lock.at_once(tmp_path), pytest.raises(lock.Held, match=f"is locked by process {os.getpid()} "):
+        lock.within(tmp_path, 0.1).__enter__()
+    with lock.within(tmp_path, 0.1):
+        assert held(tmp_path) != ""

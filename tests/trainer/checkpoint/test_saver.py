@@ -18,7 +18,8 @@ import torch
 from tests.conftest import until
 from tests.disks import mounted
 from tests.trainer.checkpoints import ALONE, TOKEN, SmallEngine, outcomes, progress, saved, saving, stop_in_mid_save
-from trainer.checkpoint.disk import contents
+from trainer.checkpoint.disk import contents, publication
+from trainer.checkpoint.disk.manifest import CheckpointFile, CheckpointManifest
 from trainer.checkpoint.saving import parts
 from trainer.checkpoint.saving.buffer import Buffer
 from trainer.config.layout import Mesh
@@ -72,6 +73,40 @@ def test_only_the_checkpoints_are_left_after_the_commits(tmp_path: Path) -> None
     assert list((tmp_path / "store" / "parts").iterdir()) == []
 
 
+def test_a_save_leaves_alone_what_another_rank_has_written_of_a_later_one(tmp_path: Path) -> None:
+    later = f"{9:09d}.{TOKEN}"
+    part = tmp_path / "durable" / "checkpoints" / "tiny" / f".{later}.partial" / "model-00001.safetensors"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"of rank 1")
+    parts.report(tmp_path / "store", later, 1, {"files": {}})
+    saved(tmp_path, 5)
+    assert part.exists()
+    assert parts.gather(tmp_path / "store", later, 2, 0.0)[1] == {"files": {}}
+
+
+def test_a_save_to_the_durable_tier_leaves_a_copy_that_is_on_its_way_there_alone(tmp_path: Path) -> None:
+    copy = tmp_path / "durable" / "checkpoints" / "tiny" / f".{5:09d}.{TOKEN}.copy"
+    copy.mkdir(parents=True)
+    os.mkfifo(copy / "optimiser-00000.safetensors")  # the copy stops here
+    with saving(tmp_path) as saver:
+        saver.save(SmallEngine().step(), progress(5), tiers=("nvme", "durable"))
+        until((copy / "model-00000.safetensors").exists, "the first file of the copy")
+        saver.save(SmallEngine().step(), progress(10))
+        outcomes(saver)
+        os.kill(saver.writer, signal.SIGKILL)  # it would wait for the copy
+    assert (copy / "model-00000.safetensors").exists()
+    assert steps(tmp_path) == [5, 10]
+
+
+def test_what_is_not_whole_is_not_published(tmp_path: Path) -> None:
+    hidden, folder = tmp_path / ".hidden", tmp_path / "visible"
+    hidden.mkdir()
+    described = CheckpointManifest("layout/1", {"model": CheckpointFile(3, "0" * 64)})
+    with pytest.raises(OSError, match="not whole: model is missing"):
+        publication.publish(hidden, folder, described)
+    assert not folder.exists()
+
+
 def test_two_saves_may_be_unfinished_and_a_third_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 0.0)
     engine = SmallEngine()
@@ -87,6 +122,27 @@ def test_two_saves_may_be_unfinished_and_a_third_fails(tmp_path: Path, monkeypat
         saver.save(engine, progress(4))
         outcomes(saver)
     assert steps(tmp_path) == [1, 2, 4]
+
+
+def test_a_wait_in_vain_is_counted_and_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 0.2)
+    engine = SmallEngine()
+    with saving(tmp_path) as saver:
+        os.kill(saver.writer, signal.SIGSTOP)
+        for step in (1, 2, 3):
+            saver.save(engine.step(), progress(step))
+        before = saver.has_room
+        monkeypatch.setattr("trainer.checkpoint.saving.saver.PATIENCE", 600.0)
+        saver.save(engine, progress(4))
+        waited, at_once = saver.events()
+        assert (waited["step"], at_once["step"]) == (3, 4)
+        assert waited["blocked_seconds"] > 0.2
+        os.kill(saver.writer, signal.SIGCONT)
+        outcomes(saver)
+        assert (before, saver.has_room) == (False, True)
+        saver.save(engine, progress(5))
+        outcomes(saver)
+    assert steps(tmp_path) == [1, 2, 5]
 
 
 def test_the_last_save_waits_for_a_free_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

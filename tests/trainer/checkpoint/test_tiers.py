@@ -85,6 +85,25 @@ def test_a_copy_is_visible_only_with_its_manifest(saved: tuple[Path, str], tier:
     assert tier.holds(NAME)
 
 
+def test_a_copy_that_lost_a_file_on_its_way_does_not_become_visible(saved: tuple[Path, str], tmp_path: Path):
+    (folder, manifest), tier = saved, FolderTier(tmp_path / "tier")
+    for name, expected in verification.read_manifest(folder, manifest).files.items():
+        tier.put(NAME, name, iter([FILES[name]]), expected)
+    (lost,) = (tmp_path / "tier" / NAME).parent.glob(".*/model")
+    lost.unlink()
+    with pytest.raises(TierUnavailable, match="not whole: model is missing"):
+        tier.finish(NAME, (folder / MANIFEST).read_bytes())
+    assert not tier.holds(NAME)
+
+
+def test_a_visible_folder_that_is_not_whole_is_replaced_by_the_next_copy(saved: tuple[Path, str], tmp_path: Path):
+    (folder, manifest), tier = saved, FolderTier(tmp_path / "tier")
+    replicate(folder, tier, NAME, manifest)
+    (tmp_path / "tier" / NAME / "model").unlink()
+    replicate(folder, tier, NAME, manifest)
+    assert verification.read_files(tmp_path / "tier" / NAME, manifest) == FILES
+
+
 def test_a_source_that_is_damaged_leaves_no_copy(saved: tuple[Path, str], tier: Tier):
     folder, manifest = saved
     flip(folder / "model")

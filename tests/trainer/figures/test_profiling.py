@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from tests.conftest import until
 from tests.disks import mounted
 from tests.trainer.conftest import Training, said, wait
+from trainer.base import atomic
 from trainer.config.operation import Observation
 from trainer.figures.profiling import Profiler
 from trainer.figures.timeline import Timeline
@@ -36,6 +38,11 @@ class Steps:
                 torch.ones(8, 8) @ torch.ones(8, 8)
             self.done += 1
 
+    def ended(self) -> list[dict[str, Any]]:
+        """The events, once every profile is written."""
+        self.profiler.end(self.done)
+        return self.events
+
     def _record(self, event: str, **fields: Any) -> None:
         self.events.append({"event": event, **fields})
 
@@ -57,7 +64,7 @@ def own_signal() -> Iterator[None]:
 def test_the_recipe_s_steps_are_profiled(tmp_path: Path):
     steps = Steps(tmp_path / "profiles", profile_from=3)
     steps.run(8)
-    (event,) = steps.events
+    (event,) = steps.ended()
     assert (event["event"], event["first"], event["last"]) == ("profiled", 3, 4)
     assert event["path"] == str(tmp_path / "profiles" / "000000003-000000004.r0.json.gz")
     assert ranges(event["path"]).count("forward") == 2
@@ -67,7 +74,7 @@ def test_the_recipe_s_steps_are_profiled(tmp_path: Path):
 def test_a_rank_other_than_0_does_not_profile_the_recipe_s_steps(tmp_path: Path):
     steps = Steps(tmp_path, on_recipe=False, profile_from=3)
     steps.run(8)
-    assert steps.events == [] and list(tmp_path.iterdir()) == []
+    assert steps.ended() == [] and list(tmp_path.iterdir()) == []
 
 
 def test_every_signal_is_answered_with_a_profile(tmp_path: Path):
@@ -77,14 +84,13 @@ def test_every_signal_is_answered_with_a_profile(tmp_path: Path):
     steps.run(1)
     os.kill(os.getpid(), signal.SIGUSR2)
     steps.run(5)
-    assert [(event["first"], event["last"]) for event in steps.events] == [(3, 4), (5, 6)]
+    assert [(event["first"], event["last"]) for event in steps.ended()] == [(3, 4), (5, 6)]
 
 
 def test_a_profile_that_the_end_cuts_short_is_written(tmp_path: Path):
     steps = Steps(tmp_path, profile_from=3)
     steps.run(3)
-    steps.profiler.end(3)
-    (event,) = steps.events
+    (event,) = steps.ended()
     assert (event["first"], event["last"]) == (3, 3)
     assert ranges(event["path"]).count("forward") == 1
 
@@ -93,7 +99,7 @@ def test_a_profile_that_cannot_be_written_is_an_event(tmp_path: Path):
     (tmp_path / "profiles").write_text("in the way")
     steps = Steps(tmp_path / "profiles", profile_from=2)
     steps.run(6)
-    (event,) = steps.events
+    (event,) = steps.ended()
     assert event["event"] == "profile_failed" and "File exists" in event["reason"]
 
 
@@ -105,11 +111,24 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_an_event_and_leaves_nothing(small_disk: Path):
+    (small_disk / "filler").write_bytes(bytes(8 << 10))
     steps = Steps(small_disk, profile_from=2)
     steps.run(6)
-    (event,) = steps.events
+    (event,) = steps.ended()
     assert event["event"] == "profile_failed", event
-    assert list(small_disk.iterdir()) == []
+    assert [path.name for path in small_disk.iterdir()] == ["filler"]
+
+
+def test_steps_go_on_while_the_folder_of_the_profiles_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    answering = threading.Event()
+    move = atomic.move
+    monkeypatch.setattr(atomic, "move", lambda made, path: answering.wait(60) and move(made, path))
+    steps = Steps(tmp_path, profile_from=2)
+    steps.run(8)
+    assert steps.events == []
+    answering.set()
+    (event,) = steps.ended()
+    assert event["event"] == "profiled" and event["blocked_seconds"] > 0
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def main() -> None:
         total = torch.tensor(json.loads(training.restored.files["total.json"]) if training.restored else 0.0)
         for step in training.steps(given["steps"]):
             if step == given.get("hold_at"):
-                print(f"holding at {step}", flush=True)
+                say(f"holding at {step}")
                 while Path(given["hold"]).exists():
                     time.sleep(0.01)
             mine = torch.tensor(float(training.rank + 1))
@@ -26,8 +26,13 @@ def main() -> None:
             training.report(total.item())
             if training.due(given["every"]):
                 training.commit({"total.json": json.dumps(total.item()).encode()})
-        print(f"rank {training.rank} left at {training.step}", flush=True)
+        say(f"rank {training.rank} left at {training.step}")
     dist.destroy_process_group()
+
+
+def say(line: str) -> None:
+    """Print it in one write: the line of another rank may come between the two writes of an unbuffered `print`."""
+    print(f"{line}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

@@ -38,3 +38,10 @@ def test_forgetting_what_was_never_staged_changes_nothing(tmp_path: Path):
     receipts.forget(tmp_path, "node-1")
     receipts.forget(tmp_path, "node-1", [SNAPSHOT])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_receipts_that_cannot_be_listed_are_not_no_receipts(tmp_path: Path):
+    (tmp_path / "staged").touch()
+    for ask in (lambda: receipts.holders(tmp_path, SNAPSHOT), lambda: receipts.forget(tmp_path, "node-1")):
+        with pytest.raises(NotADirectoryError):
+            ask()

@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from trainer.checkpoint.disk import encryption, progress, reading, verification
 from trainer.checkpoint.disk.dtypes import DTYPES
-from trainer.checkpoint.disk.manifest import LAYOUT, CheckpointManifest, Chunk
+from trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk, require_readable
 from trainer.checkpoint.disk.progress import PROGRESS
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.tensor_table import TensorTable
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import ReadItem
@@ -36,7 +39,7 @@ class Contents:
     def __init__(self, folder: Path, manifest: CheckpointManifest) -> None:
         self.folder, self.manifest = folder, manifest
         self._encrypted: dict[Path, bool] = {}
-        self._chunks = {(name, c.offsets): c for name, entry in manifest.tensors.items() for c in entry.chunks}
+        self._table = TensorTable(folder, manifest)
 
     def verify(self, names: Iterable[str]) -> None:
         """Hash these files. Raises DamagedCheckpoint."""
@@ -45,7 +48,8 @@ class Contents:
 
     def files_of(self, group: str) -> set[str]:
         """The names of the files that hold a group's tensors."""
-        return {chunk.file for name in self.tensor_names(f"{group}/") for chunk in self.manifest.tensors[name].chunks}
+        entries = (entry for part in self._table.parts() for entry in part.items())
+        return {chunk.file for name, entry in entries if name.startswith(f"{group}/") for chunk in entry.chunks}
 
     def files_to_verify(self, rank: int, size: int) -> list[str]:
         """The files that this rank of `size` verifies; the next largest file goes to the rank with the fewest bytes."""
@@ -60,10 +64,10 @@ class Contents:
         return progress.decode(bytes(reading.read(self.folder / PROGRESS)))
 
     def tensor_names(self, prefix: str) -> list[str]:
-        return [name for name in self.manifest.tensors if name.startswith(prefix)]
+        return [name for name in self._table.types if name.startswith(prefix)]
 
     def tensor_type(self, name: str) -> TensorType:
-        entry = self.manifest.tensors[name]
+        entry = self._table.types[name]
         return TensorType(torch.Size(entry.shape), DTYPES[entry.dtype])
 
     def tensors(self, group: str) -> dict[str, Tensor]:
@@ -73,26 +77,37 @@ class Contents:
         self.load(found)
         return {name.removeprefix(f"{group}/"): tensor for name, tensor in found.items()}
 
-    def load(self, targets: Mapping[str, Tensor]) -> None:
+    def load(self, targets: Mapping[str, Tensor], share: float = 0.0) -> None:
         """Read into the tensors `targets`, plain or DTensors, by name.
 
-        Raises ValueError, which names every tensor that does not fit, and DamagedCheckpoint when a file cannot be read.
+        `share` is r / n for rank r of n: the files that this rank most likely needs are looked at first, and no others
+        once every element is found. Raises ValueError, which names every tensor that does not fit, and
+        DamagedCheckpoint when a file cannot be read.
         """
         self._check_shapes(targets)
+        for chunk, item, target in sorted(self._reads(targets, share), key=lambda read: (read[0].file, read[0].begin)):
+            entry = self._table.types[item.storage_index.fqn]
+            target.copy_(self._read_box(chunk, DTYPES[entry.dtype], item))
+
+    def _reads(self, targets: Mapping[str, Tensor], share: float) -> "list[tuple[Chunk, ReadItem, Tensor]]":
+        """Each chunk to read from, what of it, and where to. Raises DamagedCheckpoint when there are too few."""
         # Imported only here; see there.
         from trainer.checkpoint.disk import load_plan
 
-        def in_file(read: "tuple[ReadItem, Tensor]") -> tuple[str, int]:
-            chunk = self._chunk(read[0])
-            return chunk.file, chunk.begin
-
-        for item, target in sorted(load_plan.reads(self.manifest, targets), key=in_file):
-            entry = self.manifest.tensors[item.storage_index.fqn]
-            target.copy_(self._read_box(self._chunk(item), DTYPES[entry.dtype], item))
-
-    def _chunk(self, item: "ReadItem") -> Chunk:
-        assert item.storage_index.offset is not None
-        return self._chunks[item.storage_index.fqn, tuple(item.storage_index.offset)]
+        found = list[tuple[Chunk, "ReadItem", Tensor]]()
+        missing = {name: count for name, target in targets.items() if (count := _elements_here(target))}
+        for part in self._table.parts(share):
+            entries = {name: part[name] for name in missing if name in part}
+            chunks = {(name, chunk.offsets): chunk for name, entry in entries.items() for chunk in entry.chunks}
+            for item, target in load_plan.reads(entries, {name: targets[name] for name in entries}):
+                name, offset = item.storage_index.fqn, item.storage_index.offset
+                assert offset is not None
+                found.append((chunks[name, tuple(offset)], item, target))
+                missing[name] -= item.lengths.numel()
+            missing = {name: count for name, count in missing.items() if count}
+            if not missing:
+                return found
+        raise DamagedCheckpoint(f"{self.folder}: found no chunks for {sum(missing.values())} elements of {missing}")
 
     def _read_box(self, chunk: Chunk, dtype: torch.dtype, item: "ReadItem") -> Tensor:
         """The part of a chunk that `item` needs; only the rows of that part are read."""
@@ -122,7 +137,7 @@ class Contents:
         return encryption.read_key(Path(named)) if named else None
 
     def _check_shapes(self, targets: Mapping[str, Tensor]) -> None:
-        there = self.manifest.tensors
+        there = self._table.types
         faults = [f"{name}: not in the checkpoint" for name in targets if name not in there]
         faults += [
             f"{name}: found {list(there[name].shape)}, expected {list(target.shape)}"
@@ -133,14 +148,18 @@ class Contents:
             raise ValueError(f"{self.folder}: this is a checkpoint of another model: {'; '.join(sorted(faults))}")
 
 
+def _elements_here(target: Tensor) -> int:
+    """How many elements of a tensor this rank holds."""
+    return (target.to_local() if isinstance(target, DTensor) else target).numel()
+
+
 def open_unverified(folder: Path, manifest_sha256: str) -> Contents:
     """The checkpoint in `folder`, of which only the manifest is verified.
 
     Raises DamagedCheckpoint unless the manifest has this SHA-256, and ValueError for a folder of another layout.
     """
     manifest = verification.read_manifest(folder, manifest_sha256)
-    if manifest.layout != LAYOUT:
-        raise ValueError(f"{folder}: found the layout {manifest.layout!r}, expected {LAYOUT!r}")
+    require_readable(manifest.layout, folder)
     return Contents(folder, manifest)
 
 

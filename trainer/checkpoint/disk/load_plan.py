@@ -18,13 +18,16 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.planner import ReadItem
 
 from trainer.checkpoint.disk.dtypes import DTYPES
-from trainer.checkpoint.disk.manifest import CheckpointManifest, TensorEntry
+from trainer.checkpoint.disk.manifest import TensorEntry
 
 
-def reads(manifest: CheckpointManifest, targets: Mapping[str, Tensor]) -> Iterator[tuple[ReadItem, Tensor]]:
-    """Each item to read, with the part of a target that it goes to. Targets are plain tensors or DTensors, by name."""
+def reads(entries: Mapping[str, TensorEntry], targets: Mapping[str, Tensor]) -> Iterator[tuple[ReadItem, Tensor]]:
+    """Each item to read from the chunks of `entries`, with the part of a target that it goes to.
+
+    Targets are plain tensors or DTensors, by name; each has an entry, whose chunks may be a part of the tensor's.
+    """
     planner = DefaultLoadPlanner(flatten_state_dict=False)
-    metadata = Metadata({name: _tensor_metadata(entry) for name, entry in manifest.tensors.items()})
+    metadata = Metadata({name: _tensor_metadata(entry) for name, entry in entries.items()})
     planner.set_up_planner(dict(targets), metadata)
     for item in planner.finish_plan(planner.create_local_plan()).items:
         yield item, planner.resolve_tensor(item).detach()

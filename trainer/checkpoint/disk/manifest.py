@@ -1,34 +1,40 @@
-"""The manifest of a checkpoint: the name, size and hash of each file, and the place of each tensor's chunks in them.
+"""The manifest of a checkpoint: the name, size and hash of each file.
 
 ``MANIFEST.json`` of ``<durable>/checkpoints/<training>/<step>.<token>/``::
 
     {"format": "slipway.checkpoint/1",
-     "layout": "chunks/1",                            how the files hold the tensors
-     "files": {"model-00000.safetensors": {"bytes": 1024, "blake3": "64 hex digits"}, ..., "progress.json": {...}},
-     "tensors": {"model/head.weight":                 group and name
+     "layout": "chunks/2",                            how the files hold the tensors
+     "files": {"model-00000.safetensors": {"bytes": 1024, "blake3": "64 hex digits"}, ..., "progress.json": {...}}}
+
+The files ``tensors.json`` and ``tensors-<R>.json`` say where the tensors lie (`trainer.checkpoint.disk.tensor_table`)::
+
+    {"model/head.weight":                 group and name
         {"dtype": "F32", "shape": [64, 32],           of the whole tensor
-         "chunks": [{"offsets": [0, 0], "sizes": [32, 32], "file": "model-00000.safetensors", "begin": 512}, ...]}}}
+         "chunks": [{"offsets": [0, 0], "sizes": [32, 32], "file": "model-00000.safetensors", "begin": 512}, ...]}}
 
 A chunk is a box of its tensor, at `offsets` and of `sizes`, contiguous in `file` from byte `begin` on (row-major,
 little-endian). The chunks of a tensor fill it and do not overlap. Groups: model (parameters and buffers by name),
 optimiser (<parameter>/<key>) and extra (further state of the engine). Files of rank R: ``model-<R>.safetensors``,
 ``optimiser-<R>.safetensors``, ``frozen-<R>.safetensors`` (parameters that are not trained). Each is a complete
 safetensors file; its keys are the tensors' names, followed by ``[begin:end,...]`` where only a part of the tensor is in
-the file. ``progress.json`` holds everything that is not a tensor. The layout "chunks/1" is the name of all this. Other
-folders that are written and verified in the same way (exports) have no `tensors`.
+the file. ``progress.json`` holds everything that is not a tensor. The layout "chunks/2" is the name of all this. In
+"chunks/1", which is only read, the manifest itself has all this under `tensors`. Other folders that are written and
+verified in the same way (exports) have no tensors.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from trainer.base import atomic
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "slipway.checkpoint/1"
-LAYOUT = "chunks/1"
+LAYOUT = "chunks/2"
 """The layout of a training's checkpoints."""
+READABLE = (LAYOUT, "chunks/1")
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,7 @@ class CheckpointManifest:
     layout: str
     files: Mapping[str, CheckpointFile]
     tensors: Mapping[str, TensorEntry] = field(default_factory=dict)
+    """Only in the layout "chunks/1"; read them through `trainer.checkpoint.disk.tensor_table`."""
 
     def encode(self) -> bytes:
         """The bytes of MANIFEST.json; equal manifests have equal bytes."""
@@ -92,10 +99,16 @@ def decode(data: bytes) -> CheckpointManifest:
     return CheckpointManifest(value["layout"], files, tensors)
 
 
+def require_readable(layout: str, folder: Path) -> None:
+    """Raises ValueError unless `layout` is one of a training's checkpoints."""
+    if layout not in READABLE:
+        raise ValueError(f"{folder}: found the layout {layout!r}, expected {' or '.join(map(repr, READABLE))}")
+
+
 def tensor_entry(value: Mapping[str, Any]) -> TensorEntry:
-    """One tensor's entry from its JSON."""
+    """One tensor's entry from its JSON; without chunks where only its type and shape are given."""
     chunks = tuple(
         Chunk(tuple(chunk["offsets"]), tuple(chunk["sizes"]), chunk["file"], chunk["begin"])
-        for chunk in value["chunks"]
+        for chunk in value.get("chunks", ())
     )
     return TensorEntry(value["dtype"], tuple(value["shape"]), chunks)

@@ -43,13 +43,35 @@ def write(folder: Path, layout: str, files: Mapping[str, bytes]) -> str:
 def publish(hidden: Path, folder: Path, manifest: CheckpointManifest) -> str:
     """Rename a hidden folder, whose files are on disk, to `folder`; returns the SHA-256 of the manifest.
 
-    Raises OSError.
+    Raises OSError, also when a file of the manifest is not there.
     """
     data = manifest.encode()
+    require_whole(hidden, manifest.files)
     atomic.write(hidden / MANIFEST, [data])
     if not atomic.show(hidden, folder):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
     return digest.sha256(data)
+
+
+def missing(folder: Path, files: Mapping[str, CheckpointFile]) -> str:
+    """What keeps `folder` from being whole: a file that is missing or of another size; empty when it is whole.
+
+    Raises OSError for a file that cannot be looked at.
+    """
+    for name, expected in files.items():
+        try:
+            size = (folder / name).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return f"{name} is missing"
+        if size != expected.bytes:
+            return f"{name}: found {size} bytes, expected {expected.bytes}"
+    return ""
+
+
+def require_whole(folder: Path, files: Mapping[str, CheckpointFile]) -> None:
+    """Raises OSError unless every one of `files` is in `folder` with its size."""
+    if fault := missing(folder, files):
+        raise OSError(errno.ENOENT, f"not whole: {fault}", str(folder))
 
 
 def remove_unpublished(parent: Path, token: Token) -> None:

@@ -40,7 +40,7 @@ def read_files(folder: Path, sha256: str) -> dict[str, bytes]:
     `sha256` is the manifest's. Raises DamagedCheckpoint.
     """
     described = read_manifest(folder, sha256).files
-    return {name: _read_verified(folder / name, expected) for name, expected in described.items()}
+    return {name: read_file(folder / name, expected) for name, expected in described.items()}
 
 
 def verify_file(path: Path, expected: CheckpointFile) -> None:
@@ -60,7 +60,8 @@ def verified_chunks(chunks: Iterator[bytes], expected: CheckpointFile, name: str
         raise DamagedCheckpoint(str(error)) from None
 
 
-def _read_verified(path: Path, expected: CheckpointFile) -> bytes:
+def read_file(path: Path, expected: CheckpointFile) -> bytes:
+    """The bytes of one file, once they verify. Raises as `verify_file`."""
     data = bytes(reading.read(path))
     with finding_damage(path):
         verify.data(data, expected, path)

@@ -1,28 +1,34 @@
 """The plan of a rank's part of every checkpoint: the chunks of tensors that it writes, and their places in its files.
 
-The planner of PyTorch's distributed checkpoint (DCP) decides which rank writes a chunk: replicated tensors are divided
-among the ranks, sharded tensors are written where they are. Rank 0 makes the plan once for all ranks; it holds as long
-as the tensors keep their names, shapes and layout.
+What is divided over all ranks is written where it is. What several ranks have is shared out by the planner of PyTorch's
+distributed checkpoint (DCP) on rank 0, which learns of nothing else. A plan is made once; it holds as long as the
+tensors keep their names, shapes and layout.
 """
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.planner import SavePlan, WriteItem
+from torch.distributed.checkpoint.planner import SavePlan, WriteItem, WriteItemType
+from torch.distributed.tensor import DTensor
 
+from trainer.base import digest
+from trainer.checkpoint.disk import tensor_table
 from trainer.checkpoint.disk.dtypes import NAMES
 from trainer.checkpoint.disk.manifest import Chunk, TensorEntry
+from trainer.checkpoint.disk.tensor_table import Entries
 from trainer.checkpoint.state import TrainingState
 from trainer.node.world import World
 
 PAGE = 4096
 ALIGNMENT = 64
 """Bytes to which the first tensor in a file is aligned: enough for every element type."""
+SMALL = 64
+"""Bytes up to which a tensor that is equal on several ranks is written by the first of them."""
 
 T = TypeVar("T")
 
@@ -35,7 +41,7 @@ class Section:
     begin: int
     size: int
     header: bytes
-    """The beginning of the file: the places of its tensors, as safetensors writes them."""
+    """The beginning of the file: the places of its tensors, as safetensors writes them; or a whole file."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,27 @@ class PartPlan:
     pieces: tuple[PlannedPiece, ...]
     size: int
     """Bytes of the buffer."""
-    tensors: dict[str, TensorEntry]
-    """The manifest's entries of the tensors of all ranks; only on rank 0, empty on the others."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a rank tells rank 0: what other ranks may write as well."""
+
+    shared: SavePlan
+    small: Mapping[str, TensorEntry]
+    """Tensors of at most `SMALL` bytes, by name."""
+    divided: str
+    """The hash of the names, types and shapes of the tensors that are divided over all ranks."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What rank 0 tells a rank: what it is to write of its offer."""
+
+    items: Sequence[WriteItem]
+    small: frozenset[str]
+    types: Mapping[str, TensorEntry] = field(default_factory=dict)
+    """Of all tensors that were offered; only to rank 0."""
 
 
 def signature(state: TrainingState) -> object:
@@ -67,13 +92,37 @@ def signature(state: TrainingState) -> object:
 def make_plan(state: TrainingState, world: World) -> PartPlan:
     """This rank's plan; all ranks call it at the same time. Raises ValueError when the ranks' tensors do not match."""
     planner = DefaultSavePlanner(flatten_state_dict=False)
+    offer, own = offered(planner, state, world)
+    answer = _from_rank_0(world, offer, lambda offers: decide(planner, offers))
+    items = [item for item in own if item.index.fqn not in offer.small or item.index.fqn in answer.small]
+    types = {**_divided_types(state, world), **answer.types} if world.leads else {}
+    return plan_part([*items, *answer.items], world.rank, state.frozen, types)
+
+
+def offered(planner: DefaultSavePlanner, state: TrainingState, world: World) -> tuple[Offer, list[WriteItem]]:
+    """What rank 0 must know to share out the writing; and this rank's items that are divided or small."""
     planner.set_up_planner(dict(state.tensors), is_coordinator=world.leads)
     local = planner.create_local_plan()
-    local = dataclasses.replace(local, items=[i for i in local.items if _has_elements(i)], planner_data=state.frozen)
-    items, tensors = _from_rank_0(world, local, lambda plans: _items_by_rank(planner, plans))
-    sections, pieces = lay_out(items, world.rank, state.frozen)
-    end = sections[-1].begin + sections[-1].size if sections else 0
-    return PartPlan(sections, pieces, end, tensors)
+    items = [item for item in local.items if _has_elements(item)]
+    divided = _divided_types(state, world)
+    small = {item.index.fqn: _entry(item) for item in items if _is_small(item) and item.index.fqn not in divided}
+    own = [item for item in items if item.index.fqn in divided or item.index.fqn in small]
+    mine = {item.index.fqn for item in own}
+    shared = dataclasses.replace(local, items=[item for item in items if item.index.fqn not in mine])
+    return Offer(shared, small, digest.of_bytes(tensor_table.encode(divided))), own
+
+
+def plan_part(items: Iterable[WriteItem], rank: int, frozen: frozenset[str], types: Entries) -> PartPlan:
+    """A rank's plan: the files with its tensors, and its part of the tensor table, which is the same at every save.
+
+    `types`, on rank 0, are those of all tensors.
+    """
+    sections, pieces = lay_out(items, rank, frozen)
+    table = {tensor_table.part_name(rank): _entries(sections, pieces), **({tensor_table.TYPES: types} if types else {})}
+    for name, entries in table.items():
+        data, begin = tensor_table.encode(entries), _page_after(sections)
+        sections = (*sections, Section(name, begin, len(data), data))
+    return PartPlan(sections, pieces, sections[-1].begin + sections[-1].size)
 
 
 def lay_out(
@@ -82,36 +131,82 @@ def lay_out(
     """A rank's files, one after the other, each from the start of a page; its chunks, the largest elements first."""
     sections: list[Section] = []
     pieces: list[PlannedPiece] = []
-    begin = 0
     grouped: dict[str, list[WriteItem]] = {}
     for item in items:
         grouped.setdefault(f"{_kind(item.index.fqn, frozen)}-{rank:05d}.safetensors", []).append(item)
     for name, group in sorted(grouped.items()):
         group.sort(key=lambda item: (-_data(item).properties.dtype.itemsize, item.index.fqn, _box(item)))
-        header, offsets = _header(group)
+        (header, offsets), begin = _header(group), _page_after(sections)
         pieces += [PlannedPiece(item, begin + len(header) + at) for item, at in zip(group, offsets, strict=False)]
         sections.append(Section(name, begin, len(header) + offsets[-1], header))
-        begin += -(-sections[-1].size // PAGE) * PAGE
     return tuple(sections), tuple(pieces)
 
 
-def _items_by_rank(
-    planner: DefaultSavePlanner, plans: Sequence[SavePlan]
-) -> list[tuple[list[WriteItem], dict[str, TensorEntry]]]:
-    """The items of each rank; for rank 0 also the place of every tensor's chunks."""
-    decided, metadata = planner.create_global_plan(list(plans))
-    chunks: dict[str, list[Chunk]] = {name: [] for name in metadata.state_dict_metadata}
-    described: dict[str, TensorEntry] = {}
-    for rank, plan in enumerate(decided):
-        sections, pieces = lay_out(plan.items, rank, plan.planner_data)
-        for piece in pieces:
-            section = next(s for s in reversed(sections) if s.begin <= piece.begin)
-            data, name = _data(piece.item), piece.item.index.fqn
-            at = piece.begin - section.begin
-            chunks[name].append(Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, at))
-            described[name] = TensorEntry(NAMES[data.properties.dtype], tuple(data.size), ())
-    tensors = {name: dataclasses.replace(entry, chunks=tuple(chunks[name])) for name, entry in described.items()}
-    return [(plan.items, tensors if rank == 0 else {}) for rank, plan in enumerate(decided)]
+def decide(planner: DefaultSavePlanner, offers: Sequence[Offer]) -> list[Answer]:
+    """Rank 0's answer to each rank. Raises ValueError when the ranks' tensors do not match.
+
+    Only the first rank that has a small tensor writes it: the optimiser's counts of steps are such tensors. Divided
+    among all ranks, as the planner divides large ones, they would make each rank that resumes read the table of every
+    other rank.
+    """
+    for rank, offer in enumerate(offers):
+        if offer.divided != offers[0].divided:
+            raise ValueError(f"rank {rank} does not hold parts of the same tensors as rank 0")
+    plans, _ = planner.create_global_plan([offer.shared for offer in offers])
+    types = {item.index.fqn: item for plan in plans for item in plan.items}
+    small = dict[str, TensorEntry]()
+    answers = []
+    for plan, offer in zip(plans, offers, strict=True):
+        answers.append(Answer(plan.items, frozenset(offer.small.keys() - small.keys())))
+        small |= offer.small
+    known = {**small, **{name: _entry(item) for name, item in types.items()}}
+    return [dataclasses.replace(answers[0], types=known), *answers[1:]]
+
+
+def _divided_types(state: TrainingState, world: World) -> dict[str, TensorEntry]:
+    """The tensors of which every rank of the world has a part of its own; there is nothing to share out."""
+    return {
+        name: TensorEntry(NAMES[tensor.dtype], tuple(tensor.shape), ())
+        for name, tensor in state.tensors.items()
+        if isinstance(tensor, DTensor)
+        and tensor.numel()
+        and tensor.device_mesh.size() == world.size
+        and not any(placement.is_replicate() or placement.is_partial() for placement in tensor.placements)
+    }
+
+
+def _is_small(item: WriteItem) -> bool:
+    return item.type is WriteItemType.TENSOR and _bytes(item) <= SMALL
+
+
+def _bytes(item: WriteItem) -> int:
+    data = _data(item)
+    return int(data.chunk.sizes.numel() * data.properties.dtype.itemsize)
+
+
+def _entries(sections: Sequence[Section], pieces: Sequence[PlannedPiece]) -> dict[str, TensorEntry]:
+    """The places of a rank's chunks, by tensor."""
+    chunks: dict[str, list[Chunk]] = {}
+    types: dict[str, TensorEntry] = {}
+    for piece in pieces:
+        section = next(s for s in reversed(sections) if s.begin <= piece.begin)
+        data, name = _data(piece.item), piece.item.index.fqn
+        place = Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, piece.begin - section.begin)
+        chunks.setdefault(name, []).append(place)
+        types[name] = _entry(piece.item)
+    return {name: dataclasses.replace(entry, chunks=tuple(chunks[name])) for name, entry in types.items()}
+
+
+def _entry(item: WriteItem) -> TensorEntry:
+    """The type and shape of an item's tensor."""
+    data = _data(item)
+    return TensorEntry(NAMES[data.properties.dtype], tuple(data.size), ())
+
+
+def _page_after(sections: Sequence[Section]) -> int:
+    """The first byte of the next file: the first of a page."""
+    end = sections[-1].begin + sections[-1].size if sections else 0
+    return -(-end // PAGE) * PAGE
 
 
 def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
@@ -120,7 +215,7 @@ def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
     offsets = [0]
     for item in items:
         data = _data(item)
-        end = offsets[-1] + data.chunk.sizes.numel() * data.properties.dtype.itemsize
+        end = offsets[-1] + _bytes(item)
         name = item.index.fqn.partition("/")[2]
         described[name if data.chunk.sizes == data.size else f"{name}{_box(item)}"] = {
             "dtype": NAMES[data.properties.dtype],
@@ -155,8 +250,8 @@ def _data(item: WriteItem) -> Any:
     return item.tensor_data
 
 
-def _from_rank_0(world: World, value: SavePlan, decide: Callable[[list[SavePlan]], list[T]]) -> T:
-    """Rank 0's decision for this rank, from the values of all ranks. Raises rank 0's ValueError on every rank."""
+def _from_rank_0(world: World, value: Offer, decide: Callable[[list[Offer]], list[T]]) -> T:
+    """Rank 0's decision for this rank, from the offers of all ranks. Raises rank 0's ValueError on every rank."""
     if world.size == 1:
         return decide([value])[0]
     gathered: list[Any] | None = [None] * world.size if world.leads else None

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 SaveEvent = dict[str, Any]
 """An event for the ledger: `event` and its fields."""
 PATIENCE = 10.0
-"""Seconds for which a save waits for a free buffer while both are being written."""
+"""Seconds for which a save that is due at its step waits for a free buffer, once in a row: while the writer is stuck,
+the saves after it fail at once."""
 LAST_COPIES_SECONDS = 600.0
 """Seconds for which the end of a training waits for the copies of its last checkpoint on other tiers."""
 LATEST_PART = 600.0
@@ -69,6 +70,8 @@ class Saver:
         self._events: list[SaveEvent] = []
         self._previous = ""
         self._has_copies = False
+        self._stuck = False
+        """Whether the last save waited in vain for a free buffer."""
 
     def resumed_from(self, commit: fence.Commit) -> None:
         """This incarnation began with `commit`: files that are unchanged since are linked, and not written again."""
@@ -92,16 +95,18 @@ class Saver:
         """Copy the state at `progress.step` and have it written. All ranks call it at the same step.
 
         `tiers`, the fastest first: the checkpoint is written to the first one, and the writer copies it to the others.
-        While both buffers are being written, a save waits `PATIENCE` seconds for one, and then fails; the `last` save
-        waits as long as it takes.
+        While both buffers are being written, a save waits for one as `PATIENCE` says, and then fails; the `last` save
+        waits as long as it takes. The wait is a part of the event's `blocked_seconds`.
         """
         begun = time.time()
         snapshot = state.collect(engine, self._world.rank)
         plan = self._plan_for(snapshot)
         self._restart_dead_writer()
-        buffer = self._free_buffer(None if last else PATIENCE)
+        buffer = self._free_buffer(None if last else 0.0 if self._stuck else PATIENCE)
+        self._stuck = buffer is None
         if buffer is None:
-            self._report_failure(progress.step, "the two checkpoints before it are still being written")
+            reason = "the two checkpoints before it are still being written"
+            self._report_failure(progress.step, reason, time.time() - begun)
             return
         self._channel.buffers[buffer].prepare(plan, self._world.device)
         self._channel.buffers[buffer].copy(snapshot, self._world.device)
@@ -123,6 +128,11 @@ class Saver:
     def busy(self) -> bool:
         """Whether a save is not finished."""
         return bool(self._pending)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a save would find a free buffer at once."""
+        return next(self._free_buffers(), None) is not None
 
     @property
     def size(self) -> int:
@@ -172,7 +182,13 @@ class Saver:
             "folder": f"{paths.checkpoints(self._training)}/{self._name(progress.step)}",
             "previous": self._previous,
             "pieces": [
-                {"name": name, "begin": begin, "size": size, "frozen": name.startswith("frozen-")}
+                {
+                    "name": name,
+                    "begin": begin,
+                    "size": size,
+                    "frozen": name.startswith("frozen-"),
+                    "secret": name.endswith(".safetensors"),
+                }
                 for name, begin, size in pieces
             ],
             "random_state": random_state.take(),
@@ -180,7 +196,6 @@ class Saver:
             "patience": LATEST_PART,
             "begun": begun,
             "progress": asdict(progress) if leads else {},
-            "tensors": {name: asdict(entry) for name, entry in plan.tensors.items()},
         }
 
     def _destinations(self, tiers: tuple[str, ...]) -> dict[str, Any]:
@@ -245,7 +260,7 @@ class Saver:
                 self._unsettled.append((pending, reason))
                 continue
             if size is None:
-                self._report_failure(pending.step, reason)
+                self._report_failure(pending.step, reason, pending.blocked)
                 continue
             fields = {"step": pending.step, "commit": self._name(pending.step), "seconds": time.time() - pending.begun}
             self._events.append({"event": "committed", **fields, "bytes": size, "blocked_seconds": pending.blocked})
@@ -257,10 +272,13 @@ class Saver:
                 return decode((Path(self._roots[commit.tier]) / commit.folder / MANIFEST).read_bytes()).bytes
         return None
 
-    def _report_failure(self, step: int, reason: str) -> None:
-        """Report that this rank's part of a checkpoint is missing, so that rank 0's writer does not wait for it."""
+    def _report_failure(self, step: int, reason: str, blocked: float) -> None:
+        """Report that this rank's part of a checkpoint is missing, so that rank 0's writer does not wait for it.
+
+        The save blocked the steps for `blocked` seconds.
+        """
         if self._world.leads:
-            self._events.append({"event": "commit_failed", "step": step, "reason": reason})
+            self._events.append({"event": "commit_failed", "step": step, "reason": reason, "blocked_seconds": blocked})
             return
         with contextlib.suppress(OSError):  # rank 0's writer then fails after its own wait
             parts.report(self._store, self._name(step), self._world.rank, {"error": reason})

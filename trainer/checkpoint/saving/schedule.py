@@ -35,14 +35,21 @@ class SaveSchedule:
         self._cost.add_save(blocked, seconds)
         self._saving = seconds
 
+    def add_failure(self, blocked: float) -> None:
+        """Record that a save failed and blocked the steps for `blocked` seconds."""
+        self._cost.add_save(blocked, blocked)
+
     def add_step(self, seconds: float, saving: bool, size: int) -> None:
         """Record a step; `saving`: while a checkpoint was written, of which a rank's part has `size` bytes."""
         self._cost.expect(size)
         self._cost.add_step(seconds, saving)
 
-    def choice_as_number(self, step: int) -> float:
-        """Rank 0's choice of tiers for the checkpoint of `step`, as a number; 0 on other ranks, to be summed."""
-        due = self._due_tiers(step, time.time()) if self._world.leads else ()
+    def choice_as_number(self, step: int, has_room: bool) -> float:
+        """Rank 0's choice of tiers for the checkpoint of `step`, as a number; 0 on other ranks, to be summed.
+
+        Without room for another save, one that is due by the clock is put off to the next step: no step waits for it.
+        """
+        due = self._due_tiers(step, time.time(), has_room) if self._world.leads else ()
         return float(sum(1 << TIERS.index(tier) for tier in due))
 
     def start_saves(self, choice: float) -> tuple[str, ...]:
@@ -55,10 +62,11 @@ class SaveSchedule:
         """The tiers of a training's last checkpoint: those that outlive its nodes."""
         return tuple(tier for tier in (DURABLE, BACKUP) if tier in self._last)
 
-    def _due_tiers(self, step: int, now: float) -> tuple[str, ...]:
+    def _due_tiers(self, step: int, now: float, has_room: bool) -> tuple[str, ...]:
         storage = self._config.storage
         nvme = interval.nvme_seconds(storage, self._cost.seconds, self._saving, self._failures)
         intervals = {tier: each for tier, each in interval.seconds_by_tier(storage, nvme).items() if tier in self._last}
+        intervals = intervals if has_room else {}
         return interval.due_tiers(now, step, self._config.checkpoint.every, intervals, self._last)
 
 

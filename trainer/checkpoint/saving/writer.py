@@ -26,7 +26,7 @@ from trainer.base.processes import die_with_parent
 from trainer.base.progress import MOVED
 from trainer.checkpoint.disk import encryption, publication, verification
 from trainer.checkpoint.disk.encryption import Key
-from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest, decode, tensor_entry
+from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest, decode
 from trainer.checkpoint.disk.progress import PROGRESS
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.retention import nvme
@@ -52,6 +52,8 @@ class WrittenPiece:
     """Bytes."""
     frozen: bool
     """Whether its parameters are not trained, so that an earlier checkpoint may hold the same file."""
+    secret: bool
+    """Whether it is encrypted where there is a key: it holds tensors."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,6 @@ class Request:
     """When the save began."""
     progress: dict[str, Any]
     """The content of progress.json; only on rank 0."""
-    tensors: dict[str, Any]
-    """The manifest's entries; only on rank 0."""
 
     @property
     def name(self) -> str:
@@ -155,7 +155,7 @@ class CheckpointWriter:
     def _write_piece(self, request: Request, piece: WrittenPiece, data: memoryview, key: Key | None) -> CheckpointFile:
         """Write a file, or link the same file of an earlier checkpoint; encrypted files are never the same twice."""
         path = request.hidden / piece.name
-        if key is not None:
+        if key is not None and piece.secret:
             return _write_hashed(path, encryption.encrypt([data], key))
         if not piece.frozen:
             return _write_hashed(path, _blocks(data))
@@ -221,8 +221,7 @@ def _manifest(request: Request, found: list[parts.SavedPart]) -> CheckpointManif
     atomic.write(request.hidden / PROGRESS, [data])
     described = {name: CheckpointFile(**file) for part in found for name, file in part["files"].items()}
     described[PROGRESS] = CheckpointFile(len(data), blake3(data).hexdigest())
-    tensors = {name: tensor_entry(value) for name, value in request.tensors.items()}
-    return CheckpointManifest(LAYOUT, described, tensors)
+    return CheckpointManifest(LAYOUT, described)
 
 
 def _blocks(data: memoryview) -> Iterator[memoryview]:
@@ -248,14 +247,14 @@ def _file_at_start(request: Request, name: str) -> tuple[Path, CheckpointFile] |
 
 
 def _remove_older(request: Request) -> None:
-    """Remove what earlier saves of this incarnation left when they failed."""
+    """Remove what earlier saves of this incarnation left when they failed; other ranks may be at a later one."""
     token = request.name.partition(".")[2]
     folders = [
         *request.hidden.parent.glob(f".*.{token}.partial"),
         *Path(request.store, record_files.PARTS).glob(f"*.{token}"),
     ]
     for left in folders:
-        if request.name not in left.name:
+        if left.name.lstrip(".") < request.name:
             shutil.rmtree(left, ignore_errors=True)
 
 

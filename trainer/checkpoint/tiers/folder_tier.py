@@ -1,6 +1,7 @@
 """A tier in a folder of a file system, and the NVMe folders of several nodes read as one.
 
-A checkpoint grows in a hidden folder beside its place, and is renamed to it.
+A copy grows in a hidden folder beside its place, and is renamed to it once every file of its manifest is there. The
+hidden folder is the copy's own: a writer that sweeps what its failed saves left has others.
 """
 
 import contextlib
@@ -9,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trainer.base import atomic, listing, removal, verify
-from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile
+from trainer.checkpoint.disk import publication
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, decode
 from trainer.checkpoint.disk.reading import DamagedCheckpoint, proves_absence
 from trainer.checkpoint.tiers.tier import TierUnavailable
 
@@ -35,12 +37,18 @@ class FolderTier:
             raise
 
     def finish(self, folder: str, manifest: bytes) -> None:
-        partial = self._partial(folder)
+        """As `Tier.finish`; raises TierUnavailable, and shows nothing, when a file that was put is no longer there."""
+        partial, visible, files = self._partial(folder), self._root / folder, decode(manifest).files
         try:
+            if self.holds(folder) and publication.missing(visible, files):
+                removal.remove_folder(self._root, folder, MANIFEST)
             if not self.holds(folder):
                 atomic.write(partial / MANIFEST, [manifest])
-                atomic.show(partial, self._root / folder)
+                publication.require_whole(partial, files)
+                atomic.show(partial, visible)
             shutil.rmtree(partial, ignore_errors=True)
+            # Once more: what had begun to remove the hidden folder may have gone on in the visible one.
+            publication.require_whole(visible, files)
         except OSError as error:
             raise _unavailable(partial, error) from error
 
@@ -83,7 +91,7 @@ class FolderTier:
 
     def _partial(self, folder: str) -> Path:
         path = self._root / folder
-        return path.with_name(f".{path.name}.partial")
+        return path.with_name(f".{path.name}.copy")
 
 
 class NodesTier:

@@ -15,7 +15,7 @@ from pathlib import Path
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers import copying, faults, replicas
 from trainer.checkpoint.tiers.tier import TierUnavailable
-from trainer.record import ledger
+from trainer.record import fence, ledger
 from trainer.record.fence import Commit
 
 RETRY_SECONDS = 30.0
@@ -83,7 +83,12 @@ def _try_copy(copy: Copy) -> bool:
     begun = time.time()
     try:
         size = copying.replicate(copy.source, copying.tier_at(copy.where), copy.commit.folder, copy.commit.manifest)
+        # A newer incarnation sweeps what this one was writing: what it may have swept is not put on record.
+        fence.check(copy.store, copy.commit.token)
         replicas.record(copy.store, copy.commit, copy.tier, size)
+    except fence.Superseded as error:
+        _note(copy, "replication_failed", reason=str(error))
+        return True
     except (DamagedCheckpoint, TierUnavailable, OSError) as error:
         _note(copy, "replication_failed", reason=str(error))
         faults.note(copy.store, copy.commit.name, copy.tier, faults.NOT_COPIED, str(error))

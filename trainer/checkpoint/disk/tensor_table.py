@@ -1,0 +1,85 @@
+"""The tensor table of a checkpoint: which tensors it holds, and where their chunks lie, read only as far as needed.
+
+In the layout "chunks/2" the table is in files of its own, beside those of the tensors and hashed as they are::
+
+    tensors.json          {"model/head.weight": {"dtype": "F32", "shape": [64, 32]}, ...}      every tensor, once
+    tensors-<rank>.json   {"model/head.weight": {"dtype", "shape", "chunks": [...]}, ...}      the chunks of one rank
+
+So each rank writes its own part, and a rank that resumes reads the parts that it needs: in the same layout, its own.
+In "chunks/1", the layout of older checkpoints, the manifest has the whole table.
+"""
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainer.base import atomic
+from trainer.checkpoint.disk import verification
+from trainer.checkpoint.disk.manifest import CheckpointManifest, TensorEntry, tensor_entry
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+
+TYPES = "tensors.json"
+PART = re.compile(r"tensors-(\d+)\.json")
+
+Entries = Mapping[str, TensorEntry]
+"""Tensors by name; the entries of the types have no chunks."""
+
+
+class TensorTable:
+    """The table of one checkpoint in `folder`. Each of its files is verified when it is first used."""
+
+    def __init__(self, folder: Path, manifest: CheckpointManifest) -> None:
+        self._folder, self._manifest = folder, manifest
+        self._parts = sorted(name for name in manifest.files if PART.fullmatch(name))
+        self._decode_part = functools.cache(self._decoded)
+
+    @functools.cached_property
+    def types(self) -> Entries:
+        """Every tensor's type and shape, by name. Raises DamagedCheckpoint and OSError."""
+        return self._decoded(TYPES) if TYPES in self._manifest.files else self._manifest.tensors
+
+    def parts(self, share: float = 0.0) -> Iterator[Entries]:
+        """The chunks, part by part, those of the rank at `share` of all ranks first. Raises as `types`.
+
+        `share` is 0 for rank 0 of a reader, and r / n for rank r of n.
+        """
+        if not self._parts:
+            yield self._manifest.tensors
+        for number in order(int(share * len(self._parts)), len(self._parts)):
+            yield self._decode_part(self._parts[number])
+
+    def _decoded(self, name: str) -> Entries:
+        try:
+            data = verification.read_file(self._folder / name, self._manifest.files[name])
+            return {tensor: tensor_entry(entry) for tensor, entry in json.loads(data).items()}
+        except ValueError as error:
+            raise DamagedCheckpoint(f"{self._folder / name}: cannot be decoded: {error}") from None
+
+
+def order(first: int, count: int) -> Sequence[int]:
+    """The parts in the order in which a rank looks at them: order(3, 6) is [3, 0, 2, 4, 1, 5].
+
+    Its own first, then that of rank 0, which has what is small and equal on all ranks, then the nearest: there lie its
+    slices when the number of ranks has changed.
+    """
+    return sorted(range(count), key=lambda number: (number != first, number != 0, abs(number - first), number))
+
+
+def encode(entries: Entries) -> bytes:
+    """The bytes of a file of the table; equal entries have equal bytes."""
+    return atomic.canonical_json({name: _value(entry) for name, entry in entries.items()})
+
+
+def part_name(rank: int) -> str:
+    """The name of the file that has the chunks of one rank."""
+    return f"tensors-{rank:05d}.json"
+
+
+def _value(entry: TensorEntry) -> dict[str, Any]:
+    value: dict[str, Any] = {"dtype": entry.dtype, "shape": entry.shape}
+    if entry.chunks:
+        value["chunks"] = [vars(chunk) for chunk in entry.chunks]
+    return value
