@@ -15,8 +15,8 @@ from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Regist
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
-from trainer.data import vocabulary
-from trainer.data.shards import TokenizerRecord, read_manifest
+from trainer.data import contents, snapshots, vocabulary
+from trainer.data.shards import TokenizerRecord
 from trainer.start import huggingface, initial
 
 Recipe = TypeVar("Recipe", bound=TrainingRecipe)
@@ -32,9 +32,10 @@ def with_initial_weights(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: 
         return recipe
     try:
         init = _located(recipe.init, tiers, tracking)
-        described = read_manifest(tiers.durable_path, snapshot).tokenizer
-        initial.check_fit(init.layout, Path(init.folder), recipe.model, described)
-        if init.layout == "huggingface":
+        found = snapshots.read(tiers.durable_path, snapshot)
+        described, data = contents.tokenizer(found), contents.data(found, recipe.model, recipe.batch.length)
+        initial.check_fit(init.layout, Path(init.folder), recipe.model, described, data)
+        if init.layout == "huggingface" and described is not None:
             _check_tokenizer(Path(init.folder), described, tiers)
     except ValueError as error:
         raise ValueError(f"training {recipe.name}: init: {error}") from error

@@ -80,7 +80,9 @@ def _settings(folder: Path, on_gpu: bool, pairs: int) -> resolved.Config:
 def _trainer(settings: resolved.Config, device: torch.device) -> Trainer:
     store, token = Path(settings.placement.store), fence.Token(1)
     fence.claim(store, token, nodes=("local",), cause="benchmark", by="benchmark")
-    return Trainer(settings, World(0, 1, 0, device), token, RankRecorder(store, token, 0))
+    trainer = Trainer(settings, World(0, 1, 0, device), token, RankRecorder(store, token, 0))
+    trainer.restore()
+    return trainer
 
 
 def _in_turn(trainer: Trainer, device: torch.device, pairs: int) -> tuple[float, float, float]:

@@ -86,9 +86,11 @@ def export(
     tokenizer: Annotated[
         Path | None, typer.Option(help="A tokenizer.json; by default the one in the durable tier.")
     ] = None,
+    precision: Annotated[str, typer.Option(help="The type of the weights: bf16 or fp32.")] = "bf16",
+    file_gb: Annotated[float, typer.Option(help="The largest size of a weight file, in GB.")] = 5.0,
     json: AsJson = False,
 ) -> None:
-    """Write a checkpoint in the Hugging Face Llama layout.
+    """Write a decoder's checkpoint in the Hugging Face layout.
 
     The folder of a checkpoint may be given instead of its name.
     """
@@ -101,7 +103,7 @@ def export(
         _, commit = _find(here, checkpoint)
         folder, manifest = here.durable / commit.folder, commit.manifest
     with output.progress(f"exporting {checkpoint}"):
-        made = exports.export(folder, to, manifest, tokenizer)
+        made = exports.export(folder, to, manifest, tokenizer, precision, int(file_gb * 1e9))
     files = sorted(path.name for path in to.iterdir())
     if json:
         return output.print_json({"to": to, "manifest": made, "files": files})

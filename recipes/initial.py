@@ -26,7 +26,7 @@ class InitSection(RecipeSection):
     alias: Text | None = None
     """The alias whose version is used when the training is started; without version and alias, the champion."""
     huggingface: Text | None = None
-    """A folder with a Llama model of Hugging Face; a relative path starts at the recipe's folder."""
+    """A folder with a model in the Hugging Face layout; a relative path starts at the recipe's folder."""
     digest: str | None = None
     """The digest that the weights must have (64 hex digits); weights with another digest are refused."""
 

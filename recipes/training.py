@@ -24,14 +24,28 @@ from trainer.config.operation import Hardware, Layout, Observation, Storage
 from trainer.config.resolved import OPERATION, SECTIONS
 from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.config.shapes import Shape, type_of
+from trainer.models.decoder.presets import PRESETS
 
 
 def _model(section: Any) -> Shape:
-    """A model section as the shape of its kind; without a kind it is a decoder. Raises RefusedValue and Invalid."""
+    """A model section as the shape of its kind; without a kind it is a decoder. Raises RefusedValue and Invalid.
+
+    With a preset it is a published decoder, with the other fields of the section in place of its own.
+    """
     if isinstance(section, Shape):
         return section
+    if isinstance(section, dict) and "preset" in section:
+        section = _with_preset(**section)
     kind = section.get("kind", "decoder") if isinstance(section, dict) else "decoder"
     return validate_section(type_of(kind), section)
+
+
+def _with_preset(preset: Any, **own: Any) -> dict[str, Any]:
+    """The section of the published decoder of this name, with fields of its own."""
+    known = isinstance(preset, str) and preset in PRESETS
+    require(known, "preset", f"expected one of {', '.join(PRESETS)}")
+    require(own.get("kind", "decoder") == "decoder", "kind", "expected decoder, the kind of all presets")
+    return {**dataclasses.asdict(PRESETS[preset].shape), **own}
 
 
 Model = Annotated[Shape, PlainValidator(_model), PlainSerializer(dataclasses.asdict)]
@@ -148,9 +162,11 @@ class ModelRecipe(TrainingRecipe):
         return self._sections(OPERATION)
 
     def _sections(self, names: Iterable[str]) -> dict[str, Any]:
-        value: dict[str, Any] = json.loads(
-            json.dumps({name: dataclasses.asdict(getattr(self, name)) for name in names})
-        )
+        sections = {name: getattr(self, name) for name in names}
+        plain = {
+            n: each.section() if isinstance(each, Shape) else dataclasses.asdict(each) for n, each in sections.items()
+        }
+        value: dict[str, Any] = json.loads(json.dumps(plain))
         return value
 
 

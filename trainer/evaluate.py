@@ -21,11 +21,14 @@ from trainer.checkpoint.disk import contents as checkpoints
 from trainer.checkpoint.disk.contents import Contents
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.config import resolved
+from trainer.config.shapes import network_of
 from trainer.data import contents, images, shards, snapshots
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.models.model import Model, Rows, SampleNumbers
+from trainer.models.outline import without_memory
 from trainer.record.scores import FORMAT, Score, Scores, perplexity
+from trainer.start import drawing
 
 ROWS = 16
 """Samples in a batch."""
@@ -53,8 +56,14 @@ def load_model(found: Contents, snapshot: snapshots.Snapshot) -> Model:
     """The model of a checkpoint, in evaluation mode."""
     settings = found.progress().config
     shape, length = resolved.shape(settings["model"]), settings["batch"]["length"]
-    model = models.build(shape, contents.data(snapshot, shape, length, settings["run"]["seed"]))
-    model.load_state_dict(found.tensors("model"))
+    data = contents.data(snapshot, shape, length, settings["run"]["seed"])
+    if drawing.says_how_it_begins(network_of(shape.kind)):
+        with without_memory():
+            model = models.build(shape, data)
+        drawing.allocate(model, model, torch.device("cpu"))
+    else:
+        model = models.build(shape, data)
+    found.load({f"model/{name}": tensor for name, tensor in model.state_dict().items()})
     return model.eval()
 
 

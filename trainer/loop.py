@@ -165,7 +165,7 @@ class Trainer:
             return
         folder = Path(self.config.placement.init)
         tokenizer = contents.tokenizer(self.feed.snapshot)
-        source = initial.source(self.config.init, folder, self.config.model, tokenizer, self.world)
+        source = initial.source(self.config.init, folder, self.config.model, tokenizer, self.feed.data, self.world)
         self.engine.load_weights(source)
         self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
         if self.config.validation.every:

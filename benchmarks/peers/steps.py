@@ -76,6 +76,7 @@ def ours(chosen: resolved.Config, device: torch.device) -> Step:
     token = fence.Token(1)
     fence.claim(Path(chosen.placement.store), token, nodes=("local",), cause="benchmark", by="benchmark")
     trainer = Trainer(chosen, World(0, 1, 0, device), token, RankRecorder(Path(chosen.placement.store), token, 0))
+    trainer.restore()
 
     def step() -> None:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from recipes.cron import check
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
 
 pytestmark = pytest.mark.pure
@@ -52,12 +51,16 @@ layers: 4 -> layers: 0
     model.layers: found 0, expected a number above 0
 
 layers: 4 -> layrs: 4\n  layers: 4
-    model.layrs: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden,
-        rope_base
+    model.layrs: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden, rope_base,
+        rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features
+
+layers: 4 -> preset: gpt-2\n  layers: 4
+    model.preset: found "gpt-2", expected one of gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-3.1-8b, llama-3.1-70b,
+        llama-3.1-405b, mistral-7b, qwen2.5-7b, qwen3-8b
 
 model: # -> model:\n  <<: 3 #
-    +1 model.<<: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden,
-        rope_base
+    +1 model.<<: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden, rope_base,
+        rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features
 
   layers: 4 ->   # none
     -1 model.layers: found nothing, expected a whole number
@@ -338,14 +341,3 @@ def test_a_folder_without_recipes_is_reported(folder: Folder):
     assert Folder(nowhere).problems() == [
         f"{nowhere}: found no recipes, expected a folder with at least one of datasets/, trainings/, sweeps/"
     ]
-
-
-@pytest.mark.parametrize("text", ["* * * * *", "*/5 0-6,12 1 1-12/2 7", "0 3 * * 0"])
-def test_cron_strings_are_accepted(text: str):
-    assert check(text) == text
-
-
-@pytest.mark.parametrize("text", ["", "@daily", "* * * *", "60 * * * *", "*/0 * * * *", "5-1 * * * *", "x * * * *"])
-def test_other_text_than_a_cron_string_is_refused(text: str):
-    with pytest.raises(ValueError, match="expected a cron string"):
-        check(text)

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from recipes.training import with_parameters
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
 from trainer.config.resolved import SECTIONS
 from trainer.config.sections import Batch
-from trainer.models.decoder import DecoderShape
+from trainer.models.decoder import DecoderShape, RopeScaling
 
 pytestmark = pytest.mark.pure
 
@@ -33,6 +34,15 @@ def test_the_sections_of_a_training_are_the_trainers_own(folder: Folder):
     assert training.batch == Batch(sequences=16, length=256, micro=8)
     assert list(training.numbers()) == list(SECTIONS)
     assert json.loads(json.dumps(training.numbers())) == training.numbers()
+
+
+def test_a_preset_is_a_published_decoder_with_the_fields_of_the_recipe_in_place_of_its_own(folder: Folder):
+    folder.edit(TRAINING, "layers: 4", "preset: llama-3.1-8b\n  layers: 4")
+    training = load(folder.path, {}).trainings["tiny-decoder"]
+    assert isinstance(training.model, DecoderShape)
+    assert training.model.rope_scaling == RopeScaling() and training.model.layers == 4
+    assert "preset" not in training.numbers()["model"]
+    assert with_parameters(training, {"model.window": 8}).model == replace(training.model, window=8)
 
 
 def test_the_tiny_decoder_has_about_two_million_parameters():

@@ -35,6 +35,7 @@ def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
     told: list[str] = []
     data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
     engine = Engine(settings, place, data, lambda event, **_: told.append(event))
+    begun = place.gather(_whole_digests(engine))
     targets = settings.batch.sequences * engine.targets_per_sample
     losses, norms = [], []
     for step in range(STEPS):
@@ -48,6 +49,7 @@ def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
     places = np.arange(mine.start, mine.stop, dtype=np.uint64)
     measured = place.sum(engine.measure(sequences(places, settings.batch.length), places, VALIDATED).loss)[0]
     return {
+        "begun": {name: digest for each in begun for name, digest in each.items()},
         "losses": losses,
         "norms": norms,
         "validation": measured / VALIDATED / engine.targets_per_sample,
@@ -62,6 +64,15 @@ def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
 def _local(tensor: torch.Tensor) -> torch.Tensor:
     here: torch.Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     return here.detach()
+
+
+def _whole_digests(engine: Engine) -> dict[str, str]:
+    """Of each whole parameter that this rank has a part of, bit for bit."""
+    found = {}
+    for name, parameter in engine.model.named_parameters():
+        whole = (parameter.full_tensor() if isinstance(parameter, DTensor) else parameter).detach()
+        found[name] = hashlib.sha256(whole.contiguous().numpy().tobytes()).hexdigest()
+    return found
 
 
 def _digest(engine: Engine) -> str:

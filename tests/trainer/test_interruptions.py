@@ -38,6 +38,11 @@ def test_a_restart_begins_at_the_newest_commit_and_does_the_steps_after_it(resta
     assert [commit.step for commit in restarted.commits()] == [5, 10, 15, 20]
 
 
+def test_a_restart_draws_no_weights_as_the_checkpoint_brings_them(restarted: Training) -> None:
+    (drawn,) = restarted.events("drawn")
+    assert drawn["incarnation"] == 1 and drawn["elements"] > 10_000
+
+
 def test_half_a_checkpoint_of_a_killed_writer_is_gone_after_the_restart(restarted: Training) -> None:
     kept = sorted(path.name for path in (restarted.durable / "checkpoints" / "tiny").iterdir())
     assert kept == [commit.name for commit in restarted.commits()]

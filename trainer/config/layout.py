@@ -119,7 +119,8 @@ def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:
         return
     shape, batch, stages = settings.model, settings.batch, mesh.pipeline
     if stages > shape.stages:
-        expected = f"{shape.stages} at most, the stages that a model of this kind ({shape.kind}) can be cut into"
+        why = ", as the first and the last stage would share a tied embedding" if getattr(shape, "tied", False) else ""
+        expected = f"{shape.stages} at most, the stages that a model of this kind ({shape.kind}) can be cut into{why}"
         raise UnfitLayout("layout.pipeline", stages, expected)
     count = micro_batches(batch.sequences, batch.micro, mesh.data)
     if settings.layout.schedule == "1f1b" and count < stages:

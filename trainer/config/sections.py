@@ -137,7 +137,7 @@ class Init:
     """The weights that the first step starts from, in place of random ones; `placement.init` is their folder."""
 
     layout: Literal["checkpoint", "huggingface"]
-    """A checkpoint of a training, or a model in the Hugging Face Llama layout."""
+    """A checkpoint of a training, or a model in the Hugging Face layout."""
     digest: str
     """What the folder must hold; see `trainer.start.initial.digest_of`."""
 

@@ -4,6 +4,7 @@ Shapes are plain values, so that a recipe is checked, sized and hashed without i
 the models.
 """
 
+import dataclasses
 import importlib
 import importlib.util
 import pkgutil
@@ -46,6 +47,9 @@ class Shape:
     recomputes: ClassVar[bool] = True
     """Whether a block may run again for the backward pass; a block with running statistics may not."""
 
+    later: ClassVar[frozenset[str]] = frozenset()
+    """Fields that a model got after its first release; see `section`."""
+
     @classmethod
     def subclass_for(cls, section: Mapping[str, Any]) -> type["Shape"]:
         """The shape of the model that a configuration's section `model` describes. Raises Invalid."""
@@ -64,6 +68,16 @@ class Shape:
     def stages(self) -> int:
         """The most stages of a pipeline that such a model can be cut into."""
         return 1
+
+    def section(self) -> dict[str, Any]:
+        """The fields that decide a training's numbers, as its identity has them.
+
+        A field of `later` that has its default is left out, so that a training keeps its id when its model gets another
+        option.
+        """
+        defaults = {each.name: each.default for each in dataclasses.fields(self)}
+        value = dataclasses.asdict(self)
+        return {name: item for name, item in value.items() if name not in self.later or item != defaults[name]}
 
     def check(self, data: Data) -> None:
         """Raises Invalid, with one of the shape's own fields, for data that such a model cannot take.

@@ -32,15 +32,18 @@ class Model(nn.Module):
     """
 
     reads: ClassVar[Reads]
-    first_uses: ClassVar[tuple[str, ...]]
+    first_uses: tuple[str, ...]
     """The names of submodules and parameters, outside the blocks, that `first` needs."""
-    last_uses: ClassVar[tuple[str, ...]]
+    last_uses: tuple[str, ...]
     """The names of those that `last` needs. A model with a name in both cannot be cut into stages."""
-    columns: ClassVar[tuple[str, ...]] = ()
+    columns: tuple[str, ...] = ()
     """Matrices of a block that tensor parallelism divides by columns: the first of a pair, by name in the block. The
     submodule of the pair (attention, feed-forward) takes their input as its first argument."""
-    rows: ClassVar[tuple[str, ...]] = ()
+    rows: tuple[str, ...] = ()
     """Matrices of a block that tensor parallelism divides by rows: the last of a pair."""
+    shared: tuple[str, ...] = ()
+    """Submodules of a block with the method `gain`, whose weights each rank of tensor parallelism uses for its own
+    heads alone: the sum of the ranks' gradients is the gradient."""
     causal: ClassVar[bool] = False
     """Whether each target is predicted only from what comes before it: the loss is then the cost of coding a text, and
     sequences may have different lengths."""

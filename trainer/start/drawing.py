@@ -38,7 +38,7 @@ def allocate(called: nn.Module, model: Model, device: torch.device) -> None:
     shared.
     """
     shared = _shared_parameters(called)
-    called._apply(lambda tensor: _empty(tensor, device))
+    called._apply(lambda tensor: _empty(tensor, device))  # type: ignore[no-untyped-call]
     for (owner, key), others in shared:
         for other, other_key in others:
             other._parameters[other_key] = owner._parameters[key]

@@ -1,64 +1,108 @@
-"""Export: a checkpoint in the Hugging Face Llama layout, as `slipway checkpoints export` writes it.
+"""Export: a checkpoint of a decoder in the Hugging Face layout, as `slipway checkpoints export` writes it.
 
-The checkpoint is verified first. The new folder becomes visible by one rename with every file in it, and its own
-manifest holds the hash of each file. A folder that exists already is not touched.
+The checkpoint is verified first; then its tensors are read one after the other, whatever layout of ranks wrote them,
+and written in files of a given size with an index. The new folder becomes visible by one rename with every file in it,
+and its own manifest holds the hash of each file. A folder that exists already is not touched.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainer.base import atomic, digest
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.manifest import MANIFEST
+from trainer.checkpoint.disk.publication import Blocks
+from trainer.config import resolved
+from trainer.config.shapes import Data
 from trainer.data import vocabulary
 from trainer.models.decoder import DecoderShape
-from trainer.start import huggingface
+from trainer.start import huggingface, weight_files
+from trainer.start.families import table
+from trainer.start.families.entries import Settings, WeightEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-LAYOUT = "huggingface.llama/1"
+    from trainer.checkpoint.disk.contents import Contents
+
+LAYOUT = "huggingface/2"
+"""Exports before files of several had "huggingface.llama/1"; nothing reads either but the verification."""
+FILE_BYTES = 5_000_000_000
+PRECISIONS = ("bf16", "fp32")
+_TYPES, _NAMES = {"bf16": "bfloat16", "fp32": "float32"}, {"bf16": "BF16", "fp32": "F32"}
+"""By precision, the name of an element's type in config.json and in safetensors."""
 
 
-def export(checkpoint: Path, target: Path, manifest: str | None = None, tokenizer: Path | None = None) -> str:
+def export(
+    checkpoint: Path,
+    target: Path,
+    manifest: str | None = None,
+    tokenizer: Path | None = None,
+    precision: str = "bf16",
+    file_bytes: int = FILE_BYTES,
+) -> str:
     """Write the checkpoint in a folder to the new folder `target`; returns the SHA-256 of the new folder's manifest.
 
     `manifest` is the SHA-256 of the checkpoint's manifest on record, by default that of the manifest in the folder.
     `tokenizer` is by default the one on the durable tier that holds the checkpoint; if there is none, the export has
-    none. Raises ValueError for a target that exists and for the tokenizer of another training, DamagedCheckpoint, and
-    OSError.
+    none. No weight file is larger than `file_bytes`, but for one with a single tensor. Memory holds one tensor of the
+    export and what it is made of. Raises ValueError for a target that exists, a model that is none of transformers and
+    for the tokenizer of another training, DamagedCheckpoint, and OSError.
     """
     from trainer.checkpoint.disk import contents
 
     if target.exists():
         raise ValueError(f"{target}: the folder exists already, expected a new one: choose another name")
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision: found {precision!r}, expected one of {', '.join(PRECISIONS)}")
+    if file_bytes <= 0:
+        raise ValueError(f"found files of {file_bytes} bytes, expected a number above 0")
     found = contents.open_verified(checkpoint, manifest or _manifest(checkpoint), "model")
     progress = found.progress()
     text = _tokenizer(checkpoint, tokenizer, progress.lineage["tokenizer"])
-    return publication.write(target, LAYOUT, _files(found.tensors("model"), progress.config, text))
+    model, length = _decoder(progress.config), progress.config["batch"]["length"]
+    vocabulary_size, _ = found.tensor_type("model/embedding.weight").shape
+    end = vocabulary.end_of_document(json.loads(text)) if text else None
+    data = Data(vocabulary=vocabulary_size, length=length)
+    settings = huggingface.config_of(model, data, _TYPES[precision], end["id"] if end else None)
+    files: dict[str, bytes | Blocks] = {huggingface.CONFIG: atomic.readable_json(settings)}
+    files |= _weights(found, Settings(settings["model_type"], model, data), _NAMES[precision], file_bytes)
+    files |= _tokenizer_files(text, end, length) if text and end else {}
+    return publication.write(target, LAYOUT, files)
 
 
-def _files(weights: "dict[str, Tensor]", config: dict[str, Any], tokenizer: bytes | None) -> dict[str, bytes]:
-    """The files of an export, by name."""
-    model, length = _decoder(config), config["batch"]["length"]
-    vocab_size = weights["embedding.weight"].shape[0]
-    end = vocabulary.end_of_document(json.loads(tokenizer)) if tokenizer else None
-    settings = huggingface.config_of(model, vocab_size, length, end["id"] if end else None)
-    files = {
-        huggingface.CONFIG: atomic.readable_json(settings),
-        huggingface.WEIGHTS: huggingface.encode_weights(weights, model, vocab_size),
-    }
-    if tokenizer and end:
-        files |= _tokenizer_files(tokenizer, end, length)
-    return files
+def _weights(found: "Contents", settings: Settings, dtype: str, file_bytes: int) -> "dict[str, bytes | Blocks]":
+    """The weight files of an export by name, made while they are written, and their index where there are several."""
+    names, parts = set(found.tensor_names("model/")), dict[str, list[WeightEntry]]()
+    for entry in table.entries(settings):
+        if f"model/{entry.ours}" in names:
+            parts.setdefault(entry.theirs, []).append(entry)
+    planned = weight_files.plan({name: group[0].stored for name, group in parts.items()}, dtype, file_bytes)
+    content = {file.name: file.blocks(dtype, lambda name: _tensor(found, parts[name], dtype)) for file in planned}
+    return {**content, **weight_files.index(planned, dtype)}
+
+
+def _tensor(found: "Contents", parts: Sequence[WeightEntry], dtype: str) -> "Tensor":
+    """One tensor of the family, put together from ours."""
+    import torch
+
+    kind = {"F32": torch.float32, "BF16": torch.bfloat16}[dtype]
+    whole = torch.empty(parts[0].stored, dtype=kind)
+    for entry in parts:
+        name = f"model/{entry.ours}"
+        ours = torch.empty(entry.shape, dtype=found.tensor_type(name).dtype)
+        found.load({name: ours})
+        entry.read(whole).copy_(ours)
+    return whole
 
 
 def _decoder(config: dict[str, Any]) -> DecoderShape:
-    kind = config["model"].get("kind", "decoder")
-    if kind != "decoder":
-        raise ValueError(f"model.kind: found {kind!r}, expected 'decoder', the only kind with a Llama layout")
-    return DecoderShape(**config["model"])
+    model = resolved.shape(config["model"])
+    if not isinstance(model, DecoderShape):
+        raise ValueError(f"model.kind: found {model.kind!r}, expected 'decoder', the only kind that can be exported")
+    return model
 
 
 def _tokenizer_files(tokenizer: bytes, end: dict[str, Any], length: int) -> dict[str, bytes]:

@@ -1,116 +1,58 @@
-"""The Hugging Face Llama layout: the names, shapes and settings of `LlamaForCausalLM`, from and to our decoder's.
+"""The Hugging Face layout: a folder with config.json and the weights in one or several safetensors files.
 
-Both models rotate the pairs (i, i + features / 2) of a head, so no row of a weight moves: the layouts differ only in
-names. Settings that our decoder does not have are refused by name.
+`trainer.start.families` knows the names and the settings of each kind of model. Settings and tensors that our models do
+not have are refused by name.
 """
 
 import json
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
+from trainer.start.families import table
+from trainer.start.families.entries import Settings, WeightEntry
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 GENERATION, TOKENIZER, TOKENIZER_CONFIG = "generation_config.json", "tokenizer.json", "tokenizer_config.json"
-NORM_EPSILON = 1e-5
-"""The epsilon of our decoder's RMSNorm."""
-HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
-
-_BLOCK = {
-    "attention_norm": "input_layernorm",
-    "attention.query": "self_attn.q_proj",
-    "attention.key": "self_attn.k_proj",
-    "attention.value": "self_attn.v_proj",
-    "attention.out": "self_attn.o_proj",
-    "feed_forward_norm": "post_attention_layernorm",
-    "feed_forward.gate": "mlp.gate_proj",
-    "feed_forward.up": "mlp.up_proj",
-    "feed_forward.down": "mlp.down_proj",
-}
-_FIXED = {"model_type": "llama", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
-"""Settings for which our decoder has a single value, which is also the default of a file without them."""
+SHOWN = 8
+"""How many tensors of each fault a message names."""
 
 
-@dataclass(frozen=True)
-class WeightEntry:
-    """One tensor with its name in our decoder and its name in the Llama layout."""
+def config_of(model: DecoderShape, data: Data, dtype: str, end_of_document: int | None) -> dict[str, Any]:
+    """The value of config.json. Raises ValueError for a decoder that is no model of transformers.
 
-    ours: str
-    theirs: str
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class LlamaSettings:
-    """The settings of a model in config.json."""
-
-    model: DecoderShape
-    vocab_size: int
-    tied: bool
-    """Whether one matrix is the embedding and also the head."""
-
-
-def weight_entries(model: DecoderShape, vocab_size: int, tied: bool = False) -> list[WeightEntry]:
-    """All tensors of a decoder of this size; if they are tied, the head is stored under the name of the embedding."""
-    width, keys = model.width, model.kv_heads * (model.width // model.heads)
-    square, narrow, wide = (width, width), (keys, width), (model.hidden, width)
-    shapes = [(width,), square, narrow, narrow, square, (width,), wide, wide, wide[::-1]]
-    blocks = [
-        WeightEntry(f"blocks.{layer}.{ours}.weight", f"model.layers.{layer}.{theirs}.weight", shape)
-        for layer in range(model.layers)
-        for (ours, theirs), shape in zip(_BLOCK.items(), shapes, strict=True)
-    ]
-    return [
-        WeightEntry("embedding.weight", EMBEDDING, (vocab_size, width)),
-        *blocks,
-        WeightEntry("norm.weight", "model.norm.weight", (width,)),
-        WeightEntry("head.weight", EMBEDDING if tied else HEAD, (vocab_size, width)),
-    ]
-
-
-def config_of(model: DecoderShape, vocab_size: int, length: int, end_of_document: int | None) -> dict[str, Any]:
-    """The value of config.json; `length` is the longest sequence of the training, in tokens."""
+    `data` has the vocabulary and the longest sequence of the training, in tokens; `dtype` is float32 or bfloat16.
+    """
     return {
-        **_FIXED,
-        "architectures": ["LlamaForCausalLM"],
-        "num_hidden_layers": model.layers,
-        "hidden_size": model.width,
-        "num_attention_heads": model.heads,
-        "num_key_value_heads": model.kv_heads,
-        "head_dim": model.width // model.heads,
-        "intermediate_size": model.hidden,
-        "vocab_size": vocab_size,
-        "max_position_embeddings": length,
-        "rms_norm_eps": NORM_EPSILON,
-        # transformers reads the second from version 5 on, other readers and versions the first.
-        "rope_theta": model.rope_base,
-        "rope_parameters": {"rope_type": "default", "rope_theta": model.rope_base},
-        "tie_word_embeddings": False,
-        "torch_dtype": "float32",
-        # Without these two keys, readers take the ids 1 and 2.
+        **table.config(model, data),
+        "vocab_size": data.vocabulary,
+        "tie_word_embeddings": model.tied,
+        "torch_dtype": dtype,
+        # Without these two keys, readers take the ids of the published model.
         "bos_token_id": None,
         "eos_token_id": end_of_document,
     }
 
 
-def read_settings(folder: Path) -> LlamaSettings:
+def read_settings(folder: Path) -> Settings:
     """The settings of the model in `folder`.
 
-    Raises ValueError when there is no model, and for settings that our decoder does not have.
+    Raises ValueError when there is no model, and for settings that our models do not have.
     """
     path = folder / CONFIG
     try:
-        return _settings(json.loads(path.read_bytes()))
+        value = json.loads(path.read_bytes())
+        return table.named(value.get("model_type")).read(value)
     except FileNotFoundError:
         raise ValueError(f"{folder}: found no {CONFIG}, expected a model in the Hugging Face layout") from None
     except KeyError as error:
-        raise ValueError(f"{path}: found no {error.args[0]}, expected the settings of a Llama model") from None
+        kind = value["model_type"]
+        raise ValueError(f"{path}: found no {error.args[0]}, expected the settings of a model {kind}") from None
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -125,93 +67,100 @@ def weight_files(folder: Path) -> list[str]:
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     try:
-        index = json.loads((folder / INDEX).read_bytes())
+        places = json.loads((folder / INDEX).read_bytes())["weight_map"]
+        return sorted({Path(name).name for name in places.values()})
     except FileNotFoundError:
         raise ValueError(f"{folder}: found neither {WEIGHTS} nor {INDEX}, expected one of them") from None
-    return sorted({Path(name).name for name in index["weight_map"].values()})
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{folder / INDEX}: expected JSON whose weight_map has the file of each tensor") from None
 
 
-def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of the model in `folder`, from the headers of its files."""
-    return {name: shape for file in weight_files(folder) for name, shape in _shapes_of_file(folder / file).items()}
+class StoredWeights:
+    """The tensors of a model's folder, by the names of its family, of which each reader takes what it needs.
+
+    Opening reads the headers of the files alone. Raises ValueError for a file that is no safetensors.
+    """
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder, self.settings, self._family = folder, settings, table.named(settings.kind)
+        self._places: dict[str, tuple[Path, str]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        for path in (folder / name for name in weight_files(folder)):
+            for name, shape in _shapes(path).items():
+                self._places[self._family.standard(name)] = path, name
+                self._shapes[self._family.standard(name)] = shape
+
+    @property
+    def entries(self) -> list[WeightEntry]:
+        """Where each of our tensors lies."""
+        return self._family.entries(self.settings)
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether some of our tensors are computed once all are read, so that `state` alone gives them."""
+        return self._family.finish is not None
+
+    def check(self) -> None:
+        """Raises ValueError with the tensors that are missing, too many or of another shape, and what helps."""
+        counted = [name for name in self._shapes if not self._family.leaves_out(name)]
+        faults = _faults(self._shapes, self.entries, counted)
+        if faults:
+            raise ValueError(f"{self.folder}: {'; '.join(faults)}")
+
+    def read(self, entry: WeightEntry, offsets: Sequence[int] = (), sizes: Sequence[int] = ()) -> "Tensor":
+        """A box of one of our tensors, in the type in which it is stored, by default all of it; no other is read.
+
+        The file is opened for this tensor alone: its pages that are mapped count as memory of this process.
+        """
+        import safetensors
+
+        path, name = self._places[entry.theirs]
+        with safetensors.safe_open(path, "pt") as file:
+            stored: Any = file.get_slice(name)
+            return entry.read(stored if entry.shape else stored[...], offsets, sizes)
+
+    def state(self) -> "dict[str, Tensor]":
+        """All of our model in fp32. Tied embeddings are the head too."""
+        self.check()
+        found = {entry.ours: self.read(entry).float().contiguous() for entry in self.entries}
+        return self._family.finish(found, self.folder) if self._family.finish else found
 
 
-def _shapes_of_file(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor in a safetensors file, from its header. Raises ValueError for any other file."""
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of the tensors of a safetensors file, by name. Raises ValueError for any other file."""
     import safetensors
 
     try:
-        with safetensors.safe_open(path, "np") as file:
+        with safetensors.safe_open(path, "pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (OSError, safetensors.SafetensorError) as error:
         raise ValueError(f"{path}: expected a safetensors file: {error}") from None
 
 
-def encode_weights(state: Mapping[str, "Tensor"], model: DecoderShape, vocab_size: int) -> bytes:
-    """The bytes of the weights file of a decoder's state, in the precision of the state."""
-    import safetensors.torch
-
-    renamed = {entry.theirs: state[entry.ours].contiguous() for entry in weight_entries(model, vocab_size)}
-    data: bytes = safetensors.torch.save(renamed, metadata={"format": "pt"})
-    return data
-
-
-def decode_weights(contents: Mapping[str, bytes], settings: LlamaSettings) -> dict[str, "Tensor"]:
-    """A decoder's state in fp32, from the contents of its weight files. Tied embeddings become two equal matrices.
-
-    Raises ValueError for files that are no safetensors, and for tensors that do not fit the settings.
-    """
-    import safetensors.torch
-
-    found: dict[str, Tensor] = {}
-    for name, data in contents.items():
-        try:
-            found |= safetensors.torch.load(data)
-        except safetensors.SafetensorError as error:
-            raise ValueError(f"{name}: expected a safetensors file: {error}") from None
-    check_shapes({name: tuple(tensor.shape) for name, tensor in found.items()}, settings)
-    wanted = weight_entries(settings.model, settings.vocab_size, settings.tied)
-    return {entry.ours: found[entry.theirs].float() for entry in wanted}
+def _faults(found: Mapping[str, tuple[int, ...]], wanted: Iterable[WeightEntry], counted: Iterable[str]) -> list[str]:
+    """What is wrong with the tensors of a model, each kind of fault with what helps; `counted` must all be wanted."""
+    stored = {entry.theirs: entry.stored for entry in wanted}
+    missing = [f"{name}: found no such tensor, expected one of {list(stored[name])}" for name in stored.keys() - found]
+    other = [
+        f"{name}: found {list(found[name])}, expected {list(shape)}"
+        for name, shape in stored.items()
+        if name in found and found[name] != shape
+    ]
+    more = [f"{name}: found a tensor of {list(found[name])} that our model does not have" for name in counted]
+    more = [each for each, name in zip(more, counted, strict=True) if name not in stored]
+    told = [
+        (missing, "missing", f"fetch all files again, or set the sizes in {CONFIG} to those of the files"),
+        (more, "too many", f"set the sizes in {CONFIG} to those of the files, or remove these from the files"),
+        (other, "of another shape", f"set the sizes in {CONFIG}, from which the expected shapes follow"),
+    ]
+    return [f"{_count(each)} {what}: {_list(each)}: {remedy}" for each, what, remedy in told if each]
 
 
-def check_shapes(found: Mapping[str, tuple[int, ...]], settings: LlamaSettings) -> None:
-    """Raises ValueError for the first tensor that is missing, has another shape, or is not part of our decoder."""
-    wanted = weight_entries(settings.model, settings.vocab_size, settings.tied)
-    for entry in wanted:
-        if entry.theirs not in found:
-            raise ValueError(f"{entry.theirs}: found no such tensor, expected one of {list(entry.shape)}")
-        if found[entry.theirs] != entry.shape:
-            raise ValueError(f"{entry.theirs}: found {list(found[entry.theirs])}, expected {list(entry.shape)}")
-    known = {HEAD, *(entry.theirs for entry in wanted)}
-    for name in found:
-        # Old files also hold the rotary frequencies, which follow from the settings.
-        if name not in known and not name.endswith("rotary_emb.inv_freq"):
-            raise ValueError(f"{name}: found a tensor that our decoder does not have")
+def _count(faults: Sequence[str]) -> str:
+    return f"{len(faults)} tensor{'s' if len(faults) > 1 else ''}"
 
 
-def _settings(value: dict[str, Any]) -> LlamaSettings:
-    for name, wanted in _FIXED.items():
-        if value.get(name, wanted) != wanted:
-            raise ValueError(f"{name}: found {value[name]!r}, expected {wanted!r}, the only value of our decoder")
-    if not math.isclose(value["rms_norm_eps"], NORM_EPSILON):
-        raise ValueError(f"rms_norm_eps: found {value['rms_norm_eps']}, expected {NORM_EPSILON}, our decoder's")
-    model = DecoderShape(
-        layers=value["num_hidden_layers"],
-        width=value["hidden_size"],
-        heads=value["num_attention_heads"],
-        kv_heads=value.get("num_key_value_heads") or value["num_attention_heads"],
-        hidden=value["intermediate_size"],
-        rope_base=_rope_base(value),
-    )
-    features = value.get("head_dim") or model.width // model.heads
-    if features * model.heads != model.width:
-        raise ValueError(f"head_dim: found {features}, expected {model.width // model.heads} (width / heads)")
-    return LlamaSettings(model, value["vocab_size"], tied=value.get("tie_word_embeddings", False))
-
-
-def _rope_base(value: dict[str, Any]) -> float:
-    rope = value.get("rope_parameters") or value.get("rope_scaling") or {}
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ValueError(f"rope_type: found {kind!r}, expected 'default', the only value of our decoder")
-    return float(rope.get("rope_theta", value.get("rope_theta", 10_000.0)))
+def _list(faults: Sequence[str]) -> str:
+    shown = sorted(faults)[:SHOWN]
+    rest = len(faults) - len(shown)
+    return ", ".join(shown) + (f", and {rest} more" if rest else "")

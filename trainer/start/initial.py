@@ -1,14 +1,14 @@
 """Initial weights: those of a checkpoint, or of a model in the Hugging Face layout, identified by a digest.
 
 `check_fit` reads only settings and headers, so that weights that do not fit are refused before anything runs.
-`weights` verifies every byte before it deserialises any. The optimiser starts without state: the former state belongs
-to another training.
+`source` verifies every byte, and then reads each rank's part of the model, tensor by tensor. The optimiser starts
+without state: the former state belongs to another training.
 """
 
 import functools
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +20,20 @@ from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.disk.tensor_table import TensorTable
 from trainer.config import resolved
 from trainer.config.sections import Init
-from trainer.config.shapes import Shape
+from trainer.config.shapes import Data, Shape
 from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape
+from trainer.models.encoder import EncoderShape
 from trainer.node.world import World
 from trainer.start import huggingface
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+WeightSource = Callable[[Mapping[str, "Tensor"]], None]
+"""Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
+TRAINING_ALONE = frozenset({"masked", "augment"})
+"""The fields of shapes that decide how a model is trained, and nothing of its weights."""
 
 
 def digest_of(layout: str, folder: Path) -> str:
@@ -47,92 +53,145 @@ def digest_of(layout: str, folder: Path) -> str:
     return _combined({path.name: blake3 for path, blake3 in zip(paths, hashed, strict=True)})
 
 
-def check_fit(layout: str, folder: Path, model: Shape, tokenizer: TokenizerRecord | None) -> None:
-    """Raises ValueError, with every value that does not fit, unless `model`, with this tokenizer, fits the weights."""
-    if not isinstance(model, DecoderShape) or tokenizer is None:
-        raise ValueError(
-            f"model.kind: found {model.kind!r}, expected 'decoder', the only kind that can start from weights"
-        )
+def check_fit(
+    layout: str, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None = None
+) -> None:
+    """Raises ValueError, with every value that does not fit, unless `model`, with this tokenizer, fits the weights.
+
+    A model of pictures has no tokenizer; `data` has their size and the number of classes, or the longest sequence.
+    """
+    expected = data or Data()
+    if tokenizer is not None:
+        expected = replace(expected, vocabulary=tokenizer.vocab_size)
     if layout == "checkpoint":
-        found, vocab_size, sha256 = _checkpoint(folder)
+        found, there, sha256 = _checkpoint(folder, model)
     else:
         settings = huggingface.read_settings(folder)
-        huggingface.check_shapes(huggingface.shapes(folder), settings)
-        found, vocab_size, sha256 = settings.model, settings.vocab_size, tokenizer.sha256
-    there, wanted = asdict(found), asdict(model)
-    faults = [
-        f"model.{name}: found {there.get(name)}, expected {wanted.get(name)}"
-        for name in there | wanted
-        if there.get(name) != wanted.get(name)
-    ]
-    if vocab_size != tokenizer.vocab_size:
-        faults.append(f"vocabulary: found {vocab_size} tokens, expected {tokenizer.vocab_size}, the snapshot's")
-    elif sha256 != tokenizer.sha256:
+        huggingface.StoredWeights(folder, settings).check()
+        found, there, sha256 = settings.model, settings.data, tokenizer.sha256 if tokenizer else ""
+        if isinstance(model, DecoderShape) and isinstance(found, DecoderShape) and found.tied:
+            found = replace(found, tied=model.tied)  # one matrix of a file may become two
+    faults = [*_shape_faults(found, model), *_data_faults(there, expected)]
+    if isinstance(model, EncoderShape) and expected.length > there.length:
+        faults.append(
+            f"positions: found {there.length}, expected {expected.length} or more, the tokens of batch.length"
+        )
+    if tokenizer and sha256 != tokenizer.sha256 and there.vocabulary == tokenizer.vocab_size:
         faults.append(f"tokenizer: found {sha256[:16]}..., expected {tokenizer.sha256[:16]}..., the snapshot's")
     if faults:
         raise ValueError(f"{folder}: the weights do not fit the training: {'; '.join(faults)}")
 
 
-def weights(init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None) -> "dict[str, Tensor]":
-    """The weights in `folder`, by parameter. Raises ValueError for another digest than that of `init`, or a bad fit."""
-    found = _from_checkpoint(init, folder) if init.layout == "checkpoint" else _from_huggingface(init, folder)
-    check_fit(init.layout, folder, model, tokenizer)
-    return found()
+def _shape_faults(found: Shape, wanted: Shape) -> list[str]:
+    """The fields in which two shapes differ, but for those that say nothing of the weights."""
+    there, here = asdict(found), asdict(wanted)
+    if there["kind"] != here["kind"]:
+        return [f"model.kind: found {there['kind']}, expected {here['kind']}"]
+    return [
+        f"model.{name}: found {there[name]}, expected {here[name]}"
+        for name in there
+        if there[name] != here[name] and name not in TRAINING_ALONE
+    ]
+
+
+def _data_faults(found: Data, wanted: Data) -> list[str]:
+    """The numbers of the data that the weights were not made for."""
+    faults = []
+    if wanted.vocabulary and found.vocabulary != wanted.vocabulary:
+        faults.append(f"vocabulary: found {found.vocabulary} tokens, expected {wanted.vocabulary}, the snapshot's")
+    if any(wanted.picture) and found.picture != wanted.picture:
+        sizes = [" x ".join(map(str, each.picture)) for each in (found, wanted)]
+        faults.append(f"pictures: found {sizes[0]}, expected {sizes[1]}, the snapshot's")
+    if wanted.classes and found.classes != wanted.classes:
+        faults.append(f"classes: found {found.classes}, expected {wanted.classes}, the snapshot's")
+    return faults
 
 
 def source(
-    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, world: World
-) -> "Callable[[Mapping[str, Tensor]], None]":
-    """A function that reads the weights in `folder` into tensors, by parameter; of each, this rank's part."""
-    from trainer.start import placement
+    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None, world: World
+) -> "WeightSource":
+    """What reads the weights in `folder` into the tensors of a model; all ranks call at once.
 
-    whole = weights(init, folder, model, tokenizer)
-
-    def load(targets: "Mapping[str, Tensor]") -> None:
-        for name, target in targets.items():
-            local, part = placement.local_part(target)
-            local.copy_(placement.cut(whole[name], part))
-
-    return load
-
-
-def _from_checkpoint(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor]]":
-    """A function that reads the verified weights of a checkpoint. Raises ValueError unless `init` has its digest."""
+    The ranks share out the files, and have verified every byte before any reads a tensor. Raises ValueError, on all
+    ranks, for another digest than that of `init`, and for a bad fit.
+    """
+    _check_digest(init, folder, world)
+    check_fit(init.layout, folder, model, tokenizer, data)
+    if init.layout == "huggingface":
+        return lambda targets: _read_huggingface(folder, targets)
     from trainer.checkpoint.disk import contents
 
-    try:
-        found = contents.open_verified(folder, init.digest, "model")
-    except DamagedCheckpoint as damage:
-        raise ValueError(f"init: {damage}") from None
-    return lambda: found.tensors("model")
+    found = contents.open_unverified(folder, init.digest)
+    share = world.rank / world.size
+    return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
 
 
-def _from_huggingface(init: Init, folder: Path) -> "Callable[[], dict[str, Tensor]]":
-    """A function that decodes the verified weight files. Raises ValueError unless `init` has their digest."""
+def _check_digest(init: Init, folder: Path, world: World) -> None:
+    """Raises ValueError, on all ranks, unless the bytes in `folder` are those that `init` names."""
+    check = _check_checkpoint if init.layout == "checkpoint" else _check_huggingface
+    fault = ""
     try:
-        files = {name: (folder / name).read_bytes() for name in huggingface.files_of_model(folder)}
+        hashed = check(init, folder, world)
+    except (DamagedCheckpoint, ValueError) as error:
+        fault, hashed = f"init: {error}", {}
     except OSError as error:
-        raise ValueError(f"init: {error.filename}: cannot be read: {error.strerror}") from None
-    found = _combined({name: digest.of_bytes(data) for name, data in files.items()})
-    if found != init.digest:
-        raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
-    files.pop(huggingface.CONFIG)
-    return lambda: huggingface.decode_weights(files, huggingface.read_settings(folder))
+        fault, hashed = f"init: {error.filename}: cannot be read: {error.strerror}", {}
+    told = world.gather((fault, hashed))
+    if faults := [each[0] for each in told if each[0]]:
+        raise ValueError(faults[0])
+    if init.layout == "huggingface":
+        found = _combined({name: blake3 for each in told for name, blake3 in each[1].items()})
+        if found != init.digest:
+            raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
 
 
-def _checkpoint(folder: Path) -> tuple[Shape, int, str]:
-    """A checkpoint's model, the size of its vocabulary and its tokenizer's SHA-256, from its small files."""
+def _check_checkpoint(init: Init, folder: Path, world: World) -> dict[str, str]:
+    """Verify this rank's share of the files that hold the weights of a checkpoint. Raises DamagedCheckpoint."""
+    from trainer.checkpoint.disk import contents
+
+    found = contents.open_unverified(folder, init.digest)
+    found.verify(sorted({*found.files_of("model"), PROGRESS})[world.rank :: world.size])
+    return {}
+
+
+def _check_huggingface(_: Init, folder: Path, world: World) -> dict[str, str]:
+    """The BLAKE3 of each of this rank's share of the files. Raises OSError."""
+    names = huggingface.files_of_model(folder)[world.rank :: world.size]
+    return {name: verify.measure(folder / name).blake3 for name in names}
+
+
+def _read_huggingface(folder: Path, targets: "Mapping[str, Tensor]") -> None:
+    """Read this rank's part of each target from a model in the Hugging Face layout."""
+    from trainer.start import placement
+
+    stored = huggingface.StoredWeights(folder, huggingface.read_settings(folder))
+    entries = {entry.ours: entry for entry in stored.entries}
+    whole = stored.state() if stored.is_computed else {}
+    for name, target in targets.items():
+        local, part = placement.local_part(target)
+        if whole:
+            local.copy_(placement.cut(whole[name], part))
+        elif local.numel():
+            local.copy_(stored.read(entries[name], part.offsets, part.sizes))
+
+
+def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
+    """A checkpoint's model, what it knows of its data and its tokenizer's SHA-256, from its small files."""
     found = manifest.decode(_manifest(folder))
     manifest.require_readable(found.layout, folder)
+    if not isinstance(wanted, DecoderShape):
+        raise ValueError(
+            f"model.kind: found {wanted.kind!r}, expected 'decoder', the only kind that can start from a checkpoint"
+        )
     try:
         progress: dict[str, Any] = json.loads((folder / PROGRESS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
     try:
-        vocab_size, _ = TensorTable(folder, found).types["model/embedding.weight"].shape
+        vocabulary, _ = TensorTable(folder, found).types["model/embedding.weight"].shape
     except (DamagedCheckpoint, OSError) as error:
         raise ValueError(f"init: {error}") from None
-    return resolved.shape(progress["config"]["model"]), vocab_size, progress["lineage"]["tokenizer"]
+    return resolved.shape(progress["config"]["model"]), Data(vocabulary=vocabulary), progress["lineage"]["tokenizer"]
 
 
 def _manifest(folder: Path) -> bytes:

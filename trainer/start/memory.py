@@ -57,13 +57,24 @@ class Estimate:
 
 
 def parameters(model: DecoderShape, vocabulary: int) -> int:
-    """The parameters of `Decoder`: embedding, head, final norm and the blocks."""
-    return 2 * vocabulary * model.width + model.width + model.layers * block_parameters(model)
+    """The parameters of `Decoder`: embedding, positions, head, final norm and the blocks."""
+    ends = vocabulary * model.width * (1 if model.tied else 2) + model.longest * model.width
+    return ends + _norm_parameters(model) + model.layers * block_parameters(model)
 
 
 def block_parameters(model: DecoderShape) -> int:
-    """Query and output, key and value, the three matrices of SwiGLU, and two norms."""
-    return 2 * model.width**2 + 2 * model.width * _kv_width(model) + 3 * model.width * model.hidden + 2 * model.width
+    """Query and output, key and value, the matrices of the feed-forward block, two norms, and biases."""
+    queries, keys, first = model.heads * model.features, _kv_width(model), 2 if model.activation == "swiglu" else 1
+    matrices = model.width * (2 * queries + 2 * keys + (first + 1) * model.hidden)
+    norms = 2 * _norm_parameters(model) + (2 * model.features if model.qk_norm else 0)
+    biases = queries + 2 * keys if model.bias != "none" else 0
+    biases += 2 * model.width + first * model.hidden if model.bias == "all" else 0
+    return matrices + norms + biases
+
+
+def _norm_parameters(model: DecoderShape) -> int:
+    """A weight for each feature of the residual stream, and a bias in LayerNorm."""
+    return model.width * (2 if model.norm == "layer" else 1)
 
 
 def estimate(plan: MemoryPlan) -> Estimate:
@@ -95,7 +106,7 @@ def largest_micro(plan: MemoryPlan, capacity: float) -> int:
 
 
 def _kv_width(model: DecoderShape) -> int:
-    return model.width // model.heads * model.kv_heads
+    return model.features * model.kv_heads
 
 
 def _element(plan: MemoryPlan) -> int:
@@ -116,7 +127,8 @@ def _block_bytes(plan: MemoryPlan) -> int:
     inputs = (3 + 2 if autocast else 1 + 1) * model.width
     mixed = (1 if plan.device == "cuda" else 2) * model.width
     attention = model.width + 2 * _kv_width(model) + mixed
-    kept = tokens * element * (inputs + attention + 4 * model.hidden)
+    hidden = (4 if model.activation == "swiglu" else 2) * model.hidden
+    kept = tokens * element * (inputs + attention + hidden)
     softmax_sums = 4 * tokens * model.heads
     rotation = 4 * plan.length * (model.width // model.heads) if autocast else 0
     return 2 * _norm_bytes(plan) + kept + softmax_sums + rotation

@@ -7,7 +7,7 @@ the rounding of a sum in another order.
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +21,7 @@ from trainer.figures.timeline import Timeline
 from trainer.models.model import Data, Rows, SampleNumbers
 from trainer.node.world import World
 from trainer.start import drawing
+from trainer.start.initial import WeightSource
 from trainer.step import building, communication, exhaustion, fitting, optimisers, parallel, randomness
 from trainer.step.building import DividedModel
 from trainer.step.exhaustion import OutOfMemory
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 OnEvent = Callable[..., None]
 """Receives the name of an event and its fields."""
-WeightSource = Callable[[Mapping[str, Tensor]], None]
-"""Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
 
 
 class Engine:

@@ -91,6 +91,11 @@ def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
         (Layout(tensor=2), {"model": ResNetShape()}, "1, as a model of kind resnet cannot be divided"),
         (Layout(pipeline=2), {"model": ResNetShape()}, "found 2, expected 1 at most, the stages"),
         (Layout(pipeline=2), {"model": EncoderShape(layers=4, width=64, heads=4, hidden=64)}, "expected 1 at most"),
+        (
+            Layout(pipeline=2),
+            {"model": DecoderShape(layers=4, width=64, heads=4, kv_heads=4, hidden=64, tied=True)},
+            "as the first and the last stage would share a tied embedding",
+        ),
         (Layout(activations="recompute"), {"model": ResNetShape()}, "expected keep"),
         (Layout(tensor=2), {"run": Run(steps=1, precision="fp8")}, "expected 1 with fp8"),
     ],

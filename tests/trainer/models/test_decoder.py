@@ -1,6 +1,8 @@
 """The decoder: what its arithmetic must keep to, whatever its weights."""
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -8,9 +10,14 @@ import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.trainer.drawn import drawn
+from trainer.base.invalid import Invalid
 from trainer.config.shapes import Data
-from trainer.models.decoder import DecoderShape
-from trainer.models.decoder.network import Decoder, DecoderAttention, rotate, rotations
+from trainer.models.decoder import DecoderShape, RopeScaling
+from trainer.models.decoder.attention import DecoderAttention, windowed
+from trainer.models.decoder.network import Decoder
+from trainer.models.decoder.positions import rotate, rotations
+from trainer.models.decoder.presets import PRESETS
 
 VOCAB, LENGTH = 64, 16
 DATA = Data(vocabulary=VOCAB, length=LENGTH)
@@ -122,20 +129,68 @@ def test_flops_per_token_are_what_torch_counts(kv_heads: int) -> None:
     assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
 
 
+def test_what_is_looked_up_counts_no_flops_and_a_tied_head_counts_once() -> None:
+    options = {"positions": "learned", "longest": LENGTH, "norm": "layer", "activation": "gelu", "bias": "all"}
+    shape: Any = {"layers": 2, "width": 32, "heads": 4, "kv_heads": 4, "hidden": 48, **options}
+    model, given = Decoder(DecoderShape(**shape, tied=True), DATA), tokens(3)
+    with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
+        model(given).sum().backward()
+    assert counted.get_total_flops() == given.numel() * model.flops_per_token(LENGTH)
+
+
 def test_a_fresh_decoder_predicts_every_word_alike() -> None:
-    torch.manual_seed(0)
     given = tokens(8)
-    loss = F.cross_entropy(Decoder(sizes(), DATA)(given).flatten(0, 1), given.flatten())
+    loss = F.cross_entropy(drawn(sizes(), DATA)(given).flatten(0, 1), given.flatten())
     assert abs(float(loss.detach()) - math.log(VOCAB)) < 0.05
 
 
 def test_weights_are_drawn_from_the_seed_and_residual_writers_are_smaller() -> None:
-    def drawn(seed: int) -> Decoder:
-        torch.manual_seed(seed)
-        return Decoder(sizes(layers=8), DATA)
-
-    first, again, other = (drawn(seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (drawn(sizes(layers=8), DATA, seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["head.weight"], other["head.weight"])
     assert float(first["head.weight"].std()) == pytest.approx(0.02, rel=0.1)
     assert float(first["blocks.0.attention.out.weight"].std()) == pytest.approx(0.02 / 4, rel=0.1)
+
+
+def test_a_window_hides_all_that_lies_before_it() -> None:
+    """Every token attends to itself and to the window - 1 before it, also where windows do not divide the length."""
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, heads, 23, 8) for heads in (4, 2, 2))
+    places = torch.arange(23)
+    for window in (1, 4, 5, 22):
+        apart = places[:, None] - places
+        seen = (apart >= 0) & (apart < window)
+        expected = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, enable_gqa=True)
+        assert torch.allclose(windowed(query, key, value, window), expected, atol=1e-5), window
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "message"),
+    [
+        ({"positions": "learned"}, "longest", "expected the number of learned positions, above 0"),
+        ({"longest": 8}, "longest", "expected 0, as rotary positions have no longest sequence"),
+        ({"width": 30}, "heads", r"expected a divisor of width \(30\)"),
+        ({"head_features": 7}, "head_features", "expected an even number of features a head"),
+        ({"window": -1}, "window", "expected 0 or more"),
+        (
+            {"positions": "learned", "longest": 8, "rope_scaling": RopeScaling()},
+            "rope_scaling",
+            "expected null, as learned positions are not turned",
+        ),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(changed: dict[str, Any], field: str, message: str) -> None:
+    fields: dict[str, Any] = {"layers": 1, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 8}
+    with pytest.raises(Invalid, match=message) as refused:
+        DecoderShape(**{**fields, **changed})
+    assert refused.value.field == field
+
+
+def test_a_sequence_longer_than_the_learned_positions_is_refused() -> None:
+    with pytest.raises(Invalid, match=r"expected 1025 or more, the tokens of a sequence \(batch.length\)"):
+        PRESETS["gpt2"].shape.check(Data(length=1025))
+
+
+def test_an_option_that_came_later_changes_no_identity_at_its_default() -> None:
+    assert set(sizes().section()) == {"kind", "layers", "width", "heads", "kv_heads", "hidden", "rope_base"}
+    assert replace(sizes(), window=8).section()["window"] == 8

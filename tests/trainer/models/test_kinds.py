@@ -4,15 +4,19 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
-from tests.trainer.conftest import VOCAB, Sections, Training, make_snapshot
+from tests.trainer.conftest import VOCAB, Sections, Training, make_snapshot, read_json
 from tests.trainer.digits import HELD_OUT, RESNET, VIT, make_digits, sections
 from tests.trainer.test_evaluate import request
 from trainer import evaluate
+from trainer.base import atomic
 from trainer.checkpoint.disk import contents
 from trainer.record.scores import Score
+from trainer.start import initial
 
 ENCODER: dict[str, Any] = {"kind": "encoder", "layers": 2, "width": 32, "heads": 4, "hidden": 64}
 RECURRENT: dict[str, Any] = {"kind": "tests.trainer.recurrent", "width": 32}
@@ -29,6 +33,13 @@ def on_tokens(folder: Path, mark: str, model: dict[str, Any], steps: int) -> Tra
         "checkpoint": {"every": steps},
     }
     return Training(folder, mark, make_snapshot, **changed, model=model, validation={"every": steps})
+
+
+def held_out_digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """The pictures that `make_digits` holds out, as models see them, and their classes."""
+    found = load_digits()
+    pixels = torch.from_numpy((found.images * 15).astype(np.uint8)[::5, None])
+    return pixels.float() / 127.5 - 1, torch.from_numpy(found.target[::5]).long()
 
 
 def last_score(training: Training) -> Score:
@@ -52,6 +63,29 @@ def test_a_vision_transformer_learns_digits(tmp_path: Path, mark: str) -> None:
     score = last_score(on_digits(tmp_path, mark, VIT, **changed).completed())
     assert score.accuracy > 0.7
     assert score.loss < 0.5 * math.log(10)
+
+
+@pytest.mark.slow
+def test_a_vision_transformer_starts_from_weights_of_transformers(tmp_path: Path, mark: str) -> None:
+    """It is measured before its first step as `transformers` measures it."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    torch.manual_seed(0)
+    vit = ViTForImageClassification(
+        ViTConfig(**sizes, image_size=8, patch_size=2, num_channels=1, num_labels=10, initializer_range=0.3)
+    )
+    vit.eval().save_pretrained(tmp_path / "vit")
+    training = on_digits(tmp_path, mark, {**VIT, "norm_epsilon": 1e-12}, run={"steps": 1}, checkpoint={"every": 1})
+    document = read_json(training.config)
+    document["init"] = {"layout": "huggingface", "digest": initial.digest_of("huggingface", tmp_path / "vit")}
+    document["placement"]["init"] = str(tmp_path / "vit")
+    training.config.write_bytes(atomic.readable_json(document))
+    training.completed()
+    pixels, labels = held_out_digits()
+    with torch.no_grad():
+        expected = torch.nn.functional.cross_entropy(vit(pixels).logits, labels)
+    assert training.events("validated")[0]["loss"] == pytest.approx(float(expected), abs=1e-4)
 
 
 @pytest.mark.slow

@@ -18,12 +18,25 @@ from trainer.models.vit import VisionShape
 TEXT, PICTURES = Data(vocabulary=50, length=16), Data(picture=(8, 8, 1), classes=10)
 SHAPES: list[Shape] = [
     DecoderShape(layers=2, width=32, heads=4, kv_heads=2, hidden=48),
+    DecoderShape(
+        layers=2,
+        width=32,
+        heads=4,
+        kv_heads=4,
+        hidden=48,
+        positions="learned",
+        longest=16,
+        norm="layer",
+        activation="gelu",
+        bias="all",
+        tied=True,
+    ),
     EncoderShape(layers=2, width=32, heads=4, hidden=48),
     ResNetShape(blocks=(1, 1), width=8, stem="small"),
     VisionShape(layers=2, width=32, heads=4, hidden=48, patch=4),
     recurrent.Shape(kind="tests.trainer.recurrent", width=32),
 ]
-KINDS = pytest.mark.parametrize("shape", SHAPES, ids=lambda each: each.kind)
+KINDS = pytest.mark.parametrize("shape", SHAPES, ids=lambda each: "gpt2" if getattr(each, "tied", False) else each.kind)
 
 
 def model_of(shape: Shape) -> Model:

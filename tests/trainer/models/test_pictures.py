@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.trainer.drawn import drawn
 from trainer import models
 from trainer.config.shapes import Augment, Data, Shape
 from trainer.data.pictures import Labelled
@@ -75,7 +76,7 @@ def test_patches_follow_the_class_token_row_by_row() -> None:
 
 def test_a_block_between_equal_sizes_begins_as_the_identity() -> None:
     x = torch.randn(1, 64, 4, 4).relu()
-    torch.testing.assert_close(model_of(SMALL).blocks[2](x), x)
+    torch.testing.assert_close(drawn(SMALL, DATA).blocks[2](x), x)
 
 
 def test_a_model_with_batch_normalisation_declares_that_its_blocks_must_not_run_again() -> None:

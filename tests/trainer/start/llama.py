@@ -9,6 +9,4 @@ from trainer.start import huggingface
 
 def load_weights(folder: Path) -> dict[str, Tensor]:
     """A decoder's state, from the model in `folder`."""
-    settings = huggingface.read_settings(folder)
-    files = {name: (folder / name).read_bytes() for name in huggingface.weight_files(folder)}
-    return huggingface.decode_weights(files, settings)
+    return huggingface.StoredWeights(folder, huggingface.read_settings(folder)).state()

@@ -1,9 +1,11 @@
 """Export: `transformers` loads the model and the tokenizer of an export, which is written whole or not at all."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,15 +22,16 @@ from trainer.config.shapes import Data
 from trainer.data import vocabulary
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.network import Decoder
-from trainer.start import export
+from trainer.start import export, huggingface
 
 TEXTS = ["def f(x):\n    return x + 1\n", "Dass Übung den Meister macht, ist 1 alter Satz.", "naïve — 数据 🙂"] * 20
 
 
-def checkpoint(folder: Path) -> Path:
+def checkpoint(folder: Path, shape: dict[str, Any] | None = None) -> Path:
     """A checkpoint of new weights on a durable tier that also has its tokenizer."""
     described = tokenizer.write(folder / "durable", tokenizer.train(TEXTS, 300))
     sections = settings()
+    sections["model"] = shape or sections["model"]
     torch.manual_seed(0)
     data = Data(vocabulary=described.vocab_size, length=sections["batch"]["length"])
     model = Decoder(DecoderShape(**sections["model"]), data)
@@ -58,7 +61,7 @@ def test_transformers_loads_the_model_and_the_tokenizer_of_an_export(source: Pat
 
 def test_transformers_computes_the_logits_of_a_trained_checkpoint(finished: Training, tmp_path: Path) -> None:
     folder = finished.checkpoint_file(".").resolve()
-    export.export(folder, tmp_path / "out")
+    export.export(folder, tmp_path / "out", precision="fp32")
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
     ours = Decoder(DecoderShape(**settings()["model"]), Data(vocabulary=64, length=32)).eval()
     ours.load_state_dict(contents.open_verified(folder, finished.commits()[-1].manifest).tensors("model"))
@@ -67,10 +70,47 @@ def test_transformers_computes_the_logits_of_a_trained_checkpoint(finished: Trai
         assert (model(tokens).logits - ours(tokens)).abs().max() < 1e-5
 
 
-def test_an_export_loads_back_bit_by_bit(source: Path, tmp_path: Path) -> None:
-    export.export(source, tmp_path / "out")
+def test_an_export_in_fp32_loads_back_bit_by_bit(source: Path, tmp_path: Path) -> None:
+    export.export(source, tmp_path / "out", precision="fp32")
     loaded = state_of(source)
     assert all(torch.equal(tensor, loaded[name]) for name, tensor in load_weights(tmp_path / "out").items())
+
+
+def test_an_export_is_in_bf16_in_files_of_the_asked_size_with_an_index(source: Path, tmp_path: Path) -> None:
+    export.export(source, tmp_path / "out", file_bytes=20_000)
+    out, state = tmp_path / "out", state_of(source)
+    index = json.loads((out / huggingface.INDEX).read_bytes())
+    assert index["metadata"]["total_size"] == sum(2 * each.numel() for each in state.values())
+    sizes = {name: (out / name).stat().st_size for name in huggingface.weight_files(out)}
+    assert len(sizes) > 1 and max(sizes.values()) < 20_000 + 4_000, "the header comes on top"
+    assert set(sizes) == {f"model-{n:05d}-of-{len(sizes):05d}.safetensors" for n in range(1, len(sizes) + 1)}
+    model = AutoModelForCausalLM.from_pretrained(out)
+    assert {each.dtype for each in model.parameters()} == {torch.bfloat16}
+    assert all(torch.equal(load_weights(out)[name], each.bfloat16().float()) for name, each in state.items())
+
+
+def test_gpt2_is_exported_with_its_fused_matrices(tmp_path: Path) -> None:
+    shape: dict[str, Any] = {
+        "layers": 2,
+        "width": 32,
+        "heads": 4,
+        "kv_heads": 4,
+        "hidden": 64,
+        "positions": "learned",
+        "longest": 32,
+        "norm": "layer",
+        "activation": "gelu",
+        "bias": "all",
+        "tied": True,
+    }
+    source = checkpoint(tmp_path, shape)
+    export.export(source, tmp_path / "out", precision="fp32", file_bytes=10_000)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()
+    ours = Decoder(DecoderShape(**shape), Data(vocabulary=model.config.vocab_size, length=32)).eval()
+    ours.load_state_dict(state_of(source))
+    tokens = torch.randint(0, 64, (4, 32), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert (model(tokens).logits - ours(tokens)).abs().max() < 1e-5
 
 
 def test_an_export_verifies_like_a_checkpoint(source: Path, tmp_path: Path) -> None:
@@ -111,6 +151,34 @@ def test_the_tokenizer_of_another_training_is_refused(source: Path, tmp_path: Pa
     other.write_bytes(tokenizer.train(["another text"], 300))
     with pytest.raises(ValueError, match=r"other.json: found SHA-256 .* expected the tokenizer of this training"):
         export.export(source, tmp_path / "out", tokenizer=other)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_divided_weights_is_exported_whole(training: Training, tmp_path: Path) -> None:
+    """Two ranks under FSDP each write their part of every tensor."""
+    training.configure(layout={"shard": "full"})
+    folder = training.completed(ranks=2).checkpoint_file(".").resolve()
+    export.export(folder, tmp_path / "out", precision="fp32")
+    whole = state_of(folder)
+    assert len(list(folder.glob("model-*.safetensors"))) == 2
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in load_weights(tmp_path / "out").items())
+
+
+@pytest.mark.slow
+def test_an_export_holds_a_few_tensors_and_not_the_model(tmp_path: Path) -> None:
+    """90 MB of weights, of which the largest tensor has 4 MB."""
+
+    def made(folder: Path, layers: int, width: int) -> Path:
+        shape = {"layers": layers, "width": width, "heads": 4, "kv_heads": 4, "hidden": 4 * width}
+        return checkpoint(folder, shape)
+
+    small, large = made(tmp_path / "a", 1, 32), made(tmp_path / "b", 6, 512)
+    assert sum(each.numel() * 4 for each in state_of(large).values()) > 90e6
+    command = [sys.executable, "-m", "tests.trainer.export_process", str(small), str(large), str(tmp_path / "out")]
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "100000"}
+    done = subprocess.run(command, cwd=CODE, env=surroundings, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 40e6
 
 
 @pytest.mark.slow

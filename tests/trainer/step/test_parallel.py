@@ -35,6 +35,15 @@ class Case:
 
 
 ENCODER = {"kind": "encoder", "layers": 2, "width": 32, "heads": 4, "hidden": 64}
+GPT2 = {
+    "kv_heads": 4,
+    "positions": "learned",
+    "longest": 32,
+    "norm": "layer",
+    "activation": "gelu",
+    "bias": "all",
+}
+QWEN3 = {"qk_norm": True, "rope_scaling": {"original_length": 16}, "window": 10, "head_features": 12}
 FULL, HYBRID = {"shard": "full"}, {"shard": "hybrid", "shard_ranks": 2}
 CASES = {
     "DDP": Case(2, {}),
@@ -52,6 +61,11 @@ CASES = {
     "PP of three": Case(3, {"pipeline": 3}, model={"layers": 4}),
     "FSDP of an encoder": Case(2, FULL, model=ENCODER),
     "TP of an encoder": Case(2, {"tensor": 2}, model=ENCODER),
+    "TP of GPT-2": Case(2, {"tensor": 2}, model=GPT2),
+    "PP of GPT-2": Case(2, {"pipeline": 2}, model=GPT2),
+    "FSDP of a tied GPT-2": Case(2, FULL, model={**GPT2, "tied": True}),
+    "TP of Qwen 3 with a window": Case(2, {"tensor": 2}, model=QWEN3),
+    "FSDP x TP of Qwen 3 with a window": Case(4, {**FULL, "tensor": 2}, model=QWEN3),
     "HSDP": Case(4, HYBRID),
     "DP x TP": Case(4, {"tensor": 2}),
     "FSDP x TP": Case(4, {**FULL, "tensor": 2}),
@@ -139,6 +153,14 @@ def test_losses_and_gradient_norms_are_those_of_one_process(worlds: Worlds, name
     assert ours["norms"] == pytest.approx(alone["norms"], abs=tolerance)
     assert ours["validation"] == pytest.approx(alone["validation"], abs=tolerance)
     assert ours["losses"][-1] < ours["losses"][0] - 0.1
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_each_rank_draws_its_part_of_the_weights_that_one_process_draws(worlds: Worlds, name: str) -> None:
+    """T2: bit for bit, whatever the layout."""
+    begun = worlds.of(name)["begun"]
+    assert begun == worlds.alone(name)["begun"]
+    assert len(set(begun.values())) > 4
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -10,10 +10,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from trainer.base import atomic, digest, removal
+from trainer.base import atomic, digest, removal, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.record.fence import Token
 
@@ -21,23 +21,31 @@ TOKEN = re.compile(r"(?<!\d)\d{6}\.\d{4}(?!\d)")
 """A token in the name of a hidden folder; the last one is that of the process that writes it."""
 
 
-def write(folder: Path, layout: str, files: Mapping[str, bytes]) -> str:
-    """Write small files to the new folder `folder` in one visible step; returns the SHA-256 of the manifest.
+Blocks = Iterable[bytes | memoryview]
+"""The content of a file, which is made while it is written."""
+
+
+def write(folder: Path, layout: str, files: Mapping[str, bytes | Blocks]) -> str:
+    """Write files to the new folder `folder` in one visible step; returns the SHA-256 of the manifest.
 
     `layout` names what the files hold ("huggingface.llama/1"). Raises OSError, for example for a full disk, and
-    leaves nothing then.
+    leaves nothing then; so does an error of the blocks.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     hidden = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        described = {name: CheckpointFile(len(data), digest.of_bytes(data)) for name, data in files.items()}
-        for name, data in files.items():
-            atomic.write(hidden / name, [data])
+        described = {name: _write_file(hidden / name, content) for name, content in files.items()}
         hidden.chmod(0o755)
         return publish(hidden, folder, CheckpointManifest(layout, described))
-    except OSError:
+    except Exception:
         shutil.rmtree(hidden, ignore_errors=True)
         raise
+
+
+def _write_file(path: Path, content: bytes | Blocks) -> CheckpointFile:
+    hashed = verify.RunningDigest()
+    atomic.write(path, hashed.passing([content] if isinstance(content, bytes) else content))
+    return CheckpointFile(hashed.bytes, hashed.blake3)
 
 
 def publish(hidden: Path, folder: Path, manifest: CheckpointManifest) -> str:

@@ -1,7 +1,6 @@
-"""A Llama-style decoder: pre-norm blocks of grouped-query attention with rotary positions and SwiGLU."""
+"""A decoder of the Llama family, or of GPT-2's, as its shape says: pre-norm blocks of attention and feed-forward."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,38 +9,10 @@ from torch import Tensor, nn
 
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
+from trainer.models.decoder.attention import DecoderAttention
+from trainer.models.decoder.positions import rotations
 from trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
-
-
-class DecoderAttention(nn.Module):
-    """Causal grouped-query attention with rotary positions."""
-
-    def __init__(self, config: DecoderShape) -> None:
-        super().__init__()
-        self.features = config.width // config.heads
-        self.grouped = config.heads != config.kv_heads
-        self.query = nn.Linear(config.width, config.heads * self.features, bias=False)
-        self.key = nn.Linear(config.width, config.kv_heads * self.features, bias=False)
-        self.value = nn.Linear(config.width, config.kv_heads * self.features, bias=False)
-        self.out = nn.Linear(config.width, config.width, bias=False)
-
-    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
-        """x: [batch, length, width]; rotation: [length, features / 2, 2]."""
-        query, key, value = (self._heads(each(x)) for each in (self.query, self.key, self.value))
-        mixed = F.scaled_dot_product_attention(
-            rotate(query, rotation),
-            rotate(key, rotation),
-            value,
-            is_causal=True,
-            enable_gqa=self.grouped,
-        )
-        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
-        return out
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """[batch, length, heads * features] to [batch, heads, length, features]; only the heads of this rank."""
-        return x.view(*x.shape[:2], x.shape[2] // self.features, self.features).transpose(1, 2)
 
 
 class DecoderFeedForward(nn.Module):
@@ -49,12 +20,25 @@ class DecoderFeedForward(nn.Module):
 
     def __init__(self, config: DecoderShape) -> None:
         super().__init__()
-        self.gate = nn.Linear(config.width, config.hidden, bias=False)
-        self.up = nn.Linear(config.width, config.hidden, bias=False)
-        self.down = nn.Linear(config.hidden, config.width, bias=False)
+        self.gate = nn.Linear(config.width, config.hidden, bias=config.bias == "all")
+        self.up = nn.Linear(config.width, config.hidden, bias=config.bias == "all")
+        self.down = nn.Linear(config.hidden, config.width, bias=config.bias == "all")
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.down(F.silu(self.gate(x)) * self.up(x))
+        return out
+
+
+class DecoderGelu(nn.Module):
+    """GPT-2's feed-forward block: down(gelu(up(x))), with the tanh form of GELU (arXiv:1606.08415)."""
+
+    def __init__(self, config: DecoderShape) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.width, config.hidden, bias=config.bias == "all")
+        self.down = nn.Linear(config.hidden, config.width, bias=config.bias == "all")
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.down(F.gelu(self.up(x), approximate="tanh"))
         return out
 
 
@@ -63,12 +47,12 @@ class DecoderBlock(nn.Module):
 
     def __init__(self, config: DecoderShape) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(config.width, eps=1e-5)
+        self.attention_norm = norm(config)
         self.attention = DecoderAttention(config)
-        self.feed_forward_norm = nn.RMSNorm(config.width, eps=1e-5)
-        self.feed_forward = DecoderFeedForward(config)
+        self.feed_forward_norm = norm(config)
+        self.feed_forward = DecoderFeedForward(config) if config.activation == "swiglu" else DecoderGelu(config)
 
-    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
+    def forward(self, x: Tensor, rotation: Tensor | None) -> Tensor:
         x = x + self.attention(self.attention_norm(x), rotation)
         out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return out
@@ -79,46 +63,73 @@ class Decoder(Model):
 
     reads = DecoderShape.reads
     causal = True
-    first_uses = ("embedding",)
-    last_uses = ("norm", "head")
-    columns = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
+    first_uses: tuple[str, ...] = ("embedding",)
+    last_uses: tuple[str, ...] = ("norm", "head")
+    columns: tuple[str, ...] = (
+        "attention.query",
+        "attention.key",
+        "attention.value",
+        "feed_forward.gate",
+        "feed_forward.up",
+    )
     rows = ("attention.out", "feed_forward.down")
 
     def __init__(self, config: DecoderShape, data: Data) -> None:
         super().__init__()
         self.config, self.length = config, data.length
+        self._name_parts(config)
         self.embedding = nn.Embedding(data.vocabulary, config.width)
+        self.positions = nn.Embedding(config.longest, config.width) if config.positions == "learned" else None
         self.blocks = nn.ModuleList(DecoderBlock(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.width, eps=1e-5)
-        self.head = nn.Linear(config.width, data.vocabulary, bias=False)
-        rotation = rotations(data.length, config.width // config.heads, config.rope_base)
-        self.register_buffer("rotation", rotation, persistent=False)
+        self.norm = norm(config)
+        self.head = None if config.tied else nn.Linear(config.width, data.vocabulary, bias=False)
+        if config.positions == "rotary":
+            self.register_buffer("rotation", self._rotation(), persistent=False)
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues:
-        """Normal with deviation 0.02; the two matrices that write to the residual stream, 0.02 / sqrt(2 L) (GPT-2)."""
+        """Normal with deviation 0.02; the two matrices that write to the residual stream, 0.02 / sqrt(2 L) (GPT-2).
+
+        Biases are 0, and the weights of norms 1.
+        """
         if name == "rotation":
-            return Computed(
-                lambda: rotations(self.length, self.config.width // self.config.heads, self.config.rope_base)
-            )
+            return Computed(self._rotation)
         if tensor.dim() < 2:
-            return Constant(1.0)
+            return Constant(0.0 if name.endswith("bias") else 1.0)
         into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
         return Normal(0.02 / math.sqrt(2 * self.config.layers) if into_residual else 0.02)
+
+    def _rotation(self) -> Tensor:
+        return rotations(self.length, self.config.features, self.config.rope_base, self.config.rope_scaling)
+
+    def _name_parts(self, config: DecoderShape) -> None:
+        """What the stages and the ranks of this shape have to know of its parts."""
+        if config.positions == "learned":
+            self.first_uses = ("embedding", "positions")
+        if config.tied:
+            self.last_uses = ("norm", "embedding")
+        if config.activation == "gelu":
+            self.columns = tuple(name for name in self.columns if name != "feed_forward.gate")
+        if config.qk_norm:
+            self.shared = ("attention.query_norm", "attention.key_norm")
 
     def first(self, inputs: Tensor) -> Tensor:
         """Tokens [batch, length] to [batch, length, width]."""
         x: Tensor = self.embedding(inputs)
-        return x
+        if self.positions is None:
+            return x
+        places: Tensor = self.positions(torch.arange(inputs.shape[1], device=inputs.device))
+        return x + places
 
     def through(self, x: Tensor) -> Tensor:
-        rotation = self.get_buffer("rotation")[: x.shape[1]]
+        rotation = self.get_buffer("rotation")[: x.shape[1]] if self.config.positions == "rotary" else None
         for block in self.blocks:
             x = block(x, rotation)
         return x
 
     def last(self, x: Tensor) -> Tensor:
-        """[batch, length, width] to logits: [batch, length, vocabulary]."""
-        logits: Tensor = self.head(self.norm(x))
+        """[batch, length, width] to logits: [batch, length, vocabulary]; a tied head has the embedding's matrix."""
+        x = self.norm(x)
+        logits: Tensor = F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
         return logits
 
     def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -147,26 +158,20 @@ class Decoder(Model):
     def flops_per_token(self, length: int) -> int:
         """Forward and backward of one token: 6 N + 12 L H Q T (PaLM, appendix B, arXiv:2204.02311).
 
-        N counts the matrix parameters without the embedding, which is a look-up.
+        N counts the matrix parameters without those that are looked up: positions, and the embedding unless it is the
+        head too. T is the window, where attention has one that is shorter than the sequence.
         """
-        matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2) - self.embedding.weight.numel()
-        return 6 * matrices + 12 * self.config.layers * self.config.width * length
+        matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2)
+        matrices -= 0 if self.config.tied else self.embedding.weight.numel()
+        matrices -= 0 if self.positions is None else self.positions.weight.numel()
+        seen = min(length, self.config.window or length)
+        return 6 * matrices + 12 * self.config.layers * self.config.heads * self.config.features * seen
 
 
-def rotations(length: int, features: int, base: float) -> Tensor:
-    """Cosines and sines of the rotary positions, [length, features / 2, 2] (RoFormer, arXiv:2104.09864)."""
-    # On the host also where the model has no memory yet: on the meta device, arange imports PyTorch's compiler.
-    exact: Any = {"dtype": torch.float64, "device": "cpu"}
-    frequencies = base ** (-torch.arange(0, features, 2, **exact) / features)
-    angles = torch.outer(torch.arange(length, **exact), frequencies)
-    return torch.stack([angles.cos(), angles.sin()], -1).float()
-
-
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn each pair (i, i + features / 2) by its position's angle; x: [batch, heads, length, features]."""
-    cosine, sine = rotation[..., 0].to(x.dtype), rotation[..., 1].to(x.dtype)
-    left, right = x.chunk(2, -1)
-    return torch.cat([left * cosine - right * sine, left * sine + right * cosine], -1)
+def norm(config: DecoderShape) -> nn.Module:
+    """A norm of the residual stream: [batch, length, width] in and out."""
+    kind = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
+    return kind(config.width, eps=config.norm_epsilon)
 
 
 Network = Decoder

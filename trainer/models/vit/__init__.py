@@ -14,6 +14,7 @@ class VisionShape(shapes.Shape):
 
     kind: Literal["vit"] = "vit"
     reads: ClassVar[Reads] = "pictures"
+    later: ClassVar[frozenset[str]] = frozenset({"norm_epsilon"})
     layers: int
     width: int
     heads: int
@@ -21,9 +22,11 @@ class VisionShape(shapes.Shape):
     patch: int
     """Pixels on a side of a patch; divides the pictures' height and width."""
     augment: Augment = "none"
+    norm_epsilon: float = 1e-6
+    """What a norm adds to the variance before its root; files of transformers have 1e-12."""
 
     def __post_init__(self) -> None:
-        positive(self, "layers", "width", "heads", "hidden", "patch")
+        positive(self, "layers", "width", "heads", "hidden", "patch", "norm_epsilon")
         require(self.width % self.heads == 0, "heads", f"expected a divisor of width ({self.width})")
 
     @property

@@ -15,9 +15,9 @@ class VisionBlock(nn.Module):
 
     def __init__(self, shape: VisionShape) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(shape.width, eps=1e-6)
+        self.attention_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon)
         self.attention = EncoderAttention(shape.width, shape.heads)
-        self.feed_forward_norm = nn.LayerNorm(shape.width, eps=1e-6)
+        self.feed_forward_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon)
         self.feed_forward = EncoderFeedForward(shape.width, shape.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ class VisionTransformer(Classifier):
         self.token = nn.Parameter(torch.zeros(1, 1, shape.width))
         self.positions = nn.Parameter(torch.zeros(1, 1 + self.count, shape.width))
         self.blocks = nn.ModuleList(VisionBlock(shape) for _ in range(shape.layers))
-        self.norm = nn.LayerNorm(shape.width, eps=1e-6)
+        self.norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon)
         self.head = nn.Linear(shape.width, data.classes)
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues:

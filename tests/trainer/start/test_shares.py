@@ -1,0 +1,43 @@
+"""Shares: a rank that starts, restores or begins with given weights holds its part and one parameter, at no time more.
+
+Measured by the kernel, in real ranks under torchrun (benchmarks/start_rank.py).
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import start
+
+SLACK = 24 << 20
+"""Bytes of what a start holds beside tensors: tiles, plans, headers, what gloo and the allocator keep."""
+MODEL = {"width": 512, "heads": 8, "kv_heads": 4, "hidden": 1536}
+
+
+def peaks(folder: Path, layout: str, layers: int) -> dict[str, dict[str, float]]:
+    """The figures of each way to begin."""
+    ranks, chosen = start.LAYOUTS[layout]
+    config = start.configuration(folder, {**MODEL, "layers": layers}, chosen)
+    start.torchrun(ranks, "benchmarks.start_rank", config, "save,draw,restore,init", folder)
+    return {action: json.loads((folder / f"{action}.json").read_text()) for action in start.ACTIONS}
+
+
+def check(found: dict[str, dict[str, float]]) -> None:
+    for action, figures in found.items():
+        assert figures["peak"] <= figures["share"] + 1.1 * figures["largest"] + SLACK, (action, figures)
+    assert found["restore"]["share"] == pytest.approx(3 * found["draw"]["share"], rel=0.01)
+
+
+@pytest.mark.slow
+def test_two_ranks_hold_their_shares_and_one_parameter(tmp_path: Path) -> None:
+    """A whole model would be 160 MB more than a share."""
+    found = peaks(tmp_path, "FSDP, 2 ranks", layers=16)
+    check(found)
+    assert found["draw"]["share"] > 2 * SLACK + found["draw"]["largest"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("layout", [name for name in start.LAYOUTS if name != "FSDP, 2 ranks"])
+def test_ranks_of_every_layout_hold_their_shares_and_one_parameter(tmp_path: Path, layout: str) -> None:
+    check(peaks(tmp_path, layout, layers=16))

@@ -1,0 +1,80 @@
+"""Causal grouped-query attention: over all tokens before a token, or over a window of them."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainer.models.decoder import DecoderShape
+from trainer.models.decoder.positions import rotate
+
+
+class HeadNorm(nn.RMSNorm):
+    """RMSNorm of each head's features, in fp32; its output has the type of its input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x: [batch, heads, length, features]."""
+        return F.rms_norm(x.float(), self.normalized_shape, self.gain(), self.eps).to(x.dtype)
+
+    def gain(self) -> Tensor:
+        """The weight as the ranks of this layout multiply with it: [features]."""
+        return self.weight
+
+
+class DecoderAttention(nn.Module):
+    """Causal grouped-query attention with rotary positions or with none."""
+
+    def __init__(self, config: DecoderShape) -> None:
+        super().__init__()
+        self.features, self.window = config.features, config.window
+        self.grouped = config.heads != config.kv_heads
+        queries, keys = config.heads * self.features, config.kv_heads * self.features
+        self.query = nn.Linear(config.width, queries, bias=config.bias != "none")
+        self.key = nn.Linear(config.width, keys, bias=config.bias != "none")
+        self.value = nn.Linear(config.width, keys, bias=config.bias != "none")
+        self.out = nn.Linear(queries, config.width, bias=config.bias == "all")
+        self.query_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
+        self.key_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
+
+    def forward(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
+        """x: [batch, length, width]; rotation: [length, features / 2, 2], None without rotary positions."""
+        query, key, value = (self._heads(each(x)) for each in (self.query, self.key, self.value))
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        if rotation is not None:
+            query, key = rotate(query, rotation), rotate(key, rotation)
+        if 0 < self.window < x.shape[1]:
+            mixed = windowed(query, key, value, self.window)
+        else:
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=self.grouped)
+        out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
+        return out
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """[batch, length, heads * features] to [batch, heads, length, features]; only the heads of this rank."""
+        return x.view(*x.shape[:2], x.shape[2] // self.features, self.features).transpose(1, 2)
+
+
+def windowed(query: Tensor, key: Tensor, value: Tensor, window: int) -> Tensor:
+    """Causal attention of each token to the last `window` tokens, itself among them: [batch, heads, length, features].
+
+    The sequence is cut into pieces of a window. A piece sees itself and the one before it, so that time and memory grow
+    with length x window and not with the square of the length.
+    """
+    length, grouped = query.shape[2], query.shape[1] != key.shape[1]
+    pieces = -(-length // window)
+    # What is filled up at the end comes after every real token, and causality hides it.
+    query, key, value = (F.pad(each, (0, 0, 0, pieces * window - length)) for each in (query, key, value))
+    begin_q, begin_k, begin_v = (each[:, :, :window] for each in (query, key, value))
+    first = F.scaled_dot_product_attention(begin_q, begin_k, begin_v, is_causal=True, enable_gqa=grouped)
+    # Pieces side by side in the batch; keys and values of a piece and of the one before it: [.., heads, .., features].
+    pieces_q, pieces_k, pieces_v = (
+        each.unfold(2, size, window).permute(0, 2, 1, 4, 3).flatten(0, 1)
+        for each, size in ((query[:, :, window:], window), (key, 2 * window), (value, 2 * window))
+    )
+    there = torch.arange(2 * window, device=query.device)
+    here = torch.arange(window, device=query.device)[:, None]
+    seen = (there > here) & (there <= here + window)
+    rest = F.scaled_dot_product_attention(pieces_q, pieces_k, pieces_v, attn_mask=seen, enable_gqa=grouped)
+    batch, heads, features = query.shape[0], query.shape[1], value.shape[3]
+    others = rest.view(batch, pieces - 1, heads, window, features).transpose(1, 2).flatten(2, 3)
+    return torch.cat([first, others], 2)[:, :, :length]

@@ -1,0 +1,108 @@
+"""BERT with its masked-language-model head, as an encoder of ours.
+
+Ours has no segments, so the row of the first segment is added to each position; and it has one more row in the
+embedding, its mask, which becomes a copy of the row of `[MASK]`. BERT's second task, next sentence, is left out.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer.config.shapes import Data
+from trainer.models.encoder import EncoderShape
+from trainer.start.families.entries import Settings, WeightEntry, only
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SEGMENTS, MASK = "segments", "[MASK]"
+FURTHER = ("bert.pooler.", "cls.seq_relationship.", "position_ids", "cls.predictions.decoder.")
+"""The head's decoder is the embedding and the bias once more."""
+_EMBEDDINGS, _HEAD = "bert.embeddings.", "cls.predictions."
+_BLOCK = {
+    "attention.query": "attention.self.query",
+    "attention.key": "attention.self.key",
+    "attention.value": "attention.self.value",
+    "attention.out": "attention.output.dense",
+    "feed_forward.up": "intermediate.dense",
+    "feed_forward.down": "output.dense",
+}
+_NORMS = {"attention_norm": "attention.output.LayerNorm", "feed_forward_norm": "output.LayerNorm"}
+
+
+def read(value: Mapping[str, Any]) -> Settings:
+    """The settings in a config.json of BERT. Raises ValueError for what our encoder does not have."""
+    only(value, hidden_act="gelu", layer_norm_eps=1e-12, position_embedding_type="absolute", is_decoder=False)
+    only(value, tie_word_embeddings=True)
+    model = EncoderShape(
+        layers=value["num_hidden_layers"],
+        width=value["hidden_size"],
+        heads=value["num_attention_heads"],
+        hidden=value["intermediate_size"],
+    )
+    return Settings(
+        value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value["max_position_embeddings"])
+    )
+
+
+def entries(settings: Settings) -> list[WeightEntry]:
+    """All tensors of a BERT, and the embedding of its segments."""
+    model, data = settings.model, settings.data
+    assert isinstance(model, EncoderShape)
+    width = model.width
+    return [
+        WeightEntry("embedding.weight", f"{_EMBEDDINGS}word_embeddings.weight", (data.vocabulary, width)),
+        WeightEntry("positions.weight", f"{_EMBEDDINGS}position_embeddings.weight", (data.length, width)),
+        WeightEntry(SEGMENTS, f"{_EMBEDDINGS}token_type_embeddings.weight", (1, width), rows=2),
+        *_pair("embedding_norm", f"{_EMBEDDINGS}LayerNorm", (width,)),
+        *(entry for layer in range(model.layers) for entry in _block(model, layer)),
+        *_pair("transform", f"{_HEAD}transform.dense", (width, width)),
+        *_pair("transform_norm", f"{_HEAD}transform.LayerNorm", (width,)),
+        WeightEntry("bias", f"{_HEAD}bias", (data.vocabulary,)),
+    ]
+
+
+def standard(name: str) -> str:
+    """Published files have the names of TensorFlow for norms."""
+    return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+
+
+def finish(state: dict[str, "Tensor"], folder: Path) -> dict[str, "Tensor"]:
+    """Our encoder's state: segments added to the positions, and the mask as the last row of embedding and bias."""
+    import torch
+
+    mask = _mask(folder)
+    positions = state["positions.weight"] + state[SEGMENTS]
+    rows = {name: torch.cat([state[name], state[name][mask : mask + 1]]) for name in ("embedding.weight", "bias")}
+    kept = {name: tensor for name, tensor in state.items() if name != SEGMENTS}
+    return {**kept, **rows, "positions.weight": positions}
+
+
+def _mask(folder: Path) -> int:
+    """The id of `[MASK]`, from tokenizer.json or vocab.txt. Raises ValueError when neither has it."""
+    tokenizer, vocabulary = folder / "tokenizer.json", folder / "vocab.txt"
+    if tokenizer.exists():
+        added = json.loads(tokenizer.read_bytes()).get("added_tokens", [])
+        found = [each["id"] for each in added if each["content"] == MASK]
+    else:
+        words = vocabulary.read_text().splitlines() if vocabulary.exists() else []
+        found = [words.index(MASK)] if MASK in words else []
+    if not found:
+        raise ValueError(f"{folder}: found no id of {MASK}, expected it in tokenizer.json or vocab.txt: add that file")
+    return int(found[0])
+
+
+def _block(model: EncoderShape, layer: int) -> Iterator[WeightEntry]:
+    ours, theirs, width = f"blocks.{layer}.", f"bert.encoder.layer.{layer}.", model.width
+    shapes = {"feed_forward.up": (model.hidden, width), "feed_forward.down": (width, model.hidden)}
+    for name, there in _BLOCK.items():
+        yield from _pair(f"{ours}{name}", f"{theirs}{there}", shapes.get(name, (width, width)))
+    for name, there in _NORMS.items():
+        yield from _pair(f"{ours}{name}", f"{theirs}{there}", (width,))
+
+
+def _pair(ours: str, theirs: str, shape: tuple[int, ...]) -> Iterator[WeightEntry]:
+    """A weight of this shape, and its bias."""
+    yield WeightEntry(f"{ours}.weight", f"{theirs}.weight", shape)
+    yield WeightEntry(f"{ours}.bias", f"{theirs}.bias", shape[:1])

@@ -1,0 +1,100 @@
+"""GPT-2: matrices stored with inputs as rows, and queries, keys and values fused into one."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainer.config.shapes import Data
+from trainer.models.decoder import DecoderShape
+from trainer.start.families.entries import Settings, WeightEntry, only
+
+PREFIX, HEAD = "transformer.", "lm_head.weight"
+FURTHER = (".attn.bias", ".attn.masked_bias", HEAD)
+"""Published files have the causal mask of each block, and tied ones the head too."""
+
+
+def read(value: Mapping[str, Any]) -> Settings:
+    """The settings in a config.json of GPT-2. Raises ValueError for what our decoder does not have."""
+    only(value, activation_function=("gelu_new", "gelu_pytorch_tanh"), scale_attn_weights=True)
+    only(value, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
+    width, heads = value["n_embd"], value["n_head"]
+    model = DecoderShape(
+        layers=value["n_layer"],
+        width=width,
+        heads=heads,
+        kv_heads=heads,
+        hidden=value.get("n_inner") or 4 * width,
+        positions="learned",
+        longest=value["n_positions"],
+        norm="layer",
+        norm_epsilon=float(value.get("layer_norm_epsilon", 1e-5)),
+        activation="gelu",
+        bias="all",
+        tied=value.get("tie_word_embeddings", True),
+    )
+    return Settings(value["model_type"], model, Data(vocabulary=value["vocab_size"], length=value["n_positions"]))
+
+
+def entries(settings: Settings) -> list[WeightEntry]:
+    """All tensors of a GPT-2; where they are tied, the head is stored under the name of the embedding."""
+    model, vocabulary = settings.model, settings.data.vocabulary
+    assert isinstance(model, DecoderShape)
+    width, embedding = model.width, f"{PREFIX}wte.weight"
+    return [
+        WeightEntry("embedding.weight", embedding, (vocabulary, width)),
+        WeightEntry("positions.weight", f"{PREFIX}wpe.weight", (model.longest, width)),
+        *(entry for layer in range(model.layers) for entry in _block(model, layer)),
+        *_norm("norm", f"{PREFIX}ln_f", width),
+        WeightEntry("head.weight", embedding if model.tied else HEAD, (vocabulary, width)),
+    ]
+
+
+def config(model: DecoderShape, data: Data) -> dict[str, Any]:
+    """What config.json has beside the settings of all families. Raises ValueError for a decoder that is no GPT-2."""
+    fits = (model.norm, model.activation, model.bias) == ("layer", "gelu", "all")
+    plain = model.kv_heads == model.heads and not (model.window or model.qk_norm or model.head_features)
+    if model.positions != "learned" or not fits or not plain:
+        raise ValueError(
+            f"model: found positions {model.positions}, norm {model.norm}, activation {model.activation}, bias "
+            f"{model.bias}, expected learned, layer, gelu, all (GPT-2, without kv_heads, window, qk_norm and "
+            "head_features of its own) or rotary, rms, swiglu (Llama): transformers has no such model"
+        )
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "activation_function": "gelu_new",
+        "n_layer": model.layers,
+        "n_embd": model.width,
+        "n_head": model.heads,
+        "n_inner": model.hidden,
+        "n_positions": model.longest,
+        "layer_norm_epsilon": model.norm_epsilon,
+        **dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0),
+    }
+
+
+def standard(name: str) -> str:
+    """Files that were published without the head lack the prefix."""
+    return name if name.startswith((PREFIX, "lm_head.")) else f"{PREFIX}{name}"
+
+
+def _block(model: DecoderShape, layer: int) -> Iterator[WeightEntry]:
+    ours, theirs, width = f"blocks.{layer}.", f"{PREFIX}h.{layer}.", model.width
+    yield from _norm(f"{ours}attention_norm", f"{theirs}ln_1", width)
+    for part, name in enumerate(("query", "key", "value")):
+        mine, fused, begin, rows = f"{ours}attention.{name}", f"{theirs}attn.c_attn", part * width, 3 * width
+        yield WeightEntry(f"{mine}.weight", f"{fused}.weight", (width, width), begin, rows, transposed=True)
+        yield WeightEntry(f"{mine}.bias", f"{fused}.bias", (width,), begin, rows)
+    yield from _matrix(f"{ours}attention.out", f"{theirs}attn.c_proj", (width, width))
+    yield from _norm(f"{ours}feed_forward_norm", f"{theirs}ln_2", width)
+    yield from _matrix(f"{ours}feed_forward.up", f"{theirs}mlp.c_fc", (model.hidden, width))
+    yield from _matrix(f"{ours}feed_forward.down", f"{theirs}mlp.c_proj", (width, model.hidden))
+
+
+def _matrix(ours: str, theirs: str, shape: tuple[int, int]) -> Iterator[WeightEntry]:
+    yield WeightEntry(f"{ours}.weight", f"{theirs}.weight", shape, transposed=True)
+    yield WeightEntry(f"{ours}.bias", f"{theirs}.bias", shape[:1])
+
+
+def _norm(ours: str, theirs: str, width: int) -> Iterator[WeightEntry]:
+    for part in ("weight", "bias"):
+        yield WeightEntry(f"{ours}.{part}", f"{theirs}.{part}", (width,))
