@@ -57,13 +57,14 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     follow, as they are summed up at the end.
     """
 
-    def __init__(self, alignment: int = ALIGNMENT) -> None:
+    def __init__(self, alignment: int = ALIGNMENT, fake: bool = True) -> None:
+        """`fake` says which tensors count: fake ones, or those with memory."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.purpose = "weights"
         self.live = 0
         self.sent: Counter[str] = Counter()
         """Bytes that this rank sends, by the name of the group of ranks."""
-        self._alignment = alignment
+        self._alignment, self._fake = alignment, fake
         self._known: dict[int, LiveStorage] = {}
         self._peaks: dict[str, PurposePeak] = defaultdict(PurposePeak)
         self._resize: Callable[..., Any] | None = None
@@ -131,6 +132,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.sent[group.group_name] += round(whole * times * (1 if name.startswith("send") else (ranks - 1) / ranks))
 
     def _add(self, tensor: Tensor, purpose: str) -> None:
+        if _is_fake(tensor) != self._fake or tensor.device.type == "meta":
+            return
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._known:
