@@ -71,6 +71,7 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
         **(_figures(read.steps, script is not None) if read.steps else {}),
         "steps": ended.step,
         "bound": read.advice,
+        "staging": read.staging,
         "incarnations": ended.incarnation,
         "checkpoints": len(facts.commits),
         "wall_seconds": read.seconds,

@@ -14,6 +14,7 @@ from resources.tiers import Tiers
 from trainer.node_task import Result, StageTask
 
 BANDWIDTH = "read_bandwidth"
+BY_THE_RANKS = "trainings here bring what their steps read (placement.staging: auto, parts or window)"
 
 
 def staging_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
@@ -81,6 +82,9 @@ def _stage(
             failed.append(f"{node}: {done.failure}")
             continue
         results[node] = done.result
+        if done.result["too_large"]:
+            context.log.info(f"{node}: nothing is staged ahead: {done.result['too_large']}; {BY_THE_RANKS}")
+            continue
         receipts.note(tiers.durable_path, current, node, done.result["bytes"])
         for fault in done.result["faults"]:
             context.log.warning(f"{node}: repaired from another origin: {fault}")
@@ -93,7 +97,8 @@ def _metadata(node: str, result: Result, tiers: Tiers) -> dict[str, Any]:
     return {
         "node": node,
         **{name: result[name] for name in ("shards", "bytes", "copied_shards", "copied_bytes", "seconds")},
-        "gigabytes_per_second": result["copied_bytes"] / result["seconds"] / 1e9,
+        "gigabytes_per_second": result["copied_bytes"] / result["seconds"] / 1e9 if result["seconds"] else 0.0,
+        "held": f"nothing yet: {result['too_large']}; {BY_THE_RANKS}" if result["too_large"] else "whole",
         "origin_faults": list(result["faults"]),
         "dagster/uri": str(tiers.nvme_path(node)),
     }

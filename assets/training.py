@@ -72,6 +72,7 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, field
         max_nodes=recipe.placement.nodes.max,
         ranks_per_node=recipe.placement.ranks_per_node,
         staging=recipe.placement.staging,
+        nvme_gigabytes=recipe.placement.nvme_gigabytes,
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         failures_without_checkpoint=recipe.recovery.failures_without_checkpoint,
         pending_seconds=recipe.recovery.pending_seconds,

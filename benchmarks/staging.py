@@ -1,7 +1,8 @@
 """Staging beside cp -r (which verifies nothing: the limit), rsync -a with a BLAKE3 check after it, and rclone.
 
 All copy the same shards between two folders of one file system, in turn, and none of them syncs. Peers that are not
-installed are left out. With --cold the source is not in the page cache when a copy begins.
+installed are left out. Each copies with the source in the page cache, and without. The last row is what a window
+costs that moves ahead of the steps: how long a step waits for its data, beside a snapshot that is staged whole.
 """
 
 import argparse
@@ -22,10 +23,18 @@ import numpy as np
 
 from trainer.base import digest
 from trainer.data import shards
+from trainer.data.sequences import Sequences
+from trainer.loading.batches import Batches
+from trainer.loading.order import Order
+from trainer.loading.sources import Sources
+from trainer.loading.window import DataCourse, ShardWindow
+from trainer.objects.origins import Folder
+from trainer.staging import leases
 from trainer.staging.stage import stage
 
 MEGABYTE = 1_000_000
 SMALLEST, LARGEST = 16, 256
+WINDOW_SHARD = 8 << 20
 MANY = 1000
 """Shards of the second staging and of the change."""
 
@@ -33,13 +42,20 @@ MANY = 1000
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.staging", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--megabytes", type=int, default=2000, help="size of the snapshot")
+    parser.add_argument("--window", action="store_true", help="measure the window alone")
     parser.add_argument("--rounds", type=int, default=3, help="how often each copies; the median counts")
     parser.add_argument("--folder", type=Path, help="where to work; a folder of its own below it is removed again")
     options = parser.parse_args()
+    if options.window:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            _window(Path(folder), options.rounds)
+        return
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         _copies(Path(folder), options.megabytes, options.rounds)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         _second_staging(Path(folder))
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        _window(Path(folder), options.rounds)
 
 
 def _copies(folder: Path, megabytes: int, rounds: int) -> None:
@@ -109,9 +125,62 @@ def _second_staging(folder: Path) -> None:
     _print("bytes moved after 1 % of the shards changed", "share of the snapshot", "lower", share, {}, 0.011)
 
 
+def _window(folder: Path, rounds: int) -> None:
+    """Milliseconds that a step waits for its samples: with a window an eighth of the snapshot, and staged whole.
+
+    Steps of 20 ms read 2 MB each (100 MB/s), through all of the data once. The first step is left out: it waits for
+    the first shards, where the other waited before it.
+    """
+    durable, draw = folder / "durable", np.random.default_rng(2)
+    tokens = WINDOW_SHARD // 2 - 8
+    snapshot = _described(
+        durable,
+        tuple(shards.write_shard(durable, [draw.integers(0, 65536, tokens, np.uint16)], "uint16") for _ in range(64)),
+    )
+    waits: dict[str, list[float]] = {"window": [], "whole": []}
+    for number in range(rounds):
+        whole, part = folder / f"whole-{number}", folder / f"window-{number}"
+        stage(snapshot.sha256, durable, whole)
+        course = _course(Sequences(whole, snapshot, "train", 2047))
+        waits["whole"].append(_wait(course, Sequences(whole, snapshot, "train", 2047), None))
+        window = ShardWindow(course, (), 8 * WINDOW_SHARD, Sources("node", {}, {}, [Folder(durable)]), part)
+        window.start(0, leases.hold(part, snapshot.sha256))
+        waits["window"].append(_wait(course, Sequences(part, snapshot, "train", 2047, window.bring), window))
+        window.release()
+        shutil.rmtree(whole)
+    ours, whole_wait = (1000 * statistics.median(waits[name]) for name in ("window", "whole"))
+    metric = "a step's wait for data, window of 1/8 of 537 MB"
+    _print(metric, "ms", "lower", ours, {"staged whole": whole_wait}, whole_wait + 1)
+
+
+def _course(samples: Sequences) -> DataCourse:
+    order = Order(samples.sizes, 1, 2)
+    return DataCourse(order, samples.shards, 512, len(order) // 512)
+
+
+def _wait(course: DataCourse, samples: Sequences, window: ShardWindow | None) -> float:
+    """The mean seconds for which a step waited for its samples."""
+
+    def close_behind(step: int) -> None:
+        samples.opened.close_others(course.at_once(step))
+
+    batches = Batches(samples, course.order, 512, slice(0, 512), course.steps, begins=close_behind)
+    waited = 0.0
+    for step in range(course.steps):
+        if window is not None:
+            window.move(step)
+        seconds = _seconds(functools.partial(batches.windows, step))
+        waited += seconds if step else 0.0
+        time.sleep(0.02)
+    return waited / (course.steps - 1)
+
+
 def _snapshot(durable: Path, draw: np.random.Generator, sizes: list[int]) -> shards.TextSnapshot:
     """A snapshot of random tokens, one document a shard."""
-    written = tuple(_shard(durable, draw, size) for size in sizes)
+    return _described(durable, tuple(_shard(durable, draw, size) for size in sizes))
+
+
+def _described(durable: Path, written: tuple[shards.TokenShard, ...]) -> shards.TextSnapshot:
     tokens = sum(shard.tokens for shard in written)
     split = shards.TokenSplit(len(written), tokens, tokens, written)
     tokenizer = shards.TokenizerRecord("0" * 64, 65536, 0)

@@ -10,7 +10,15 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AliasChoices, Field, PlainSerializer, PlainValidator, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 
 from recipes import cron
 from recipes.initial import InitSection
@@ -71,8 +79,15 @@ class PlacementSection(RecipeSection):
     nodes: NodesSection
     ranks_per_node: Count
     """Processes on a node: one for each GPU."""
-    staging: Literal["before", "streaming"] = "before"
-    """Whether a node copies all shards to its NVMe before it trains, or while it trains (streaming)."""
+    staging: Annotated[
+        Literal["auto", "whole", "streaming", "parts", "window"],
+        BeforeValidator(lambda given: "whole" if given == "before" else given),
+    ] = "auto"
+    """What of the snapshot a node holds on its NVMe. whole: all shards, before the first step; streaming: all, while it
+    trains; parts: the nodes divide the shards; window: the shards that the coming steps read. auto: the first that fits
+    of whole, parts and window."""
+    nvme_gigabytes: Annotated[float, Field(gt=0)] | None = None
+    """The most that the shards may take on a node's NVMe, in 10^9 bytes; null: what is free, less a tenth."""
     kubernetes: KubernetesSection = KubernetesSection()
     """The settings of the training's pods on a Kubernetes cluster."""
 

@@ -1,9 +1,14 @@
-"""Staging: brings the current snapshot of every dataset to every ready node.
+"""Staging: brings the current snapshot of a dataset to the ready nodes where a wanted training may read it.
 
-Should be: each ready node has the current snapshot of each dataset on its NVMe.
+Should be: where a wanted training reads the whole of the current snapshot, each ready node that it may get has that on
+its NVMe. What its nodes hold in parts or in a window, and older snapshots, the training's own ranks bring.
 Is: the data version of the node's partition of staged shards.
-Follows: a run for each node whose partition is not at the current snapshot.
+Follows: a run for each such node whose partition is not at the current snapshot.
 """
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import dagster as dg
 
@@ -13,6 +18,9 @@ from recipes.dataset import DatasetRecipe
 from resources.compute.protocol import Compute
 from resources.event_log import data_versions
 from resources.tiers import Tiers
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings, trials
+from resources.trainings.store import TrainingStore
 from sensors.support.runs import NewestRuns
 from sensors.support.tick import Tick
 
@@ -28,12 +36,14 @@ def staging(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
         asset_selection='key:"*/staged_shards"',
         minimum_interval_seconds=5,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Has the current snapshot of each dataset staged on every ready node.",
+        description="Has the current snapshot of each dataset staged where wanted trainings will read it.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
         tick, nodes = Tick(context, NAME), list[str]()
         tick.visit(subjects.FLEET, lambda: nodes.extend(_ready_nodes(tick.instance, compute)))
-        tick.each(datasets, subjects.dataset, lambda name: _stage(tick, name, tiers, nodes))
+        wanted = list[Wanted]()
+        tick.visit(subjects.FLEET, lambda: wanted.extend(_wanted(tiers)))
+        tick.each(datasets, subjects.dataset, lambda name: _stage(tick, name, tiers, nodes, wanted))
         return tick.result()
 
     return sensor
@@ -46,9 +56,39 @@ def _ready_nodes(instance: dg.DagsterInstance, compute: Compute) -> list[str]:
     return [node for node in instance.get_dynamic_partitions(keys.NODES.name) if node in ready]
 
 
-def _stage(tick: Tick, dataset: str, tiers: Tiers, nodes: list[str]) -> None:
-    """Request a run for each of the nodes that does not have the dataset's current snapshot."""
+@dataclass(frozen=True)
+class Wanted:
+    """That a training should run which reads the whole of a snapshot on its nodes."""
+
+    snapshot: str
+    nodes: frozenset[str]
+    """The nodes that it may get; empty before it was first given any: it may get each."""
+
+
+def _wanted(tiers: Tiers) -> Iterator[Wanted]:
+    """The trainings and trials that should run and have not ended. One that cannot be read the job watch reports."""
+    for all_of_one_root in (trainings(tiers), *trials(tiers).values()):
+        for id in all_of_one_root.opened(Duty.RUN):
+            with contextlib.suppress(ValueError, OSError):
+                if (found := _of(all_of_one_root.store(id))) is not None:
+                    yield found
+
+
+def _of(store: TrainingStore) -> Wanted | None:
+    desired = store.desired()
+    if desired is None or desired.want != "run" or store.exit() is not None:
+        return None
+    if store.terms().staging in ("parts", "window"):
+        return None
+    claim = store.newest_claim()
+    return Wanted(store.specification().snapshot, frozenset(claim.nodes if claim else ()))
+
+
+def _stage(tick: Tick, dataset: str, tiers: Tiers, ready: list[str], wanted: list[Wanted]) -> None:
+    """Request a run for each of the ready nodes that is to have the dataset's current snapshot and has not."""
     key, current = keys.key(dataset, "staged_shards"), pointer.current(tiers.durable_path, dataset)
+    asking = [one for one in wanted if one.snapshot == current]
+    nodes = [node for node in ready if any(not one.nodes or node in one.nodes for one in asking)]
     if current is None or not nodes:
         return
     held = data_versions(tick.instance, key, nodes)

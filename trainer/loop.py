@@ -105,6 +105,8 @@ class Trainer:
         self._enter(phases.STAGING, MOVED)
         tiers = _tried_tiers(config, world)
         self.feed = Feed(config, world)
+        held = self.feed.holding
+        self.record("staging", kind=held.kind, why=held.why)
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
         self.model, self.timeline = self.engine.model, self.engine.timeline
@@ -125,6 +127,7 @@ class Trainer:
         self._enter(phases.COPYING)
         self.profiler.end(self.step)
         self.saver.close()
+        self.feed.close()
 
     def record(self, event: str, **fields: Any) -> None:
         """Record an event in the ledger; only rank 0 writes it."""

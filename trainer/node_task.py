@@ -29,7 +29,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class StageTask:
-    """Bring a snapshot to the NVMe."""
+    """Bring a snapshot to the NVMe, if it has room for the whole; if not, a training's ranks bring what they read."""
 
     KIND: ClassVar = "stage"
     snapshot: str
@@ -37,8 +37,14 @@ class StageTask:
     nvme: str
 
     def perform(self, report: OnProgress) -> Result:
-        """A `trainer.staging.stage.Staged` as JSON. Raises ValueError and OSError as `trainer.staging.stage` does."""
-        return dataclasses.asdict(stage.stage(self.snapshot, self.origins, Path(self.nvme), report))
+        """A `trainer.staging.stage.Staged` as JSON, with why nothing was staged in `too_large`.
+
+        Raises ValueError and OSError as `trainer.staging.stage` does.
+        """
+        nvme = Path(self.nvme)
+        too_large = stage.too_large(self.snapshot, self.origins, nvme)
+        staged = stage.Staged(0, 0, 0, 0, 0.0) if too_large else stage.stage(self.snapshot, self.origins, nvme, report)
+        return {**dataclasses.asdict(staged), "too_large": too_large}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ from trainer.base import atomic, codec, digest
 from trainer.node_task import Task
 
 GRACE_SECONDS = 5.0
+PROGRESS_SECONDS = 15.0
+"""How often the run's log has how far each node is."""
+SAID = "node task: "
+"""What a task's lines begin with."""
 FOLDER = "node-tasks"
 """The folder of all outcomes, on the durable tier."""
 PENDING_SECONDS = 1800.0
@@ -76,10 +80,14 @@ class ByJobs:
 
     def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
         waiting = {node: self._begin(node, task) for node, task in tasks.items()}
-        done, printed = dict[str, TaskOutcome](), dict[str, str]()
+        done, printed, said = dict[str, TaskOutcome](), dict[str, str](), dict[str, str]()
+        looked = time.monotonic()
         while waiting:
             try:
                 self._look(waiting, say, printed)
+                if time.monotonic() - looked >= PROGRESS_SECONDS:
+                    looked = time.monotonic()
+                    self._say_progress(waiting, say, said)
                 done |= self._finished(waiting)
             except Unavailable as error:
                 say(f"the cluster does not answer ({error}); asking again")
@@ -133,6 +141,14 @@ class ByJobs:
             elif why := self._failure(attempt, status):
                 attempt.fail(why)
 
+    def _say_progress(self, waiting: Mapping[str, Attempt], say: Say, said: dict[str, str]) -> None:
+        """Say how far each node is that has gone on since the last time. Raises Unavailable."""
+        for name, attempt in waiting.items():
+            line = self._last_line(attempt)
+            if line and said.get(name) != line:
+                said[name] = line
+                say(f"{name}: {line}")
+
     def _finished(self, waiting: Mapping[str, Attempt]) -> dict[str, TaskOutcome]:
         """The outcomes of the attempts whose job has ended and is removed. Raises Unavailable."""
         outcomes = {node: attempt.done() for node, attempt in waiting.items()}
@@ -161,9 +177,14 @@ class ByJobs:
                 return ""
 
     def _last_words(self, attempt: Attempt) -> str:
-        """The last line of the task's output."""
+        """The last line of the task's output, after a colon."""
+        line = self._last_line(attempt)
+        return f": {line}" if line else ""
+
+    def _last_line(self, attempt: Attempt) -> str:
+        """The last line of the task's output; empty before it has said anything."""
         said = [log.strip().splitlines() for log in self.launcher.logs(attempt.name, tail_bytes=4096).values()]
-        return "".join(f": {lines[-1].removeprefix('node task: ')}" for lines in said if lines)
+        return ": ".join(lines[-1].removeprefix(SAID) for lines in said if lines)
 
 
 def remove_outcomes(durable: Path, before: float) -> None:

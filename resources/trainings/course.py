@@ -44,6 +44,12 @@ class Course:
         """What bounds the steps, and what to do; empty before it was said."""
         return next((str(event["advice"]) for event in reversed(self.events) if event["event"] == "bound"), "")
 
+    @property
+    def staging(self) -> str:
+        """What a node last held of the snapshot, and the sizes that led to it; empty where nothing is on record."""
+        held = [f"{event['kind']}: {event['why']}" for event in self.events if event["event"] == "staging"]
+        return held[-1] if held else ""
+
 
 def read(folder: Path) -> Course:
     """The course of the training in `folder`. Raises OSError."""

@@ -74,6 +74,7 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
         "nvme": paths.nvme,
         "backup": paths.backup,
         "staging": terms.staging,
+        "nvme_gigabytes": terms.nvme_gigabytes,
         "init": terms.init,
     }
     return {

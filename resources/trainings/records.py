@@ -57,7 +57,9 @@ class Terms:
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Where the parameters came from: a sweep and its trial, a schedule."""
     staging: str = "before"
-    """Whether a node stages all shards before it trains ("before") or while it does ("streaming")."""
+    """What of the snapshot a node holds; see `trainer.staging.holding`."""
+    nvme_gigabytes: float | None = None
+    """The most that its shards may take on a node's NVMe; None for what is free, less a tenth."""
     init: str = ""
     """The folder of the initial weights that the specification names, empty when it names none."""
     operation: Mapping[str, Any] = field(default_factory=dict)

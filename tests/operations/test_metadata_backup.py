@@ -15,7 +15,7 @@ from resources.mlflow.registry import MANIFEST_TAG, Registry
 from resources.tiers import Tiers
 from tests.sensors.platform import Platform
 from trainer.base import digest
-from trainer.checkpoint.disk.manifest import CheckpointFile
+from trainer.checkpoint.disk.manifest import CheckpointFile, CheckpointManifest
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 
@@ -119,7 +119,8 @@ def test_the_newest_backups_stay(tmp_path: Path):
     tier = FolderTier(tmp_path)
     names = [f"metadata/2026010{day}T000000Z" for day in range(1, 6)]
     for name in names:
-        tier.put(name, "figures.json", iter([b"{}"]), CheckpointFile(2, digest.of_bytes(b"{}")))
-        tier.finish(name, b"{}")
+        file = CheckpointFile(2, digest.of_bytes(b"{}"))
+        tier.put(name, "figures.json", iter([b"{}"]), file)
+        tier.finish(name, CheckpointManifest("metadata/1", {"figures.json": file}).encode())
     assert metadata_backup.prune(tier, keep=2) == names[:3]
     assert list(tier.folders("metadata")) == names[3:]

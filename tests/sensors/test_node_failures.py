@@ -128,6 +128,7 @@ def stage(platform: Platform, node: str) -> str:
 
 
 def test_the_shards_staged_on_a_lost_node_are_lost_until_they_are_staged_again(platform: Platform):
+    platform.wanted("anew")
     snapshot = stage(platform, "node-0")
     assert receipts.holders(platform.home.durable, snapshot) == {"node-0"}
     platform.compute.fleet().mark_lost("node-0", "the power is gone")

@@ -10,6 +10,7 @@ Nothing else spells these names; those of the records of a training are in `trai
     staged/<sha256>.json                    the markers of staged snapshots
     staged/<sha256>/<node>.json             on the durable tier alone: the receipts of the nodes that hold a snapshot
     leases/<sha256>                         a process that reads a snapshot locks its file here
+    held/<id>.json                          the shards that a window holds at present; its process locks the file
 """
 
 import os
@@ -20,7 +21,7 @@ from pathlib import Path
 from trainer.base.digest import checked
 
 SHARDS, SNAPSHOTS, CHECKPOINTS = "shards", "snapshots", "checkpoints"
-PARTIAL, VERIFIED, STAGED, LEASES = "partial", "verified", "staged", "leases"
+PARTIAL, VERIFIED, STAGED, LEASES, HELD = "partial", "verified", "staged", "leases", "held"
 SUFFIXES = {SHARDS: ".shard", SNAPSHOTS: ".json", STAGED: ".json", LEASES: ""}
 """What follows the digest in the names of the files of each folder."""
 PUBLISHED = re.compile(r"shards/[0-9a-f]{64}\.shard|snapshots/[0-9a-f]{64}\.json")

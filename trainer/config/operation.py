@@ -166,7 +166,14 @@ class Placement:
     """The node's own fast disk, where the shards are staged."""
     backup: str = ""
     """The object store's URL (s3://bucket/prefix), a folder, or empty for none."""
-    staging: Literal["before", "streaming"] = "before"
-    """Whether all shards are staged before the first step, or while training goes on, in the order of their need."""
+    staging: Literal["auto", "whole", "streaming", "parts", "window", "before"] = "auto"
+    """What of the snapshot a node holds; see `trainer.staging.holding`. "before" is an earlier name of "whole"."""
+    nvme_gigabytes: float | None = None
+    """The most that the shards of this training may take on a node's NVMe; null: what is free, less a tenth."""
     init: str = ""
     """The folder of the initial weights, where the training has a section `init`."""
+
+    def __post_init__(self) -> None:
+        require(
+            self.nvme_gigabytes is None or self.nvme_gigabytes > 0, "nvme_gigabytes", "expected null or more than 0"
+        )

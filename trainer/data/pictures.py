@@ -3,7 +3,6 @@
 A pixel's channel stays one byte, as on disk; the model widens it on the device.
 """
 
-import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer.data import images
-from trainer.data.sequences import OPEN, SequenceStarts
+from trainer.data.sequences import OpenShards, SequenceStarts
 
 
 class Labelled(NamedTuple):
@@ -39,7 +38,7 @@ class Pictures:
         """How many images each shard has."""
         self._places = SequenceStarts(self.sizes)
         self._tier, self._bring = tier, bring
-        self._opened = functools.lru_cache(maxsize=OPEN)(self._open)
+        self.opened = OpenShards(self._open)
         if len(self) == 0:
             raise ValueError(f"split {split} of {snapshot.dataset} has no image")
 
@@ -57,7 +56,7 @@ class Pictures:
         """
         read = self.empty(len(numbers)) if out is None else out
         for row, (place, number) in enumerate(self._places.of(numbers)):
-            pixels, labels = self._opened(place)
+            pixels, labels = self.opened[place]
             read.pixels[row], read.labels[row] = pixels[number], labels[number]
         return read
 

@@ -3,10 +3,9 @@
 A token stays two or four bytes, as on disk; the model widens it on the device.
 """
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,8 @@ import numpy.typing as npt
 from trainer.data import shards
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+View = TypeVar("View")
+"""What a shard is once it is open: its tokens, or its images with their labels."""
 OPEN = 1024
 """Shards that stay mapped at once; the kernel allows a process some 65,000 mappings."""
 
@@ -30,6 +31,30 @@ class SequenceStarts:
         wanted = numbers.astype(np.int64)
         places = np.searchsorted(self._ends, wanted, "right")
         return zip(places.tolist(), (wanted - self._begins[places]).tolist(), strict=True)
+
+
+class OpenShards(Generic[View]):
+    """The opened shards of a split, by number: the last `OPEN` that were read, less those that were closed."""
+
+    def __init__(self, open_shard: Callable[[int], View]) -> None:
+        """`open_shard` is called for a shard that is not open; once more when its file was removed meanwhile."""
+        self._open_shard, self._open = open_shard, dict[int, View]()
+
+    def __getitem__(self, place: int) -> View:
+        found = self._open.pop(place, None)
+        if found is None:
+            try:
+                found = self._open_shard(place)
+            except FileNotFoundError:
+                found = self._open_shard(place)
+        self._open[place] = found
+        if len(self._open) > OPEN:
+            del self._open[next(iter(self._open))]
+        return found
+
+    def close_others(self, places: Collection[int]) -> None:
+        """Close all but these: a file that was removed takes room on the disk for as long as it is open."""
+        self._open = {place: view for place, view in self._open.items() if place in places}
 
 
 class Sequences:
@@ -60,7 +85,7 @@ class Sequences:
         self._places = SequenceStarts(self.sizes)
         self._count = int(self.sizes.sum())
         self._tier, self._bring = tier, bring
-        self._tokens = functools.lru_cache(maxsize=OPEN)(self._open)
+        self.opened = OpenShards(self._open)
         if self._count == 0:
             raise ValueError(f"split {split} of {snapshot.dataset} has no sequence of {length} tokens")
 
@@ -81,13 +106,13 @@ class Sequences:
         # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
         for row, (place, number) in enumerate(self._places.of(numbers)):
             start = number * self.length
-            windows[row] = self._tokens(place)[start : start + self.length + 1]
+            windows[row] = self.opened[place][start : start + self.length + 1]
         return windows
 
     def tails(self) -> Iterator[Tokens]:
         """The tokens that no window covers: the rest of each shard that has one, [1, 2 .. length + 1]."""
         for place, size in enumerate(self.sizes.tolist()):
-            rest = np.array(self._tokens(place)[size * self.length :])
+            rest = np.array(self.opened[place][size * self.length :])
             if len(rest) > 1:
                 yield rest[None]
 

@@ -4,6 +4,7 @@ A cold disk, or a shard that is still being copied, costs time only if it takes 
 """
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,9 +31,20 @@ class Batches(Generic[Rows]):
     """The rows `mine` of each step's `size` samples, in `order`, up to step `steps`."""
 
     def __init__(
-        self, samples: Samples[Rows], order: Order, size: int, mine: slice, steps: int, pinned: bool = False
+        self,
+        samples: Samples[Rows],
+        order: Order,
+        size: int,
+        mine: slice,
+        steps: int,
+        pinned: bool = False,
+        begins: Callable[[int], None] | None = None,
     ) -> None:
-        """`pinned` keeps the samples in memory from which a GPU can copy while the CPU continues."""
+        """`pinned` keeps the samples in memory from which a GPU can copy while the CPU continues.
+
+        `begins` is called with each step before its samples are read, in the thread that reads them.
+        """
+        self._begins = begins
         self._samples, self._order, self._size, self._mine, self._steps = samples, order, size, mine, steps
         buffers = [samples.empty(mine.stop - mine.start) for _ in range(2)]
         self._buffers = [_pinned(each) for each in buffers] if pinned else buffers
@@ -51,6 +63,8 @@ class Batches(Generic[Rows]):
         return here
 
     def _read(self, step: int) -> Rows:
+        if self._begins is not None:
+            self._begins(step)
         numbers = self._order.samples(step * self._size, self._size)[self._mine]
         return self._samples.read(numbers, self._buffers[step % 2])
 

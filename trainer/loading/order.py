@@ -8,7 +8,7 @@ on the number of ranks, which divide each step's samples among them.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,29 @@ class Order:
         left = epoch.shards[int(epoch.firsts[epoch.block_at(position)]) :]
         return list(dict.fromkeys([*left.tolist(), *self._epoch(number + 1).shards.tolist()]))
 
+    def blocks(self, first: int, end: int) -> Iterator["Block"]:
+        """The blocks that a training reads from position `first` up to `end`, in its order, over all epochs."""
+        number, position = divmod(first, self._total)
+        while number * self._total + position < end:
+            epoch, base = self._epoch(number), number * self._total
+            for block in range(epoch.block_at(position), len(epoch.firsts) - 1):
+                begin, over = (base + int(epoch.begins[at]) for at in (block, block + 1))
+                if begin >= end:
+                    return
+                if over > begin:
+                    yield Block(
+                        begin, over, tuple(epoch.shards[epoch.firsts[block] : epoch.firsts[block + 1]].tolist())
+                    )
+            number, position = number + 1, 0
+
+    def shards_at_most(self, samples: int) -> int:
+        """The most shards that so many samples in a row may lie in, whatever the epoch."""
+        count = len(self._sizes)
+        blocks = -(-count // self._block)
+        smallest = int(np.sort(self._sizes)[: count // blocks].sum())
+        crossed = -(-samples // smallest) + 1 if smallest else count
+        return min(count, crossed * -(-count // blocks))
+
     def _compute_epoch(self, number: int) -> "_Epoch":
         key, count = f"{self._seed}/{number}", len(self._sizes)
         shards = shuffled(count, key)
@@ -69,6 +92,15 @@ class Order:
         # A shard's samples lie at positions before its end in the epoch, and at numbers before its end in the split.
         shifts = self._ends[shards] - ends
         return _Epoch(key, shards, firsts, np.append(np.uint64(0), ends)[firsts], ends, shifts)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of an epoch: the positions begin .. end - 1 of a training, and the shards that they lie in."""
+
+    begin: int
+    end: int
+    shards: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import time
 import urllib.error
 import urllib.request
 from typing import BinaryIO, cast
@@ -11,6 +12,8 @@ from trainer.objects.origin import Away, Missing, Unreachable, checked
 
 SECONDS = 10
 """How long a peer may take to send the next bytes."""
+SLOWEST = 1 << 20
+"""Bytes that a peer must send in `SECONDS`: one that sends a little now and then is as good as away."""
 PATIENCE_SECONDS = 5.0
 """How long requests to a peer are repeated: short, as other nodes and the durable tier have the same files."""
 
@@ -36,15 +39,27 @@ class _Stream(io.RawIOBase):
         super().__init__()
         self._url, self._position = url, offset
         self._answer: http.client.HTTPResponse | None = None
+        self._waited, self._received_meanwhile = 0.0, 0
         patiently(self._connected, Away, PATIENCE_SECONDS)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        begun = time.monotonic()
         count = patiently(lambda: self._received(buffer), Away, PATIENCE_SECONDS)
         self._position += count
+        self._check_rate(count, time.monotonic() - begun)
         return count
+
+    def _check_rate(self, count: int, seconds: float) -> None:
+        """Raises Unreachable when too little came in the last `SECONDS` that were waited for the peer."""
+        self._waited, self._received_meanwhile = self._waited + seconds, self._received_meanwhile + count
+        if self._waited < SECONDS:
+            return
+        if self._received_meanwhile < SLOWEST:
+            raise Unreachable(f"{self._url}: stalls: {self._received_meanwhile} bytes in {self._waited:.0f} s")
+        self._waited, self._received_meanwhile = 0.0, 0
 
     def close(self) -> None:
         if self._answer is not None:

@@ -7,6 +7,7 @@ the hash of the whole shows when an origin does not.
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,30 +21,60 @@ CHUNK = 256 << 10
 """Bytes read, hashed and written at a time: few enough that they are hashed and written from a core's L2 cache."""
 
 
+class FaultKind(StrEnum):
+    """What was wrong with an origin."""
+
+    MISSING = "missing"
+    AWAY = "away"
+    """It did not answer, broke off, or stalled."""
+    WRONG = "wrong"
+    """It gave other bytes than the shard's."""
+
+
+@dataclass(frozen=True)
+class OriginFault:
+    """What was wrong with one origin when it was asked for one shard."""
+
+    origin: Origin
+    kind: FaultKind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class NoOrigin(ValueError):
+    """No origin has a shard whole; `faults` has what was found at each."""
+
+    def __init__(self, shard: shards.ShardFile, faults: Sequence[OriginFault]) -> None:
+        super().__init__(f"{name_of(shard)}: no origin has it whole: {'; '.join(map(str, faults))}")
+        self.faults = tuple(faults)
+
+
 @dataclass(frozen=True)
 class Copied:
     """How a shard was completed: the bytes that came from origins, and what was wrong with the origins before."""
 
     bytes: int = 0
-    faults: tuple[str, ...] = ()
+    faults: tuple[OriginFault, ...] = ()
 
 
 def complete(shard: shards.ShardFile, file: io.FileIO, origins: Sequence[Origin], meter: Meter) -> Copied:
     """Complete `file`, which holds what an earlier attempt left, to the whole shard.
 
-    Raises ValueError when no origin has the shard whole, with what was found at each, and OSError, which names the
-    file, when it cannot be written. The bytes from an origin that broke off stay in the file.
+    Raises NoOrigin when no origin has the shard whole, with what was found at each, and OSError, which names the file,
+    when it cannot be written. The bytes from an origin that broke off stay in the file.
     """
     copy = _Copy(shard, file, meter)
-    faults: list[str] = []
-    for origin in origins:
-        if copy.is_whole():
-            break
-        if fault := _take(copy, origin):
-            faults.append(fault)
+    faults: list[OriginFault] = []
     if copy.is_whole():
-        return Copied(copy.moved, tuple(faults))
-    raise ValueError(f"{name_of(shard)}: no origin has it whole: {'; '.join(faults)}")
+        return Copied()
+    for origin in origins:
+        fault = _take(copy, origin)
+        if fault is None:
+            return Copied(copy.moved, tuple(faults))
+        faults.append(fault)
+    raise NoOrigin(shard, faults)
 
 
 def name_of(shard: shards.ShardFile) -> str:
@@ -51,7 +82,7 @@ def name_of(shard: shards.ShardFile) -> str:
     return paths.named(paths.SHARDS, shard.blake3)
 
 
-def _take(copy: "_Copy", origin: Origin) -> str | None:
+def _take(copy: "_Copy", origin: Origin) -> OriginFault | None:
     """Continue the copy from the origin; begin it anew when that does not give the shard. Returns what is wrong.
 
     The bytes that were there may come from another, damaged origin: only a copy from the beginning blames the origin.
@@ -63,11 +94,13 @@ def _take(copy: "_Copy", origin: Origin) -> str | None:
             copy.restart()
             copy.take_from(origin)
         copy.check(f"{origin}: {name_of(copy.shard)}")
-    except (Missing, Unreachable) as error:
-        return str(error)
+    except Missing as error:
+        return OriginFault(origin, FaultKind.MISSING, str(error))
+    except Unreachable as error:
+        return OriginFault(origin, FaultKind.AWAY, str(error))
     except verify.Mismatch as error:
         copy.restart()
-        return str(error)
+        return OriginFault(origin, FaultKind.WRONG, str(error))
     return None
 
 
@@ -117,7 +150,7 @@ class _Copy:
                 while rest:
                     rest = rest[self._file.write(rest) :]
         except OSError:
-            self._file.truncate(0)
+            self.restart()
             raise
 
     def _take_in(self, chunk: bytes) -> None:

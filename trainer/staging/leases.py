@@ -1,11 +1,16 @@
-"""Leases: a process that reads a snapshot on a node's NVMe holds a lease, and retention keeps the snapshot.
+"""Leases: a process that reads a snapshot on a node's NVMe holds a lease, and nothing removes what it reads.
 
-A lease is a shared flock on ``leases/<snapshot>``. The kernel releases it when its holder ends in any way, so no lease
-is left behind. The file's modification time is the last known use of the snapshot.
+A lease of a whole snapshot is a shared flock on ``leases/<snapshot>``; the file's modification time is the last known
+use of the snapshot. A lease of some shards is a flock on ``held/<id>.json``, which lists them, and the list follows its
+window. The kernel releases both when the holder ends in any way, so no lease is left behind.
 """
 
 import fcntl
+import io
+import json
 import os
+import uuid
+from collections.abc import Iterable
 from pathlib import Path
 
 from trainer.base import lock, paths
@@ -58,3 +63,54 @@ def is_held(nvme: Path, snapshot_sha256: str) -> bool:
         return True
     finally:
         os.close(descriptor)
+
+
+class ShardLease:
+    """A lease of some shards, which the holder replaces from time to time; released with the process, or by `release`.
+
+    The holder is one process: a second one takes a lease of its own.
+    """
+
+    def __init__(self, nvme: Path, shards: Iterable[str]) -> None:
+        """Hold these shards, by their BLAKE3. Raises OSError when the list cannot be written."""
+        self._nvme, self._path = nvme, nvme / paths.HELD / f"{uuid.uuid4().hex}.json"
+        with lock.shared(nvme / paths.LEASES):
+            self._path.parent.mkdir(exist_ok=True)
+            self._file = io.FileIO(str(self._path), "x+")
+            fcntl.flock(self._file, fcntl.LOCK_SH)
+        self.hold(shards)
+
+    def hold(self, shards: Iterable[str]) -> None:
+        """Hold these shards from now on, and no others. Waits for a removal that is under way.
+
+        A list that does not grow is replaced in its place, so that a window can shrink while the disk is full.
+        """
+        data, before = json.dumps(sorted(shards)).encode(), os.fstat(self._file.fileno()).st_size
+        with lock.shared(self._nvme / paths.LEASES):
+            if len(data) > before:
+                os.posix_fallocate(self._file.fileno(), 0, len(data))
+            os.pwrite(self._file.fileno(), data.ljust(before), 0)
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        if not self._file.closed:
+            self._path.unlink(missing_ok=True)
+            self._file.close()
+
+
+def held_shards(nvme: Path) -> set[str]:
+    """The shards that any process holds by a `ShardLease`. The caller has the exclusive lock of `leases/`.
+
+    Removes the lists of processes that have ended.
+    """
+    held: set[str] = set()
+    for path in (nvme / paths.HELD).glob("*"):
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+        except BlockingIOError:
+            held |= set(json.loads(path.read_bytes().strip(b"\0 ") or b"[]"))
+        finally:
+            os.close(descriptor)
+    return held

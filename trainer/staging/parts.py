@@ -2,13 +2,15 @@
 
 Rendezvous hashing (Thaler and Ravishankar 1998): each node draws a number for each shard, and the node with the
 highest number takes the shard. All nodes compute the same parts without talking, and when a node leaves only its own
-shards move.
+shards move. Where the nodes' room counts, a shard goes to the first node in the order of its numbers that has room
+(consistent hashing with bounded loads; Mirrokni, Thorup and Zadimoghaddam 2016).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from trainer.base import digest, draws
 from trainer.data import shards
@@ -41,12 +43,36 @@ class SnapshotPart:
         if len(self.nodes) == 1 or not every:
             return list(every)
         names = sorted(self.nodes)
-        drawn = np.array([int(shard.blake3[:16], 16) for shard in every], np.uint64)
-        keys = np.array([int(digest.of_bytes(name.encode())[:16], 16) for name in names], np.uint64)
-        owners = draws.mix(drawn[:, None] ^ keys[None, :]).argmax(axis=1)
+        takers = _numbers(every, names).argmax(axis=1)
         mine = names.index(self.node)
-        return [shard for shard, owner in zip(every, owners.tolist(), strict=True) if owner == mine]
+        return [shard for shard, taker in zip(every, takers.tolist(), strict=True) if taker == mine]
 
 
 WHOLE = SnapshotPart("", ("",))
 """Every shard: each node holds the whole snapshot."""
+
+
+def divide(every: Sequence[shards.ShardFile], rooms: Mapping[str, int]) -> dict[str, str] | None:
+    """The node that keeps each shard, by BLAKE3, when no node may keep more bytes than its room.
+
+    None when that leaves a shard without a node. With room enough it is what `SnapshotPart` gives.
+    """
+    names, keepers, left = sorted(rooms), dict[str, str](), dict(rooms)
+    order = _numbers(every, names).argsort(axis=1)[:, ::-1].tolist() if every else []
+    # The largest first: they find room while there is some.
+    for shard, places in sorted(zip(every, order, strict=True), key=lambda pair: (-pair[0].bytes, pair[0].blake3)):
+        if shard.blake3 in keepers:
+            continue
+        keeper = next((names[place] for place in places if left[names[place]] >= shard.bytes), None)
+        if keeper is None:
+            return None
+        keepers[shard.blake3] = keeper
+        left[keeper] -= shard.bytes
+    return keepers
+
+
+def _numbers(every: Sequence[shards.ShardFile], names: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """The number that each node draws for each shard: [shards, nodes]."""
+    drawn = np.array([int(shard.blake3[:16], 16) for shard in every], np.uint64)
+    keys = np.array([int(digest.of_bytes(name.encode())[:16], 16) for name in names], np.uint64)
+    return draws.mix(drawn[:, None] ^ keys[None, :])

@@ -1,14 +1,15 @@
 """Retention: which snapshots are removed from a node's NVMe, so that it never runs full and no snapshot in use goes.
 
 Retention removes the snapshots that were not used for some days, then the least recently used ones until the rest fits.
-A snapshot under a lease stays, and so does a shard that a staying snapshot names. By hand: `slipway
-nodes clean`.
+A snapshot under a lease stays, and so does a shard that a staying snapshot names or that a window holds. When the disk
+is full, a staging makes room at once (`make_room`). By hand: `slipway nodes clean`.
 """
 
 import os
+import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,13 +71,10 @@ def retain(node: Path, gigabytes: float, days: float, dry_run: bool = False) -> 
     """
     oldest = time.time() - days * DAY
     with lock.exclusive(node / paths.LEASES):
-        sizes = paths.digests(node, paths.SHARDS)
-        residents = [_resident(node, sha256) for sha256 in paths.digests(node, paths.SNAPSHOTS)]
+        sizes, residents = paths.digests(node, paths.SHARDS), _residents(node)
         going = snapshots_to_remove(residents, sizes, gigabytes * 1e9, oldest)
         staying = [resident for resident in residents if resident.sha256 not in going]
-        named = {shard for resident in staying for shard in resident.shards}
-        in_doubt = _in_doubt(node)
-        surplus = [shard for shard in sizes if shard not in named and not in_doubt]
+        surplus = _surplus(node, sizes, staying)
         partial = nvme.partial_files(node, oldest)
         if not dry_run:
             _remove(node, going, surplus)
@@ -92,6 +90,55 @@ def retain(node: Path, gigabytes: float, days: float, dry_run: bool = False) -> 
     )
 
 
+def make_room(node: Path, wanted: int) -> int:
+    """Remove what no lease holds until `wanted` bytes are free again: shards that no snapshot names, then the least
+    recently used snapshots. Returns the bytes that it removed, 0 when all is held. Raises OSError.
+    """
+    with lock.exclusive(node / paths.LEASES):
+        held, residents = leases.held_shards(node), _residents(node)
+        sizes = {name: size for name, size in paths.digests(node, paths.SHARDS).items() if name not in held}
+        surplus = _surplus(node, sizes, residents)
+        short = wanted - sum(sizes[shard] for shard in surplus)
+        named = sum(sizes.get(shard, 0) for shard in {shard for one in residents for shard in one.shards})
+        going = snapshots_to_remove(residents, sizes, named - short, 0.0) if short > 0 else []
+        surplus = _surplus(node, sizes, [resident for resident in residents if resident.sha256 not in going])
+        _remove(node, going, surplus)
+    return sum(sizes[shard] for shard in surplus)
+
+
+def evict(node: Path, unneeded: Collection[str]) -> int:
+    """Remove those of these shards that no lease holds; returns their bytes. Raises OSError."""
+    with lock.exclusive(node / paths.LEASES):
+        sizes = paths.digests(node, paths.SHARDS)
+        going = (set(unneeded) & set(sizes)) - _held(node)
+        _remove(node, (), sorted(going))
+    return sum(sizes[shard] for shard in going)
+
+
+def room(node: Path, own: Collection[str]) -> int:
+    """The bytes that the shards `own` may take on the NVMe: what is free, what they take, and what no lease holds."""
+    with lock.exclusive(node / paths.LEASES):
+        held = _held(node) - set(own)
+        sizes = paths.digests(node, paths.SHARDS)
+        return shutil.disk_usage(node).free + sum(size for shard, size in sizes.items() if shard not in held)
+
+
+def _held(node: Path) -> set[str]:
+    """The shards that a lease holds; all of them while it is not known which a leased snapshot names."""
+    if _in_doubt(node):
+        return set(paths.digests(node, paths.SHARDS))
+    leased = [one for one in paths.digests(node, paths.SNAPSHOTS) if leases.is_held(node, one)]
+    return leases.held_shards(node).union(*(_named(node, sha256) or () for sha256 in leased))
+
+
+def _surplus(node: Path, sizes: Mapping[str, int], staying: Sequence[Resident]) -> list[str]:
+    """The shards that none of the staying snapshots names and no window holds."""
+    if _in_doubt(node):
+        return []
+    named = leases.held_shards(node).union(*(resident.shards for resident in staying))
+    return [shard for shard in sizes if shard not in named]
+
+
 def _remove(node: Path, going: Sequence[str], surplus: Sequence[str]) -> None:
     """Remove the marker and the manifest of a snapshot before its shards: after a kill in between, both are right.
 
@@ -105,6 +152,10 @@ def _remove(node: Path, going: Sequence[str], surplus: Sequence[str]) -> None:
     for path in (node / paths.VERIFIED).glob("*.journal"):
         if path.stem != nvme.boot():
             path.unlink()
+
+
+def _residents(node: Path) -> list[Resident]:
+    return [_resident(node, sha256) for sha256 in paths.digests(node, paths.SNAPSHOTS)]
 
 
 def _resident(node: Path, sha256: str) -> Resident:

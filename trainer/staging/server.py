@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.base.processes import die_with_parent
 from trainer.objects.origin import checked
 
 if TYPE_CHECKING:
@@ -50,18 +51,23 @@ def main(arguments: list[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(
         prog="python -m trainer.staging.server",
-        description="Serve this node's shards to its peers; the pod of a node starts it",
+        description="Serve this node's shards to its peers; a training's ranks start it",
     )
     parser.add_argument("--nvme", type=Path, required=True, help="folder that snapshots are staged in")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--parent", type=int, help="pid of the process that starts it, with which it is to end")
     options = parser.parse_args(arguments)
+    if options.parent is not None:
+        die_with_parent(options.parent)
     try:
-        listener = socket.create_server((options.host, options.port))
+        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+        listener = socket.create_server((options.host, options.port), family=family)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         sys.exit(f"peer: {options.host}:{options.port}: found it unusable ({reason}), expected a free one")
-    print(json.dumps({"url": f"http://{options.host}:{listener.getsockname()[1]}"}), flush=True)
+    host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
+    print(json.dumps({"url": f"http://{host}:{listener.getsockname()[1]}"}), flush=True)
     settings = uvicorn.Config(application(options.nvme), log_level="warning", access_log=False)
     uvicorn.Server(settings).run(sockets=[listener])
 

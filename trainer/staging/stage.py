@@ -7,6 +7,7 @@ By hand: `slipway data stage`.
 
 import concurrent.futures
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,13 +19,15 @@ from trainer.base.progress import Meter, OnProgress
 from trainer.data import shards, snapshots
 from trainer.objects.origin import Missing, Origin, Unreachable
 from trainer.objects.origins import Folder, origin
-from trainer.staging import copying, leases
+from trainer.staging import copying, holding, leases, retention
 from trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
 from trainer.staging.parts import WHOLE, SnapshotPart
 
 WORKERS = max(4, min(16, os.cpu_count() or 1))
 """Shards copied at a time. Two threads fill a small machine's memory bus; a file server is faster with more."""
 REPORT_SECONDS = 1.0
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The errors of a full disk."""
 _Work = concurrent.futures.Future[copying.Copied | None]
 Origins = Sequence[Origin | str | Path] | str | Path
 """Where to fetch from, in order; a path or URL stands for its origin, and a single path or URL for a list of one."""
@@ -67,15 +70,15 @@ def stage(
     Any number of stagings may run on a node at once, of the same snapshot or of others: one of them brings each shard.
     A staging holds a lease while it runs; a process that reads the snapshot afterwards holds a lease of its own from
     before the staging on. Raises ValueError when no origin has the manifest or a shard whole, and OSError when the NVMe
-    cannot be written, for example when it is full. Whole shards stay then. A partial copy never has a shard's name: the
-    next staging continues it; when the NVMe cannot be written, it is removed.
+    cannot be written, for example when it is full of shards that leases hold. Whole shards stay then. A partial copy
+    never has a shard's name: the next staging continues it; when the NVMe cannot be written, it is removed.
     """
-    began, sources = time.monotonic(), _origins(origins)
+    began, sources = time.monotonic(), origins_of(origins)
     manifest = _manifest(snapshot_sha256, sources, nvme)
     with leases.hold(nvme, snapshot_sha256), _leaving_room(nvme):
         snapshot = _leave_manifest(manifest, snapshot_sha256, nvme)
-        mine, copier = part.of(snapshot.shards()), _Copier(sources, nvme, Verified(nvme))
-        copied = copier.bring_all(mine, workers or WORKERS, report)
+        mine, bringer = part.of(snapshot.shards()), Bringer(sources, nvme, Verified(nvme))
+        copied = bringer.bring_all(mine, workers or WORKERS, report)
         marker = Marker(boot(), part.node, part.nodes, len(mine), sum(shard.bytes for shard in mine))
         put(paths.marker(nvme, snapshot_sha256), codec.encode(marker), nvme)
     return Staged(
@@ -84,7 +87,7 @@ def stage(
         copied_shards=sum(one.bytes > 0 for one in copied),
         copied_bytes=sum(one.bytes for one in copied),
         seconds=time.monotonic() - began,
-        faults=tuple(fault for one in copied for fault in one.faults),
+        faults=tuple(str(fault) for one in copied for fault in one.faults),
     )
 
 
@@ -98,12 +101,21 @@ def is_staged(snapshot_sha256: str, nvme: Path, part: SnapshotPart = WHOLE) -> b
     return marker.boot == boot() and not Verified(nvme).not_verified(part.of(snapshot.shards()))
 
 
+def too_large(snapshot_sha256: str, origins: Origins, nvme: Path) -> str:
+    """Why the whole snapshot does not fit on `nvme`, with the sizes; empty when it does. Raises as `stage`."""
+    with leases.hold(nvme, snapshot_sha256):
+        every = bring_manifest(snapshot_sha256, origins, nvme).shards()
+        total, room = sum(shard.bytes for shard in every), retention.room(nvme, {shard.blake3 for shard in every})
+    fits = total <= room * holding.SHARE
+    return "" if fits else f"the snapshot has {holding.size(total)}, and there is room for {holding.size(room)}"
+
+
 def bring_manifest(snapshot_sha256: str, origins: Origins, nvme: Path) -> snapshots.Snapshot:
     """Bring the snapshot's manifest to `nvme`: the first step of a reader that brings shards one by one.
 
     Raises ValueError as `stage` does. The caller holds a lease on the snapshot, or retention may remove the manifest.
     """
-    return _leave_manifest(_manifest(snapshot_sha256, _origins(origins), nvme), snapshot_sha256, nvme)
+    return _leave_manifest(_manifest(snapshot_sha256, origins_of(origins), nvme), snapshot_sha256, nvme)
 
 
 def bring(shard: shards.ShardFile, origins: Origins, nvme: Path) -> None:
@@ -114,12 +126,12 @@ def bring(shard: shards.ShardFile, origins: Origins, nvme: Path) -> None:
     """
     verified = Verified(nvme)
     if verified.not_verified([shard]):
-        _Copier(_origins(origins), nvme, verified).bring(shard, Meter(shard.bytes, 1), wait=True)
+        Bringer(origins_of(origins), nvme, verified).bring(shard, Meter(shard.bytes, 1), wait=True)
 
 
 @dataclass(frozen=True)
-class _Copier:
-    """Brings shards from these origins to this NVMe."""
+class Bringer:
+    """Brings shards from these origins to this NVMe. The caller has a lease that keeps them there."""
 
     origins: Sequence[Origin]
     nvme: Path
@@ -144,7 +156,18 @@ class _Copier:
         return copied
 
     def bring(self, shard: shards.ShardFile, meter: Meter, wait: bool) -> copying.Copied | None:
-        """Bring one shard, or find it there; None, with nothing done, when another staging works on it."""
+        """Bring one shard, or find it there; None, with nothing done, when another staging works on it.
+
+        When the disk is full, what no lease holds is removed at once. Raises as `copying.complete` does.
+        """
+        while True:
+            try:
+                return self._bring(shard, meter, wait)
+            except OSError as error:
+                if error.errno not in FULL or not retention.make_room(self.nvme, shard.bytes):
+                    raise
+
+    def _bring(self, shard: shards.ShardFile, meter: Meter, wait: bool) -> copying.Copied | None:
         with claimed(self.nvme, shard, wait) as file:
             if file is None:
                 return None
@@ -198,7 +221,8 @@ def _leaving_room(nvme: Path) -> Iterator[None]:
         raise
 
 
-def _origins(where: Origins) -> list[Origin]:
+def origins_of(where: Origins) -> list[Origin]:
+    """The origins that paths and URLs name. Raises ValueError for an unknown scheme."""
     several = [where] if isinstance(where, str | Path) else where
     return [origin(one) if isinstance(one, str | Path) else one for one in several]
 

@@ -75,9 +75,10 @@ def export(
 
 def _weights(found: "Contents", settings: Settings, dtype: str, file_bytes: int) -> "dict[str, bytes | Blocks]":
     """The weight files of an export by name, made while they are written, and their index where there are several."""
-    names, parts = set(found.tensor_names("model/")), dict[str, list[WeightEntry]]()
+    parts: dict[str, list[WeightEntry]] = {}
+    there = set(found.tensor_names("model/"))  # a tied decoder has no head of its own
     for entry in table.entries(settings):
-        if f"model/{entry.ours}" in names:
+        if f"model/{entry.ours}" in there:
             parts.setdefault(entry.theirs, []).append(entry)
     planned = weight_files.plan({name: group[0].stored for name, group in parts.items()}, dtype, file_bytes)
     content = {file.name: file.blocks(dtype, lambda name: _tensor(found, parts[name], dtype)) for file in planned}

@@ -1,0 +1,78 @@
+"""Room on a full disk: what no lease holds goes at once, and what a lease holds stays."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tests.trainer.counting import snapshot_of
+from trainer.data import shards
+from trainer.staging import leases, retention, stage
+
+LENGTH = 4000
+"""Tokens of a shard: 16 kB."""
+
+
+def snapshot(durable: Path, count: int, begin: int) -> shards.TextSnapshot:
+    """A snapshot of `count` shards, none of which another `begin` has."""
+    made = snapshot_of(durable, *(LENGTH + begin + number for number in range(count)))
+    made = dataclasses.replace(made, dataset=f"counting from {begin}")
+    shards.write_manifest(durable, made)
+    return made
+
+
+@pytest.fixture
+def old(durable: Path, small_disk: Path) -> shards.TextSnapshot:
+    """A snapshot of two shards that is staged on the small disk, where a third one does not fit."""
+    made = snapshot(durable, 2, 0)
+    stage.stage(made.sha256, durable, small_disk)
+    return made
+
+
+def test_a_staging_that_finds_the_disk_full_removes_what_no_lease_holds(
+    old: shards.TextSnapshot, durable: Path, small_disk: Path
+) -> None:
+    new = snapshot(durable, 2, 100)
+    stage.stage(new.sha256, durable, small_disk)
+    assert stage.is_staged(new.sha256, small_disk) and not stage.is_staged(old.sha256, small_disk)
+
+
+def test_what_a_lease_holds_stays_and_the_staging_fails_with_the_file(
+    old: shards.TextSnapshot, durable: Path, small_disk: Path
+) -> None:
+    new = snapshot(durable, 2, 100)
+    with leases.hold(small_disk, old.sha256), pytest.raises(OSError, match=r"No space left on device.*shard"):
+        stage.stage(new.sha256, durable, small_disk)
+    assert stage.is_staged(old.sha256, small_disk)
+
+
+def test_a_shard_that_a_window_holds_stays_when_its_snapshot_goes(old: shards.TextSnapshot, small_disk: Path) -> None:
+    held, other = old.shards()
+    lease = leases.ShardLease(small_disk, [held.blake3])
+    assert retention.make_room(small_disk, 60_000) == other.bytes
+    assert shards.shard_path(small_disk, held).exists()
+    retention.retain(small_disk, gigabytes=0, days=0)
+    assert shards.shard_path(small_disk, held).exists()
+    lease.release()
+    assert retention.evict(small_disk, [held.blake3]) == held.bytes
+
+
+def test_a_window_can_let_go_of_shards_while_the_disk_is_full(old: shards.TextSnapshot, small_disk: Path) -> None:
+    held, other = old.shards()
+    lease = leases.ShardLease(small_disk, [held.blake3, other.blake3])
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "filling").write_bytes(bytes(2**20))
+    lease.hold([held.blake3])
+    assert retention.evict(small_disk, [held.blake3, other.blake3]) == other.bytes
+
+
+def test_the_room_for_a_snapshot_counts_what_is_free_its_own_shards_and_what_no_lease_holds(
+    old: shards.TextSnapshot, small_disk: Path
+) -> None:
+    own = {shard.blake3 for shard in old.shards()}
+    size = sum(shard.bytes for shard in old.shards())
+    free = retention.room(small_disk, own) - size
+    assert retention.room(small_disk, ()) == free + size
+    with leases.hold(small_disk, old.sha256):
+        assert retention.room(small_disk, own) == free + size
+        assert retention.room(small_disk, ()) == free

@@ -1,0 +1,215 @@
+"""Window: the shards that the coming steps read are brought to the node ahead of them, and leave it behind them.
+
+The order of the data is known in advance, so a node needs room for what its steps read now, not for the snapshot. One
+rank of a node moves its window; every rank brings a shard itself that it needs and that is not there. Each step reads
+the same samples as if all shards had been staged before.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base.patience import patiently
+from trainer.base.progress import Meter
+from trainer.data import shards
+from trainer.loading.order import Order
+from trainer.loading.sources import Sources
+from trainer.staging import retention
+from trainer.staging.copying import FaultKind, NoOrigin
+from trainer.staging.leases import Lease, ShardLease
+from trainer.staging.nvme import Verified
+from trainer.staging.stage import FULL, WORKERS, Bringer
+
+STEPS_AT_ONCE = 3
+"""The steps that ranks of one node may read at a time: the slowest rank's, and two that another reads ahead."""
+LATER_SECONDS = 1.0
+"""After this a shard is tried again whose keeper did not have it yet."""
+FULL_SECONDS = 60.0
+"""How long a rank waits, on a full disk, for the window to shrink."""
+
+
+@dataclass(frozen=True)
+class DataCourse:
+    """Which shards the steps of a training read, in their order."""
+
+    order: Order
+    files: Sequence[shards.ShardFile]
+    """Of the training split, by the numbers of `order`."""
+    samples_a_step: int
+    steps: int
+
+    def at_once(self, step: int) -> set[int]:
+        """The numbers of the shards that are read while a rank is at `step`."""
+        first, end = step * self.samples_a_step, min(step + STEPS_AT_ONCE, self.steps) * self.samples_a_step
+        return {place for block in self.order.blocks(first, end) for place in block.shards}
+
+    def most_at_once(self) -> int:
+        """The most bytes that `at_once` may name, at any step of any epoch."""
+        sizes = sorted((shard.bytes for shard in self.files), reverse=True)
+        return sum(sizes[: self.order.shards_at_most(STEPS_AT_ONCE * self.samples_a_step)])
+
+    def end_of_block(self, step: int) -> int:
+        """The first step that reads nothing of the block in which `step` begins."""
+        first = step * self.samples_a_step
+        block = next(self.order.blocks(first, first + 1))
+        return -(-block.end // self.samples_a_step)
+
+    def ahead(self, step: int, kept: frozenset[str], room: int) -> list[shards.ShardFile]:
+        """The shards that the steps from `step` on read, in that order, as many as fit into `room` besides `kept`."""
+        wanted, taken = dict[str, shards.ShardFile](), 0
+        for block in self.order.blocks(step * self.samples_a_step, self.steps * self.samples_a_step):
+            for shard in (self.files[place] for place in block.shards):
+                if shard.blake3 in wanted:
+                    continue
+                taken += 0 if shard.blake3 in kept else shard.bytes
+                if taken > room:
+                    return list(wanted.values())
+                wanted[shard.blake3] = shard
+            if len(wanted) == len(self.files):
+                break
+        return list(wanted.values())
+
+
+class ShardWindow:
+    """The window of one process. The windows of the node's other ranks, on the same NVMe, do not move."""
+
+    def __init__(
+        self, course: DataCourse, kept: Sequence[shards.ShardFile], room: int, sources: Sources, nvme: Path
+    ) -> None:
+        """`kept` stays for the whole training; `room` is for the shards ahead, in bytes. Nothing is brought yet."""
+        self._course, self._room, self._sources, self._nvme = course, room, sources, nvme
+        self._kept, self._kept_names = kept, frozenset(shard.blake3 for shard in kept)
+        self._least = min(room, course.most_at_once())
+        self._verified = Verified(nvme)
+        self._step, self._until, self._replan = 0, 0, True
+        self._ahead: list[shards.ShardFile] = []
+        self._wake, self._lock = threading.Event(), threading.Lock()
+        self._wanted, self._over = frozenset[str](), False
+        self._busy, self._here, self._later = set[str](), set[str](), dict[str, float]()
+        self._lease: ShardLease | None = None
+
+    def bring(self, shard: shards.ShardFile) -> None:
+        """Wait until the shard is on the NVMe, verified. Raises NoOrigin, and OSError when the NVMe stays full."""
+        self._verified.refresh()
+        if self._verified.not_verified([shard]):
+            patiently(lambda: self._bring_once(shard, everywhere=True), _Full, FULL_SECONDS)
+
+    def start(self, step: int, lease: Lease) -> threading.Thread:
+        """Begin to move with the steps, from `step` on, in a thread that ends with the process.
+
+        The window's own lease takes the place of `lease`, that of the whole snapshot.
+        """
+        self._step = step
+        self._lease = ShardLease(self._nvme, {shard.blake3 for shard in (*self._course.files, *self._kept)})
+        lease.release()
+        self._plan()
+        self._wake.set()
+        thread = threading.Thread(target=self._run, name="window", daemon=True)
+        thread.start()
+        return thread
+
+    def move(self, step: int) -> None:
+        """Say that every rank has read all that the steps before `step` read."""
+        self._step = step
+        if step >= self._until:
+            self._wake.set()
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        self._over = True
+        self._wake.set()
+        if self._lease is not None:
+            self._lease.release()
+
+    def _run(self) -> None:
+        while not self._over:
+            self._wake.wait(LATER_SECONDS if self._later or self._replan else None)
+            self._wake.clear()
+            try:
+                if self._replan or self._step >= self._until:
+                    self._plan()
+                self._begin_copies()
+            except (OSError, ValueError) as error:  # ValueError: the lease was released meanwhile
+                self._replan = True
+                if not self._over:
+                    _say(f"the window did not move, and tries again: {error}")
+
+    def _plan(self) -> None:
+        """Decide what is held from now on, and evict the rest of the snapshot, as far as no other lease holds it."""
+        self._until, self._replan = self._course.end_of_block(self._step), False
+        assert self._lease is not None
+        ahead = self._course.ahead(self._step, self._kept_names, self._room)
+        wanted = self._kept_names.union(shard.blake3 for shard in ahead)
+        self._lease.hold(wanted)
+        with self._lock:
+            self._wanted = wanted
+            self._here &= wanted
+        self._ahead, self._later = ahead, {name: at for name, at in self._later.items() if name in wanted}
+        retention.evict(self._nvme, {shard.blake3 for shard in self._course.files} - wanted)
+
+    def _begin_copies(self) -> None:
+        """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own."""
+        now = time.monotonic()
+        urgent = {self._course.files[place].blake3 for place in self._course.at_once(self._step)}
+        missing = [one for one in (*self._ahead, *self._kept) if one.blake3 not in self._here | self._busy]
+        for shard in dict.fromkeys(missing):
+            if len(self._busy) >= WORKERS:
+                return
+            if shard.blake3 in urgent or self._later.get(shard.blake3, 0.0) <= now:
+                self._busy.add(shard.blake3)
+                arguments = (shard, shard.blake3 in urgent)
+                threading.Thread(target=self._copy, args=arguments, name="staging", daemon=True).start()
+
+    def _copy(self, shard: shards.ShardFile, urgent: bool) -> None:
+        """Bring one shard, in a thread of its own. A step that needs what could not be brought tries again."""
+        try:
+            self._bring_once(shard, everywhere=urgent)
+            with self._lock:
+                if shard.blake3 in self._wanted:
+                    self._here.add(shard.blake3)
+                else:  # the window has left it behind meanwhile: the next plan evicts it
+                    self._replan = True
+        except _Full:
+            self._shrink()
+            self._later[shard.blake3] = time.monotonic() + LATER_SECONDS
+        except (ValueError, OSError) as error:
+            if not _is_early(error):
+                _say(f"a shard is not staged yet; the step that needs it tries again: {error}")
+            self._later[shard.blake3] = time.monotonic() + LATER_SECONDS
+        finally:
+            self._busy.discard(shard.blake3)
+            self._wake.set()
+
+    def _bring_once(self, shard: shards.ShardFile, everywhere: bool) -> None:
+        """Bring a shard from its keeper, or from everywhere. Raises _Full, and as `Bringer.bring`."""
+        bringer = Bringer(self._sources.of(shard, everywhere), self._nvme, self._verified)
+        try:
+            copied = bringer.bring(shard, Meter(shard.bytes, 1), wait=True)
+            self._sources.learn(copied.faults if copied else ())
+        except NoOrigin as error:
+            self._sources.learn(error.faults)
+            raise
+        except OSError as error:
+            if error.errno in FULL:
+                raise _Full(*error.args[:2], error.filename) from None
+            raise
+
+    def _shrink(self) -> None:
+        """Let go of the shards that are needed last: the disk has less room than there was at the start."""
+        self._room, self._replan = max(self._least, self._room * 3 // 4), True
+
+
+class _Full(OSError):
+    """The NVMe is full, and leases hold all that is on it."""
+
+
+def _is_early(error: Exception) -> bool:
+    """Whether the keeper of a shard merely does not have it yet."""
+    return isinstance(error, NoOrigin) and all(fault.kind is FaultKind.MISSING for fault in error.faults)
+
+
+def _say(what: str) -> None:
+    print(f"trainer: {what}", file=sys.stderr, flush=True)
