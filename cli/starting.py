@@ -1,12 +1,24 @@
 """Before and at the start of a training: what it takes, starting it, and doing its steps again."""
 
+import dataclasses
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import complete, names, output, place, trainings
 from cli.verbs import AsJson, group, verb
+from trainer.config.profiles import PROFILES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trainer.config.operation import Storage
+    from trainer.plan.measure import StageMeasure
+    from trainer.plan.question import Question
+    from trainer.plan.room import Room
+    from trainer.plan.verdict import Verdict
 
 app = group("Starting trainings.")
 SECTION = "Trainings"
@@ -26,24 +38,55 @@ Fields = Annotated[
 
 
 @verb(app, "slipway plan tiny-decoder batch.micro=8", section=SECTION)
-def plan(recipe: Recipe, fields: Fields = None, json: AsJson = False) -> None:
-    """Estimate the memory that a training takes.
+def plan(
+    recipe: Recipe,
+    fields: Fields = None,
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="PROFILE", help=f"The hardware: {', '.join(PROFILES)}; else this machine."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Say whether a training fits, before anything runs.
 
-    And on which GPUs it fits, before anything runs. A resolved configuration (config.json) may be given too.
+    Its own code does one step for each stage of its layout, at its own number of ranks, without memory.
+
+    Exit code 1 says that it does not fit.
     """
-    from recipes import assignments, folder, memory
-    from trainer.config import resolved
-    from trainer.start import memory_report
+    from recipes import assignments, folder
+    from recipes.plan import planned
+    from trainer.plan.report import report
 
-    if recipe.endswith(".json"):
-        config = resolved.load(Path(recipe))
-        found = memory_report.plan_of_config(config)
-    else:
-        chosen = _named(recipe)
-        found = memory.plan(assignments.load_with(folder.selected(), "trainings", chosen, fields or ()), chosen)
+    chosen = _named(recipe)
+    recipes = assignments.load_with(folder.selected(), "trainings", chosen, fields or ())
+    asked = planned(recipes, chosen, on)
+    with output.progress(f"planning {chosen} on {asked.question.ranks} ranks"):
+        verdict = _verdict(asked.question, asked.room, recipes.trainings[chosen].storage)
     if json:
-        return output.print_json(memory_report.as_json(found))
-    print("\n".join(memory_report.report(found)))
+        output.print_json(verdict.document())
+    else:
+        print("\n".join(report(verdict, asked.room)))
+    raise typer.Exit(0 if verdict.fits else 1)
+
+
+def _verdict(question: "Question", room: "Room", storage: "Storage") -> "Verdict":
+    """The verdict, and where it is bad, what to change."""
+    from trainer.plan.advice import advice
+    from trainer.plan.asking import ask
+    from trainer.plan.verdict import judge
+
+    def measured(asked: "Question") -> "Sequence[StageMeasure]":
+        return ask(asked, _cache())
+
+    verdict = judge(question, measured(question), room, storage)
+    if verdict.fits:
+        return verdict
+    return dataclasses.replace(verdict, remedies=advice(question, measured, room, storage))
+
+
+def _cache() -> Path:
+    """Where measures are kept for the next time."""
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "slipway" / "plans"
 
 
 @verb(app, "slipway run tiny-decoder run.steps=50 --watch", section=SECTION)

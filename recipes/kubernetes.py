@@ -42,3 +42,15 @@ class KubernetesSection(RecipeSection):
     patch: dict[str, Any] = Field(default={})
     """A patch of the pod template, merged as `kubectl patch --type strategic` does: lists of named items, such as
     containers and volumes, by name; other lists are replaced."""
+
+
+UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+BINARY = {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
+
+
+def amount(text: str) -> int:
+    """The number that an amount stands for: bytes, for 512Gi."""
+    match = re.match(_AMOUNT, text)
+    assert match is not None, "amounts are checked before"
+    unit = match[2] or ""
+    return round(float(text.removesuffix(unit)) * {**UNITS, **BINARY}[unit])

@@ -23,6 +23,7 @@ from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.tiers import Tiers
 from trainer.base.invalid import require
+from trainer.config.profiles import PROFILES
 
 VARIABLE = "SLIPWAY_PLATFORM"
 MOUNTED = "none in the settings, which are shown and stored: mount a Secret as a file (`patch`) and name the file"
@@ -40,6 +41,16 @@ def _kind_of_workload(name: str) -> str:
 
 WorkloadName = Annotated[str, AfterValidator(_kind_of_workload), Field(json_schema_extra={"enum": list(KINDS)})]
 """The name of a kind of workload in the settings."""
+
+
+def _hardware_profile(name: str) -> str:
+    if name and name not in PROFILES:
+        raise ValueError(f"expected one of {', '.join(PROFILES)}, or nothing")
+    return name
+
+
+ProfileName = Annotated[str, AfterValidator(_hardware_profile), Field(json_schema_extra={"enum": ["", *PROFILES]})]
+"""The name of a hardware profile in the settings."""
 
 
 class TrackingSettings(RecipeSection):
@@ -70,6 +81,8 @@ class ComputeSettings(RecipeSection):
 
     launcher: WorkloadName = JobSet.name
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
+    hardware: ProfileName = ""
+    """The profile of the cluster's hardware, which trainings must fit (`slipway plan --on`); empty for none."""
     kubeconfig: str = ""
     """The path of a kubeconfig; empty inside the cluster, where pods have a service account."""
     context: str = ""

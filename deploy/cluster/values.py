@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from recipes.kubernetes import Quantity
 from recipes.parts import Count, RecipeSection
 from resources.kubernetes.cluster import Cluster
-from resources.platform import NodeTaskSettings, TierSettings, WorkloadName
+from resources.platform import NodeTaskSettings, ProfileName, TierSettings, WorkloadName
 
 CHART = Path(__file__).parent.parent / "chart"
 SCHEMA = CHART / "values.schema.json"
@@ -216,6 +216,8 @@ class PlatformValues(Values):
 
     launcher: WorkloadName
     """The kind of object that runs a training's pods; `job` needs nothing installed."""
+    hardware: ProfileName
+    """The profile of the cluster's hardware, which trainings must fit; empty for none."""
     node_tasks: NodeTasks  # type: ignore[valid-type]
     """The pods that stage, clean and measure one node."""
     revision: str

@@ -25,6 +25,8 @@ from resources.launchers.kubernetes.workloads.protocol import Workload
 from resources.node_tasks.by_jobs import FOLDER, ByJobs
 from resources.platform import ComputeSettings, NodeTaskSettings
 from resources.tiers import Tiers
+from trainer.config import profiles
+from trainer.config.profiles import HardwareProfile
 
 
 class KubernetesCompute(Compute):
@@ -54,6 +56,11 @@ class KubernetesCompute(Compute):
     @property
     def grace_seconds(self) -> float:
         return self._cluster.grace_seconds
+
+    @property
+    def hardware(self) -> HardwareProfile | None:
+        name = self._compute.hardware
+        return profiles.named(name) if name else None
 
     @property
     def _compute(self) -> ComputeSettings:

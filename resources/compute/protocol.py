@@ -15,6 +15,7 @@ from resources.node_tasks.protocol import NodeTasks
 from resources.tiers import Tiers
 from resources.trainings.control import GRACE_SECONDS, TrainingControl
 from resources.trainings.job import Paths
+from trainer.config.profiles import HardwareProfile
 
 
 class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
@@ -43,7 +44,19 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
         """How long a job that is asked to stop may take for a last checkpoint, unless its recipe says otherwise."""
         return GRACE_SECONDS
 
+    @property
+    def hardware(self) -> HardwareProfile | None:
+        """The profile that trainings must fit; None for nodes that no profile describes."""
+        return None
+
     def control(self, tiers: Tiers) -> TrainingControl:
         """The state machine over this launcher and fleet."""
         paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup)
-        return TrainingControl(self.launcher(), self.fleet(), paths, self.revision, grace_seconds=self.grace_seconds)
+        return TrainingControl(
+            self.launcher(),
+            self.fleet(),
+            paths,
+            self.revision,
+            grace_seconds=self.grace_seconds,
+            hardware=self.hardware,
+        )

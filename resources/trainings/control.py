@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import faults, tails
+from resources.trainings import faults, fit, tails
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
@@ -21,6 +21,7 @@ from resources.trainings.job import Paths, job_name
 from resources.trainings.store import TrainingStore
 from resources.trainings.watch import WATCH, ProgressWatch
 from trainer.base import atomic
+from trainer.config.profiles import HardwareProfile
 from trainer.record import causes, endings, files
 
 GRACE_SECONDS = 20.0
@@ -43,8 +44,10 @@ class TrainingControl:
         clock: Callable[[], float] = time.time,
         grace_seconds: float = GRACE_SECONDS,
         watch: ProgressWatch = WATCH,
+        hardware: HardwareProfile | None = None,
     ) -> None:
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
+        self._hardware = hardware
         self._revision, self._clock, self._grace_seconds, self._watch = revision, clock, grace_seconds, watch
 
     def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
@@ -236,7 +239,11 @@ class TrainingControl:
     def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
         try:
-            self.launcher.submit(training_job.job(facts, self.paths, self._revision, run))
+            fabric = self._hardware.fabric if self._hardware else ""
+            job = training_job.job(facts, self.paths, self._revision, run, fabric)
+            if self._hardware is not None:
+                fit.check(job, self.paths.durable, self._hardware)
+            self.launcher.submit(job)
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
             return

@@ -27,8 +27,10 @@ def job_name(training: str, incarnation: int) -> str:
     return f"{training}-i{incarnation}"
 
 
-def job(facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "") -> Job:
+def job(facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "", fabric: str = "") -> Job:
     """The job of the newest incarnation; `run` is the Dagster run that submits it, empty for a sensor.
+
+    `fabric` is the cluster's profile of network settings, for a training whose recipe names none.
 
     Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used.
     """
@@ -43,7 +45,7 @@ def job(facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "") -
         name=job_name(facts.id, facts.incarnation),
         command=tuple(script["command"]) if script else ("python", "-m", "trainer"),
         folder=str(scripts.folder(script["code"], paths.durable)) if script else "",
-        config=configuration(facts, paths),
+        config=with_fabric(configuration(facts, paths), fabric),
         nodes=claim.nodes,
         size=size,
         least=min(terms.min_nodes, size),
@@ -83,3 +85,11 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
         **terms.operation,
         "placement": placement,
     }
+
+
+def with_fabric(config: dict[str, object], fabric: str) -> dict[str, object]:
+    """A configuration with the cluster's network settings where its section `hardware` names no profile."""
+    section = config.get("hardware")
+    if not fabric or not isinstance(section, dict) or section.get("profile", "none") != "none":
+        return config
+    return {**config, "hardware": {**section, "profile": fabric}}

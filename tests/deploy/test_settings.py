@@ -9,9 +9,11 @@ import sqlalchemy
 import yaml
 from dagster._core.errors import DagsterUserCodeUnreachableError
 
+from recipes.kubernetes import amount
 from resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
 from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
 from tests.deploy.rendering import FULL, VALUES, settings
+from trainer.config import profiles
 
 
 @pytest.mark.parametrize("case", VALUES)
@@ -102,8 +104,14 @@ def test_trainings_get_the_address_of_the_object_store():
     }
 
 
-def test_the_reference_cluster_has_the_settings_of_its_users():
+def test_the_overlay_of_the_reference_cluster_gives_what_its_hardware_profile_says():
+    compute = settings("h200-32", "platform", "platform.yaml")["compute"]
+    profile, cluster = profiles.named(compute["hardware"]), compute["cluster"]
+    assert profile.name == "h200-32" and cluster["resources"] == profile.resources()
+    assert amount(cluster["shared_memory"]) == profile.shared_bytes
+    assert cluster["grace_seconds"] == profile.grace_seconds
+
+
+def test_the_overlay_of_the_reference_cluster_leaves_nccl_to_the_profile():
     cluster = settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]
-    assert cluster["resources"] == {"nvidia.com/gpu": "8", "cpu": "120", "memory": "512Gi", "rdma/ib": "1"}
-    assert (cluster["shared_memory"], cluster["grace_seconds"]) == ("128Gi", 300)
-    assert cluster["environment"]["NCCL_IB_GID_INDEX"] == "3"
+    assert not [name for name in cluster["environment"] if name.startswith("NCCL_")]

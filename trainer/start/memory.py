@@ -13,11 +13,8 @@ from trainer.config.sections import Precision
 from trainer.config.shapes import Shape
 from trainer.models.decoder import DecoderShape
 
-GIB = 2**30
 USABLE = 0.9
 """The part of a card's memory that a plan uses; the rest is for CUDA's context, NCCL's buffers and fragments."""
-RANKS = tuple(2**power for power in range(13))
-"""The numbers of GPUs that `fewest_ranks` tries, the fewest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +103,6 @@ def largest_micro(plan: MemoryPlan, capacity: float) -> int:
     """The largest micro-batch, in sequences, whose peak is within `capacity` bytes; 0 if one sequence needs more."""
     one, two = (estimate(replace(plan, micro=micro)).total for micro in (1, 2))
     return max(0, 1 + int((capacity - one) // (two - one)))
-
-
-def fewest_ranks(plan: MemoryPlan, capacity: float) -> int | None:
-    """The fewest of `RANKS` with which a full shard needs at most `capacity` bytes on each rank; None if none does."""
-    plans = (replace(plan, ranks=ranks, sharded=ranks > 1) for ranks in RANKS)
-    return next((each.ranks for each in plans if estimate(each).total <= capacity), None)
 
 
 def _kv_width(model: DecoderShape) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
 
 from trainer import models
@@ -40,9 +41,10 @@ def built_on_meta(config: Config, devices: DeviceMesh | None, data: Data) -> Div
     The rank is the one whose place in `devices` this process has. No rank talks to another. Raises ValueError for
     settings that do not fit the model.
     """
-    with without_memory():
-        model = models.build(config.model, data)
-    return _divided(model, config, devices)
+    with unset_fake_temporarily():  # a plan gives the divided model fake memory afterwards
+        with without_memory():
+            model = models.build(config.model, data)
+        return _divided(model, config, devices)
 
 
 def built(config: Config, devices: DeviceMesh | None, data: Data, device: torch.device) -> DividedModel:

@@ -57,7 +57,7 @@ class Engine:
         self.config, self.world, self._on_event = config, world, on_event
         self.timeline = Timeline(world.device)
         micro = self._micro_batch(data)
-        devices = parallel.device_mesh(world)
+        self.devices = devices = parallel.device_mesh(world)
         divided = building.built(config, devices, data, world.device)
         self.model = divided.model
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample

@@ -30,6 +30,7 @@ tracking: {uri: {{ $uri | default (printf "http://%s-mlflow:5000" .Release.Name)
 {{- end }}
 compute:
   launcher: {{ .Values.platform.launcher }}
+  hardware: {{ .Values.platform.hardware | quote }}
   {{- with .Values.platform.node_tasks }}
   node_tasks: {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -2,13 +2,11 @@
 
 import gc
 import itertools
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -19,17 +17,15 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-from tests.trainer.conftest import CODE, VOCAB, make_snapshot
+from tests.trainer.conftest import CODE
 from trainer.config.sections import Optimiser
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.network import Decoder
 from trainer.start.memory import (
-    GIB,
     MemoryPlan,
     activation_bytes,
     estimate,
-    fewest_ranks,
     largest_micro,
     parameters,
 )
@@ -178,41 +174,8 @@ def test_the_largest_micro_batch_fits_and_one_more_sequence_does_not(plan: Memor
     assert largest_micro(plan, estimate(replace(plan, micro=1)).total - 1) == 0
 
 
-def test_a_70b_decoder_fits_on_no_single_h200_and_on_few_when_sharded():
-    plan = MemoryPlan(model=LLAMA_70B, vocabulary=32_000, length=4096, micro=1, precision="bf16", recompute=True)
-    capacity = 0.9 * 140 * GIB
-    ranks = fewest_ranks(plan, capacity)
-    assert largest_micro(plan, capacity) == 0
-    assert ranks is not None and 8 < ranks <= 64
-    assert estimate(replace(plan, ranks=ranks, sharded=True)).total <= capacity
-    assert estimate(replace(plan, ranks=ranks // 2, sharded=True)).total > capacity
-
-
 def test_a_full_shard_of_more_ranks_takes_less_and_never_less_than_its_gathered_blocks():
     plan = MemoryPlan(model=LLAMA_70B, vocabulary=32_000, length=128, micro=1, sharded=True)
     totals = [estimate(replace(plan, ranks=ranks)).total for ranks in (2, 8, 64, 4096)]
     assert totals == sorted(totals, reverse=True)
     assert totals[-1] > estimate(plan).copies
-
-
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cli", "plan", *arguments], cwd=CODE, capture_output=True, text=True, timeout=60
-    )
-
-
-def test_the_command_reads_the_vocabulary_from_the_snapshot(tmp_path: Path, document: dict[str, Any]):
-    document["snapshot"] = make_snapshot(tmp_path / "durable").sha256
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(document))
-    done = command(str(path), "--json")
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
-    assert printed["parameters"] == parameters(DecoderShape(layers=2, width=32, heads=4, kv_heads=2, hidden=64), VOCAB)
-    assert printed["cards"]["H200"]["fewest_ranks"] == 1
-
-
-def test_a_missing_configuration_is_reported_in_one_line(tmp_path: Path):
-    done = command(str(tmp_path / "none.json"))
-    assert done.returncode == 1
-    assert done.stderr == f"slipway: {tmp_path}/none.json: cannot be read: No such file or directory\n"

@@ -8,6 +8,7 @@ from typing import TypeGuard
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config.resolved import Config
@@ -24,7 +25,8 @@ def device_mesh(world: World) -> DeviceMesh | None:
         return None
     mesh = world.mesh
     sizes = (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor)
-    return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
+    with unset_fake_temporarily():  # a plan runs this with fake tensors, but a mesh has real numbers of ranks
+        return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
 
 
 def check_device(config: Config, device: torch.device) -> None:

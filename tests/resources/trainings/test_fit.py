@@ -1,0 +1,51 @@
+"""Fit: a job that cannot fit the cluster's nodes is refused by name and numbers, before it is submitted."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from resources.launchers.protocol import Job
+from resources.trainings import fit
+from resources.trainings.job import with_fabric
+from tests.assets.datasets.snapshots import make_snapshot
+from tests.resources.trainings.lab import numbers
+from trainer.config import profiles, resolved
+
+TINY = dataclasses.replace(profiles.named("h200-32"), card="A100", pod_bytes=2**20)
+"""Nodes whose pods have less memory than any process."""
+
+
+def job(folder: Path, nodes: int = 1) -> Job:
+    snapshot = make_snapshot(folder).sha256
+    placement = {name: str(folder / name) for name in ("store", "durable", "nvme")}
+    named = {"format": resolved.FORMAT, "training": "tiny", "snapshot": snapshot, "placement": placement}
+    return Job(
+        name="tiny-i1",
+        command=(),
+        config={**named, **numbers(20)},
+        nodes=("a",),
+        size=nodes,
+        least=1,
+        ranks_per_node=1,
+    )
+
+
+@pytest.mark.slow
+def test_a_job_that_cannot_fit_is_refused_with_the_numbers_and_one_that_fits_is_not(tmp_path: Path):
+    fit.check(job(tmp_path), tmp_path, profiles.named("h200-32"))
+    assert list((tmp_path / fit.FOLDER).iterdir()), "its measure is kept for the next incarnation"
+    with pytest.raises(ValueError, match=r"^it does not fit 1 nodes of h200-32: a node's processes need .* GiB"):
+        fit.check(job(tmp_path), tmp_path, TINY)
+
+
+def test_more_nodes_than_the_cluster_has_are_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match="found 256, expected 32 at most"):
+        fit.check(job(tmp_path, nodes=256), tmp_path, profiles.named("h200-32"))
+
+
+def test_a_training_has_the_clusters_network_settings_where_its_recipe_names_none():
+    assert with_fabric({"hardware": {"profile": "none"}}, "h200-infiniband")["hardware"] == {
+        "profile": "h200-infiniband"
+    }
+    assert with_fabric({"hardware": {"profile": "ethernet"}}, "h200-infiniband")["hardware"] == {"profile": "ethernet"}

@@ -1,0 +1,52 @@
+"""The plan's measure is held to real trainings: the peak of the tensors of real ranks, on the CPU."""
+
+import dataclasses
+
+import pytest
+
+from tests.trainer.plan.layouts import LAYOUTS, measured_peaks, question
+from trainer.config.sections import Batch
+from trainer.plan import stages
+
+QUICK = {"alone", "full-shard"}
+CLOSE = 0.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_the_peak_is_what_real_ranks_reach_within_ten_per_cent(name: str) -> None:
+    _compare(name)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", sorted(LAYOUTS.keys() - QUICK))
+def test_the_peak_is_what_real_ranks_reach_in_every_layout(name: str) -> None:
+    _compare(name)
+
+
+def _compare(name: str) -> None:
+    planned = sorted(each.peak for each in stages.measure(LAYOUTS[name]))
+    assert planned[-1] == pytest.approx(measured_peaks(LAYOUTS[name])[-1], rel=CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("activations", ["keep", "recompute"])
+def test_a_deep_model_needs_what_its_few_blocks_say(monkeypatch: pytest.MonkeyPatch, activations: str) -> None:
+    """Three and five blocks stand for all: beside it, all of them are run."""
+    asked = question(ranks=2, shard="full", activations=activations)
+    [from_few] = stages.measure(asked)
+    monkeypatch.setattr(stages, "MORE", 8)
+    [whole] = stages.measure(asked)
+    assert from_few.peak == pytest.approx(whole.peak, rel=0.01)
+    assert from_few.parameters == whole.parameters and from_few.checkpoint == whole.checkpoint
+
+
+@pytest.mark.nightly
+def test_a_long_pipeline_needs_what_its_first_micro_batches_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = question(ranks=2, pipeline=2)
+    asked = dataclasses.replace(asked, batch=Batch(sequences=32, length=128, micro=4))
+    from_few = stages.measure(asked)
+    monkeypatch.setattr(stages, "PARTS_PER_STAGE", 4)
+    whole = stages.measure(asked)
+    for few, every in zip(from_few, whole, strict=True):
+        assert few.peak == pytest.approx(every.peak, rel=0.01)

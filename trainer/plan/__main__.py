@@ -1,0 +1,29 @@
+"""Reads a question from standard input and prints what was measured, as JSON: the plan as a process of its own."""
+
+import json
+import logging
+import sys
+import warnings
+
+from trainer.base import codec
+from trainer.plan import question
+
+
+def main() -> int:
+    """Exit code 2 and one line on standard error for a question that cannot be answered."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    try:
+        asked = question.build(json.load(sys.stdin))
+        from trainer.plan import stages  # imports torch
+
+        found = stages.measure(asked)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(json.dumps([codec.plain(each) for each in found]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Asking: a plan's measure from a process that does not import torch; answers are kept by the question's digest.
+
+The measure runs in a process of its own. Its answer depends on the question, on the trainer's code and on the version
+of torch: a file is found again only with all three.
+"""
+
+import functools
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import atomic, codec, digest
+from trainer.plan import question as questions
+from trainer.plan.measure import StageMeasure
+from trainer.plan.question import Question
+
+CODE = Path(__file__).parents[1]
+FORMAT = "slipway.plan/1"
+SECONDS = 600.0
+"""A measure that takes longer than this is given up."""
+
+
+class NotPlanned(Exception):
+    """The measure failed although the question is a good one: nothing is known about the training's memory."""
+
+
+@dataclass(frozen=True)
+class KeptMeasure:
+    """The file of an answer."""
+
+    stages: Sequence[StageMeasure]
+
+
+def ask(question: Question, folder: Path | None = None, seconds: float = SECONDS) -> Sequence[StageMeasure]:
+    """The measure of each stage, kept in `folder` if one is given.
+
+    Raises ValueError for a layout that does not fit, and NotPlanned when the trainer's code cannot be run so.
+    """
+    _ = question.mesh
+    path = folder / f"{_key(question)}.json" if folder else None
+    kept = codec.read_if_whole(path, KeptMeasure, FORMAT) if path else None
+    if kept is not None:
+        return kept.stages
+    found = _run(question, seconds)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        codec.replace(path, KeptMeasure(found), FORMAT)
+    return found
+
+
+def _run(question: Question, seconds: float) -> Sequence[StageMeasure]:
+    command = [sys.executable, "-m", "trainer.plan"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    paths = [str(CODE.parent), *filter(None, [environment.get("PYTHONPATH", "")])]
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    asked = json.dumps(questions.document(question))
+    try:
+        done = subprocess.run(command, input=asked, capture_output=True, text=True, env=environment, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise NotPlanned(f"the plan took longer than {seconds:.0f} s") from None
+    said = done.stderr.strip().splitlines()
+    if done.returncode == 2 and said:
+        raise ValueError(said[-1])
+    if done.returncode:
+        raise NotPlanned(f"the plan ended with {done.returncode}: {said[-1] if said else 'nothing was said'}")
+    return [codec.build(StageMeasure, each) for each in json.loads(done.stdout.splitlines()[-1])]
+
+
+def _key(question: Question) -> str:
+    torch = importlib.metadata.version("torch")
+    return digest.sha256(atomic.canonical_json([question.digest, _code(), torch]))[:32]
+
+
+@functools.cache
+def _code() -> str:
+    """The digest of the trainer's sources."""
+    sources = sorted(CODE.rglob("*.py"))
+    return digest.sha256(b"\0".join(each.read_bytes() for each in sources))

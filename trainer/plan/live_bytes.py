@@ -1,0 +1,213 @@
+"""Live bytes: a dispatch mode that knows which storages are alive, what each is for, and when they were the most.
+
+Every operation of a step goes through it, real or fake. A storage counts from the operation that made it until nothing
+refers to it any more, or until it is resized (FSDP frees gathered weights so). Scratch memory inside one kernel is not
+seen: that of cuBLAS and cuDNN belongs to the margin.
+"""
+
+import contextlib
+import weakref
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+
+SNAPSHOT_GROWTH = 1.002
+"""A list of what is alive is kept for each peak that is higher than the last one by this factor."""
+COMMUNICATION = ("c10d", "_c10d_functional", "fsdp")
+"""The namespaces of operations that send, receive, or arrange memory for it."""
+ALIGNMENT = 512
+"""The allocator of a GPU gives multiples of this many bytes (c10/cuda/CUDACachingAllocator)."""
+
+
+class LiveStorage:
+    """One storage: its bytes, and what it is for."""
+
+    __slots__ = ("purpose", "size")
+
+    def __init__(self, size: int, purpose: str) -> None:
+        self.size, self.purpose = size, purpose
+
+
+class PurposePeak:
+    """The most bytes that were alive while one purpose was set, and which they were."""
+
+    def __init__(self) -> None:
+        self.size = self.listed = 0
+        self.alive: list[tuple[LiveStorage, int]] = []
+
+    def parts(self) -> dict[str, int]:
+        """The bytes by purpose; what came after the last list is `working`."""
+        parts: dict[str, int] = defaultdict(int)
+        for storage, size in self.alive:
+            parts[storage.purpose] += size
+        parts["working"] += self.size - sum(parts.values())
+        return dict(parts)
+
+
+class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts while it is entered; enter it after FakeTensorMode, so that it sees operations first.
+
+    `purpose` names what is being made now. A storage may be given another purpose later (`assign`): the peak's parts
+    follow, as they are summed up at the end.
+    """
+
+    def __init__(self, alignment: int = ALIGNMENT, fake: bool = True) -> None:
+        """`fake` says which tensors count: fake ones, or those with memory."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.purpose = "weights"
+        self.live = 0
+        self.sent: Counter[str] = Counter()
+        """Bytes that this rank sends, by the name of the group of ranks."""
+        self._alignment, self._fake = alignment, fake
+        self._known: dict[int, LiveStorage] = {}
+        self._peaks: dict[str, PurposePeak] = defaultdict(PurposePeak)
+        self._resize: Callable[..., Any] | None = None
+
+    def __enter__(self) -> Self:
+        super().__enter__()  # type: ignore[no-untyped-call]
+        self._resize = plain = torch.UntypedStorage.resize_
+
+        def resize(storage: torch.UntypedStorage, size: int) -> Any:
+            changed = plain(storage, size)
+            self._resized(storage)
+            return changed
+
+        torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign, assignment]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._resize is not None
+        torch.UntypedStorage.resize_ = self._resize  # type: ignore[method-assign]
+        super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        # Divided tensors come apart first: what they do on this rank comes here again, and so do their exchanges.
+        if any(_is_wrapper(kind) for kind in types):
+            return NotImplemented
+        if operation is torch.ops.aten._local_scalar_dense.default and arguments[0].is_meta | _is_fake(arguments[0]):
+            return 1.0 if arguments[0].dtype.is_floating_point else 1
+        given = operation(*arguments, **(options or {}))
+        between = operation.namespace in COMMUNICATION
+        if between:
+            self._count_sent(operation, arguments)
+        for tensor in _tensors(given):
+            self._add(tensor, "communication" if between and self.purpose != "weights" else self.purpose)
+        return given
+
+    def assign(self, tensors: Iterator[Tensor], purpose: str) -> None:
+        """Say what these tensors are for."""
+        for tensor in tensors:
+            for part in _parts(tensor):
+                if known := self._known.get(part.untyped_storage()._cdata):
+                    known.purpose = purpose
+
+    def restart(self) -> None:
+        """Forget the peaks so far, and what was sent."""
+        self._peaks.clear()
+        self.sent.clear()
+
+    def peaks(self) -> dict[str, dict[str, int]]:
+        """The highest peak while each purpose was set, in bytes by the purposes of what was alive then."""
+        return {purpose: each.parts() for purpose, each in self._peaks.items()}
+
+    def _count_sent(self, operation: Any, arguments: Any) -> None:
+        """A ring sends a whole tensor less the rank's own part; an all-reduce does so twice (NCCL's bus bandwidth)."""
+        name = operation.name().rpartition("::")[2]
+        group = next((found for each in arguments if (found := _group(each))), None)
+        if group is None or "recv" in name or "wait" in name:
+            return
+        whole = max((_size(each) for each in _tensors(arguments)), default=0)
+        ranks = group.size()
+        if name.startswith("all_gather"):  # the functional one is given the rank's own part
+            whole *= ranks
+        times = 1.0 if name.startswith("send") else (2 if "reduce" in name and "scatter" not in name else 1)
+        self.sent[group.group_name] += round(whole * times * (1 if name.startswith("send") else (ranks - 1) / ranks))
+
+    def _add(self, tensor: Tensor, purpose: str) -> None:
+        if _is_fake(tensor) != self._fake or tensor.device.type == "meta":
+            return
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._known:
+            return
+        self._known[key] = LiveStorage(self._rounded(storage.nbytes()), purpose)
+        weakref.finalize(storage, self._remove, key)
+        self._grow(self._known[key].size)
+
+    def _remove(self, key: int) -> None:
+        if gone := self._known.pop(key, None):
+            self.live -= gone.size
+
+    def _resized(self, storage: torch.UntypedStorage) -> None:
+        """FSDP makes room for whole weights by resizing, and frees it so."""
+        known = self._known.get(storage._cdata)
+        if known is None:
+            return
+        found, known.size = known.size, self._rounded(storage.nbytes())
+        known.purpose = "gathered"
+        self._grow(known.size - found)
+
+    def _grow(self, size: int) -> None:
+        self.live += size
+        peak = self._peaks[self.purpose]
+        if self.live > peak.size:
+            peak.size = self.live
+            if peak.size > peak.listed * SNAPSHOT_GROWTH:
+                peak.listed = peak.size
+                peak.alive = [(each, each.size) for each in self._known.values() if each.size]
+
+    def _rounded(self, size: int) -> int:
+        return -(-size // self._alignment) * self._alignment
+
+
+def _is_wrapper(kind: type) -> bool:
+    """Whether a tensor of this class holds others (DTensor, AsyncCollectiveTensor): it has no memory of its own."""
+    return hasattr(kind, "__tensor_flatten__") or kind.__name__ == "AsyncCollectiveTensor"
+
+
+def _is_fake(tensor: Tensor) -> bool:
+    return type(tensor).__name__ == "FakeTensor"
+
+
+def _parts(tensor: Any) -> Iterator[Tensor]:
+    """The tensors with memory of which one consists."""
+    if is_traceable_wrapper_subclass(tensor):
+        for name in tensor.__tensor_flatten__()[0]:
+            if isinstance(held := getattr(tensor, name), Tensor):
+                yield from _parts(held)
+    else:
+        yield tensor
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in what an operation takes or gives."""
+    if isinstance(value, Tensor):
+        yield from _parts(value)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+
+
+def _size(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _group(argument: Any) -> dist.ProcessGroup | None:
+    """The group of ranks that an argument of an exchange is or names."""
+    if isinstance(argument, torch.ScriptObject):
+        with contextlib.suppress(RuntimeError):
+            return dist.ProcessGroup.unbox(argument)
+    if isinstance(argument, str):
+        with contextlib.suppress(LookupError, RuntimeError, ValueError):
+            known: Any = dist.distributed_c10d
+            found: dist.ProcessGroup = known._resolve_process_group(argument)
+            return found
+    return None

@@ -1,0 +1,129 @@
+"""Stages: what one rank of each stage of a pipeline takes, measured by running the trainer's own step on it.
+
+All ranks of a stage do the same work on parts of the same size, but for rounding: the first one has the largest part,
+and it alone is run. PyTorch's fake process group stands for the others, at the true number of ranks, and fake tensors
+have shapes and no memory.
+
+A model whose blocks are all alike is run twice with few blocks; the peak, and whatever travels, then grows with each
+block by the difference. So are the micro-batches of a long pipeline. A test compares both with the whole.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+from trainer.config.layout import Mesh, micro_batches
+from trainer.data.pictures import Labelled
+from trainer.loading.order import rank_slice
+from trainer.models.model import Rows
+from trainer.node.world import World
+from trainer.plan.kernels import gpu_kernels
+from trainer.plan.live_bytes import LiveBytes
+from trainer.plan.measure import StageMeasure
+from trainer.plan.question import Question, with_fields
+from trainer.plan.step import PlannedStep
+
+FEW, MORE = 3, 5
+"""The blocks of a stage with which a deep model is run instead."""
+PARTS_PER_STAGE = 2
+"""Micro-batches that are run, for each stage: the second one adds its gradients to those of the first."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of a training is run: blocks of each stage, and micro-batches of a step."""
+
+    blocks: int
+    parts: int
+
+
+def measure(question: Question) -> list[StageMeasure]:
+    """What a rank of each stage takes. Raises ValueError for a layout that does not fit."""
+    return [_stage(question, stage) for stage in range(question.mesh.pipeline)]
+
+
+def _stage(question: Question, stage: int) -> StageMeasure:
+    """The measure at full extent, from those at smaller ones where the work is repeated."""
+    whole = _whole(question, stage)
+    blocks = (FEW, MORE) if whole.blocks > MORE and hasattr(question.model, "layers") else (whole.blocks,) * 2
+    least = PARTS_PER_STAGE * question.mesh.pipeline
+    parts = (least, least + 1) if whole.parts > least else (whole.parts,) * 2
+    first = _run(question, stage, Extent(blocks[0], parts[0]))
+    found = first
+    if blocks[1] > blocks[0]:
+        deeper = _run(question, stage, Extent(blocks[1], parts[0]))
+        found = found.plus(deeper.minus(first), (whole.blocks - blocks[0]) / (blocks[1] - blocks[0]))
+    if parts[1] > parts[0]:
+        longer = _run(question, stage, Extent(blocks[0], parts[1]))
+        found = found.plus(longer.minus(first), whole.parts - parts[0])
+    return dataclasses.replace(found, ranks=question.ranks // question.mesh.pipeline)
+
+
+def _whole(question: Question, stage: int) -> Extent:
+    mesh, batch = question.mesh, question.batch
+    layers = getattr(question.model, "layers", question.model.stages)
+    blocks = rank_slice(layers, stage, mesh.pipeline)
+    return Extent(blocks.stop - blocks.start, micro_batches(batch.sequences, batch.micro, mesh.data))
+
+
+def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
+    """The measure of a step of that extent."""
+    mesh = question.mesh
+    copies = mesh.data if _replicates(question) else 1
+    count = micro_batches(question.batch.sequences, question.batch.micro, mesh.data)
+    samples = extent.parts * -(-question.batch.sequences // mesh.data // count)
+    if copies > 1:
+        mesh = Mesh(pipeline=mesh.pipeline)
+    less = _shortened(question, extent, samples, mesh.data)
+    rank = stage * mesh.data * mesh.tensor
+    kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
+    with _fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as live, kernels:
+        world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)
+        found = PlannedStep(less, world, live).run(_blank(less, samples), samples)
+    return found.with_copies(copies) if copies > 1 else found
+
+
+def _replicates(question: Question) -> bool:
+    """Whether DDP joins the data-parallel ranks. Its reducer needs real answers, so its buckets are only added."""
+    layout, alone = question.layout, question.communication.local_steps > 1
+    return layout.shard == "none" and layout.tensor == 1 and question.mesh.data > 1 and not alone
+
+
+def _shortened(question: Question, extent: Extent, samples: int, shares: int) -> Question:
+    """The question of a step of that extent, in a precision that fake tensors of a CPU have."""
+    shorter: dict[str, Mapping[str, Any]] = {
+        "batch": {"sequences": samples * shares, "micro": samples // extent.parts},
+        "layout": {"compile": False},
+        "run": {"precision": "bf16" if question.run.precision == "fp8" else question.run.precision},
+    }
+    if hasattr(question.model, "layers"):
+        shorter["model"] = {"layers": extent.blocks * question.mesh.pipeline}
+    return with_fields(question, **shorter)
+
+
+@contextlib.contextmanager
+def _fake_ranks(rank: int, size: int) -> Iterator[None]:
+    """A world of `size` ranks of which this process is one, and the others answer nothing."""
+    if size > 1:
+        dist.init_process_group("fake", rank=rank, world_size=size, store=FakeStore())
+    try:
+        yield
+    finally:
+        if size > 1:
+            dist.destroy_process_group()
+
+
+def _blank(question: Question, count: int) -> Rows:
+    """Samples without content."""
+    data = question.data
+    if any(data.picture):
+        return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
+    return np.zeros((count, data.length + 1), np.uint16)

@@ -1,0 +1,128 @@
+"""The planned step: the trainer's own engine does one step, and each tensor is told apart by what it is for."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainer.models.model import Data, Model, Rows
+from trainer.node.world import World
+from trainer.plan.live_bytes import LiveBytes
+from trainer.plan.measure import PURPOSES, StageMeasure
+from trainer.plan.question import Question
+from trainer.start.divided import is_divided
+from trainer.step.engine import Engine
+from trainer.step.parallel import AXES
+
+
+class PlannedEngine(Engine):
+    """The trainer's engine with the micro-batch that is asked about, whatever memory this machine has."""
+
+    def _micro_batch(self, data: Data) -> int:
+        return self.config.batch.micro
+
+
+class PlannedStep:
+    """One rank's engine, built anew, with gradients and optimiser state as they are in the middle of a training."""
+
+    def __init__(self, question: Question, world: World, live: LiveBytes) -> None:
+        self._question, self._world, self._live = question, world, live
+        live.purpose = "weights"
+        self._engine = PlannedEngine(question.config(), world, question.data, draws=False)
+        live.purpose = "optimiser"
+        self._fill_optimiser()
+        _tell_apart(self._engine.model, live)
+
+    def run(self, rows: Rows, count: int) -> StageMeasure:
+        """The measure of a step over `count` samples."""
+        live, engine = self._live, self._engine
+        live.assign(iter(engine.model.parameters()), "weights")
+        live.assign(iter(engine.model.buffers()), "weights")
+        live.assign(self._state(), "optimiser")
+        live.purpose = "activations"
+        live.restart()
+        engine.accumulate(rows, np.arange(count, dtype=np.uint64))
+        live.assign(self._gradients(), "gradients")
+        live.purpose = "update"
+        engine.clip()
+        engine.update(0.0)
+        live.assign(self._state(), "optimiser")
+        return self._measured()
+
+    def _measured(self) -> StageMeasure:
+        mesh, peaks = self._world.mesh, self._live.peaks()
+        model = self._engine.model
+        weights = sum(each.numel() * each.element_size() for each in model.parameters())
+        state = sum(each.numel() * each.element_size() for each in self._state())
+        held = sum(_bytes(each) for each in (*model.parameters(), *self._state()))
+        gradients = sum(_bytes(each) for each in model.parameters() if each.requires_grad)
+        return StageMeasure(
+            stage=mesh.stage(self._world.rank),
+            ranks=1,
+            blocks=len(list(model.blocks.children())),
+            peaks={at: {name: parts.get(name, 0) for name in PURPOSES} for at, parts in peaks.items()},
+            parameters=sum(each.numel() for each in model.parameters()),
+            checkpoint=weights + state,
+            trained=gradients,
+            divided=held + gradients if self._question.layout.shard == "full" else 0,
+            sent=self._sent(),
+        )
+
+    def _sent(self) -> Counter[str]:
+        """What was sent, by axis: groups are known by their names."""
+        devices = self._engine.devices
+        names = {str(devices[axis].get_group().group_name): axis for axis in AXES} if devices else {}
+        sent: Counter[str] = Counter()
+        for group, size in self._live.sent.items():
+            sent[names.get(group, "world")] += size
+        return sent
+
+    def _fill_optimiser(self) -> None:
+        """An update with gradients of zero makes the state that every later step finds."""
+        for parameter in self._engine.model.parameters():
+            if parameter.requires_grad:
+                parameter.grad = torch.zeros_like(parameter)
+        self._engine.update(0.0)
+
+    def _state(self) -> Iterator[Tensor]:
+        """The optimiser's tensors as large as parameters; counters of steps are not worth a line."""
+        for state in self._engine.optimiser.state.values():
+            yield from (each for each in state.values() if isinstance(each, Tensor) and each.dim())
+
+    def _gradients(self) -> Iterator[Tensor]:
+        return (each.grad for each in self._engine.model.parameters() if each.grad is not None)
+
+
+def _tell_apart(model: Model, live: LiveBytes) -> None:
+    """Say what is being made: by the blocks, from `last` to the gradient of its input, and in the backward pass."""
+    first, through, last = model.first, model.through, model.last
+
+    def now(purpose: str) -> None:
+        live.purpose = purpose
+
+    def watched_first(inputs: Tensor) -> Tensor:
+        now("activations")
+        return first(inputs)
+
+    def watched_through(x: Tensor) -> Tensor:
+        now("activations")
+        x = through(x)
+        if x.requires_grad:
+            x.register_hook(lambda _: now("working"))  # type: ignore[no-untyped-call]
+        return x
+
+    def watched_last(x: Tensor) -> Tensor:
+        now("logits")
+        return last(x)
+
+    watched: Any = model
+    watched.first, watched.through, watched.last = watched_first, watched_through, watched_last
+
+
+def _bytes(tensor: Tensor) -> int:
+    """Those of this rank's part."""
+    local: Tensor = tensor.to_local() if is_divided(tensor) else tensor
+    return local.numel() * local.element_size()

@@ -1,0 +1,210 @@
+"""The verdict: whether a training fits, by how much, and what its checkpoints and its traffic take. Pure arithmetic.
+
+It compares what `trainer.plan.stages` measured with a room.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.base import codec
+from trainer.config.operation import Storage
+from trainer.plan.measure import StageMeasure
+from trainer.plan.question import Question
+from trainer.plan.room import Room
+
+FRAGMENTS = 0.05
+"""The part of what comes and goes in a step that an allocator cannot use, between blocks of other sizes."""
+STEADY = ("weights", "gradients", "optimiser")
+"""What stays from step to step, in one piece."""
+BUFFERS = 2
+"""Checkpoints that a rank's host memory holds at once (`trainer.checkpoint.saving.buffer`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageVerdict:
+    """One rank of one stage."""
+
+    stage: int
+    ranks: int
+    """All ranks of this stage, which take the same, or a little less."""
+    first_rank: int
+    parts: Mapping[str, int]
+    """Bytes on the device, by what they are for: those of the measure, and the margins."""
+    needed: int
+    spare: int
+    """Bytes of the device that are left; negative by as much as the training does not fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostVerdict:
+    """The memory and the disk of one node."""
+
+    processes: int
+    buffers: int
+    """Bytes that are pinned for checkpoints."""
+    needed: int
+    spare: int
+    nvme_needed: int
+    """Bytes of checkpoints on the node's NVMe; staged shards come on top."""
+    nvme_spare: int | None
+    """What is left for shards; None where nobody has said how large the NVMe is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointVerdict:
+    """One checkpoint."""
+
+    size: int
+    """Bytes, over all ranks."""
+    seconds: Mapping[str, float | None]
+    """How long a copy to each tier takes at the room's rates; None where nobody has said the rate."""
+    backup_rate: float
+    """Bytes/s that the object store must take, so that a copy is there within its interval."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What a plan says."""
+
+    fits: bool
+    room: str
+    ranks: int
+    parameters: int
+    stages: Sequence[StageVerdict]
+    host: HostVerdict
+    checkpoint: CheckpointVerdict
+    sent: Mapping[str, int]
+    """Bytes that a rank gives to exchanges in one step, by the axis of the mesh: the largest of all stages."""
+    least_gpus: int | None
+    """The fewest GPUs with this layout and these nodes' memory; None when no number of them is enough."""
+    problems: Sequence[str]
+    remedies: Sequence[str] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The verdict as JSON has it."""
+        found: dict[str, Any] = codec.plain(self)
+        return found
+
+
+def judge(question: Question, measures: Sequence[StageMeasure], room: Room, storage: Storage) -> Verdict:
+    """Compare what was measured with the room."""
+    stages = [_stage(question, each, room) for each in measures]
+    size = sum(each.checkpoint for each in measures)
+    host = _host(question, size, room, storage)
+    problems = [*_device_problems(stages, room), *_host_problems(host, room)]
+    return Verdict(
+        fits=not problems,
+        room=room.name,
+        ranks=question.ranks,
+        parameters=sum(each.parameters for each in measures),
+        stages=stages,
+        host=host,
+        checkpoint=_checkpoint(question, size, room, storage),
+        sent={axis: max(each.sent.get(axis, 0) for each in measures) for axis in _axes(measures)},
+        least_gpus=_least_gpus(question, measures, room),
+        problems=problems,
+    )
+
+
+def needed_bytes(parts: Mapping[str, int], question: Question, room: Room) -> dict[str, int]:
+    """The parts of a rank's device, with the margins."""
+    moving = sum(size for name, size in parts.items() if name not in STEADY)
+    mesh = question.mesh
+    groups = sum(size > 1 for size in (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor, mesh.ranks))
+    return {
+        **parts,
+        "context": room.context_bytes,
+        "nccl": groups * room.group_bytes,
+        "fragments": round(FRAGMENTS * moving),
+    }
+
+
+def _stage(question: Question, measure: StageMeasure, room: Room) -> StageVerdict:
+    parts = needed_bytes(measure.parts, question, room)
+    needed = sum(parts.values())
+    first = measure.stage * question.mesh.data * question.mesh.tensor
+    return StageVerdict(
+        stage=measure.stage,
+        ranks=measure.ranks,
+        first_rank=first,
+        parts=parts,
+        needed=needed,
+        spare=room.rank_bytes - needed,
+    )
+
+
+def _host(question: Question, size: int, room: Room, storage: Storage) -> HostVerdict:
+    """A node's memory and NVMe: the ranks of a node have their parts of a checkpoint there."""
+    share = -(-size // question.ranks) * question.ranks_per_node
+    processes = room.process_bytes * question.ranks_per_node
+    needed = processes + BUFFERS * share
+    kept = (storage.nvme.last + 1) * share
+    return HostVerdict(
+        processes=processes,
+        buffers=BUFFERS * share,
+        needed=needed,
+        spare=room.host_bytes - needed,
+        nvme_needed=kept,
+        nvme_spare=None if room.nvme_bytes is None else room.nvme_bytes - kept,
+    )
+
+
+def _checkpoint(question: Question, size: int, room: Room, storage: Storage) -> CheckpointVerdict:
+    of_node = size / question.nodes
+    rates = {"nvme": room.nvme_rate, "durable": room.durable_rate}
+    seconds = {tier: of_node / rate if rate else None for tier, rate in rates.items()}
+    within = 60 * (storage.backup.minutes or storage.durable.minutes or 1)
+    return CheckpointVerdict(size=size, seconds=seconds, backup_rate=size / within)
+
+
+def _least_gpus(question: Question, measures: Sequence[StageMeasure], room: Room) -> int | None:
+    """The fewest GPUs: what is divided grows with fewer data-parallel ranks, and so may a rank's micro-batch."""
+    mesh, batch = question.mesh, question.batch
+    apart = mesh.pipeline * mesh.tensor
+    if question.layout.shard != "full":
+        held = apart * (mesh.shards if question.layout.shard == "hybrid" else 1)
+        return held if all(_fits_over(question, each, room, mesh.data) for each in measures) else None
+    for data in range(1, batch.sequences + 1):
+        if all(_fits_over(question, each, room, data) for each in measures):
+            return apart * data
+    return None
+
+
+def _fits_over(question: Question, measure: StageMeasure, room: Room, data: int) -> bool:
+    mesh, batch = question.mesh, question.batch
+    micro, now = (min(batch.micro, -(-batch.sequences // shares)) for shares in (data, mesh.data))
+    parts = {
+        name: size if name in STEADY else round(size * max(1.0, micro / now)) for name, size in measure.parts.items()
+    }
+    grown = measure.divided * mesh.shards // data - measure.divided if measure.divided else 0
+    return sum(needed_bytes(parts, question, room).values()) + grown <= room.rank_bytes
+
+
+def _axes(measures: Sequence[StageMeasure]) -> list[str]:
+    return list(dict.fromkeys(axis for each in measures for axis in each.sent))
+
+
+def _device_problems(stages: Sequence[StageVerdict], room: Room) -> list[str]:
+    worst = min(stages, key=lambda each: each.spare)
+    if worst.spare >= 0:
+        return []
+    where = f"a rank of stage {worst.stage}" if len(stages) > 1 else "a rank"
+    return [f"{where} needs {gib(worst.needed)}, and has {gib(room.rank_bytes)}: {gib(-worst.spare)} too much"]
+
+
+def _host_problems(host: HostVerdict, room: Room) -> list[str]:
+    problems = []
+    if host.spare < 0:
+        told = f"a node's processes need {gib(host.needed)} of memory ({gib(host.buffers)} for checkpoints)"
+        problems.append(f"{told}, and have {gib(room.host_bytes)}")
+    if host.nvme_spare is not None and host.nvme_spare < 0:
+        assert room.nvme_bytes is not None
+        needed, has = f"{host.nvme_needed / 1e9:,.0f} GB", f"{room.nvme_bytes / 1e9:,.0f} GB"
+        problems.append(f"a node's checkpoints need {needed} of NVMe, and have {has}")
+    return problems
+
+
+def gib(size: float) -> str:
+    """Bytes for people."""
+    return f"{size / 2**30:,.1f} GiB" if abs(size) >= 2**30 else f"{size / 2**20:,.1f} MiB"
