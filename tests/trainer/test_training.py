@@ -47,7 +47,8 @@ def test_checkpoints_are_committed_at_their_steps_and_verify(finished: Training)
     for commit in commits:
         assert commit.token == Token(1)
         files = verification.read_files(finished.durable / commit.folder, commit.manifest)
-        assert set(files) == {"model-00000.safetensors", "optimiser-00000.safetensors", "progress.json"}
+        tensors = {"model-00000.safetensors", "optimiser-00000.safetensors", "tensors-00000.json", "tensors.json"}
+        assert set(files) == tensors | {"progress.json"}
 
 
 def test_a_commit_carries_the_metrics_of_its_step(finished: Training) -> None:

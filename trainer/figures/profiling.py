@@ -80,13 +80,16 @@ class Profiler:
         path = self._folder / f"{self._first:09d}-{last:09d}.{self._name}.json.gz"
         write = recording.stop()
         fields = {"first": self._first, "last": last, "blocked_seconds": time.perf_counter() - begun}
+        before = self._writing[-1] if self._writing else None
         # A daemon: a file system that does not answer holds up neither a step nor the end of the process.
-        thread = threading.Thread(target=self._write, args=(write, path, fields), name="profile", daemon=True)
+        thread = threading.Thread(target=self._write, args=(before, write, path, fields), name="profile", daemon=True)
         self._writing = [*(each for each in self._writing if each.is_alive()), thread]
         thread.start()
 
-    def _write(self, write: Write, path: Path, fields: dict[str, Any]) -> None:
-        """Write a recording. An OSError becomes an event."""
+    def _write(self, before: threading.Thread | None, write: Write, path: Path, fields: dict[str, Any]) -> None:
+        """Write a recording, after the one before it. An OSError becomes an event."""
+        if before is not None:
+            before.join()
         try:
             self._record("profiled", **fields, **write(path))
         except OSError as error:

@@ -39,10 +39,11 @@ def experiments(path: Path) -> list[str]:
     return [each.name for each in Tracking(uri=f"sqlite:///{path}").client().search_experiments()]
 
 
-def tables(path: Path) -> dict[str, str]:
-    """The statements that made the tables, by name."""
+def tables(path: Path) -> dict[str, list[str]]:
+    """The columns of every table."""
     with sqlite.opened(path) as connection:
-        return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"))
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in names}
 
 
 def older(path: Path) -> None:
