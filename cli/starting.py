@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainer.plan.measure import StageMeasure
     from trainer.plan.question import Question
     from trainer.plan.room import Room
-    from trainer.plan.verdict import Verdict
+    from trainer.plan.verdict import PlanVerdict
 
 app = group("Starting trainings.")
 SECTION = "Trainings"
@@ -69,7 +69,7 @@ def plan(
     raise typer.Exit(0 if verdict.fits else 1)
 
 
-def _verdict(question: "Question", room: "Room", storage: "Storage") -> "Verdict":
+def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVerdict":
     """The verdict, and where it is bad, what to change."""
     from trainer.plan.advice import advice
     from trainer.plan.asking import ask

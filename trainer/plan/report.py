@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from trainer.plan.room import Room
-from trainer.plan.verdict import Verdict, gib
+from trainer.plan.verdict import PlanVerdict, gib
 
 
-def report(verdict: Verdict, room: Room) -> Iterator[str]:
+def report(verdict: PlanVerdict, room: Room) -> Iterator[str]:
     """The lines of the report."""
     fits = "fits" if verdict.fits else "does not fit"
     yield f"{verdict.parameters:,} parameters on {verdict.ranks} ranks: it {fits} on {verdict.room}."
@@ -31,7 +31,7 @@ def report(verdict: Verdict, room: Room) -> Iterator[str]:
         yield f"The fewest GPUs with this layout and micro-batch: {verdict.least_gpus}."
 
 
-def _node(verdict: Verdict, room: Room) -> Iterator[str]:
+def _node(verdict: PlanVerdict, room: Room) -> Iterator[str]:
     host, checkpoint = verdict.host, verdict.checkpoint
     yield "Memory of a node:"
     yield f"  {'processes':<14} {gib(host.processes):>14}"

@@ -64,7 +64,7 @@ class CheckpointVerdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class PlanVerdict:
     """What a plan says."""
 
     fits: bool
@@ -87,13 +87,13 @@ class Verdict:
         return found
 
 
-def judge(question: Question, measures: Sequence[StageMeasure], room: Room, storage: Storage) -> Verdict:
+def judge(question: Question, measures: Sequence[StageMeasure], room: Room, storage: Storage) -> PlanVerdict:
     """Compare what was measured with the room."""
     stages = [_stage(question, each, room) for each in measures]
     size = sum(each.checkpoint for each in measures)
     host = _host(question, size, room, storage)
     problems = [*_device_problems(stages, room), *_host_problems(host, room)]
-    return Verdict(
+    return PlanVerdict(
         fits=not problems,
         room=room.name,
         ranks=question.ranks,
