@@ -183,8 +183,7 @@ class Trainer:
             rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
         mine = self.engine.accumulate(rows, places)
-        with self.timeline.part("optimiser"):
-            norm = self.engine.clip()
+        norm = self.engine.clip()
         with self.timeline.part("communication"):
             choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
             total, correct, stopping, choice = self.world.sum(mine.loss, mine.correct, float(stop), choice)

@@ -109,20 +109,20 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
             return self._ship(store, experiment, tags)
 
     def _ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> "Delivery":
-        deadline = time.monotonic() + DELIVERY_SECONDS
         client, facts = self.client(), store.read()  # before its ledger: what is over writes no more
         shipped = ShippedLedger.of(store)
         if not shipped.run:
             shipped.run = _find_or_create_run(client, facts, experiment, tags)
             _log_parameters(client, shipped.run, facts)
             shipped.save(store)
+        deadline = time.monotonic() + DELIVERY_SECONDS
         for segment in ledger.segments(store.folder):
             for reading in _parts(segment, shipped.offsets.get(segment.name, 0)):
                 for batch in _batches(list(_metrics(reading.events))):
                     client.log_batch(shipped.run, metrics=batch)
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline:  # after a part, so that each call delivers one, however slow
                     return Delivery.IN_PART
         if facts.over and facts.ended is not None:
             client.set_terminated(shipped.run, ENDED[facts.ended.outcome])

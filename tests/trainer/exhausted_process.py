@@ -50,7 +50,8 @@ def step(engine: Engine) -> float:
 
 
 def say(**fields: Any) -> None:
-    print(json.dumps(fields), flush=True)
+    """Print it in one write: the line of another rank may come between the two writes of an unbuffered `print`."""
+    print(f"{json.dumps(fields)}\n", end="", flush=True)
 
 
 if __name__ == "__main__":

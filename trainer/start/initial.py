@@ -24,11 +24,12 @@ from trainer.config.shapes import Data, Shape
 from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape
 from trainer.models.encoder import EncoderShape
-from trainer.node.world import World
 from trainer.start import huggingface
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from trainer.node.world import World
 
 WeightSource = Callable[[Mapping[str, "Tensor"]], None]
 """Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
@@ -108,7 +109,7 @@ def _data_faults(found: Data, wanted: Data) -> list[str]:
 
 
 def source(
-    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None, world: World
+    init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None, world: "World"
 ) -> "WeightSource":
     """What reads the weights in `folder` into the tensors of a model; all ranks call at once.
 
@@ -126,7 +127,7 @@ def source(
     return lambda targets: found.load({f"model/{name}": target for name, target in targets.items()}, share)
 
 
-def _check_digest(init: Init, folder: Path, world: World) -> None:
+def _check_digest(init: Init, folder: Path, world: "World") -> None:
     """Raises ValueError, on all ranks, unless the bytes in `folder` are those that `init` names."""
     check = _check_checkpoint if init.layout == "checkpoint" else _check_huggingface
     fault = ""
@@ -145,7 +146,7 @@ def _check_digest(init: Init, folder: Path, world: World) -> None:
             raise ValueError(f"init: {folder}: found the digest {found[:16]}..., expected {init.digest[:16]}...")
 
 
-def _check_checkpoint(init: Init, folder: Path, world: World) -> dict[str, str]:
+def _check_checkpoint(init: Init, folder: Path, world: "World") -> dict[str, str]:
     """Verify this rank's share of the files that hold the weights of a checkpoint. Raises DamagedCheckpoint."""
     from trainer.checkpoint.disk import contents
 
@@ -154,7 +155,7 @@ def _check_checkpoint(init: Init, folder: Path, world: World) -> dict[str, str]:
     return {}
 
 
-def _check_huggingface(_: Init, folder: Path, world: World) -> dict[str, str]:
+def _check_huggingface(_: Init, folder: Path, world: "World") -> dict[str, str]:
     """The BLAKE3 of each of this rank's share of the files. Raises OSError."""
     names = huggingface.files_of_model(folder)[world.rank :: world.size]
     return {name: verify.measure(folder / name).blake3 for name in names}

@@ -132,18 +132,28 @@ class Engine:
         Returns 0 where fp16 overflowed: `update` then changes nothing.
         """
         scale = self._scale.value if self._scale else 1.0
-        norm = gradients.norm(self.model, self.world) / scale
+        norm = self._norm() / scale
         if self._scale is not None:
             self._overflowed = not self._scale.accepts(math.isfinite(norm))
         if self._overflowed:
             assert self._scale is not None
             self._on_event("overflowed", loss_scale=self._scale.value)
             return 0.0
-        # As torch.nn.utils.clip_grads_with_norm_ does, over any layout.
-        gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
+        with self.timeline.part("optimiser"):
+            # As torch.nn.utils.clip_grads_with_norm_ does, over any layout.
+            gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
+        if not isinstance(self._own, LocalUpdates):
+            return float(norm)
         # With local updates each rank has gradients of its own. The mean norm is not finite if one norm is not.
-        apart = isinstance(self._own, LocalUpdates)
-        return self.world.sum(float(norm))[0] / self.world.size if apart else float(norm)
+        with self.timeline.part("communication"):
+            return self.world.sum(float(norm))[0] / self.world.size
+
+    def _norm(self) -> Tensor:
+        """The norm of the whole gradient. Waiting for other ranks' shares of it is communication."""
+        with self.timeline.part("optimiser"):
+            squares = gradients.squares(self.model, self.world)
+        with self.timeline.part("communication"):
+            return gradients.norm(squares, self.world)
 
     def update(self, rate: float) -> None:
         """Take one step of the optimiser at this learning rate, unless fp16 overflowed."""

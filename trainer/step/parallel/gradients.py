@@ -8,8 +8,8 @@ from trainer.node.world import World
 from trainer.start.divided import is_divided
 
 
-def norm(model: nn.Module, world: World) -> Tensor:
-    """The Euclidean norm of the whole model's gradient: a scalar, the same bits on every rank.
+def squares(model: nn.Module, world: World) -> Tensor:
+    """This rank's share of the square of the whole model's gradient: a scalar, to be summed over all ranks.
 
     Each rank adds the squares of its part, divided by the number of ranks that have the same part.
     """
@@ -17,9 +17,14 @@ def norm(model: nn.Module, world: World) -> Tensor:
     for parameter in model.parameters():
         if parameter.grad is not None:
             alike.setdefault(_copies(parameter, world), []).append(_local(parameter.grad))
-    squares = torch.zeros((), device=world.device)
+    total = torch.zeros((), device=world.device)
     for copies, gradients in alike.items():
-        squares += nn.utils.get_total_norm(gradients).square() / copies
+        total += nn.utils.get_total_norm(gradients).square() / copies
+    return total
+
+
+def norm(squares: Tensor, world: World) -> Tensor:
+    """The Euclidean norm, from the `squares` of all ranks: a scalar, the same bits on every rank."""
     if world.size > 1:
         dist.all_reduce(squares)
     return squares.sqrt()
