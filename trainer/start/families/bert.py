@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainer.config.shapes import Data
 from trainer.models.encoder import EncoderShape
-from trainer.start.families.entries import Settings, WeightEntry, only
+from trainer.start.families.entries import Settings, WeightEntry, entries_of_block, only, pair
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,10 +55,10 @@ def entries(settings: Settings) -> list[WeightEntry]:
         WeightEntry("embedding.weight", f"{_EMBEDDINGS}word_embeddings.weight", (data.vocabulary, width)),
         WeightEntry("positions.weight", f"{_EMBEDDINGS}position_embeddings.weight", (data.length, width)),
         WeightEntry(SEGMENTS, f"{_EMBEDDINGS}token_type_embeddings.weight", (1, width), rows=2),
-        *_pair("embedding_norm", f"{_EMBEDDINGS}LayerNorm", (width,)),
+        *pair("embedding_norm", f"{_EMBEDDINGS}LayerNorm", (width,)),
         *(entry for layer in range(model.layers) for entry in _block(model, layer)),
-        *_pair("transform", f"{_HEAD}transform.dense", (width, width)),
-        *_pair("transform_norm", f"{_HEAD}transform.LayerNorm", (width,)),
+        *pair("transform", f"{_HEAD}transform.dense", (width, width)),
+        *pair("transform_norm", f"{_HEAD}transform.LayerNorm", (width,)),
         WeightEntry("bias", f"{_HEAD}bias", (data.vocabulary,)),
     ]
 
@@ -94,15 +94,5 @@ def _mask(folder: Path) -> int:
 
 
 def _block(model: EncoderShape, layer: int) -> Iterator[WeightEntry]:
-    ours, theirs, width = f"blocks.{layer}.", f"bert.encoder.layer.{layer}.", model.width
-    shapes = {"feed_forward.up": (model.hidden, width), "feed_forward.down": (width, model.hidden)}
-    for name, there in _BLOCK.items():
-        yield from _pair(f"{ours}{name}", f"{theirs}{there}", shapes.get(name, (width, width)))
-    for name, there in _NORMS.items():
-        yield from _pair(f"{ours}{name}", f"{theirs}{there}", (width,))
-
-
-def _pair(ours: str, theirs: str, shape: tuple[int, ...]) -> Iterator[WeightEntry]:
-    """A weight of this shape, and its bias."""
-    yield WeightEntry(f"{ours}.weight", f"{theirs}.weight", shape)
-    yield WeightEntry(f"{ours}.bias", f"{theirs}.bias", shape[:1])
+    there = f"bert.encoder.layer.{layer}."
+    return entries_of_block(f"blocks.{layer}.", there, model.width, model.hidden, _BLOCK, _NORMS)

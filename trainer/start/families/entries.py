@@ -1,6 +1,6 @@
 """Weight entries: where each tensor of our model lies in the tensors of a family, and what a family says of itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,3 +87,20 @@ def only(value: Mapping[str, Any], **wanted: Any) -> None:
         accepted = expected if isinstance(expected, tuple) else (expected,)
         if value.get(name, accepted[0]) not in accepted:
             raise ValueError(f"{name}: found {value[name]!r}, expected {accepted[0]!r}, the only value of our model")
+
+
+def pair(ours: str, theirs: str, shape: tuple[int, ...]) -> Iterator[WeightEntry]:
+    """A weight of this shape, and its bias."""
+    yield WeightEntry(f"{ours}.weight", f"{theirs}.weight", shape)
+    yield WeightEntry(f"{ours}.bias", f"{theirs}.bias", shape[:1])
+
+
+def entries_of_block(
+    ours: str, theirs: str, width: int, hidden: int, matrices: Mapping[str, str], norms: Mapping[str, str]
+) -> Iterator[WeightEntry]:
+    """The tensors of a block of an encoder, after the two prefixes; `matrices` and `norms` name theirs by ours."""
+    shapes = {"feed_forward.up": (hidden, width), "feed_forward.down": (width, hidden)}
+    for name, there in matrices.items():
+        yield from pair(f"{ours}{name}", f"{theirs}{there}", shapes.get(name, (width, width)))
+    for name, there in norms.items():
+        yield from pair(f"{ours}{name}", f"{theirs}{there}", (width,))

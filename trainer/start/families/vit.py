@@ -5,7 +5,7 @@ from typing import Any
 
 from trainer.config.shapes import Data
 from trainer.models.vit import VisionShape
-from trainer.start.families.entries import Settings, WeightEntry, only
+from trainer.start.families.entries import Settings, WeightEntry, entries_of_block, only, pair
 
 FURTHER = ("vit.pooler.",)
 _EMBEDDINGS = "vit.embeddings."
@@ -48,23 +48,13 @@ def entries(settings: Settings) -> list[WeightEntry]:
     return [
         WeightEntry("token", f"{_EMBEDDINGS}cls_token", (1, 1, width)),
         WeightEntry("positions", f"{_EMBEDDINGS}position_embeddings", (1, 1 + patches, width)),
-        *_pair("patches", f"{_EMBEDDINGS}patch_embeddings.projection", projection),
+        *pair("patches", f"{_EMBEDDINGS}patch_embeddings.projection", projection),
         *(entry for layer in range(model.layers) for entry in _block(model, layer)),
-        *_pair("norm", "vit.layernorm", (width,)),
-        *_pair("head", "classifier", (data.classes, width)),
+        *pair("norm", "vit.layernorm", (width,)),
+        *pair("head", "classifier", (data.classes, width)),
     ]
 
 
 def _block(model: VisionShape, layer: int) -> Iterator[WeightEntry]:
-    ours, theirs, width = f"blocks.{layer}.", f"vit.encoder.layer.{layer}.", model.width
-    shapes = {"feed_forward.up": (model.hidden, width), "feed_forward.down": (width, model.hidden)}
-    for name, there in _BLOCK.items():
-        yield from _pair(f"{ours}{name}", f"{theirs}{there}", shapes.get(name, (width, width)))
-    for name, there in _NORMS.items():
-        yield from _pair(f"{ours}{name}", f"{theirs}{there}", (width,))
-
-
-def _pair(ours: str, theirs: str, shape: tuple[int, ...]) -> Iterator[WeightEntry]:
-    """A weight of this shape, and its bias."""
-    yield WeightEntry(f"{ours}.weight", f"{theirs}.weight", shape)
-    yield WeightEntry(f"{ours}.bias", f"{theirs}.bias", shape[:1])
+    there = f"vit.encoder.layer.{layer}."
+    return entries_of_block(f"blocks.{layer}.", there, model.width, model.hidden, _BLOCK, _NORMS)
