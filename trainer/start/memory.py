@@ -121,10 +121,10 @@ def _norm_bytes(plan: MemoryPlan) -> int:
 
 
 def _block_bytes(plan: MemoryPlan) -> int:
-    """What one block keeps. Under autocast every matrix keeps its own cast input; otherwise they share one."""
+    """What one block keeps. Matrices after the same norm share its output, in the type that they multiply."""
     model, tokens, element = plan.model, plan.micro * plan.length, _element(plan)
     autocast = plan.precision != "fp32"
-    inputs = (3 + 2 if autocast else 1 + 1) * model.width
+    inputs = 2 * model.width
     mixed = (1 if plan.device == "cuda" else 2) * model.width
     attention = model.width + 2 * _kv_width(model) + mixed
     hidden = (4 if model.activation == "swiglu" else 2) * model.hidden

@@ -120,6 +120,7 @@ class Engine:
             randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
             try:
                 sums = self._passes.train(self._parts(rows, places, self.config.batch.sequences), self._weight())
+                parallel.complete_gradients(self.model, self.devices)
                 return self._counted(sums)
             except (RuntimeError, MemoryError) as error:
                 if not exhaustion.is_out_of_memory(error):
