@@ -12,7 +12,7 @@ still for a while before it, by this process's own clock.
 import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +58,7 @@ class SensorMemory:
     lasting: dict[str, Any] = field(default_factory=dict)
     """What only another event log takes away."""
     looks: dict[str, Look] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
 
     def of(self, id: str, fresh: Kept) -> Kept:
         """What is kept of a training; `fresh` when there is nothing yet."""
@@ -74,7 +75,7 @@ class SensorMemory:
 
         What is kept of a training is forgotten here when its time has come.
         """
-        now, times, look = time.monotonic(), _times(folders), self._look(id)
+        now, times, look = self.clock(), _times(folders), self._look(id)
         if look.lifetime != (lifetime := int(now / LASTS_SECONDS + look.phase)):
             look.lifetime, look.quiet = lifetime, False
             self.kept.pop(id, None)

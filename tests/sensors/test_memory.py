@@ -1,16 +1,12 @@
 """What a sensor remembers: of each training it looks again after a while, and of few of them at a time."""
 
-import pytest
-
-from sensors.support import memory
 from sensors.support.memory import LASTS_SECONDS, SensorMemory
 
 TICK_SECONDS = 2.0
 
 
-def test_each_of_many_trainings_is_looked_at_again_once_and_few_of_them_in_one_tick(monkeypatch: pytest.MonkeyPatch):
-    now, sensor, ids = 1000.0, SensorMemory(), [f"tiny-{number}" for number in range(1000)]
-    monkeypatch.setattr(memory.time, "monotonic", lambda: now)
+def test_each_of_many_trainings_is_looked_at_again_once_and_few_of_them_in_one_tick():
+    now, sensor, ids = 1000.0, SensorMemory(clock=lambda: now), [f"tiny-{number}" for number in range(1000)]
 
     def looked_at() -> int:
         """How many trainings a tick looks at, in all of which it finds nothing to do."""
@@ -27,9 +23,8 @@ def test_each_of_many_trainings_is_looked_at_again_once_and_few_of_them_in_one_t
     assert sum(ticks) == 1000 and max(ticks) < 100
 
 
-def test_what_is_kept_of_a_training_is_forgotten_when_its_time_has_come(monkeypatch: pytest.MonkeyPatch):
-    now, sensor = 1000.0, SensorMemory()
-    monkeypatch.setattr(memory.time, "monotonic", lambda: now)
+def test_what_is_kept_of_a_training_is_forgotten_when_its_time_has_come():
+    now, sensor = 1000.0, SensorMemory(clock=lambda: now)
     sensor.is_quiet("tiny-1", ())
     sensor.of("tiny-1", "kept")
     sensor.lasting_of("tiny-1", "lasting")
