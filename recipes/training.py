@@ -28,7 +28,7 @@ from recipes.problems import RecipeFault
 from recipes.strict import RefusedValue, fields_of, validate, validate_section
 from trainer.base.invalid import require
 from trainer.config import coherence
-from trainer.config.operation import Hardware, Layout, Observation, Storage
+from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
 from trainer.config.resolved import OPERATION, SECTIONS
 from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.config.shapes import Shape, type_of
@@ -146,6 +146,7 @@ class ModelRecipe(TrainingRecipe):
     layout: Layout = Layout()
     storage: Storage = Storage()
     observation: Observation = Observation()
+    evaluation: Evaluation = Evaluation()
     hardware: Hardware = Hardware()
     init: InitSection | None = None
     """Where the first weights come from; null draws them at random."""
