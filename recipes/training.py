@@ -170,8 +170,12 @@ class ModelRecipe(TrainingRecipe):
 
         With `init`, they include the identity of the weights, whose digest must be known.
         """
-        numbers = self._sections(SECTIONS)
+        numbers = self.numbers_alone()
         return numbers if self.init is None else {**numbers, "init": self.init.identity()}
+
+    def numbers_alone(self) -> dict[str, Any]:
+        """The same without the identity of initial weights."""
+        return self._sections(SECTIONS)
 
     def operation(self) -> dict[str, Any]:
         """The sections that decide how the training runs, as JSON has them, by the names of `OPERATION`."""

@@ -14,9 +14,9 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -39,9 +39,10 @@ from trainer.models.model import Model, Rows, SampleNumbers
 from trainer.node.world import World, join
 from trainer.record import outcomes
 from trainer.record.scores import FORMAT, Score, Scores, perplexity
-from trainer.step.measuring import ROWS, Batch, BatchSums, Measurement
+from trainer.step.measuring import Batch, BatchSums, Measurement
 
 LINE_SECONDS = 5.0
+Done = TypeVar("Done")
 SAID = "evaluate: "
 
 
@@ -49,7 +50,8 @@ def evaluate(request: Mapping[str, Any], world: World | None = None) -> list[Sco
     """Measure the checkpoints of a request: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
 
     It may also have a `config` (`trainer.config.evaluating`), without which one process does it, and a `source`: the
-    tier that the checkpoints are first copied from to the folder `durable`. All ranks call at once and get the same.
+    tier (or the folders of nodes) that the checkpoints are first copied from, to a folder beside the `outcome`.
+    All ranks call at once and get the same.
 
     Raises ValueError for a checkpoint whose files have another layout, MemoryError, OSError and TierUnavailable.
     """
@@ -65,8 +67,8 @@ def _score(
     request: Mapping[str, Any], entry: Mapping[str, str], snapshot: snapshots.Snapshot, tier: Path, world: World
 ) -> Score:
     try:
-        with _fetched(request, entry, world):
-            found = _verified(Path(request["durable"]) / entry["folder"], entry["manifest"], world)
+        with _folder(request, entry, world) as folder:
+            found = _verified(folder, entry["manifest"], world)
             config = _config(request, found, world)
             return _measure(entry["name"], found, config, tier, snapshot, request["split"], world)
     except DamagedCheckpoint as damage:
@@ -141,20 +143,20 @@ def _score_with_reason(name: str, reason: str) -> Score:
 
 
 @contextlib.contextmanager
-def _fetched(request: Mapping[str, Any], entry: Mapping[str, str], world: World) -> Iterator[None]:
-    """Have the checkpoint in the folder of the request while it is measured, where it has to be copied first.
+def _folder(request: Mapping[str, Any], entry: Mapping[str, str], world: World) -> Iterator[Path]:
+    """Where the checkpoint can be read; what has to be copied first is removed at the end.
 
     Raises DamagedCheckpoint and TierUnavailable, on all ranks.
     """
     places = request.get("source")
     if not places:
-        yield
+        yield Path(request["durable"]) / entry["folder"]
         return
-    into = Path(request["durable"]) / entry["folder"]
+    into = Path(request["outcome"]).parent / outcomes.RESTORED / entry["folder"]
     try:
         _say(world, f"{entry['name']}: copying it from {', '.join(places)}")
         _agree(world, lambda: _fetch(places, entry, into) if world.leads else None)
-        yield
+        yield into
         world.gather(None)  # no rank reads from it any more
     finally:
         if world.leads:
@@ -181,10 +183,9 @@ def _verified(folder: Path, manifest: str, world: World) -> Contents:
     return _agree(world, share)
 
 
-def _agree(world: World, action: Any) -> Any:
+def _agree(world: World, action: Callable[[], Done]) -> Done:
     """The result of an action of this rank, once no rank has failed in it; else the failure, on all ranks."""
     fault: Exception | None = None
-    result = None
     try:
         result = action()
     except (DamagedCheckpoint, TierUnavailable, OSError, ValueError) as error:
@@ -194,7 +195,7 @@ def _agree(world: World, action: Any) -> Any:
         for one in told:
             if one is not None and issubclass(one[0], kinds):
                 raise fault if fault and isinstance(fault, kinds) else _like(*one)
-    return result
+    return result  # as no rank has failed, there is one
 
 
 def _like(kind: type[Exception], message: str) -> Exception:

@@ -11,6 +11,8 @@ from typing import Any
 from trainer.base import codec
 
 FORMAT = "slipway.outcome/1"
+RESTORED = "restored"
+"""The folder beside an outcome in which an attempt has copies of checkpoints for a while."""
 
 
 @dataclass(frozen=True)
