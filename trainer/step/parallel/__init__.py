@@ -4,6 +4,7 @@ Names stay those of the whole model in every layout, so that a checkpoint of one
 weights (tensor parallelism, FSDP2) is imported only where a layout asks for it, as it takes 0.8 s of CPU.
 """
 
+import contextlib
 from typing import TypeGuard
 
 import torch
@@ -26,7 +27,8 @@ def device_mesh(world: World) -> DeviceMesh | None:
         return None
     mesh = world.mesh
     sizes = (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor)
-    with unset_fake_temporarily():  # a plan runs this with fake tensors, but a mesh has real numbers of ranks
+    opening = world.groups.opening() if world.groups else contextlib.nullcontext()
+    with unset_fake_temporarily(), opening:  # a plan has fake tensors, but a mesh has real numbers of ranks
         return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
 
 
