@@ -76,7 +76,8 @@ class PlannedStep:
     def _fill_optimiser(self) -> None:
         """An update with gradients of zero makes the state that every later step finds.
 
-        The sum is for DTensor: before the first of a kind it finds the result's shape with whole tensors, also fake ones.
+        The sum is for DTensor: before the first of a kind it finds the result's shape with whole tensors, fake
+        ones too.
         """
         for parameter in self._engine.model.parameters():
             if parameter.requires_grad:
