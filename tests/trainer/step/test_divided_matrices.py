@@ -55,7 +55,7 @@ def drawn(kind: str) -> Model:
 def samples(kind: str) -> Rows:
     random, data = np.random.default_rng(1), KINDS[kind][1]
     if kind == "vit":
-        return Labelled(random.integers(0, 256, (3, *data.picture), np.uint8), np.arange(3, dtype=np.int64))
+        return Labelled(random.integers(0, 256, (3, *data.picture), np.uint8), np.arange(3, dtype=np.uint32))
     return random.integers(0, data.vocabulary, (3, data.length + 1)).astype(np.uint16)
 
 
