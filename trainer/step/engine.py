@@ -197,7 +197,9 @@ class Engine:
     def _accumulate(self, rows: Rows, places: SampleNumbers, sequences: int) -> Sums:
         stage = self.world.mesh.stage(self.world.rank)
         randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
-        return self._counted(self._passes.train(self._parts(rows, places, sequences), self._weight()))
+        sums = self._passes.train(self._parts(rows, places, sequences), self._weight())
+        parallel.complete_gradients(self.model, self.devices)
+        return self._counted(sums)
 
     @property
     def _works_alone(self) -> bool:

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.trainer.conftest import CODE, settings
 from trainer.base import atomic
 from trainer.config import resolved

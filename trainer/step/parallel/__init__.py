@@ -8,6 +8,7 @@ import contextlib
 from typing import TypeGuard
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -39,13 +40,22 @@ def check_device(config: Config, device: torch.device) -> None:
 
 def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
     """Divide the model's matrices, and set how they multiply and what its blocks keep and run; all in place."""
-    if devices is not None and devices["tensor"].size() > 1:
+    narrow = config.run.precision == "fp8"
+    if _divides_matrices(devices):
         from trainer.step.parallel import tensor
 
-        tensor.divide(model, devices["tensor"])
-    if config.run.precision == "fp8":
+        tensor.divide(model, devices["tensor"], eight_bits.product if narrow else F.linear)
+    if narrow:
         eight_bits.multiply(model)
     blocks.set_forward(model, config.layout)
+
+
+def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
+    """Sum what the ranks that share matrices have each computed a share of; once a step, after its last part."""
+    if _divides_matrices(devices):
+        from trainer.step.parallel import tensor
+
+        tensor.complete_gradients(model)
 
 
 def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: Config) -> None:
@@ -65,6 +75,10 @@ def replicate(called: nn.Module, devices: DeviceMesh | None, config: Config) -> 
     if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
         return called
     return replicas.replicate(called, devices)
+
+
+def _divides_matrices(devices: DeviceMesh | None) -> TypeGuard[DeviceMesh]:
+    return devices is not None and devices["tensor"].size() > 1
 
 
 def _data_ranks_talk(devices: DeviceMesh | None, config: Config) -> TypeGuard[DeviceMesh]:
