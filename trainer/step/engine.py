@@ -208,8 +208,12 @@ class Engine:
 
     @property
     def _can_be_repeated(self) -> bool:
-        """PowerSGD changes its errors bucket by bucket, in the middle of a step."""
-        return not isinstance(self._own, PowerSGD)
+        """Whether nothing of a step that is left in the middle stays behind.
+
+        PowerSGD changes its errors bucket by bucket. Tensor parallelism leaves exchanges that nobody waits for, and
+        PyTorch keeps their tensors.
+        """
+        return not isinstance(self._own, PowerSGD) and self.world.mesh.tensor == 1
 
     def clip(self) -> float:
         """Scale the gradients down to the configuration's norm; returns the norm before.
