@@ -23,6 +23,7 @@ from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.config import resolved
 from trainer.config.shapes import network_of
 from trainer.data import contents, images, shards, snapshots
+from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.models.model import Model, Rows, SampleNumbers
@@ -73,9 +74,9 @@ def _measure(name: str, found: Contents, tier: Path, snapshot: snapshots.Snapsho
     length = found.progress().config["batch"]["length"]
     loss, right, predicted = 0.0, 0, 0
     with torch.no_grad():
-        for rows, places in _batches(tier, snapshot, split, length, whole=model.causal):
+        for rows, places in _batches(tier, snapshot, split, length, model):
             inputs, targets = model.prepare(rows, places, device)
-            outputs = model(inputs)
+            outputs = model(inputs, *model.bounds(rows, device))
             loss += float(model.loss(outputs, targets))
             right += int(model.correct(outputs, targets))
             predicted += targets.numel() if model.causal else len(places) * model.targets_per_sample
@@ -98,19 +99,20 @@ def _score_with_reason(name: str, reason: str) -> Score:
 
 
 def _batches(
-    tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, whole: bool
+    tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, model: Model
 ) -> Iterator[tuple[Rows, SampleNumbers]]:
-    """Every sample of the split once, with its number; if `whole`, also the tokens that fill no whole sequence."""
-    samples: Sequences | Pictures
+    """Every sample of the split once, with its number; of a causal model also the tokens that fill no sequence."""
+    samples: Sequences | DocumentedSequences | Pictures
     if isinstance(snapshot, images.ImageSnapshot):
         samples = Pictures(tier, snapshot, split)
     else:
-        samples = Sequences(tier, snapshot, split, length)
+        plain = Sequences(tier, snapshot, split, length)
+        samples = DocumentedSequences(plain) if model.reads_documents else plain
     numbers = np.arange(len(samples), dtype=np.uint64)
     for start in range(0, len(numbers), ROWS):
         chosen = numbers[start : start + ROWS]
         yield samples.read(chosen), chosen
-    if whole and isinstance(samples, Sequences):
+    if model.causal and not isinstance(samples, Pictures):
         for tail in samples.tails():
             yield tail, np.zeros(1, np.uint64)
 

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config.layout import Mesh, micro_batches
+from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
 from trainer.models.model import Rows
@@ -77,13 +78,13 @@ def _whole(question: Question, stage: int) -> Extent:
 def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
     """The measure of a step of that extent."""
     mesh = question.mesh
-    copies = mesh.data if _replicates(question) else 1
+    copies = mesh.gradient_ranks if _replicates(question) else 1
     count = micro_batches(question.batch.sequences, question.batch.micro, mesh.data)
     samples = extent.parts * -(-question.batch.sequences // mesh.data // count)
     if copies > 1:
-        mesh = Mesh(pipeline=mesh.pipeline)
+        mesh = Mesh(pipeline=mesh.pipeline, replicas=mesh.context, context=mesh.context)
     less = _shortened(question, extent, samples, mesh.data)
-    rank = stage * mesh.data * mesh.tensor
+    rank = stage * mesh.gradient_ranks * mesh.tensor
     kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
     with _fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as live, kernels:
         world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)
@@ -94,7 +95,7 @@ def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
 def _replicates(question: Question) -> bool:
     """Whether DDP joins the data-parallel ranks. Its reducer needs real answers, so its buckets are only added."""
     layout, alone = question.layout, question.communication.local_steps > 1
-    return layout.shard == "none" and layout.tensor == 1 and question.mesh.data > 1 and not alone
+    return layout.shard == "none" and layout.tensor == 1 and question.mesh.gradient_ranks > 1 and not alone
 
 
 def _shortened(question: Question, extent: Extent, samples: int, shares: int) -> Question:
@@ -126,4 +127,5 @@ def _blank(question: Question, count: int) -> Rows:
     data = question.data
     if any(data.picture):
         return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
-    return np.zeros((count, data.length + 1), np.uint16)
+    tokens = np.zeros((count, data.length + 1), np.uint16)
+    return Documented(tokens, np.zeros(tokens.shape, np.uint32)) if question.model.reads_documents else tokens

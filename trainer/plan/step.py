@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainer.models.model import Data, Model, Rows
 from trainer.node.world import World
@@ -23,6 +23,10 @@ class PlannedEngine(Engine):
 
     def _micro_batch(self, data: Data) -> int:
         return self.config.batch.micro
+
+    def _replicated(self, called: nn.Module) -> nn.Module:
+        """DDP's reducer needs real answers: `StageMeasure.with_copies` adds its buckets."""
+        return called
 
 
 class PlannedStep:
@@ -75,6 +79,8 @@ class PlannedStep:
         """What was sent, by axis: groups are known by their names."""
         devices = self._engine.devices
         names = {str(devices[axis].get_group().group_name): axis for axis in AXES} if devices else {}
+        if share := self._engine.model.share:
+            names[str(share.group.group_name)] = "context"
         sent: Counter[str] = Counter()
         for group, size in self._live.sent.items():
             sent[names.get(group, "world")] += size
@@ -107,9 +113,9 @@ def _tell_apart(model: Model, live: LiveBytes) -> None:
         now("activations")
         return first(inputs)
 
-    def watched_through(x: Tensor) -> Tensor:
+    def watched_through(x: Tensor, *begins: Tensor) -> Tensor:
         now("activations")
-        x = through(x)
+        x = through(x, *begins)
         if x.requires_grad:
             x.register_hook(lambda _: now("working"))  # type: ignore[no-untyped-call]
         return x

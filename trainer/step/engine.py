@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,6 +31,7 @@ from trainer.step.parallel import copies, gradients
 from trainer.step.passes import Passes, Sums
 from trainer.step.powersgd import PowerSGD
 from trainer.step.precision import LossScale
+from trainer.step.stages import StageModule
 
 if TYPE_CHECKING:
     from trainer.step.pipeline import PipelinePasses
@@ -60,6 +61,7 @@ class Engine:
         self.devices = devices = parallel.device_mesh(world)
         divided = building.built(config, devices, data, world.device)
         self.model = divided.model
+        self.model.share = parallel.sequence_share(world)
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         if draws:
             self.draw_weights()
@@ -74,11 +76,18 @@ class Engine:
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
         if devices is None or self.world.mesh.pipeline == 1:
-            return Passes(divided, devices, self.config, self.world.device, self.timeline)
+            called = self._replicated(divided.called)
+            return Passes(divided.model, called, self.config, self.world.device, self.timeline)
         # Imported only here: PyTorch's pipelines import its compiler.
         from trainer.step.pipeline import PipelinePasses
 
-        return PipelinePasses(divided, devices, self.config, data, self.world.device, self.timeline)
+        assert isinstance(divided.called, StageModule)
+        called = self._replicated(divided.called)
+        return PipelinePasses(divided.called, called, devices, self.config, data, self.world.device, self.timeline)
+
+    def _replicated(self, called: nn.Module) -> nn.Module:
+        """What a pass calls, so that replicas average gradients where the layout has them."""
+        return parallel.replicate(called, self.devices, self.config)
 
     def _micro_batch(self, data: Data) -> int:
         """The micro-batch that earlier starts noted, or a smaller one that fits the free memory; that one is noted."""
@@ -112,8 +121,8 @@ class Engine:
     def accumulate(self, rows: Rows, places: SampleNumbers) -> Sums:
         """Add this rank's gradients of the global mean loss; returns the sums of the samples that count on this rank.
 
-        Ranks average gradients, so each rank's loss is scaled by the number of shares: the average is then the mean
-        over all targets, whatever the shares are. Raises OutOfMemory when no micro-batch is small enough.
+        Ranks average gradients, so each rank's loss is scaled by their number: the average is then the mean over all
+        targets, whatever the shares are. Raises OutOfMemory when no micro-batch is small enough.
         """
         stage = self.world.mesh.stage(self.world.rank)
         while True:
@@ -210,7 +219,7 @@ class Engine:
     def _weight(self) -> float:
         """The factor of a rank's summed losses, whose gradients are averaged over ranks afterwards."""
         targets = self.config.batch.sequences * self.targets_per_sample
-        return self.world.data_size / targets * (self._scale.value if self._scale else 1.0)
+        return self.world.mesh.gradient_ranks / targets * (self._scale.value if self._scale else 1.0)
 
     def _counted(self, sums: Sums) -> Sums:
         """`sums`, or zeros where another rank counts the same samples."""

@@ -26,7 +26,7 @@ def fitting_micro_batch(config: Config, world: World, data: Data, asked: int) ->
 def largest_micro_batch(config: Config, world: World, data: Data, free: float) -> int | None:
     """The largest micro-batch within `free` bytes a rank; None where it cannot be estimated."""
     layout, shape = config.layout, config.model
-    if not isinstance(shape, DecoderShape) or layout.tensor * layout.pipeline > 1:
+    if not isinstance(shape, DecoderShape) or layout.tensor * layout.pipeline * layout.context > 1:
         return None
     plan = memory.MemoryPlan(
         model=shape,

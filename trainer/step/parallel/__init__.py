@@ -7,12 +7,14 @@ weights (tensor parallelism, FSDP2) is imported only where a layout asks for it,
 from typing import TypeGuard
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config.resolved import Config
 from trainer.models.model import Model
+from trainer.models.sequence_share import SequenceShare
 from trainer.node.world import World
 from trainer.step.parallel import blocks, eight_bits, replicas
 
@@ -27,6 +29,16 @@ def device_mesh(world: World) -> DeviceMesh | None:
     sizes = (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor)
     with unset_fake_temporarily():  # a plan runs this with fake tensors, but a mesh has real numbers of ranks
         return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
+
+
+def sequence_share(world: World) -> SequenceShare | None:
+    """This rank's part of every sequence; None where it has the whole. All ranks call at once."""
+    mesh = world.mesh
+    if mesh.context == 1:
+        return None
+    with unset_fake_temporarily():
+        group, _ = dist.new_subgroups_by_enumeration(mesh.context_groups())  # type: ignore[no-untyped-call]
+    return SequenceShare(mesh.context_rank(world.rank), mesh.context, group)
 
 
 def check_device(config: Config, device: torch.device) -> None:
