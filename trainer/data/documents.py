@@ -66,7 +66,7 @@ def begins(offsets: npt.NDArray[Any], start: int, length: int) -> Begins:
     """
     # With signed numbers beside unsigned ones, numpy would make a copy of all offsets as floating-point numbers.
     first, after = np.searchsorted(offsets, np.array([start, start + length], offsets.dtype))
-    here = (offsets[first:after] - offsets.dtype.type(start)).astype(np.uint32)
-    found = np.zeros(length, np.uint32)
-    found[here] = here
-    return np.maximum.accumulate(found)
+    edges = np.zeros(after - first + 2, np.int64)
+    edges[1:-1], edges[-1] = offsets[first:after], start + length
+    edges[1:] -= start
+    return np.repeat(edges[:-1].astype(np.uint32), np.diff(edges))
