@@ -3,7 +3,6 @@
 A shard lists where its documents begin (`trainer.data.shards`), so no token has to mark the end of one.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,11 +51,15 @@ class DocumentedSequences:
             windows.begins[row] = begins(self.opened[place].offsets, start, self._plain.length + 1)
         return windows
 
-    def tails(self) -> Iterator[Documented]:
-        """The tokens that no window covers: [1, 2 .. length + 1] of both."""
-        for place, tokens in self._plain.numbered_tails():
-            start = int(self.sizes[place]) * self._plain.length
-            yield Documented(tokens, begins(self.opened[place].offsets, start, tokens.shape[1])[None])
+    @property
+    def tails(self) -> list[int]:
+        """The shards with tokens that no window covers, as `Sequences.tails`."""
+        return self._plain.tails
+
+    def tail(self, place: int) -> Documented:
+        """The tokens of a shard that no window covers: [1, 2 .. length + 1] of both."""
+        tokens, start = self._plain.tail(place), int(self.sizes[place]) * self._plain.length
+        return Documented(tokens, begins(self.opened[place].offsets, start, tokens.shape[1])[None])
 
 
 def begins(offsets: npt.NDArray[Any], start: int, length: int) -> Begins:

@@ -120,16 +120,16 @@ class Sequences:
         """The shard of each window, and the window's first token there."""
         return ((place, number * self.length) for place, number in self._places.of(numbers))
 
-    def tails(self) -> Iterator[Tokens]:
-        """The tokens that no window covers: the rest of each shard that has one, [1, 2 .. length + 1]."""
-        return (tokens for _, tokens in self.numbered_tails())
+    @property
+    def tails(self) -> list[int]:
+        """The shards with tokens that no window covers and that have something to predict."""
+        rest = [shard.tokens - size * self.length for shard, size in zip(self.shards, self.sizes.tolist(), strict=True)]
+        return [place for place, tokens in enumerate(rest) if tokens > 1]
 
-    def numbered_tails(self) -> Iterator[tuple[int, Tokens]]:
-        """The same, each with the number of its shard."""
-        for place, size in enumerate(self.sizes.tolist()):
-            rest = np.array(self.opened[place].tokens[size * self.length :])
-            if len(rest) > 1:
-                yield place, rest[None]
+    def tail(self, place: int) -> Tokens:
+        """The tokens of a shard that no window covers, [1, 2 .. length + 1]."""
+        rest: Tokens = np.array(self.opened[place].tokens[int(self.sizes[place]) * self.length :])
+        return rest[None]
 
     def _open(self, place: int) -> OpenTokens:
         shard = self.shards[place]

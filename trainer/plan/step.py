@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainer.models.model import Data, Model, Rows
+from trainer.models.model import Model, Rows
 from trainer.node.world import World
 from trainer.plan.live_bytes import LiveBytes
 from trainer.plan.measure import PURPOSES, StageMeasure
@@ -19,10 +19,7 @@ from trainer.step.parallel import AXES
 
 
 class PlannedEngine(Engine):
-    """The trainer's engine with the micro-batch that is asked about, whatever memory this machine has."""
-
-    def _micro_batch(self, data: Data) -> int:
-        return self.config.batch.micro
+    """The trainer's engine; replicas do not average gradients."""
 
     def _replicated(self, called: nn.Module) -> nn.Module:
         """DDP's reducer needs real answers: `StageMeasure.with_copies` adds its buckets."""

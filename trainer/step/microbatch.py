@@ -14,7 +14,7 @@ import numpy.typing as npt
 from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
-from trainer.models.model import Rows, SampleNumbers
+from trainer.models.model import Data, Rows, SampleNumbers
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,14 @@ def cut(rows: Rows, places: SampleNumbers, count: int, size: int) -> Iterator[Mi
         real = which.stop - which.start
         blank = max(0, size - real)
         yield MicroBatch(_filled(_rows(rows, which), blank), _fill(places[which], blank), real)
+
+
+def blank(data: Data, count: int, documents: bool = False) -> Rows:
+    """`count` samples of `data` without content; with the bounds of their `documents`, where the model reads them."""
+    if any(data.picture):
+        return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
+    tokens = np.zeros((count, data.length + 1), np.uint16)
+    return Documented(tokens, np.zeros(tokens.shape, np.uint32)) if documents else tokens
 
 
 def joined(parts: Sequence[Rows]) -> Rows:

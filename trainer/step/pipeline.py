@@ -16,9 +16,8 @@ from trainer import models
 from trainer.config.resolved import Config
 from trainer.data.pictures import Labelled
 from trainer.figures.timeline import Timeline
-from trainer.models.model import Data, Rows
+from trainer.models.model import Data, Model, Rows
 from trainer.models.outline import without_memory
-from trainer.models.sequence_share import SequenceShare
 from trainer.step.microbatch import MicroBatch, joined
 from trainer.step.parallel.replicas import free_gathered_weights
 from trainer.step.passes import Sums, Tally, prepared, score
@@ -43,7 +42,7 @@ class PipelinePasses:
         self._model, self._config, self._device = stage.model, config, device
         self._group = devices["pipeline"].get_group()
         self._index, self._count = devices["pipeline"].get_local_rank(), devices["pipeline"].size()
-        self._shapes = _shapes(config, data, stage.model.share)
+        self._shapes = _shapes(config, data, stage.model)
         self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
         self._parts: Sequence[MicroBatch] = ()
         self._weight, self._targets, self._tally = 0.0, torch.empty(0), Tally(device)
@@ -103,7 +102,7 @@ class PipelinePasses:
         return PipelineStage(called, self._index, self._count, self._device, given, taken, group=self._group)
 
 
-def _shapes(config: Config, data: Data, share: SequenceShare | None) -> tuple[Tensor, Tensor, Tensor]:
+def _shapes(config: Config, data: Data, divided: Model) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs, activations between blocks and outputs of one sample on this rank, as tensors without memory."""
     with without_memory():
         model = models.build(config.model, data)
@@ -111,6 +110,6 @@ def _shapes(config: Config, data: Data, share: SequenceShare | None) -> tuple[Te
     if model.reads == "pictures":
         blank = Labelled(np.zeros((1, *data.picture), np.uint8), np.zeros(1, np.int64))
     inputs = model.prepare(blank, np.zeros(1, np.uint64), torch.device("cpu"))[0].to("meta")
-    inputs = inputs if share is None else share.cut(inputs)
+    inputs = inputs if divided.share is None else divided.share.cut(inputs)
     hidden = model.first(inputs)
-    return inputs, hidden.detach(), model.last(hidden).detach()
+    return inputs, divided.stream.own(hidden.detach()), divided.vocabulary.own(model.last(hidden).detach())

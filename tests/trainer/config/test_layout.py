@@ -111,7 +111,6 @@ def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
         ),
         (Layout(activations="recompute"), {"model": ResNetShape()}, "expected keep"),
         (Layout(context=2), {"model": ResNetShape()}, "1, as a model of kind resnet needs whole sequences"),
-        (Layout(tensor=2), {"run": Run(steps=1, precision="fp8")}, "expected 1 with fp8"),
     ],
 )  # fmt: skip
 def test_impossible_layouts_are_refused(layout: Layout, changed: dict[str, Any], expected: str) -> None:

@@ -51,7 +51,7 @@ def test_a_document_changes_nothing_in_the_others_and_without_bounds_it_does() -
 
 
 def test_a_sequence_without_bounds_needs_no_mask() -> None:
-    assert sight(torch.zeros(1, LENGTH, 8), None, window=3, share=None) is None
+    assert sight(LENGTH, torch.device("cpu"), None, window=3, share=None) is None
 
 
 def test_the_mask_of_blocks_gives_the_attention_of_the_dense_one() -> None:

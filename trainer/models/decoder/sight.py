@@ -61,15 +61,16 @@ class Sight:
         return attend(query, key, value, self._mask)
 
 
-def sight(x: Tensor, begins: Tensor | None, window: int, share: SequenceShare | None) -> Sight | None:
-    """The sight of the tokens of x [batch, length, width], or None where each sees all tokens before it.
+def sight(
+    own: int, device: torch.device, begins: Tensor | None, window: int, share: SequenceShare | None
+) -> Sight | None:
+    """The sight of a sequence of `own` tokens, or of this rank's share; None where each sees all tokens before it.
 
     begins: for each token, the place at which its document begins, [batch, length]; None to see other documents too.
     window: how many tokens a token sees, itself among them; 0 for no limit.
     """
     if begins is None and share is None:
         return None
-    own, device = x.shape[1], x.device
     queries = torch.arange(own, device=device) if share is None else share.places(own, device)
     keys = queries if share is None else share.gathered_places(own, device)
     first = torch.zeros_like(queries)[None] if begins is None else begins
