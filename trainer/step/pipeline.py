@@ -21,7 +21,7 @@ from trainer.step import parallel
 from trainer.step.building import DividedModel
 from trainer.step.microbatch import MicroBatch
 from trainer.step.parallel.replicas import free_gathered_weights
-from trainer.step.passes import Sums, Tally, score
+from trainer.step.passes import Sums, score
 from trainer.step.stages import StageModule
 
 
@@ -47,14 +47,14 @@ class PipelinePasses:
         self._shapes = _shapes(config, data)
         self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
         self._parts: Sequence[MicroBatch] = ()
-        self._weight, self._targets, self._tally = 0.0, torch.empty(0), Tally(device)
+        self._weight, self._targets, self._sums = 0.0, torch.empty(0), Sums.zero(device)
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss. Sums are those of the last stage, and zeros elsewhere."""
         inputs, target = self._prepare(parts, weight)
         with self._timeline.part("pipeline"):
             self._schedule(parts, True).step(*inputs, target=target, return_outputs=False)
-        return self._tally.sums()
+        return self._sums
 
     def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
         """The sums without gradients; `on_part` is called once: a schedule runs all parts together."""
@@ -63,14 +63,14 @@ class PipelinePasses:
             self._schedule(parts, False).eval(*inputs, target=target, losses=[])
         on_part()
         free_gathered_weights(self._stage)
-        return self._tally.sums()
+        return self._sums
 
     def _prepare(self, parts: Sequence[MicroBatch], weight: float) -> tuple[tuple[Tensor, ...], Tensor | None]:
         """The inputs, for the first stage, and the numbers of the micro-batches, for the last one."""
         rows = _joined([part.rows for part in parts])
         places = np.concatenate([part.places for part in parts])
         inputs, targets = self._model.prepare(rows, places, self._device)
-        self._parts, self._weight, self._targets, self._tally = parts, weight, targets, Tally(self._device)
+        self._parts, self._weight, self._targets, self._sums = parts, weight, targets, Sums.zero(self._device)
         target = torch.arange(len(parts)) if self._stage.last else None
         # The stage was described to the schedule by contiguous tensors, so it must receive such tensors.
         return (inputs.contiguous(),) if self._stage.first else (), target
@@ -80,7 +80,7 @@ class PipelinePasses:
         index, size = int(which), len(outputs)
         targets = self._targets[index * size : (index + 1) * size]
         loss, correct = score(self._model, outputs, targets, self._parts[index].real)
-        self._tally.add(loss, correct)
+        self._sums = self._sums.plus(loss, correct)
         return loss * self._weight
 
     def _schedule(self, parts: Sequence[MicroBatch], trains: bool) -> Schedule1F1B | ScheduleGPipe:

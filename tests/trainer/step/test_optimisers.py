@@ -5,11 +5,13 @@ from typing import Any, get_args
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.trainer import gang
 from trainer.config.sections import Optimiser
@@ -19,7 +21,7 @@ from trainer.models.decoder.network import Decoder
 from trainer.node.world import World
 from trainer.step import optimisers
 from trainer.step.optimisers.momentum import sgd
-from trainer.step.optimisers.muon import orthogonal
+from trainer.step.optimisers.sharing import orthogonal, owners
 
 KINDS = get_args(Optimiser.__annotations__["kind"])
 Weights = dict[str, Tensor]
@@ -193,12 +195,48 @@ def sharded_steps(world: World, kind: str) -> tuple[Weights, list[bool]]:
     return {name: weight.full_tensor().detach() for name, weight in weights.items()}, divided
 
 
+def shared_steps(world: World) -> tuple[Weights, int, Weights, list[bool], int]:
+    """Weights after steps on whole models, and on a divided one; and the products that this rank computed for each."""
+    model = decoder()
+    with Products() as of_copies:
+        weights = take_steps(model, optimisers.build(model, settings("muon"), dist.group.WORLD), 3)
+    with Products() as of_rows:
+        found, divided = sharded_steps(world, "muon")
+    return weights, of_copies.count, found, divided, of_rows.count
+
+
+class Products(TorchDispatchMode):
+    """Counts the products of Muon's iterations."""
+
+    count = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        self.count += operation is torch.ops.aten.addmm.default
+        return operation(*arguments, **(options or {}))
+
+
 @pytest.mark.slow
-def test_two_ranks_that_each_hold_half_of_every_matrix_take_the_steps_of_one_rank() -> None:
-    for weights, divided in gang.run(2, sharded_steps, "muon"):
-        whole = decoder()
-        assert_equal(weights, take_steps(whole, optimisers.build(whole, settings("muon")), 3))
+def test_three_ranks_divide_the_products_and_take_the_steps_of_one_rank_bit_for_bit() -> None:
+    whole = decoder()
+    with Products() as alone:
+        expected = take_steps(whole, optimisers.build(whole, settings("muon")), 3)
+    ranks = gang.run(3, shared_steps)
+    for weights, _, found, divided, _ in ranks:
+        assert_equal(weights, expected)
+        assert_equal(found, expected)
         assert divided and all(divided)
+    assert sum(rank[1] for rank in ranks) == sum(rank[4] for rank in ranks) == alone.count
+    assert all(rank[1] < alone.count / 2 and rank[4] < alone.count / 2 for rank in ranks)
+
+
+def test_every_rank_gets_about_as_much_to_compute() -> None:
+    shapes = 6 * [(64, 64), (192, 64), (64, 192), (16, 64)] + [(512, 64)]
+    owner = owners(shapes, 4)
+    cost = [
+        sum(min(s) ** 2 * (2 * max(s) + min(s)) for s, r in zip(shapes, owner, strict=True) if r == k) for k in range(4)
+    ]
+    assert max(cost) < 1.1 * min(cost)
+    assert owners(shapes[:2], 4) == [1, 0], "a rank without a matrix computes none"
 
 
 def assert_equal(found: Weights, expected: Weights) -> None:

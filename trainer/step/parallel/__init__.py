@@ -9,6 +9,7 @@ from typing import TypeGuard
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config.resolved import Config
@@ -27,6 +28,11 @@ def device_mesh(world: World) -> DeviceMesh | None:
     sizes = (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor)
     with unset_fake_temporarily():  # a plan runs this with fake tensors, but a mesh has real numbers of ranks
         return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
+
+
+def groups(devices: DeviceMesh | None) -> list[ProcessGroup]:
+    """The process groups of all axes of the mesh that this rank is in."""
+    return [devices[axis].get_group() for axis in AXES] if devices else []
 
 
 def check_device(config: Config, device: torch.device) -> None:
@@ -63,6 +69,12 @@ def replicate(called: nn.Module, devices: DeviceMesh | None, config: Config) -> 
     if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
         return called
     return replicas.replicate(called, devices)
+
+
+def copies_group(devices: DeviceMesh | None, config: Config) -> ProcessGroup | None:
+    """The ranks that hold the same whole model as this one and have the same gradients; None where there are none."""
+    talks = _data_ranks_talk(devices, config) and _replicates(devices, config)
+    return devices["replicas"].get_group() if devices is not None and talks else None
 
 
 def _data_ranks_talk(devices: DeviceMesh | None, config: Config) -> TypeGuard[DeviceMesh]:
