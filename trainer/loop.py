@@ -43,7 +43,7 @@ from trainer.record.phases import Phase
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged, require_finite
 from trainer.start import initial
-from trainer.step import parallel
+from trainer.step import compiler, parallel
 from trainer.step.engine import Engine
 from trainer.step.schedule import learning_rate
 
@@ -196,7 +196,10 @@ class Trainer:
         require_finite(f"the gradient norm of step {self.step + 1}", norm)
         with self.timeline.part("optimiser"):
             self.engine.update(rate)
-        self.step, self._step_phase = self.step + 1, phases.TRAINING
+        self.step += 1
+        if self._step_phase is phases.COMPILING:
+            self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
+        self._step_phase = phases.TRAINING
         with self.timeline.part("communication"):
             together = self.engine.synchronise_if_due(self.step)
             if together and self.due(self.config.observation.compare_steps):

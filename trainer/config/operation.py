@@ -99,7 +99,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """How ranks talk to each other and where they run; `trainer.node.fabric` has the profiles.
+    """How ranks talk to each other and where they run; `trainer.config.profiles` has the profiles.
 
     A field that is left out has the profile's value; where the profile has none, NCCL decides, as it mostly should. A
     variable in the environment of a rank comes before all of these. Values and defaults are those of the NCCL user

@@ -134,7 +134,8 @@ def _connect(device: torch.device, seconds: float) -> dist.ProcessGroup | None:
         dist.init_process_group("gloo", timeout=timeout)
         return None
     dist.init_process_group("nccl", timeout=timeout, device_id=device)
-    return dist.new_group(backend="gloo", timeout=timeout)
+    beside: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=timeout)
+    return beside
 
 
 def _mesh(config: Config | None, size: int) -> Mesh:

@@ -11,9 +11,9 @@ from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, se
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.trainer import gang
+from tests.trainer.calls import Calls
 from trainer.config.sections import Optimiser
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
@@ -25,6 +25,7 @@ from trainer.step.optimisers.sharing import orthogonal, owners
 
 KINDS = get_args(Optimiser.__annotations__["kind"])
 Weights = dict[str, Tensor]
+PRODUCT = torch.ops.aten.addmm.default
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -198,35 +199,25 @@ def sharded_steps(world: World, kind: str) -> tuple[Weights, list[bool]]:
 def shared_steps(world: World) -> tuple[Weights, int, Weights, list[bool], int]:
     """Weights after steps on whole models, and on a divided one; and the products that this rank computed for each."""
     model = decoder()
-    with Products() as of_copies:
+    with Calls() as of_copies:
         weights = take_steps(model, optimisers.build(model, settings("muon"), dist.group.WORLD), 3)
-    with Products() as of_rows:
+    with Calls() as of_rows:
         found, divided = sharded_steps(world, "muon")
-    return weights, of_copies.count, found, divided, of_rows.count
-
-
-class Products(TorchDispatchMode):
-    """Counts the products of Muon's iterations."""
-
-    count = 0
-
-    def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
-        self.count += operation is torch.ops.aten.addmm.default
-        return operation(*arguments, **(options or {}))
+    return weights, of_copies.of[PRODUCT], found, divided, of_rows.of[PRODUCT]
 
 
 @pytest.mark.slow
 def test_three_ranks_divide_the_products_and_take_the_steps_of_one_rank_bit_for_bit() -> None:
     whole = decoder()
-    with Products() as alone:
+    with Calls() as alone:
         expected = take_steps(whole, optimisers.build(whole, settings("muon")), 3)
     ranks = gang.run(3, shared_steps)
     for weights, _, found, divided, _ in ranks:
         assert_equal(weights, expected)
         assert_equal(found, expected)
         assert divided and all(divided)
-    assert sum(rank[1] for rank in ranks) == sum(rank[4] for rank in ranks) == alone.count
-    assert all(rank[1] < alone.count / 2 and rank[4] < alone.count / 2 for rank in ranks)
+    assert sum(rank[1] for rank in ranks) == sum(rank[4] for rank in ranks) == alone.of[PRODUCT]
+    assert all(rank[1] < alone.of[PRODUCT] / 2 and rank[4] < alone.of[PRODUCT] / 2 for rank in ranks)
 
 
 def test_every_rank_gets_about_as_much_to_compute() -> None:
