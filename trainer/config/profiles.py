@@ -1,6 +1,7 @@
 """Hardware profiles: all that is known of a cluster's hardware, once. Recipes, overlays and plans take from here.
 
-The data sheets of the GPUs are in `trainer.config.hardware`. `trainer.node.fabric` makes NCCL's variables of `NETWORKS`.
+The data sheets of the GPUs are in `trainer.config.hardware`. `trainer.node.fabric` makes NCCL's variables of
+`NETWORKS`.
 """
 
 from dataclasses import dataclass
@@ -34,8 +35,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
     # With an adapter for each GPU, a ring is faster if it stays on its rail.
     "h100-8nic": {**INFINIBAND, "cross_nic": 2},
 }
-"""Settings of NCCL and gloo by the value of a recipe's `hardware.profile`: fields of `trainer.config.operation.Hardware`,
-beside which are the reasons. They stand here alone."""
+"""Settings of NCCL and gloo by the value of a recipe's `hardware.profile`; they stand here alone. They are fields of
+`trainer.config.operation.Hardware`, beside which are the reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -162,11 +162,12 @@ def _of_rows(matrices: Sequence[Tensor], mesh: "DeviceMesh") -> list[Tensor]:
 
 def _joined(got: Tensor, come: Sequence[int], wanted: Sequence[tuple[Sequence[int], int]]) -> list[Tensor]:
     """Whole matrices from what each rank sent of each: `wanted` has the rows of every rank, and the columns."""
-    parts = [
-        list(piece.split([rows[rank] * columns for rows, columns in wanted]))
-        for rank, piece in enumerate(got.split(list(come)))
-    ]
-    return [torch.cat([each[number] for each in parts]).view(-1, columns) for number, (_, columns) in enumerate(wanted)]
+    pieces: list[list[Tensor]] = [[] for _ in wanted]
+    for rank, received in enumerate(torch.split(got, list(come))):
+        parts = torch.split(received, [rows[rank] * columns for rows, columns in wanted])
+        for number, part in enumerate(parts):
+            pieces[number].append(part)
+    return [torch.cat(each).view(-1, columns) for each, (_, columns) in zip(pieces, wanted, strict=True)]
 
 
 def _exchanged(sent: Tensor, out: Sequence[int], come: Sequence[int], group: ProcessGroup) -> Tensor:
