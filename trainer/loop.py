@@ -45,6 +45,7 @@ from trainer.record.scores import Diverged, require_finite
 from trainer.start import initial
 from trainer.step import compiler, parallel
 from trainer.step.engine import Engine
+from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
 
 
@@ -60,6 +61,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     ):
         stop = StopRequest()
         trainer.restore()
+        trainer.probe()
         trainer.feed.stage_rest(trainer.step)
         try:
             return _step_to_the_end(config, trainer, stop)
@@ -112,8 +114,8 @@ class Trainer:
         self.record("staging", kind=held.kind, why=held.why)
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
-        self._limits.watch(parallel.groups(self.engine.devices))
-        self.model, self.timeline = self.engine.model, self.engine.timeline
+        self._limits.watch(lambda: parallel.groups(self.engine.devices))
+        self.timeline = self.engine.timeline
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
@@ -163,6 +165,11 @@ class Trainer:
             random_state.restore(progress.random_states[self.world.rank])
         self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
 
+    def probe(self) -> None:
+        """Find out whether the micro-batch fits, before a step needs it."""
+        self._enter(self._step_phase)
+        self.engine.probe()
+
     def _start_from_initial_weights(self) -> None:
         """Load the weights that the configuration names, and validate them before the first step; else draw them."""
         begun = time.time()
@@ -186,9 +193,13 @@ class Trainer:
         with self.timeline.part("data"):
             rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
-        mine = self.engine.accumulate(rows, places)
-        choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-        done = self.engine.finish(mine, float(stop), choice)
+
+        def gradients() -> StepTotals:
+            mine = self.engine.accumulate(rows, places)
+            choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
+            return self.engine.finish(mine, float(stop), choice)
+
+        done = self.engine.repeatable(gradients)
         total, correct, norm, (stopping, choice) = done.loss, done.correct, done.norm, done.others
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from trainer.base import codec
 from trainer.base.invalid import require
 from trainer.config import coherence
-from trainer.config.operation import Hardware, Layout, Observation, Placement, Storage
+from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
 from trainer.config.runtime import Runtime
 from trainer.config.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
 from trainer.config.shapes import Shape
@@ -42,6 +42,7 @@ class Config:
     layout: Layout = field(default_factory=Layout)
     storage: Storage = field(default_factory=Storage)
     observation: Observation = field(default_factory=Observation)
+    evaluation: Evaluation = field(default_factory=Evaluation)
     hardware: Hardware = field(default_factory=Hardware)
     runtime: Runtime = field(default_factory=Runtime)
     init: Init | None = None
@@ -68,6 +69,7 @@ OPERATION: dict[str, Any] = {
     "layout": Layout,
     "storage": Storage,
     "observation": Observation,
+    "evaluation": Evaluation,
     "hardware": Hardware,
     "runtime": Runtime,
 }

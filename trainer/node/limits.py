@@ -5,7 +5,7 @@ rank that does not answer there is gone. So the limit is `hardware.timeout_secon
 the end, and `hardware.step_timeout_seconds` in steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -20,14 +20,13 @@ class TimeLimits:
 
     def __init__(self, hardware: Hardware, world: World) -> None:
         self._elsewhere, self._in_steps = hardware.timeout_seconds, hardware.step_timeout_seconds
-        self._now, self._stepped = self._elsewhere, False
-        self._groups: list[dist.ProcessGroup | None] = (
-            [None, *([world.objects] if world.objects else [])] if world.size > 1 else []
-        )
+        self._world, self._stepped = world, False
+        self._more: Callable[[], Sequence[dist.ProcessGroup]] = tuple
+        self._now: tuple[float, list[dist.ProcessGroup]] = self._elsewhere, self._groups()
 
-    def watch(self, groups: Sequence[dist.ProcessGroup]) -> None:
-        """Limit these groups too."""
-        self._groups += groups
+    def watch(self, groups: Callable[[], Sequence[dist.ProcessGroup]]) -> None:
+        """Limit these groups too; they may be others later, when all ranks have made them anew."""
+        self._more = groups
 
     def enter(self, in_step: bool) -> None:
         """This rank begins a step, or something else. A process's first step warms up, and has the longer limit.
@@ -36,8 +35,16 @@ class TimeLimits:
         """
         seconds = self._in_steps if in_step and self._stepped else self._elsewhere
         self._stepped = self._stepped or in_step
-        if seconds != self._now:
-            for group in self._groups:
+        wanted = seconds, self._groups()
+        if wanted != self._now:
+            for group in wanted[1]:
                 # PyTorch has no public function for this; torchtitan lowers its limit by the same one.
                 distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
-            self._now = seconds
+            self._now = wanted
+
+    def _groups(self) -> list[dist.ProcessGroup]:
+        if self._world.size == 1:
+            return []
+        beside = [self._world.objects] if self._world.objects else []
+        default: dist.ProcessGroup = distributed_c10d._get_default_group()
+        return [default, *beside, *self._more()]

@@ -18,12 +18,14 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import Store
 
 from trainer.base.invalid import Invalid
 from trainer.config.layout import Mesh, check
 from trainer.config.operation import Hardware
 from trainer.config.resolved import Config
 from trainer.node import affinity, fabric, settings
+from trainer.node.groups import Groups
 
 ALONE = Mesh()
 
@@ -39,11 +41,16 @@ class World:
     local_rank: int
     device: torch.device
     mesh: Mesh = ALONE
-    objects: dist.ProcessGroup | None = None
-    """The group for what is no tensor; None for the default group, where that is gloo."""
+    groups: Groups | None = None
+    """None for a world of one, and for one whose ranks are not real."""
 
     def __post_init__(self) -> None:
         assert self.mesh.ranks == self.size
+
+    @property
+    def objects(self) -> dist.ProcessGroup | None:
+        """The group for what is no tensor; None for the default group, where that is gloo."""
+        return self.groups.objects if self.groups else None
 
     @property
     def data_rank(self) -> int:
@@ -113,12 +120,17 @@ def join(config: Config | None = None) -> Iterator[World]:
     fabric.apply(hardware, os.environ)
     if fabric.with_profile(hardware).affinity == "numa":
         affinity.bind(local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), _pci_address(device))
-    objects = _connect(device, hardware.timeout_seconds) if size > 1 else None
+
+    def connect(store: Store | None) -> dist.ProcessGroup | None:
+        place: dict[str, Any] = {} if store is None else {"store": store, "rank": rank, "world_size": size}
+        return _connect(device, hardware.timeout_seconds, place)
+
+    groups = Groups(connect, rank, size, hardware.timeout_seconds) if size > 1 else None
     try:
-        yield World(rank, size, local_rank, device, mesh, objects)
+        yield World(rank, size, local_rank, device, mesh, groups)
     finally:
-        if size > 1:
-            dist.destroy_process_group()
+        if groups is not None:
+            groups.leave()
 
 
 def read(numbers: Tensor) -> list[float]:
@@ -127,13 +139,13 @@ def read(numbers: Tensor) -> list[float]:
     return values
 
 
-def _connect(device: torch.device, seconds: float) -> dist.ProcessGroup | None:
+def _connect(device: torch.device, seconds: float, place: dict[str, Any]) -> dist.ProcessGroup | None:
     """Connect this rank to all others; returns the group for what is no tensor, where it is not the default one."""
     timeout = timedelta(seconds=seconds)
     if device.type != "cuda":
-        dist.init_process_group("gloo", timeout=timeout)
+        dist.init_process_group("gloo", timeout=timeout, **place)
         return None
-    dist.init_process_group("nccl", timeout=timeout, device_id=device)
+    dist.init_process_group("nccl", timeout=timeout, device_id=device, **place)
     beside: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=timeout)
     return beside
 

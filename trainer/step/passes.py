@@ -45,6 +45,17 @@ class Sums:
         return int(self.hits)
 
 
+@dataclass(frozen=True)
+class StepTotals:
+    """What a step is told about itself, over all ranks."""
+
+    loss: float
+    correct: float
+    norm: float
+    """Of the whole gradient, before it was scaled down."""
+    others: list[float]
+
+
 def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Tensor, Tensor]:
     """The summed loss, and the number of right predictions, of the first `real` samples."""
     if real < len(outputs):  # without blanks, a slice would only add a copy to the backward pass
