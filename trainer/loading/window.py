@@ -97,14 +97,17 @@ class ShardWindow:
         if self._verified.not_verified([shard]):
             patiently(lambda: self._bring_once(shard, everywhere=True), _Full, FULL_SECONDS)
 
-    def start(self, step: int, lease: Lease) -> threading.Thread:
-        """Begin to move with the steps, from `step` on, in a thread that ends with the process.
+    def hold(self, lease: Lease) -> None:
+        """Hold all shards until the window starts, in place of `lease`, that of the whole snapshot.
 
-        The window's own lease takes the place of `lease`, that of the whole snapshot.
+        From now on, the node's server says of each shard that it is about to come.
         """
-        self._step = step
         self._lease = ShardLease(self._nvme, {shard.blake3 for shard in (*self._course.files, *self._kept)})
         lease.release()
+
+    def start(self, step: int) -> threading.Thread:
+        """Begin to move with the steps, from `step` on, in a thread that ends with the process; after `hold`."""
+        self._step = step
         self._plan()
         self._wake.set()
         thread = threading.Thread(target=self._run, name="window", daemon=True)
@@ -151,14 +154,19 @@ class ShardWindow:
         retention.evict(self._nvme, {shard.blake3 for shard in self._course.files} - wanted)
 
     def _begin_copies(self) -> None:
-        """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own."""
+        """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own.
+
+        Of that, first what other nodes may wait for: only so can no two nodes wait for each other.
+        """
         now = time.monotonic()
         urgent = {self._course.files[place].blake3 for place in self._course.at_once(self._step)}
         missing = [one for one in (*self._ahead, *self._kept) if one.blake3 not in self._here | self._busy]
-        for shard in dict.fromkeys(missing):
+        others = {shard.blake3 for shard in missing if not self._sources.is_own(shard)}
+        turns = {shard: 2 if shard.blake3 not in urgent else int(shard.blake3 in others) for shard in missing}
+        for shard in sorted(turns, key=turns.__getitem__):
             if len(self._busy) >= WORKERS:
                 return
-            if shard.blake3 in urgent or self._later.get(shard.blake3, 0.0) <= now:
+            if self._later.get(shard.blake3, 0.0) <= now:
                 self._busy.add(shard.blake3)
                 arguments = (shard, shard.blake3 in urgent)
                 threading.Thread(target=self._copy, args=arguments, name="staging", daemon=True).start()
@@ -212,4 +220,4 @@ def _is_early(error: Exception) -> bool:
 
 
 def _say(what: str) -> None:
-    print(f"trainer: {what}", file=sys.stderr, flush=True)
+    print(f"trainer: {what}\n", end="", file=sys.stderr, flush=True)
