@@ -59,4 +59,5 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
             self.revision,
             grace_seconds=self.grace_seconds,
             hardware=self.hardware,
+            sees_nodes=self.sees_nodes,
         )

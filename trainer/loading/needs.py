@@ -84,3 +84,10 @@ class SnapshotReading:
         if isinstance(self.snapshot, images.ImageSnapshot):
             return Pictures(self.tier, self.snapshot, split, self.bring)
         return Sequences(self.tier, self.snapshot, split, self.batch.length, self.bring)
+
+
+def need_of_script(snapshot: Snapshot, ranks_per_node: int) -> SnapshotNeed:
+    """What a script's ranks on one node read: each one shard at a time, in an order of its own."""
+    every = snapshot.shards()
+    total, largest = sum(shard.bytes for shard in every), max(shard.bytes for shard in every)
+    return SnapshotNeed(total, divided=total, pinned=0, window=min(total, ranks_per_node * largest), largest=largest)

@@ -245,7 +245,7 @@ def test_a_shard_that_two_nodes_need_at_once_leaves_the_durable_tier_once(
         }
         for name, window in windows.items():
             window.hold(leases.hold(disks[name], snapshot.sha256))
-        reader = threading.Thread(target=lambda: list(map(windows["node-0"].bring, first)))  # type: ignore[func-returns-value]
+        reader = threading.Thread(target=lambda: list(map(windows["node-0"].bring, first)))
         reader.start()
         for window in windows.values():
             window.start(0)
