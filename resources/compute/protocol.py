@@ -51,7 +51,7 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
 
     def control(self, tiers: Tiers) -> TrainingControl:
         """The state machine over this launcher and fleet."""
-        paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup)
+        paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup, tuple(tiers.origins))
         return TrainingControl(
             self.launcher(),
             self.fleet(),

@@ -16,7 +16,6 @@ from trainer.loading.streaming import Streaming
 from trainer.loading.window import ShardWindow
 from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World
-from trainer.objects.origins import origin
 from trainer.staging import holding, leases, parts, retention, stage
 
 
@@ -31,7 +30,7 @@ class Feed:
         batch, on_gpu = config.batch, world.device.type == "cuda"
         self._config, self._world, self._nvme = config, world, _nvme(config)
         self._leads_node = world.local_rank == 0
-        self._origins = [origin(config.placement.durable)]
+        self._origins = nodes.origins(config.placement, nodes.name())
         self._lease = leases.hold(self._nvme, config.snapshot)
         self._streaming: Streaming | None = None
         self._window: ShardWindow | None = None
@@ -40,6 +39,7 @@ class Feed:
             stage.bring_manifest(config.snapshot, self._origins, self._nvme)
         room = self._room() if self._leads_node else None
         self._nodes = nodes.gather(world, room)
+        self._origins = nodes.origins(config.placement, self._nodes.own, self._nodes.rooms)
         self.snapshot = snapshots.read(self._nvme, config.snapshot)
         self.data = contents.data(self.snapshot, config.model, batch.length, config.run.seed)
         reading = SnapshotReading(self.snapshot, batch, config.run, config.validation, self._nvme, self._bring)
