@@ -1,10 +1,12 @@
 """The feed: one rank's data from a snapshot, of which its node holds all, a part, or what the next steps read."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from trainer.base.progress import OnProgress, every
 from trainer.config.resolved import Config
 from trainer.data import contents, shards, snapshots
 from trainer.loading import nodes
@@ -13,22 +15,25 @@ from trainer.loading.needs import SnapshotReading
 from trainer.loading.order import rank_slice
 from trainer.loading.sources import Sources
 from trainer.loading.streaming import Streaming
-from trainer.loading.window import ShardWindow
+from trainer.loading.window import TELL_SECONDS, ShardWindow
 from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World
 from trainer.staging import holding, leases, parts, retention, stage
+
+QUIET_SECONDS = 5.0
 
 
 class Feed:
     """The data of one training, and this rank's share of it."""
 
-    def __init__(self, config: Config, world: World) -> None:
+    def __init__(self, config: Config, world: World, tell: OnProgress = lambda _: None) -> None:
         """Open the snapshot, which is staged first where the node holds the whole of it.
 
+        `tell` is called, on one rank of each node, with how far the staging is, until the node first has what it wants.
         Raises ValueError for a configuration that does not fit the data or the disks, and what staging raises.
         """
         batch, on_gpu = config.batch, world.device.type == "cuda"
-        self._config, self._world, self._nvme = config, world, _nvme(config)
+        self._config, self._world, self._nvme, self._tell = config, world, _nvme(config), tell
         self._leads_node = world.local_rank == 0
         self._origins = nodes.origins(config.placement, nodes.name())
         self._lease = leases.hold(self._nvme, config.snapshot)
@@ -88,7 +93,7 @@ class Feed:
             return
         streams = self.holding.kind == "streaming" and not stage.is_staged(snapshot, nvme)
         if not streams and self._leads_node:
-            stage.stage(snapshot, self._origins, nvme)
+            stage.stage(snapshot, self._origins, nvme, every(TELL_SECONDS, _after_a_while(self._tell)))
         # All ranks wait here, also with a streaming start: they looked at different moments and may disagree.
         self._world.gather(None)
         self._streaming = Streaming(self.snapshot, self._origins, nvme) if streams else None
@@ -105,7 +110,8 @@ class Feed:
         part = [one for one in self._training.shards if self.holding.keepers.get(one.blake3) == own]
         kept: list[shards.ShardFile] = list({one.blake3: one for one in (*self._reading.pinned, *part)}.values())
         ahead = rooms[own] - sum(one.bytes for one in kept)
-        window = ShardWindow(self._course, kept, ahead, Sources(own, peers, keepers, self._origins), self._nvme)
+        sources = Sources(own, peers, keepers, self._origins)
+        window = ShardWindow(self._course, kept, ahead, sources, self._nvme, self._tell)
         if self._leads_node:
             window.hold(self._lease)
         else:
@@ -131,6 +137,12 @@ class Feed:
         free = holding.SHARE * retention.room(self._nvme, {shard.blake3 for shard in manifest.shards()})
         given = self._config.placement.nvme_gigabytes
         return int(free if given is None else min(free, given * 1e9))
+
+
+def _after_a_while(tell: OnProgress) -> OnProgress:
+    """`tell`, but not for a staging of a few seconds."""
+    begun = time.monotonic()
+    return lambda progress: tell(progress) if time.monotonic() - begun >= QUIET_SECONDS else None
 
 
 def _nvme(config: Config) -> Path:

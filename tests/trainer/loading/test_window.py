@@ -15,6 +15,7 @@ from tests.conftest import until
 from tests.trainer.counting import snapshot_of
 from tests.trainer.peer_process import peer_process
 from tests.trainer.staging.folders import flip_a_bit
+from trainer.base.progress import CopyProgress
 from trainer.data import shards
 from trainer.data.sequences import Sequences
 from trainer.loading import sources as sourcing
@@ -59,8 +60,8 @@ def staged(tier: Path) -> set[str]:
     return {path.stem for path in (tier / "shards").glob("*.shard")}
 
 
-def window_of(course: DataCourse, nvme: Path, sources: Sources, kept: tuple[shards.ShardFile, ...] = ()) -> ShardWindow:
-    return ShardWindow(course, kept, course.most_at_once(), sources, nvme)
+def window_of(course: DataCourse, nvme: Path, sources: Sources) -> ShardWindow:
+    return ShardWindow(course, (), course.most_at_once(), sources, nvme)
 
 
 def only(tier: Path) -> Sources:
@@ -295,3 +296,15 @@ def test_a_keeper_whose_window_does_not_want_a_shard_is_not_waited_for(
         window_of(course, nvme, sources).bring(one)
     holds.release()
     assert staged(nvme) == {one.blake3}
+
+
+def test_a_window_says_when_it_is_full_for_the_first_time(
+    course: DataCourse, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
+) -> None:
+    told: list[CopyProgress] = []
+    window = ShardWindow(course, (), course.most_at_once(), only(durable), nvme, told.append)
+    started(window, nvme, snapshot)
+    until(lambda: bool(told), "the window to be full")
+    window.release()
+    [full] = told
+    assert 0 < full.bytes == full.total_bytes <= course.most_at_once() and full.files == len(staged(nvme))
