@@ -13,7 +13,7 @@ from trainer.loading import nodes
 from trainer.loading.batches import Batches
 from trainer.loading.needs import SnapshotReading
 from trainer.loading.order import rank_slice
-from trainer.loading.sources import Sources
+from trainer.loading.sources import Sources, origins
 from trainer.loading.streaming import Streaming
 from trainer.loading.window import TELL_SECONDS, ShardWindow
 from trainer.models.model import Rows, SampleNumbers
@@ -35,7 +35,7 @@ class Feed:
         batch, on_gpu = config.batch, world.device.type == "cuda"
         self._config, self._world, self._nvme, self._tell = config, world, _nvme(config), tell
         self._leads_node = world.local_rank == 0
-        self._origins = nodes.origins(config.placement, nodes.name())
+        self._origins = origins(config.placement, nodes.name())
         self._lease = leases.hold(self._nvme, config.snapshot)
         self._streaming: Streaming | None = None
         self._window: ShardWindow | None = None
@@ -44,7 +44,7 @@ class Feed:
             stage.bring_manifest(config.snapshot, self._origins, self._nvme)
         room = self._room() if self._leads_node else None
         self._nodes = nodes.gather(world, room)
-        self._origins = nodes.origins(config.placement, self._nodes.own, self._nodes.rooms)
+        self._origins = origins(config.placement, self._nodes.own, self._nodes.rooms)
         self.snapshot = snapshots.read(self._nvme, config.snapshot)
         self.data = contents.data(self.snapshot, config.model, batch.length, config.run.seed)
         reading = SnapshotReading(self.snapshot, batch, config.run, config.validation, self._nvme, self._bring)

@@ -8,11 +8,10 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.config.operation import Placement
 from trainer.node.world import World
 from trainer.objects.origin import Origin
 from trainer.objects.origins import origin
@@ -42,18 +41,6 @@ def gather(world: World, room: int | None) -> Nodes:
     # Two machines that were given no names of their own are two nodes all the same.
     known = {each: node if names.count(node) == 1 else f"{node}#{each}" for each, node, _ in found}
     return Nodes(known.get(number, name()), {known[each]: room for each, _, room in found if room is not None})
-
-
-def origins(placement: Placement, own: str, names: Iterable[str] = ()) -> list[Origin]:
-    """Where node `own` fetches shards from: the durable tier, and then the placement's further origins.
-
-    `names` are the nodes of the training. Raises ValueError for an address of an unknown scheme.
-    """
-    others = [each for each in names if each != own and "#" not in each]
-    given = [
-        where.format(node=other) for where in placement.origins for other in (others if "{node}" in where else [""])
-    ]
-    return [origin(each) for each in (placement.durable, *given)]
 
 
 class PeerServer:

@@ -9,11 +9,13 @@ one that was waited for in vain is not waited for during that while.
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import BinaryIO
 
+from trainer.config.operation import Placement
 from trainer.data import shards
 from trainer.objects.origin import Coming, Origin
+from trainer.objects.origins import origin
 from trainer.staging.copying import FaultKind, OriginFault
 
 REST_SECONDS = 60.0
@@ -24,6 +26,18 @@ WAIT_SECONDS = 30.0
 """How long a shard is waited for at most."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two questions to a keeper."""
+
+
+def origins(placement: Placement, own: str, names: Iterable[str] = ()) -> list[Origin]:
+    """Where node `own` fetches shards from: the durable tier, and then the placement's further origins.
+
+    `names` are the nodes of the training. Raises ValueError for an address of an unknown scheme.
+    """
+    others = [each for each in names if each != own and "#" not in each]
+    given = [
+        where.format(node=other) for where in placement.origins for other in (others if "{node}" in where else [""])
+    ]
+    return [origin(each) for each in (placement.durable, *given)]
 
 
 class Sources:
