@@ -110,8 +110,6 @@ def _check_tensor(settings: LayoutSettings, ranks_per_node: int) -> None:
     for name, value in shape.divided.items():
         if value % tensor:
             raise UnfitLayout("layout.tensor", tensor, f"a divisor of model.{name} ({value})")
-    if settings.run.precision == "fp8":
-        raise UnfitLayout("layout.tensor", tensor, "1 with fp8, whose scales are of whole matrices")
 
 
 def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:

@@ -98,6 +98,29 @@ class Observation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What evaluates a checkpoint, and measures it again as champion and in the restore drill: one process of the
+    control plane while the weights are small, else a job whose ranks have shares of the weights and of the samples."""
+
+    ranks: int = 0
+    """Ranks of the job, at most those of `placement`; 0: one process, or the fewest ranks that have room."""
+    tensor: int = 1
+    """Of the job's ranks, how many share each matrix; the rest of the division is FSDP's."""
+    batch: int = 0
+    """Samples that a rank computes at once; 0: as many as its memory has room for, at most 16."""
+    process_gigabytes: float = 2.0
+    """Weights above this, in 10^9 bytes, are for a job, in evaluation and in export; with `ranks`, all are."""
+
+    def __post_init__(self) -> None:
+        require(self.ranks >= 0, "ranks", "expected 0 or more")
+        require(self.batch >= 0, "batch", "expected 0 or more")
+        positive(self, "tensor")
+        require(self.process_gigabytes >= 0, "process_gigabytes", "expected 0 or more")
+        whole = self.ranks % self.tensor == 0
+        require(whole, "ranks", f"expected 0 or a multiple of tensor ({self.tensor})")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Hardware:
     """How ranks talk to each other and where they run; `trainer.node.fabric` has the profiles.
 

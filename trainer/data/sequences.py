@@ -109,12 +109,16 @@ class Sequences:
             windows[row] = self.opened[place][start : start + self.length + 1]
         return windows
 
-    def tails(self) -> Iterator[Tokens]:
-        """The tokens that no window covers: the rest of each shard that has one, [1, 2 .. length + 1]."""
-        for place, size in enumerate(self.sizes.tolist()):
-            rest = np.array(self.opened[place][size * self.length :])
-            if len(rest) > 1:
-                yield rest[None]
+    @property
+    def tails(self) -> list[int]:
+        """The shards with tokens that no window covers and that have something to predict."""
+        rest = [shard.tokens - size * self.length for shard, size in zip(self.shards, self.sizes.tolist(), strict=True)]
+        return [place for place, tokens in enumerate(rest) if tokens > 1]
+
+    def tail(self, place: int) -> Tokens:
+        """The tokens of a shard that no window covers, [1, 2 .. length + 1]."""
+        rest: Tokens = np.array(self.opened[place][int(self.sizes[place]) * self.length :])
+        return rest[None]
 
     def _open(self, place: int) -> npt.NDArray[Any]:
         shard = self.shards[place]

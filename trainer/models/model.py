@@ -11,6 +11,8 @@ from trainer.config.shapes import Data, Reads
 from trainer.data.pictures import Labelled
 from trainer.data.sequences import Tokens
 from trainer.models.initial_values import InitialValues
+from trainer.models.stream import Stream
+from trainer.models.vocabulary import Vocabulary
 
 __all__ = ["Data", "Model", "Reads", "Rows", "SampleNumbers"]
 
@@ -42,8 +44,17 @@ class Model(nn.Module):
     rows: tuple[str, ...] = ()
     """Matrices of a block that tensor parallelism divides by rows: the last of a pair."""
     shared: tuple[str, ...] = ()
-    """Submodules of a block with the method `gain`, whose weights each rank of tensor parallelism uses for its own
-    heads alone: the sum of the ranks' gradients is the gradient."""
+    """Submodules of a block whose weights each rank of tensor parallelism uses for its own heads alone: the sum of the
+    ranks' gradients is the gradient."""
+    token_rows: tuple[str, ...] = ()
+    """Parameters outside the blocks with a row for each token, which tensor parallelism divides over the vocabulary.
+    They have equally many rows, and `first`, `last`, `loss` and `correct` use them through `vocabulary` alone."""
+    on_stream: tuple[str, ...] = ()
+    """Submodules outside the blocks that `first` and `last` call for the positions of this rank alone."""
+    stream: Stream
+    """Which positions of the residual stream this rank has."""
+    vocabulary: Vocabulary
+    """How the rows of tokens are used; a layout that divides them sets another, as it does with `stream`."""
     causal: ClassVar[bool] = False
     """Whether each target is predicted only from what comes before it: the loss is then the cost of coding a text, and
     sequences may have different lengths."""
@@ -51,6 +62,10 @@ class Model(nn.Module):
     """Whether a block may run again for the backward pass; False for one that keeps running statistics."""
     blocks: nn.ModuleList
     """The repeated parts, called in turn: the unit of sharding, recomputation, compilation and pipelines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream, self.vocabulary = Stream(), Vocabulary()
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues | None:
         """The values that the parameter or buffer `name`, whose whole shape `tensor` has, begins with.
@@ -77,6 +92,15 @@ class Model(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return self.last(self.through(self.first(inputs)))
+
+    @property
+    def stream_length(self) -> int:
+        """Positions of the residual stream [batch, positions, width], for tensor parallelism to divide between blocks.
+
+        Then all that is in a block beside the pairs (norms, sums) works on each position alone, and `first`, `through`
+        and `last` ask `stream` for positions. 0 for a model of which this is not true: each rank has the whole stream.
+        """
+        return 0
 
     @property
     def targets_per_sample(self) -> int:

@@ -14,22 +14,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config.layout import Mesh, micro_batches
-from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
-from trainer.models.model import Rows
 from trainer.node.world import World
 from trainer.plan.kernels import gpu_kernels
 from trainer.plan.live_bytes import LiveBytes
 from trainer.plan.measure import StageMeasure
 from trainer.plan.question import Question, with_fields
 from trainer.plan.step import PlannedStep
+from trainer.step.microbatch import blank
 
 FEW, MORE = 3, 5
 """The blocks of a stage with which a deep model is run instead."""
@@ -87,7 +85,7 @@ def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
     kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
     with _fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as live, kernels:
         world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)
-        found = PlannedStep(less, world, live).run(_blank(less, samples), samples)
+        found = PlannedStep(less, world, live).run(blank(less.data, samples), samples)
     return found.with_copies(copies) if copies > 1 else found
 
 
@@ -119,11 +117,3 @@ def _fake_ranks(rank: int, size: int) -> Iterator[None]:
     finally:
         if size > 1:
             dist.destroy_process_group()
-
-
-def _blank(question: Question, count: int) -> Rows:
-    """Samples without content."""
-    data = question.data
-    if any(data.picture):
-        return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
-    return np.zeros((count, data.length + 1), np.uint16)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.models.model import Data, Model, Rows
+from trainer.models.model import Model, Rows
 from trainer.node.world import World
 from trainer.plan.live_bytes import LiveBytes
 from trainer.plan.measure import PURPOSES, StageMeasure
@@ -18,20 +18,13 @@ from trainer.step.engine import Engine
 from trainer.step.parallel import AXES
 
 
-class PlannedEngine(Engine):
-    """The trainer's engine with the micro-batch that is asked about, whatever memory this machine has."""
-
-    def _micro_batch(self, data: Data) -> int:
-        return self.config.batch.micro
-
-
 class PlannedStep:
     """One rank's engine, built anew, with gradients and optimiser state as they are in the middle of a training."""
 
     def __init__(self, question: Question, world: World, live: LiveBytes) -> None:
         self._question, self._world, self._live = question, world, live
         live.purpose = "weights"
-        self._engine = PlannedEngine(question.config(), world, question.data, draws=False)
+        self._engine = Engine(question.config(), world, question.data, draws=False)
         live.purpose = "optimiser"
         self._fill_optimiser()
         _tell_apart(self._engine.model, live)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
-from trainer.models.model import Rows, SampleNumbers
+from trainer.models.model import Data, Rows, SampleNumbers
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,13 @@ def cut(rows: Rows, places: SampleNumbers, count: int, size: int) -> Iterator[Mi
         real = which.stop - which.start
         blank = max(0, size - real)
         yield MicroBatch(_filled(_rows(rows, which), blank), _fill(places[which], blank), real)
+
+
+def blank(data: Data, count: int) -> Rows:
+    """`count` samples of `data` without content."""
+    if any(data.picture):
+        return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
+    return np.zeros((count, data.length + 1), np.uint16)
 
 
 def _rows(rows: Rows, which: slice) -> Rows:

@@ -15,7 +15,7 @@ from trainer import models
 from trainer.config.resolved import Config
 from trainer.data.pictures import Labelled
 from trainer.figures.timeline import Timeline
-from trainer.models.model import Data, Rows
+from trainer.models.model import Data, Model, Rows
 from trainer.models.outline import without_memory
 from trainer.step import parallel
 from trainer.step.building import DividedModel
@@ -44,7 +44,7 @@ class PipelinePasses:
         assert isinstance(divided.called, StageModule)
         self._stage = divided.called
         self.called = parallel.replicate(self._stage, devices, config)
-        self._shapes = _shapes(config, data)
+        self._shapes = _shapes(config, data, divided.model)
         self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
         self._parts: Sequence[MicroBatch] = ()
         self._weight, self._targets, self._tally = 0.0, torch.empty(0), Tally(device)
@@ -101,8 +101,8 @@ class PipelinePasses:
         return PipelineStage(called, self._index, self._count, self._device, given, taken, group=self._group)
 
 
-def _shapes(config: Config, data: Data) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, activations between blocks and outputs of one sample, as tensors without memory."""
+def _shapes(config: Config, data: Data, divided: Model) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, activations between blocks and outputs of one sample on this rank, as tensors without memory."""
     with without_memory():
         model = models.build(config.model, data)
     blank: Rows = np.zeros((1, data.length + 1), np.uint16)
@@ -110,7 +110,7 @@ def _shapes(config: Config, data: Data) -> tuple[Tensor, Tensor, Tensor]:
         blank = Labelled(np.zeros((1, *data.picture), np.uint8), np.zeros(1, np.int64))
     inputs = model.prepare(blank, np.zeros(1, np.uint64), torch.device("cpu"))[0].to("meta")
     hidden = model.first(inputs)
-    return inputs, hidden.detach(), model.last(hidden).detach()
+    return inputs, divided.stream.own(hidden.detach()), divided.vocabulary.own(model.last(hidden).detach())
 
 
 def _joined(rows: Sequence[Rows]) -> Rows:

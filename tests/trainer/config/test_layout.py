@@ -97,7 +97,6 @@ def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
             "as the first and the last stage would share a tied embedding",
         ),
         (Layout(activations="recompute"), {"model": ResNetShape()}, "expected keep"),
-        (Layout(tensor=2), {"run": Run(steps=1, precision="fp8")}, "expected 1 with fp8"),
     ],
 )  # fmt: skip
 def test_impossible_layouts_are_refused(layout: Layout, changed: dict[str, Any], expected: str) -> None:

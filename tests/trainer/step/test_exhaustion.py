@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.trainer.conftest import CODE, settings
 from trainer.base import atomic
 from trainer.config import resolved
@@ -30,50 +28,30 @@ def configured(folder: Path, layout: dict[str, Any], **batch: Any) -> Path:
     return path
 
 
-def train(path: Path, mebibytes: int, ranks: int = 1, restarts: int = 0) -> tuple[int, list[dict[str, Any]]]:
-    """The exit code, and what was said."""
+def train(
+    path: Path, mebibytes: int, ranks: int = 1, limited: str = "all", steps: int = 2, limit_at: int = 0
+) -> tuple[int, list[dict[str, Any]], str]:
+    """The exit code, what was said, and the errors; no rank is started again."""
     agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}"]
-    module = [*agent, f"--max-restarts={restarts}", "-m"] if ranks > 1 else []
+    module = [*agent, "-m"] if ranks > 1 else []
     surroundings = {
         **os.environ,
         "PYTHONPATH": str(CODE),
         "OMP_NUM_THREADS": "1",
+        # Freed tensors go back to the kernel, as they do on a device: else address space stays taken by the heap.
+        "MALLOC_ARENA_MAX": "1",
+        "MALLOC_MMAP_THRESHOLD_": "65536",
         "CUDA_VISIBLE_DEVICES": "",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
     }
-    command = [sys.executable, "-m", *module, "tests.trainer.exhausted_process", str(path), str(mebibytes)]
+    arguments = [str(path), str(mebibytes), limited, str(steps), str(limit_at)]
+    command = [sys.executable, "-m", *module, "tests.trainer.exhausted_process", *arguments]
     ended = subprocess.run(command, cwd=CODE, env=surroundings, capture_output=True, text=True, timeout=280)
-    assert "Traceback" not in ended.stderr or ranks > 1, ended.stderr
-    return ended.returncode, [json.loads(line) for line in ended.stdout.splitlines()]
+    return ended.returncode, [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
 
 
-@pytest.mark.slow
-def test_one_process_halves_the_micro_batch_until_it_fits_and_keeps_the_global_batch(tmp_path: Path) -> None:
-    code, said = train(configured(tmp_path, {}), mebibytes=200)
-    assert code == 0
-    shrunk = [each for each in said if "event" in each]
-    losses = [each["loss"] for each in said if "loss" in each]
-    assert [each["event"] for each in shrunk] == ["out_of_memory"] * len(shrunk)
-    assert [each["micro"] for each in shrunk] == [64 // 2**times for times in range(len(shrunk))]
-    assert "can't allocate memory" in shrunk[0]["reason"]
-    code, roomy = train(configured(tmp_path, {}, micro=1), mebibytes=4096)
-    assert losses == pytest.approx([each["loss"] for each in roomy if "loss" in each], rel=1e-6)
-
-
-@pytest.mark.slow
-def test_without_memory_for_one_sample_the_training_ends_with_advice(tmp_path: Path) -> None:
-    code, said = train(configured(tmp_path, {}, length=8192, micro=2, sequences=2), mebibytes=8)
-    assert code == 1
-    assert said[-1]["ended"].startswith("out of memory with a micro-batch of 1: divide the model (layout.shard")
-
-
-@pytest.mark.slow
-def test_several_ranks_start_again_with_a_smaller_micro_batch(tmp_path: Path) -> None:
-    code, said = train(configured(tmp_path, {}, sequences=128), mebibytes=200, ranks=2, restarts=8)
-    assert code == 0
-    ended = [each["ended"] for each in said if "ended" in each]
-    assert "out of memory with a micro-batch of 64: the next start takes 32" in ended
-    assert len([each for each in said if "loss" in each]) == 4
+def losses(said: list[dict[str, Any]], rank: int = 0) -> list[float]:
+    return [each["loss"] for each in said if "loss" in each and each["rank"] == rank]
 
 
 def test_a_noted_micro_batch_holds_for_as_many_ranks_in_the_same_layout(tmp_path: Path) -> None:

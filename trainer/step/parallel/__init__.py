@@ -4,9 +4,11 @@ Names stay those of the whole model in every layout, so that a checkpoint of one
 weights (tensor parallelism, FSDP2) is imported only where a layout asks for it, as it takes 0.8 s of CPU.
 """
 
+import contextlib
 from typing import TypeGuard
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -25,7 +27,8 @@ def device_mesh(world: World) -> DeviceMesh | None:
         return None
     mesh = world.mesh
     sizes = (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor)
-    with unset_fake_temporarily():  # a plan runs this with fake tensors, but a mesh has real numbers of ranks
+    opening = world.groups.opening() if world.groups else contextlib.nullcontext()
+    with unset_fake_temporarily(), opening:  # a plan has fake tensors, but a mesh has real numbers of ranks
         return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
 
 
@@ -37,13 +40,22 @@ def check_device(config: Config, device: torch.device) -> None:
 
 def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
     """Divide the model's matrices, and set how they multiply and what its blocks keep and run; all in place."""
-    if devices is not None and devices["tensor"].size() > 1:
+    narrow = config.run.precision == "fp8"
+    if _divides_matrices(devices):
         from trainer.step.parallel import tensor
 
-        tensor.divide(model, devices["tensor"])
-    if config.run.precision == "fp8":
+        tensor.divide(model, devices["tensor"], eight_bits.product if narrow else F.linear)
+    if narrow:
         eight_bits.multiply(model)
     blocks.set_forward(model, config.layout)
+
+
+def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
+    """Sum what the ranks that share matrices have each computed a share of; once a step, after its last part."""
+    if _divides_matrices(devices):
+        from trainer.step.parallel import tensor
+
+        tensor.complete_gradients(model)
 
 
 def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: Config) -> None:
@@ -63,6 +75,10 @@ def replicate(called: nn.Module, devices: DeviceMesh | None, config: Config) -> 
     if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
         return called
     return replicas.replicate(called, devices)
+
+
+def _divides_matrices(devices: DeviceMesh | None) -> TypeGuard[DeviceMesh]:
+    return devices is not None and devices["tensor"].size() > 1
 
 
 def _data_ranks_talk(devices: DeviceMesh | None, config: Config) -> TypeGuard[DeviceMesh]:
