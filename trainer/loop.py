@@ -19,7 +19,7 @@ import torch
 
 from trainer.base import file_system, paths
 from trainer.base.processes import StopRequest
-from trainer.base.progress import MOVED
+from trainer.base.progress import MOVED, CopyProgress
 from trainer.checkpoint import restore
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.progress import TrainingProgress
@@ -33,7 +33,7 @@ from trainer.config.resolved import Config
 from trainer.data import contents
 from trainer.figures.profiling import Profiler
 from trainer.figures.report import StepReport, work
-from trainer.loading import order
+from trainer.loading import nodes, order
 from trainer.loading.feed import Feed
 from trainer.node import affinity, fabric, settings
 from trainer.node.limits import TimeLimits
@@ -109,7 +109,7 @@ class Trainer:
         self._limits = TimeLimits(config.hardware, world)
         self._enter(phases.STAGING, MOVED)
         tiers = _tried_tiers(config, world)
-        self.feed = Feed(config, world)
+        self.feed = Feed(config, world, self._record_staging)
         held = self.feed.holding
         self.record("staging", kind=held.kind, why=held.why)
         self._enter(phases.BUILDING, MOVED)
@@ -134,6 +134,11 @@ class Trainer:
         self.profiler.end(self.step)
         self.saver.close()
         self.feed.close()
+
+    def _record_staging(self, progress: CopyProgress) -> None:
+        """Record how far this node's staging is, in a segment of this rank."""
+        fields = {"bytes": progress.bytes, "total_bytes": progress.total_bytes, "progress": str(progress)}
+        self._recorder.record_own("staging", "staged", node=nodes.name(), **fields)
 
     def record(self, event: str, **fields: Any) -> None:
         """Record an event in the ledger; only rank 0 writes it."""
