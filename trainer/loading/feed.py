@@ -18,6 +18,7 @@ from trainer.loading.window import DataCourse, ShardWindow
 from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World
 from trainer.objects.origins import origin
+from trainer.objects.peer_server import PeerServer
 from trainer.staging import holding, leases, parts, retention, stage
 
 
@@ -36,7 +37,7 @@ class Feed:
         self._lease = leases.hold(self._nvme, config.snapshot)
         self._streaming: Streaming | None = None
         self._window: ShardWindow | None = None
-        self._server: nodes.PeerServer | None = None
+        self._server: PeerServer | None = None
         if self._leads_node:
             stage.bring_manifest(config.snapshot, self._origins, self._nvme)
         room = self._room() if self._leads_node else None
@@ -99,7 +100,7 @@ class Feed:
     def _moving_window(self) -> ShardWindow:
         own, rooms = self._nodes.own, self._nodes.rooms
         if self._leads_node and len(rooms) > 1:
-            self._server = nodes.PeerServer(self._nvme)
+            self._server = PeerServer(self._nvme)
         peers = nodes.peers(self._world, self._nodes, self._server.url if self._server else None)
         unbounded = dict.fromkeys(rooms, self._need().total)
         keepers = self.holding.keepers or parts.divide(self._training.shards, unbounded) or {}
