@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trainer.base import atomic
 from trainer.checkpoint.disk.manifest import MANIFEST
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.object_tier import ObjectTier
