@@ -186,19 +186,25 @@ class NodeCopies:
         raise _Missing(name, tried)
 
     def _sources(self, name: str, expected: CheckpointFile) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Where a file may be, in the order of trial: this node, the others, those that stalled, the durable tier."""
+        """Where a file may be, in the order of trial: this node, the others, the durable tier, those that stalled."""
         path, count, own = self._folder / name, len(self._names), self._ring.own
         if name in self._own.sizes:
             yield self._names[own], lambda: _verify(path, expected)
         others = [(own + step) % count for step in range(1, count)]
-        for number in sorted(others, key=lambda number: number in self._stalled):
-            if self._shelves[number].sizes.get(name) == expected.bytes:
-                source = PeerOrigin(self._ring.nodes[number].url)
-                yield self._names[number], self._fetcher(source, name, expected)
+        have = [number for number in others if self._shelves[number].sizes.get(name) == expected.bytes]
+        late = set(self._stalled)
+        for number in have:
+            if number not in late:
+                yield self._names[number], self._fetcher(number, name, expected)
         if self._durable:
             yield DURABLE, self._copier(self._durable / name, expected)
+        for number in have:
+            if number in late:
+                yield self._names[number], self._fetcher(number, name, expected)
 
-    def _fetcher(self, source: PeerOrigin, name: str, expected: CheckpointFile) -> Callable[[], None]:
+    def _fetcher(self, node: int, name: str, expected: CheckpointFile) -> Callable[[], None]:
+        source = PeerOrigin(self._ring.nodes[node].url)
+
         def fetch() -> None:
             self._folder.mkdir(parents=True, exist_ok=True)
             fetching.file(source, [f"{self._commit.folder}/{name}"], expected, self._folder / name)
