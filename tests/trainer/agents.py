@@ -35,13 +35,10 @@ def started(
 
 
 def killed(training: Training, names: Sequence[str], step: int) -> None:
-    """Run the first incarnation until its first rank freezes after `step`, and kill every node once its saves are made.
-
-    The step before is saved then, on whichever tier it was due.
-    """
+    """Run the first incarnation until its first rank freezes after `step`, and kill every node after a commit."""
     agents = started(training, names, 1, freeze=str(step))
     training.until_frozen()
-    until(lambda: any(commit.step == step - 1 for commit in training.commits()), "the last commit")
+    until(training.commits, "a commit")
     for agent in agents:
         agent.kill()
     for agent in agents:

@@ -13,6 +13,7 @@ bytes, fails this save, which names it.
 """
 
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,17 +55,17 @@ class NodeShare:
     def keep(self) -> None:
         """Complete this node's share, and answer rank 0's writer; of a node that is not rank 0's. Raises OSError."""
         try:
-            try:
-                self.copy_neighbours()
-                self.show(self._manifest())
-            finally:
-                shutil.rmtree(self.hidden, ignore_errors=True)
+            self.copy_neighbours()
+            self.show(self._manifest())
+            parts.report_node(self.store, self.name, self.ring.own, {"shown": True})
         except parts.GivenUp:
             raise
         except OSError as error:
+            # Before its files are removed: whoever then misses one learns why.
             parts.report_node(self.store, self.name, self.ring.own, {"error": str(error)})
             raise
-        parts.report_node(self.store, self.name, self.ring.own, {"shown": True})
+        finally:
+            shutil.rmtree(self.hidden, ignore_errors=True)
 
     def copy_neighbours(self) -> None:
         """Copy the files of the node before this one. Raises OSError."""
@@ -83,9 +84,18 @@ class NodeShare:
     def faults(self) -> list[str]:
         """Why the shares of the other nodes are not whole, once all have answered."""
         others = [number for number in range(len(self.ring.nodes)) if number != self.ring.own]
-        answers = parts.gather_nodes(self.store, self.name, others, self.seconds)
-        named = zip((self.ring.nodes[number].name for number in others), answers, strict=True)
-        return [f"node {name}: {answer['error']}" for name, answer in named if "error" in answer]
+        return self._errors(others, parts.gather_nodes(self.store, self.name, others, self.seconds))
+
+    def why_missing(self) -> list[str]:
+        """What the node before this one has said of its own failure, if it has."""
+        before = (self.ring.own - 1) % len(self.ring.nodes)
+        return self._errors([before], parts.said_by_nodes(self.store, self.name, [before]))
+
+    def _errors(self, nodes: Sequence[int], answers: Sequence[parts.SavedPart]) -> list[str]:
+        named = zip(nodes, answers, strict=True)
+        return [
+            f"node {self.ring.nodes[number].name}: {answer['error']}" for number, answer in named if "error" in answer
+        ]
 
     def _manifest(self) -> bytes:
         """The manifest, brought from rank 0's node together with progress.json. Raises OSError."""

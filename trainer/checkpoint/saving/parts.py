@@ -55,6 +55,11 @@ def gather_nodes(store: Path, commit: str, nodes: Sequence[int], seconds: float)
     return _gather(store, commit, [_node(node) for node in nodes], seconds)
 
 
+def said_by_nodes(store: Path, commit: str, nodes: Sequence[int]) -> list[SavedPart]:
+    """What these nodes have answered so far; {} for one that has not."""
+    return [codec.read_if_there(_path(store, commit, _node(node)), dict[str, Any]) or {} for node in nodes]
+
+
 def gather_for(store: Path, commit: str, ranks: Sequence[int], reporter: int, seconds: float) -> list[SavedPart]:
     """The parts of these ranks, for a writer of rank `reporter` that has reported. Raises GivenUp."""
     return _gather(store, commit, [_rank(rank) for rank in ranks], seconds, _rank(reporter))

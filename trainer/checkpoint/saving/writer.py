@@ -230,7 +230,10 @@ class CheckpointWriter:
         data = manifest.encode()
         atomic.write(request.hidden / MANIFEST, [data])
         parts.announce(Path(request.store), request.name, digest.sha256(data))
-        request.share.copy_neighbours()
+        try:
+            request.share.copy_neighbours()
+        except OSError as error:
+            return "; ".join([str(error), *request.share.why_missing()])
         return "; ".join(request.share.faults())
 
     def _replicate(self, request: Request, commit: fence.Commit) -> None:
