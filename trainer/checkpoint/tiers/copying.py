@@ -56,7 +56,7 @@ def replicate_share(source: Path, target: FolderTier, folder: str, manifest: str
             if (source / name).exists():
                 with contextlib.suppress(DamagedCheckpoint):
                     chunks = verified_chunks(there.read(source.name, name), expected, str(source / name))
-                    target.put(folder, name, chunks, expected)
+                    target.put_shared(folder, name, chunks)
         if target.lacks(folder, described.files):
             return 0
         target.finish(folder, data)

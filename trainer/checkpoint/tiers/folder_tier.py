@@ -29,6 +29,18 @@ class FolderTier:
     def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: CheckpointFile) -> None:
         path = self._partial(folder) / name
         try:
+            atomic.write(path, chunks)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise _unavailable(path, error) from error
+        except DamagedCheckpoint:
+            path.unlink(missing_ok=True)
+            raise
+
+    def put_shared(self, folder: str, name: str, chunks: Iterator[bytes]) -> None:
+        """As `put`, for a file that several nodes may put at the same time: it is there whole or not at all."""
+        path = self._partial(folder) / name
+        try:
             fetching.keep(chunks, path)
         except OSError as error:
             raise _unavailable(path, error) from error
