@@ -1,25 +1,21 @@
-"""Evaluation: measures each checkpoint on the whole validation split, in a process that does not import Dagster."""
+"""Evaluation: measures each checkpoint on the whole validation split, by a process or by a job (`assets.measuring`)."""
 
-import sys
-import tempfile
 from pathlib import Path
 
 import dagster as dg
 
 from assets import keys, plots
 from assets.execution import pods
+from assets.measuring import Measuring, in_a_run
 from recipes.training import ModelRecipe
-from resources import watched
-from resources.home import CODE
+from resources.compute.protocol import Compute
 from resources.tiers import Tiers
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.roots import trainings
 from trainer.base import codec
 from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.record import fence, files
-from trainer.record.scores import FORMAT, Score, Scores
-
-SPLIT = "validation"
+from trainer.record.scores import Score
 
 
 def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
@@ -40,13 +36,13 @@ def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
             "The checkpoint is verified before it is read; a damaged one is set aside with the reason."
         ),
     )
-    def evaluation(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult[None]:
-        damaged = []
+    def evaluation(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
+        damaged, measuring = [], in_a_run(context, tiers, compute)
         for training, steps in _by_training(context.partition_keys).items():
             store = trainings(tiers).store(training)
             facts = store.read()
             commits = [commit for commit in facts.commits_on(DURABLE) if commit.step in steps]
-            scores = {score.checkpoint: score for score in evaluate(facts, commits, tiers)}
+            scores = {score.checkpoint: score for score in evaluate(facts, commits, measuring)}
             for commit in commits:
                 score = scores[commit.name]
                 if score.damaged:
@@ -63,44 +59,19 @@ def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
     return [evaluation]
 
 
-def evaluate(facts: TrainingFacts, commits: list[fence.Commit], tiers: Tiers) -> list[Score]:
-    """Evaluate commits of one training on its own snapshot; a commit that has a score is not measured again."""
-    waiting = [commit for commit in commits if score_of(facts, commit) is None]
-    if waiting:
-        measured = measure(facts.specification.snapshot, waiting, tiers)
-        for score in measured:
-            if not score.damaged:
-                codec.replace(_path(facts, score.checkpoint), score)
-        damaged = [score for score in measured if score.damaged]
-    else:
-        damaged = []
-    return [known for commit in commits if (known := score_of(facts, commit)) is not None] + damaged
+def evaluate(facts: TrainingFacts, commits: list[fence.Commit], measuring: Measuring) -> list[Score]:
+    """Evaluate commits of one training on its own snapshot; a commit that has a score is not measured again.
 
-
-def measure(snapshot: str, commits: list[fence.Commit], tiers: Tiers, root: Path | None = None) -> list[Score]:
-    """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
-
-    Raises dg.Failure with the end of what it printed.
+    A score is written as soon as it is known. Raises dg.Failure.
     """
-    entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
-    document = {
-        "tier": str(tiers.durable_path),
-        "durable": str(root or tiers.durable_path),
-        "snapshot": snapshot,
-        "split": SPLIT,
-        "checkpoints": entries,
-    }
-    with tempfile.TemporaryDirectory(prefix="evaluation-") as folder:
-        request, output = Path(folder, "request.json"), Path(folder, "scores.json")
-        codec.replace(request, {**document, "output": str(output)})
-        command = [sys.executable, "-m", "trainer.evaluate", str(request)]
-        try:
-            done = watched.run(command, CODE)
-        except watched.Idle as idle:
-            raise dg.Failure(f"the evaluator hung: {idle}; the checkpoints are evaluated again") from None
-        if done.code != 0:
-            raise dg.Failure(f"the evaluator ended with exit code {done.code}: {done.error[-2000:]}")
-        return list(codec.read(output, Scores, FORMAT).scores)
+    waiting = [commit for commit in commits if score_of(facts, commit) is None]
+    damaged = []
+    for score in measuring.measure(facts.specification.snapshot, waiting, facts.terms):
+        if score.damaged:
+            damaged.append(score)
+        else:
+            codec.replace(_path(facts, score.checkpoint), score)
+    return [known for commit in commits if (known := score_of(facts, commit)) is not None] + damaged
 
 
 def evaluated(facts: TrainingFacts) -> list[tuple[fence.Commit, Score]]:

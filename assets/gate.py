@@ -14,11 +14,13 @@ from typing import Any
 
 from assets.datasets.images.snapshot import class_entropy
 from assets.datasets.texts.snapshot import in_tokens_of, unigram_entropy
-from assets.evaluation import evaluate, measure
+from assets.evaluation import evaluate
+from assets.measuring import Measuring
 from resources.mlflow.promotion import Judgement, NotJudged, Promotion, Promotions
-from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, Registry, Version
+from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry, Version
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from resources.trainings.records import Terms
 from resources.trainings.roots import trainings
 from resources.trainings.verification import verify
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
@@ -40,9 +42,13 @@ class UnmeasurableChampion(Exception):
 class Gate:
     """What judges the versions of one registered model, and promotes those that pass."""
 
-    tiers: Tiers
+    measuring: Measuring
     tracking: Tracking
     model: str
+
+    @property
+    def tiers(self) -> Tiers:
+        return self.measuring.tiers
 
     @property
     def registry(self) -> Registry:
@@ -65,7 +71,7 @@ class Gate:
         if held is not None and not beats:
             figures["champion_version"] = held.version
             try:
-                rival = self._measure_anew(held, described)
+                rival = self._measure_anew(held, version, described)
                 beats = score.ranking < rival.ranking and bool(score.bits_per_byte) == bool(rival.bits_per_byte)
                 figures |= {"champion_loss": rival.loss, "champion_bits_per_byte": rival.bits_per_byte}
             except UnmeasurableChampion as error:
@@ -114,14 +120,15 @@ class Gate:
         commits = [commit for commit in facts.commits if commit.manifest == version.manifest]
         if not commits:
             raise ValueError(f"{named}: training {facts.id} does not have its checkpoint any more")
-        [score] = evaluate(facts, commits[-1:], self.tiers)
+        [score] = evaluate(facts, commits[-1:], self.measuring)
         if score.damaged:
             raise ValueError(f"{named}: {score.damaged}")
         return score, read(self.tiers.durable_path, facts.specification.snapshot)
 
-    def _measure_anew(self, held: Promotion, described: Snapshot) -> Score:
+    def _measure_anew(self, held: Promotion, version: Version, described: Snapshot) -> Score:
         """The champion on the candidate's validation split; on its text, in the champion's own tokens.
 
+        It runs as its own training says, or as the candidate's where that training is gone.
         Raises UnmeasurableChampion.
         """
         with _finding_unmeasurable(held):
@@ -129,10 +136,19 @@ class Gate:
             if isinstance(described, shards.TextSnapshot) and isinstance(spoken, shards.TextSnapshot):
                 described = in_tokens_of(described, spoken, self.tiers.durable_path)
             folder = held.tags[FOLDER_TAG]
-        [score] = measure(described.sha256, [Commit(0, Token(0), folder, held.manifest)], self.tiers)
+        terms = self._terms(held.tags.get(TRAINING_TAG, "")) or self._terms(version.training)
+        assert terms is not None
+        commit = Commit(0, Token(0), folder, held.manifest)
+        [score] = self.measuring.measure(described.sha256, [commit], terms, f"against {version.manifest}")
         if score.damaged:
             raise UnmeasurableChampion(score.damaged)
         return score
+
+    def _terms(self, training: str) -> Terms | None:
+        """The terms of a training, None when it is gone."""
+        if not training or not trainings(self.tiers).store(training).folder.is_dir():
+            return None
+        return trainings(self.tiers).store(training).terms()
 
     def _is_whole(self, version: Version) -> bool:
         commit = Commit(0, Token(0), version.tags.get(FOLDER_TAG, ""), version.manifest)

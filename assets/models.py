@@ -12,6 +12,7 @@ from assets import keys
 from assets.evaluation import best
 from assets.execution import pods
 from assets.gate import BEATS_CHAMPION, BEATS_UNIGRAMS, Gate
+from assets.measuring import in_a_run
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
 from resources.mlflow.promotion import Judgement, NotPromoted
@@ -67,7 +68,7 @@ def model_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
         store = trainings(tiers).store(context.partition_key)
         facts = store.read()
         commit, score = _best(facts)
-        gate = Gate(tiers, tracking, recipe.registered_model)
+        gate = Gate(in_a_run(context, tiers, compute), tracking, recipe.registered_model)
         tags = lineage(facts, commit, score, compute.revision)
         source = tiers.durable_path / commit.folder
         version = gate.registry.register(gate.model, source, tracking.run_of(store), tags)
@@ -87,10 +88,12 @@ def model_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
         owners=[recipe.owner],
         description="The registered version that is served: the candidate that passed its checks, with the evidence.",
     )
-    def champion(context: dg.AssetExecutionContext, tiers: Tiers, tracking: Tracking) -> dg.MaterializeResult[None]:
+    def champion(
+        context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
+    ) -> dg.MaterializeResult[None]:
         facts = trainings(tiers).store(context.partition_key).read()
         commit, score = _best(facts)
-        gate = Gate(tiers, tracking, recipe.registered_model)
+        gate = Gate(in_a_run(context, tiers, compute), tracking, recipe.registered_model)
         version = gate.registry.find(gate.model, commit.manifest)
         if version is None:
             raise dg.Failure(f"{facts.id}: its best checkpoint is not registered: materialise its candidate first")

@@ -92,22 +92,35 @@ def export(
 ) -> None:
     """Write a decoder's checkpoint in the Hugging Face layout.
 
-    The folder of a checkpoint may be given instead of its name.
+    The folder of a checkpoint may be given instead of its name. A checkpoint whose weights are larger than
+    `evaluation.process_gigabytes` of its recipe is written by a job, where jobs see the new folder: on a cluster, on
+    the durable tier.
     """
     from trainer.start import export as exports
 
     if "/" in checkpoint:
-        folder, manifest = Path(checkpoint), None
+        with output.progress(f"exporting {checkpoint}"):
+            made = exports.export(Path(checkpoint), to, None, tokenizer, precision, int(file_gb * 1e9))
     else:
-        here = place.here()
-        _, commit = _find(here, checkpoint)
-        folder, manifest = here.durable / commit.folder, commit.manifest
-    with output.progress(f"exporting {checkpoint}"):
-        made = exports.export(folder, to, manifest, tokenizer, precision, int(file_gb * 1e9))
+        made = _exported(checkpoint, to, tokenizer, precision, int(file_gb * 1e9))
     files = sorted(path.name for path in to.iterdir())
     if json:
         return output.print_json({"to": to, "manifest": made, "files": files})
     print(f"{to}: {', '.join(files)}")
+
+
+def _exported(checkpoint: str, to: Path, tokenizer: Path | None, precision: str, file_bytes: int) -> str:
+    """Export a checkpoint that a training has committed; returns the SHA-256 of the export's manifest."""
+    from assets.exporting import Exporting
+    from trainer.start import export as exports
+
+    here = place.here()
+    store, commit = _find(here, checkpoint)
+    with output.progress(f"exporting {checkpoint}") as shown:
+        exporting, terms = Exporting(here.tiers, here.compute, shown.update), store.terms()
+        if exporting.is_for_a_job(commit, terms, to):
+            return exporting.export(commit, terms, to, tokenizer, precision, file_bytes)
+        return exports.export(here.durable / commit.folder, to, commit.manifest, tokenizer, precision, file_bytes)
 
 
 @verb(app, "slipway checkpoints release tiny-dec@80")

@@ -126,11 +126,12 @@ def _sentence(made: "Promotion") -> str:
 def _gate(model: str) -> "Gate":
     """What promotes the versions of the model that a name means. Raises ValueError."""
     from assets.gate import Gate
+    from assets.measuring import Measuring
 
     here = place.here()
     registry = _registry(here)
     name = names.resolved(model, registry.models() if registry else [], "model")
-    return Gate(here.tiers, here.tracking, name)
+    return Gate(Measuring(here.tiers, here.compute, output.note), here.tracking, name)
 
 
 def _version(gate: "Gate", number: int) -> "Version":

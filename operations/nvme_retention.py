@@ -15,6 +15,7 @@ from operations import alone
 from resources import receipts
 from resources.compute.protocol import Compute
 from resources.node_tasks import by_jobs
+from resources.short_jobs import attempts
 from resources.tiers import Tiers
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import job_name
@@ -80,10 +81,11 @@ class JobAge(dg.Config):
     tags=pods.tags("node_retention"),
 )
 def release_jobs(context: dg.OpExecutionContext, config: JobAge, tiers: Tiers, compute: Compute) -> dg.Output[None]:
-    """Ledgers, exits and checkpoints stay; only what the launcher keeps goes, and the outcomes of old node tasks."""
+    """Ledgers, exits and checkpoints stay; only the launcher's jobs go, and what old node tasks and short jobs left."""
     launcher, before = compute.launcher(), time.time() - config.days * 86_400
     roots = [trainings(tiers), *trials(tiers).values()]
     by_jobs.remove_outcomes(tiers.durable_path, before)
+    attempts.remove_old(tiers.durable_path, before, launcher.release)
     released: list[str] = []
     failed: list[str] = []
     for root in roots:

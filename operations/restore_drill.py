@@ -1,21 +1,20 @@
 """Restore drill: each night, restores a recent checkpoint from each tier, and compares its loss with the recorded one.
 
 The drill copies the checkpoint from the tier to a scratch folder, verifies every byte on the way, loads it with the
-evaluator in a process of its own, and measures it on the split that its evaluation used. An asset check on the
-checkpoint has the result, one for each tier.
+evaluator, and measures it on the split that its evaluation used: in a process of its own, or by a job on as many ranks
+as its evaluation takes (`assets.measuring`). An asset check on the checkpoint has the result, one for each tier.
 """
 
-import tempfile
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from assets import keys
-from assets.evaluation import measure, score_of
+from assets.evaluation import score_of
 from assets.execution import pods
+from assets.measuring import MeasuredSource, Measuring, in_a_run
 from operations import alone
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
@@ -24,9 +23,7 @@ from resources.trainings.facts import TrainingFacts
 from resources.trainings.roots import trainings
 from trainer.base import paths
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers.copying import fetch
-from trainer.checkpoint.tiers.folder_tier import NodesTier
-from trainer.checkpoint.tiers.tier import NVME, TIERS, TierSource, TierUnavailable
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS, TierUnavailable
 from trainer.record.fence import Commit
 from trainer.record.scores import Score
 
@@ -60,18 +57,19 @@ def _check(recipe: ModelRecipe, tier: str) -> dg.AssetChecksDefinition:
         if source is None or recent is None:
             note = _no_source(tier, compute) if source is None else "it holds no evaluated checkpoint yet"
             return dg.AssetCheckResult(passed=True, metadata={"note": note})
-        return _drilled(*recent, source, tiers)
+        return _drilled(*recent, source, in_a_run(context, tiers, compute))
 
     return drill
 
 
-def source_of(tier: str, tiers: Tiers, compute: Compute) -> TierSource | None:
+def source_of(tier: str, tiers: Tiers, compute: Compute) -> MeasuredSource | None:
     """Where a tier's checkpoints are read; None for a tier that there is not, or that cannot be seen from here."""
     if tier == NVME and compute.sees_nodes:
         folders = [tiers.nvme_path(node.name) for node in compute.fleet().nodes()]
-        there = [folder for folder in folders if (folder / paths.CHECKPOINTS).is_dir()]
-        return NodesTier(there) if there else None
-    return tiers.shared().get(tier)
+        there = [str(folder) for folder in folders if (folder / paths.CHECKPOINTS).is_dir()]
+        return MeasuredSource(there) if there else None
+    places = {DURABLE: tiers.durable, BACKUP: tiers.backup}
+    return MeasuredSource([places[tier]]) if places.get(tier) else None
 
 
 def _no_source(tier: str, compute: Compute) -> str:
@@ -94,18 +92,15 @@ def newest(context: alone.Context, recipe: str, tier: str, tiers: Tiers) -> tupl
 
 
 def _drilled(
-    facts: TrainingFacts, commit: Commit, recorded: Score, source: TierSource, tiers: Tiers
+    facts: TrainingFacts, commit: Commit, recorded: Score, source: MeasuredSource, measuring: Measuring
 ) -> dg.AssetCheckResult:
-    """Restore one checkpoint and compare."""
-    begun = time.time()
+    """Restore one checkpoint and compare. A second drill of the same day adopts the job of the first."""
+    begun, today = time.time(), time.strftime("%Y-%m-%d", time.gmtime())
     figures: dict[str, str | int | float] = {"training": facts.id, "step": commit.step, "recorded_loss": recorded.loss}
-    with tempfile.TemporaryDirectory(prefix="restore-drill-") as scratch:
-        try:
-            fetch(source, commit.folder, commit.manifest, Path(scratch, commit.folder))
-        except (DamagedCheckpoint, TierUnavailable) as error:
-            return dg.AssetCheckResult(passed=False, description=str(error), metadata=figures)
-        figures["seconds_to_fetch"] = time.time() - begun
-        [found] = measure(facts.specification.snapshot, [commit], tiers, Path(scratch))
+    try:
+        found = measuring.measure_restored(facts.specification.snapshot, commit, facts.terms, source, today)
+    except (DamagedCheckpoint, TierUnavailable) as error:
+        return dg.AssetCheckResult(passed=False, description=str(error), metadata=figures)
     if found.damaged:
         return dg.AssetCheckResult(passed=False, description=found.damaged, metadata=figures)
     figures |= {"loss": found.loss, "seconds": time.time() - begun}

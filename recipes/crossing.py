@@ -8,7 +8,7 @@ from recipes.strict import RefusedValue
 from recipes.sweep import Domain, SweepRecipe
 from recipes.training import ModelRecipe, TrainingRecipe, with_parameters
 from trainer.base.invalid import Invalid
-from trainer.config import layout
+from trainer.config import evaluating, layout
 from trainer.config.shapes import Data
 from trainer.data import contents
 
@@ -27,6 +27,16 @@ def training_faults(
     if dataset is not None:
         yield from _content_faults(training, dataset)
     yield from layout_faults(training)
+    yield from _evaluation_faults(training)
+
+
+def _evaluation_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
+    """The fault of a section `evaluation` whose ranks the placement does not have, or that do not divide the model."""
+    numbers, nodes = training.numbers_alone(), training.placement.nodes.max
+    try:
+        next(evaluating.fitting(numbers, training.evaluation, nodes, training.placement.ranks_per_node))
+    except layout.UnfitLayout as unfit:
+        yield RecipeFault(tuple(unfit.field.split(".")), unfit.found, unfit.expected)
 
 
 def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:

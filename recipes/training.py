@@ -28,7 +28,7 @@ from recipes.problems import RecipeFault
 from recipes.strict import RefusedValue, fields_of, validate, validate_section
 from trainer.base.invalid import require
 from trainer.config import coherence
-from trainer.config.operation import Hardware, Layout, Observation, Storage
+from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
 from trainer.config.resolved import OPERATION, SECTIONS
 from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.config.shapes import Shape, type_of
@@ -146,6 +146,7 @@ class ModelRecipe(TrainingRecipe):
     layout: Layout = Layout()
     storage: Storage = Storage()
     observation: Observation = Observation()
+    evaluation: Evaluation = Evaluation()
     hardware: Hardware = Hardware()
     init: InitSection | None = None
     """Where the first weights come from; null draws them at random."""
@@ -169,8 +170,12 @@ class ModelRecipe(TrainingRecipe):
 
         With `init`, they include the identity of the weights, whose digest must be known.
         """
-        numbers = self._sections(SECTIONS)
+        numbers = self.numbers_alone()
         return numbers if self.init is None else {**numbers, "init": self.init.identity()}
+
+    def numbers_alone(self) -> dict[str, Any]:
+        """The same without the identity of initial weights."""
+        return self._sections(SECTIONS)
 
     def operation(self) -> dict[str, Any]:
         """The sections that decide how the training runs, as JSON has them, by the names of `OPERATION`."""

@@ -1,89 +1,138 @@
-"""Evaluation in a process of its own: ``python -m trainer.evaluate REQUEST.json`` measures checkpoints.
+"""Evaluation in processes of its own: ``python -m trainer.evaluate REQUEST.json`` measures checkpoints.
 
-One process measures all checkpoints of a request, so that torch is imported and the split is opened once. The request
-names each checkpoint by its folder and manifest. Each is verified before it is read; a damaged one, and one whose loss
-is not finite, gets a score with the reason. The scores are written to the request's `output` in one atomic write.
+One process measures all checkpoints of a request, so that torch is imported and the split is opened once. Under
+torchrun, ranks share the weights, the batches and the bytes to verify; the result is the same but for rounding. The
+request names each checkpoint by its folder and manifest. Each is verified before it is read; a damaged one, and one
+whose loss is not finite, gets a score with the reason. The scores are written in one atomic write: to the request's
+`output`, or as the `outcome` of a short job (`trainer.record.outcomes`).
 """
 
+import contextlib
+import functools
 import json
 import math
+import shutil
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
-from trainer import models
 from trainer.base import codec, not_by_hand
+from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk import contents as checkpoints
 from trainer.checkpoint.disk.contents import Contents
+from trainer.checkpoint.disk.progress import PROGRESS
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.config import resolved
-from trainer.config.shapes import network_of
+from trainer.checkpoint.tiers import copying
+from trainer.checkpoint.tiers.folder_tier import NodesTier
+from trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
+from trainer.config import evaluating, resolved
+from trainer.config.operation import Evaluation
+from trainer.config.resolved import Config
 from trainer.data import contents, images, shards, snapshots
+from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.models.model import Model, Rows, SampleNumbers
-from trainer.models.outline import without_memory
+from trainer.node.world import World, join
+from trainer.record import outcomes
 from trainer.record.scores import FORMAT, Score, Scores, perplexity
-from trainer.start import drawing
+from trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_memory
 
-ROWS = 16
-"""Samples in a batch."""
+LINE_SECONDS = 5.0
+Done = TypeVar("Done")
+SAID = "evaluate: "
+Samples = Sequences | DocumentedSequences | Pictures
 
 
-def evaluate(request: dict[str, Any]) -> list[Score]:
+def evaluate(request: Mapping[str, Any], world: World | None = None) -> list[Score]:
     """Measure the checkpoints of a request: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
 
-    Raises ValueError for a checkpoint whose files have another layout.
+    It may also have a `config` (`trainer.config.evaluating`), without which one process does it, and a `source`: the
+    tier (or the folders of nodes) that the checkpoints are first copied from, to a folder beside the `outcome`.
+    All ranks call at once and get the same.
+
+    Raises ValueError for a checkpoint whose files have another layout, MemoryError, OSError and TierUnavailable.
     """
+    if world is None:
+        with join() as alone:
+            return evaluate(request, alone)
     tier = Path(request["tier"])
     snapshot = snapshots.read(tier, request["snapshot"])
-    scores = []
-    for entry in request["checkpoints"]:
-        try:
-            found = checkpoints.open_verified(Path(request["durable"]) / entry["folder"], entry["manifest"], "model")
-        except DamagedCheckpoint as damage:
-            scores.append(_score_with_reason(entry["name"], str(damage)))
-            continue
-        scores.append(_measure(entry["name"], found, tier, snapshot, request["split"]))
-    return scores
+    return [_score(request, entry, snapshot, tier, world) for entry in request["checkpoints"]]
+
+
+def _score(
+    request: Mapping[str, Any], entry: Mapping[str, str], snapshot: snapshots.Snapshot, tier: Path, world: World
+) -> Score:
+    try:
+        with _folder(request, entry, world) as folder:
+            found = _verified(folder, entry["manifest"], world)
+            config = _config(request, found, world)
+            return _measure(entry["name"], found, config, tier, snapshot, request["split"], world)
+    except DamagedCheckpoint as damage:
+        return _score_with_reason(entry["name"], str(damage))
 
 
 def load_model(found: Contents, snapshot: snapshots.Snapshot) -> Model:
-    """The model of a checkpoint, in evaluation mode."""
+    """The model of a checkpoint, in evaluation mode, whole and in this process."""
+    with join() as alone:
+        return _loaded(found, _config({}, found, alone), snapshot, alone).model
+
+
+def _config(request: Mapping[str, Any], found: Contents, world: World) -> Config:
+    """The configuration of the ranks: that of the request, or what one process needs."""
+    return requested(request) or evaluating.configuration(found.progress().config, Evaluation(), world.size)
+
+
+def requested(request: Mapping[str, Any]) -> Config | None:
+    """The configuration of a request for ranks. Raises ValueError with the field at fault."""
+    given = request.get("config")
+    return codec.build(Config, {k: v for k, v in given.items() if k != "format"}, "config") if given else None
+
+
+def _loaded(found: Contents, config: Config, snapshot: snapshots.Snapshot, world: World) -> Measurement:
     settings = found.progress().config
     shape, length = resolved.shape(settings["model"]), settings["batch"]["length"]
-    data = contents.data(snapshot, shape, length, settings["run"]["seed"])
-    if drawing.says_how_it_begins(network_of(shape.kind)):
-        with without_memory():
-            model = models.build(shape, data)
-        drawing.allocate(model, model, torch.device("cpu"))
-    else:
-        model = models.build(shape, data)
-    found.load({f"model/{name}": tensor for name, tensor in model.state_dict().items()})
-    return model.eval()
+    measurement = Measurement(config, world, contents.data(snapshot, shape, length, settings["run"]["seed"]))
+    targets = {f"model/{name}": tensor for name, tensor in measurement.model.state_dict().items()}
+    found.load(targets, world.rank / world.size)
+    return measurement
 
 
-def _measure(name: str, found: Contents, tier: Path, snapshot: snapshots.Snapshot, split: str) -> Score:
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load_model(found, snapshot).to(device)
-    length = found.progress().config["batch"]["length"]
-    loss, right, predicted = 0.0, 0, 0
-    with torch.no_grad():
-        for rows, places in _batches(tier, snapshot, split, length, whole=model.causal):
-            inputs, targets = model.prepare(rows, places, device)
-            outputs = model(inputs)
-            loss += float(model.loss(outputs, targets))
-            right += int(model.correct(outputs, targets))
-            predicted += targets.numel() if model.causal else len(places) * model.targets_per_sample
-    mean = loss / predicted
+def _measure(
+    name: str,
+    found: Contents,
+    config: Config,
+    tier: Path,
+    snapshot: snapshots.Snapshot,
+    split: str,
+    world: World,
+) -> Score:
+    _say(world, f"{name}: loading its weights")
+    with finding_no_memory("with the weights alone"):
+        measurement = _loaded(found, config, snapshot, world)
+    documents = measurement.model.reads_documents
+    samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"], documents)
+    rows = config.evaluation.batch or measurement.rows_that_fit(functools.partial(_read, samples, 0, 1))
+    sums = measurement.sums(_batches(samples, rows, measurement.model.causal), _progress(name, world, samples, rows))
+    predicted = sum(each.predicted for each in sums)
+    mean = _sum(sums) / predicted
     if not math.isfinite(mean):
         return _score_with_reason(name, f"its loss on the {split} split is {mean}")
-    bits = _bits_per_byte(mean, snapshot, split) if model.causal else 0.0
-    return Score(name, mean, perplexity(mean), bits, right / predicted, predicted)
+    bits = _bits_per_byte(mean, snapshot, split) if measurement.model.causal else 0.0
+    return Score(name, mean, perplexity(mean), bits, sum(each.right for each in sums) / predicted, predicted)
+
+
+def _sum(sums: list[BatchSums]) -> float:
+    """The loss of all batches, added one after the other: the order is the same for any number of ranks."""
+    total = 0.0
+    for each in sums:
+        total += each.loss
+    return total
 
 
 def _bits_per_byte(loss: float, snapshot: snapshots.Snapshot, split: str) -> float:
@@ -97,36 +146,137 @@ def _score_with_reason(name: str, reason: str) -> Score:
     return Score(name, 0, 0, 0, 0, 0, reason)
 
 
-def _batches(
-    tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, whole: bool
-) -> Iterator[tuple[Rows, SampleNumbers]]:
-    """Every sample of the split once, with its number; if `whole`, also the tokens that fill no whole sequence."""
-    samples: Sequences | Pictures
+@contextlib.contextmanager
+def _folder(request: Mapping[str, Any], entry: Mapping[str, str], world: World) -> Iterator[Path]:
+    """Where the checkpoint can be read; what has to be copied first is removed at the end.
+
+    Raises DamagedCheckpoint and TierUnavailable, on all ranks.
+    """
+    places = request.get("source")
+    if not places:
+        yield Path(request["durable"]) / entry["folder"]
+        return
+    into = Path(request["outcome"]).parent / outcomes.RESTORED / entry["folder"]
+    try:
+        _say(world, f"{entry['name']}: copying it from {', '.join(places)}")
+        _agree(world, lambda: _fetch(places, entry, into) if world.leads else None)
+        yield into
+        world.gather(None)  # no rank reads from it any more
+    finally:
+        if world.leads:
+            shutil.rmtree(into, ignore_errors=True)
+
+
+def _fetch(places: list[str], entry: Mapping[str, str], into: Path) -> None:
+    shutil.rmtree(into, ignore_errors=True)  # of an attempt that was killed
+    source: TierSource = copying.tier_at(places[0]) if len(places) == 1 else NodesTier([Path(each) for each in places])
+    copying.fetch(source, entry["folder"], entry["manifest"], into)
+
+
+def _verified(folder: Path, manifest: str, world: World) -> Contents:
+    """The checkpoint once the ranks have verified, in shares, the files that its weights need.
+
+    Raises DamagedCheckpoint, OSError and ValueError, on all ranks.
+    """
+
+    def share() -> Contents:
+        found = checkpoints.open_unverified(folder, manifest)
+        found.verify(sorted({*found.files_of("model"), PROGRESS})[world.rank :: world.size])
+        return found
+
+    return _agree(world, share)
+
+
+def _agree(world: World, action: Callable[[], Done]) -> Done:
+    """The result of an action of this rank, once no rank has failed in it; else the failure, on all ranks."""
+    fault: Exception | None = None
+    try:
+        result = action()
+    except (DamagedCheckpoint, TierUnavailable, OSError, ValueError) as error:
+        fault = error
+    told = world.gather((type(fault), str(fault)) if fault else None)
+    for kinds in ((DamagedCheckpoint,), (TierUnavailable, OSError, ValueError)):
+        for one in told:
+            if one is not None and issubclass(one[0], kinds):
+                raise fault if fault and isinstance(fault, kinds) else _like(*one)
+    return result  # as no rank has failed, there is one
+
+
+def _like(kind: type[Exception], message: str) -> Exception:
+    """The failure of another rank."""
+    known = (DamagedCheckpoint, TierUnavailable, OSError, ValueError)
+    return next(each for each in known if issubclass(kind, each))(message)
+
+
+def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, documents: bool) -> Samples:
+    """The samples of a split; with the bounds of their `documents`, where the model reads them."""
     if isinstance(snapshot, images.ImageSnapshot):
-        samples = Pictures(tier, snapshot, split)
-    else:
-        samples = Sequences(tier, snapshot, split, length)
-    numbers = np.arange(len(samples), dtype=np.uint64)
-    for start in range(0, len(numbers), ROWS):
-        chosen = numbers[start : start + ROWS]
-        yield samples.read(chosen), chosen
-    if whole and isinstance(samples, Sequences):
-        for tail in samples.tails():
-            yield tail, np.zeros(1, np.uint64)
+        return Pictures(tier, snapshot, split)
+    plain = Sequences(tier, snapshot, split, length)
+    return DocumentedSequences(plain) if documents else plain
+
+
+def _batches(samples: Samples, rows: int, whole: bool) -> list[Batch]:
+    """Every sample of the split once, with its number; if `whole`, also the tokens that fill no whole sequence."""
+    found: list[Batch] = [functools.partial(_read, samples, first, rows) for first in range(0, len(samples), rows)]
+    if whole and not isinstance(samples, Pictures):
+        found += [functools.partial(_read_tail, samples, place) for place in samples.tails]
+    return found
+
+
+def _read(samples: Samples, first: int, rows: int) -> tuple[Rows, SampleNumbers]:
+    numbers = np.arange(first, min(first + rows, len(samples)), dtype=np.uint64)
+    return samples.read(numbers), numbers
+
+
+def _read_tail(samples: Sequences | DocumentedSequences, place: int) -> tuple[Rows, SampleNumbers]:
+    return samples.tail(place), np.zeros(1, np.uint64)
+
+
+def _progress(name: str, world: World, samples: Samples, rows: int) -> Any:
+    """What says how far the measurement is, from time to time."""
+    said = time.monotonic()
+
+    def report(done: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= LINE_SECONDS:
+            said = time.monotonic()
+            _say(world, f"{name}: {min(done * rows, len(samples))} of {len(samples)} samples, {rows} at once")
+
+    return report
+
+
+def _say(world: World, line: str) -> None:
+    if world.leads and world.size > 1:
+        print(f"{SAID}{line}\n", end="", flush=True)
 
 
 def main(arguments: list[str]) -> int:
+    """Measure the checkpoints of a request and write the scores; returns 1 or 2, with a message, when it cannot."""
     if len(arguments) != 1:
         print("usage: python -m trainer.evaluate REQUEST.json", file=sys.stderr)
         return 2
+    bind_to_launcher()
     request = json.loads(Path(arguments[0]).read_bytes())
     try:
-        scores = evaluate(request)
+        with join(requested(request)) as world:
+            scores = Scores(tuple(evaluate(request, world)))
+            if world.leads:
+                _write(request, scores)
     except ValueError as error:
-        print(f"evaluate: {error}", file=sys.stderr)
+        print(f"{SAID}{error}", file=sys.stderr)
         return 2
-    codec.replace(Path(request["output"]), Scores(tuple(scores)), FORMAT)
+    except (OSError, MemoryError, TierUnavailable) as error:
+        print(f"{SAID}{error}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _write(request: Mapping[str, Any], scores: Scores) -> None:
+    if "outcome" in request:
+        outcomes.succeed(Path(request["outcome"]), codec.plain(scores))
+    else:
+        codec.replace(Path(request["output"]), scores, FORMAT)
 
 
 if __name__ == "__main__":

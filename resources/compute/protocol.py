@@ -12,6 +12,7 @@ from pydantic import Field
 from resources.fleet.protocol import Fleet
 from resources.launchers.protocol import Launcher
 from resources.node_tasks.protocol import NodeTasks
+from resources.short_jobs.running import ShortJobs
 from resources.tiers import Tiers
 from resources.trainings.control import GRACE_SECONDS, TrainingControl
 from resources.trainings.job import Paths
@@ -38,6 +39,10 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
     @abc.abstractmethod
     def node_tasks(self, tiers: Tiers) -> NodeTasks:
         """What runs tasks on a node, where its NVMe is."""
+
+    def short_jobs(self, tiers: Tiers) -> ShortJobs:
+        """What runs jobs that come after a training, on the nodes of trainings."""
+        return ShortJobs(self.launcher(), self.fleet(), tiers.durable_path, self.poll_seconds)
 
     @property
     def grace_seconds(self) -> float:

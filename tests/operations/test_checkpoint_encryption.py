@@ -37,5 +37,5 @@ def test_an_encrypted_checkpoint_is_evaluated_with_the_key_that_its_training_nam
     commit = store.commits()[-1]
     files = list((platform.home.durable / commit.folder).glob("*.safetensors"))
     assert files and all(encryption.is_encrypted(path.read_bytes()) for path in files)
-    [score] = evaluate(store.read(), [commit], platform.tiers)
+    [score] = evaluate(store.read(), [commit], platform.measuring)
     assert not score.damaged and score.loss > 0

@@ -21,6 +21,7 @@ from assets import keys
 from assets.datasets.snapshots import pointer
 from assets.datasets.texts import steps
 from assets.evaluation import evaluate
+from assets.measuring import Measuring
 from assets.training import specification, terms
 from definitions import build
 from recipes.assignments import applied
@@ -128,6 +129,10 @@ class Platform:
         tracking = self.resources["tracking"]
         assert isinstance(tracking, Tracking)
         return tracking
+
+    @property
+    def measuring(self) -> Measuring:
+        return Measuring(self.tiers, self.compute)
 
     @property
     def control(self) -> TrainingControl:
@@ -264,6 +269,6 @@ def make_home(root: Path, instance: dg.DagsterInstance) -> None:
     pointer.point(durable, dataset.name, steps.make_snapshot(dataset, durable).result["sha256"], source)
     store = platform.wanted()
     platform.advance(store)
-    evaluate(store.read(), store.commits(), platform.tiers)
+    evaluate(store.read(), store.commits(), platform.measuring)
     for duty in Duty:
         platform.trainings.close(store.id, duty)

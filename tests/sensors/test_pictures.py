@@ -62,7 +62,7 @@ def platform(
 def trained(platform: Platform) -> TrainingStore:
     store = platform.wanted()
     platform.advance(store)
-    evaluate(store.read(), store.commits(), platform.tiers)
+    evaluate(store.read(), store.commits(), platform.measuring)
     return store
 
 

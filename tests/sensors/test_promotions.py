@@ -41,7 +41,7 @@ def worse(platform: Platform) -> TrainingStore:
     """A training of two steps, evaluated."""
     store = platform.wanted(run={"steps": 2})
     platform.advance(store)
-    evaluate(store.read(), store.commits(), platform.tiers)
+    evaluate(store.read(), store.commits(), platform.measuring)
     platform.trainings.close(store.id, Duty.CHECKPOINTS)
     return store
 

@@ -12,7 +12,10 @@ from trainer.base.invalid import positive, require
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How the model is divided over the ranks: pipeline x replicas x shards x tensor, the ranks of a node innermost."""
+    """How the model is divided over the ranks: pipeline x replicas x shards x tensor, the ranks of a node innermost.
+
+    Ranks that share a sequence are neighbours among the replicas or shards.
+    """
 
     shard: Literal["none", "full", "hybrid"] = "none"
     """Where weights, gradients and optimiser state lie: none, whole on every data-parallel rank (DDP); full, divided
@@ -21,6 +24,8 @@ class Layout:
     """hybrid: the ranks of a group; 0 for the ranks of a node."""
     tensor: int = 1
     """Ranks that share each matrix."""
+    context: int = 1
+    """Ranks that share each sequence: for sequences whose activations are too large for one rank."""
     pipeline: int = 1
     """Ranks that share the layers, each a consecutive part."""
     schedule: Literal["1f1b", "gpipe"] = "1f1b"
@@ -32,7 +37,7 @@ class Layout:
     """Whether each block is compiled."""
 
     def __post_init__(self) -> None:
-        positive(self, "tensor", "pipeline")
+        positive(self, "tensor", "context", "pipeline")
         require(self.shard_ranks >= 0, "shard_ranks", "expected 0 or more")
 
 
@@ -95,6 +100,29 @@ class Observation:
         require(self.profile_from >= 0, "profile_from", "expected 0 or more")
         require(self.compare_steps >= 0, "compare_steps", "expected 0 or more")
         positive(self, "profile_steps", "window_steps")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What evaluates a checkpoint, and measures it again as champion and in the restore drill: one process of the
+    control plane while the weights are small, else a job whose ranks have shares of the weights and of the samples."""
+
+    ranks: int = 0
+    """Ranks of the job, at most those of `placement`; 0: one process, or the fewest ranks that have room."""
+    tensor: int = 1
+    """Of the job's ranks, how many share each matrix; the rest of the division is FSDP's."""
+    batch: int = 0
+    """Samples that a rank computes at once; 0: as many as its memory has room for, at most 16."""
+    process_gigabytes: float = 2.0
+    """Weights above this, in 10^9 bytes, are for a job, in evaluation and in export; with `ranks`, all are."""
+
+    def __post_init__(self) -> None:
+        require(self.ranks >= 0, "ranks", "expected 0 or more")
+        require(self.batch >= 0, "batch", "expected 0 or more")
+        positive(self, "tensor")
+        require(self.process_gigabytes >= 0, "process_gigabytes", "expected 0 or more")
+        whole = self.ranks % self.tensor == 0
+        require(whole, "ranks", f"expected 0 or a multiple of tensor ({self.tensor})")
 
 
 @dataclass(frozen=True, kw_only=True)

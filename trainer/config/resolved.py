@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from trainer.base import codec
 from trainer.base.invalid import require
 from trainer.config import coherence
-from trainer.config.operation import Hardware, Layout, Observation, Placement, Storage
+from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
 from trainer.config.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
 from trainer.config.shapes import Shape
 
@@ -41,6 +41,7 @@ class Config:
     layout: Layout = field(default_factory=Layout)
     storage: Storage = field(default_factory=Storage)
     observation: Observation = field(default_factory=Observation)
+    evaluation: Evaluation = field(default_factory=Evaluation)
     hardware: Hardware = field(default_factory=Hardware)
     init: Init | None = None
 
@@ -66,6 +67,7 @@ OPERATION: dict[str, Any] = {
     "layout": Layout,
     "storage": Storage,
     "observation": Observation,
+    "evaluation": Evaluation,
     "hardware": Hardware,
 }
 """The sections that say how a training runs; a recipe has the same, and they may change during a training."""

@@ -1,0 +1,80 @@
+"""Exporting a checkpoint: in this process, or by a job of one rank where the model is large and jobs see the target.
+
+Both write one tensor after the other and hold no more than one.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from assets.measuring import evaluation_of
+from resources.compute.protocol import Compute
+from resources.short_jobs import size
+from resources.short_jobs.attempts import ShortJob
+from resources.short_jobs.running import Say, ShortJobFailed
+from resources.tiers import Tiers
+from resources.trainings.records import Terms
+from trainer.base import digest
+from trainer.checkpoint.tiers.folder_tier import FolderTier
+from trainer.record.fence import Commit
+
+
+@dataclass(frozen=True)
+class Exporting:
+    """Exports checkpoints of trainings that are on the durable tier."""
+
+    tiers: Tiers
+    compute: Compute
+    say: Say
+
+    def is_for_a_job(self, commit: Commit, terms: Terms, target: Path) -> bool:
+        """Whether the weights are larger than the recipe says for one process, and jobs see the target's folder.
+
+        Raises DamagedCheckpoint, TierUnavailable, and ValueError for a checkpoint of another layout.
+        """
+        sized = size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
+        large = sized.weights > evaluation_of(terms).process_gigabytes * 1e9
+        durable = self.tiers.durable_path.resolve()
+        return large and (self.compute.sees_nodes or target.resolve().is_relative_to(durable))
+
+    def export(
+        self, commit: Commit, terms: Terms, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
+    ) -> str:
+        """Have a job write the new folder `target`; returns the SHA-256 of its manifest.
+
+        Raises ValueError for a target that exists, and when the job fails, with the place of its log.
+        """
+        target = target.resolve()
+        if target.exists():
+            raise ValueError(f"{target}: the folder exists already, expected a new one: choose another name")
+        given = tokenizer.resolve() if tokenizer else None
+        wanted = ShortJob(
+            kind="export",
+            about=f"checkpoint {commit.folder}",
+            identity={
+                "folder": commit.folder,
+                "manifest": commit.manifest,
+                "target": str(target),
+                "tokenizer": digest.sha256(given.read_bytes()) if given else "",
+                "precision": precision,
+                "file_bytes": file_bytes,
+            },
+            command=("python", "-m", "trainer.export"),
+            request={
+                "checkpoint": str(self.tiers.durable_path / commit.folder),
+                "manifest": commit.manifest,
+                "target": str(target),
+                "tokenizer": str(given) if given else "",
+                "precision": precision,
+                "file_bytes": file_bytes,
+            },
+            kubernetes=size.with_gpus(terms.kubernetes, 1),
+        )
+        jobs = self.compute.short_jobs(self.tiers)
+        try:
+            made = str(jobs.run(wanted, self.say)["manifest"])
+        except ShortJobFailed as error:
+            raise ValueError(str(error)) from None
+        jobs.forget(wanted)  # a person who removes the folder may want it again
+        if not target.exists():  # somebody has, and the result was of an export before that
+            return self.export(commit, terms, target, tokenizer, precision, file_bytes)
+        return made

@@ -1,0 +1,212 @@
+"""Measuring checkpoints: small ones in one process beside this one, large ones by jobs on as many ranks as they need.
+
+Both run `trainer.evaluate`, and find the same. A job outlives this process: whoever wants the same measurement adopts
+it. A checkpoint's job depends on nothing but the checkpoint and the text that it is measured on.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from dagster import DagsterExecutionInterruptedError, DagsterRunStatus
+
+from resources import watched
+from resources.compute.protocol import Compute
+from resources.home import CODE
+from resources.short_jobs import size
+from resources.short_jobs.attempts import ShortJob
+from resources.short_jobs.running import Say, ShortJobFailed
+from resources.short_jobs.size import CheckpointSize
+from resources.tiers import Tiers
+from resources.trainings.job import with_fabric
+from resources.trainings.records import Terms
+from trainer.base import codec
+from trainer.base.invalid import Invalid
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers import copying
+from trainer.checkpoint.tiers.folder_tier import FolderTier, NodesTier
+from trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
+from trainer.config import evaluating, resolved
+from trainer.config.evaluating import RankPlaces
+from trainer.config.operation import Evaluation
+from trainer.plan import room
+from trainer.record.fence import Commit
+from trainer.record.scores import FORMAT, Score, Scores
+
+SPLIT = "validation"
+
+
+@dataclass(frozen=True)
+class MeasuredSource:
+    """A tier that a checkpoint is restored from to be measured."""
+
+    places: Sequence[str]
+    """The folder or URL of the tier; several for the NVMe folders of nodes."""
+
+    def tier(self) -> TierSource:
+        if len(self.places) > 1:
+            return NodesTier([Path(place) for place in self.places])
+        return copying.tier_at(self.places[0])
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Measures checkpoints on the validation split of a snapshot."""
+
+    tiers: Tiers
+    compute: Compute
+    say: Say = field(default=lambda _: None)
+    """Is told, for a person, how far a job is."""
+    cancelled: Callable[[], bool] = field(default=lambda: False)
+    """Whether whoever asked does not want it any more; asked when this process is interrupted."""
+
+    def measure(self, snapshot: str, commits: Sequence[Commit], terms: Terms, cause: str = "") -> Iterator[Score]:
+        """Measure commits on the durable tier: first all small ones, in one process; then each other one, by its job.
+
+        `cause` makes it another measurement. Raises dg.Failure, which names the log of a job that failed.
+        """
+        alone = [commit for commit in commits if self._places(commit, terms) is None]
+        if alone:
+            yield from self._in_process(snapshot, alone)
+        for commit in commits:
+            if commit not in alone:
+                yield self._by_job(snapshot, commit, terms, cause)
+
+    def measure_restored(
+        self, snapshot: str, commit: Commit, terms: Terms, source: MeasuredSource, cause: str
+    ) -> Score:
+        """Measure a copy that is restored from a tier: every byte of the copy is verified.
+
+        Raises dg.Failure, DamagedCheckpoint and TierUnavailable.
+        """
+        sized = size.of_checkpoint(source.tier(), commit)
+        if self._places_for(sized, commit, terms) is not None:
+            return self._by_job(snapshot, commit, terms, cause, source, sized)
+        with tempfile.TemporaryDirectory(prefix="restore-drill-") as scratch:
+            copying.fetch(source.tier(), commit.folder, commit.manifest, Path(scratch, commit.folder))
+            [found] = self._in_process(snapshot, [commit], Path(scratch))
+        return found
+
+    def _places(self, commit: Commit, terms: Terms) -> RankPlaces | None:
+        """Where the job of a commit runs; None for one process, which also says what is wrong with a damaged one."""
+        try:
+            sized = size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
+        except (DamagedCheckpoint, ValueError):
+            return None
+        except TierUnavailable as error:
+            raise dg.Failure(f"checkpoint {commit.name}: {error}") from None
+        return self._places_for(sized, commit, terms)
+
+    def _places_for(self, sized: CheckpointSize, commit: Commit, terms: Terms) -> RankPlaces | None:
+        profile = self.compute.hardware
+        found = size.in_this_place(room.of_profile(profile) if profile else None, self.compute.sees_nodes)
+        try:
+            return size.places(sized, evaluation_of(terms), terms.max_nodes, terms.ranks_per_node, found)
+        except Invalid as fault:
+            raise dg.Failure(f"checkpoint {commit.name}: field {fault.field}: {fault}") from None
+        except ValueError as error:
+            raise dg.Failure(f"checkpoint {commit.name}: {error}") from None
+
+    def _by_job(
+        self,
+        snapshot: str,
+        commit: Commit,
+        terms: Terms,
+        cause: str,
+        source: MeasuredSource | None = None,
+        sized: CheckpointSize | None = None,
+    ) -> Score:
+        """The score of one checkpoint, from a job."""
+        sized = sized or size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
+        jobs, wanted = self.compute.short_jobs(self.tiers), self._job(snapshot, commit, terms, cause, source, sized)
+        try:
+            result = jobs.run(wanted, self.say)
+        except ShortJobFailed as error:
+            raise dg.Failure(str(error)) from None
+        except DagsterExecutionInterruptedError:
+            if self.cancelled():
+                jobs.stop(wanted)
+            raise
+        [score] = codec.build(Scores, result).scores
+        if score.damaged:
+            jobs.forget(wanted)  # it may be mended: then it is measured again
+        return score
+
+    def _job(
+        self,
+        snapshot: str,
+        commit: Commit,
+        terms: Terms,
+        cause: str,
+        source: MeasuredSource | None,
+        sized: CheckpointSize,
+    ) -> ShortJob:
+        places = self._places_for(sized, commit, terms)
+        assert places is not None
+        profile, request = self.compute.hardware, self._request(snapshot, [commit])
+        config = evaluating.configuration(sized.settings, evaluation_of(terms), places.ranks)
+        request["config"] = with_fabric(resolved.dump(config), profile.fabric if profile else "")
+        if source is not None:
+            request["source"] = list(source.places)
+        about = {"folder": commit.folder, "manifest": commit.manifest, "snapshot": snapshot, "split": SPLIT}
+        return ShortJob(
+            kind="evaluate",
+            about=f"checkpoint {commit.folder}",
+            identity={**about, "cause": cause, "source": request.get("source", [])},
+            command=("python", "-m", "trainer.evaluate"),
+            request=request,
+            nodes=places.nodes,
+            ranks_per_node=places.ranks_per_node,
+            kubernetes=size.with_gpus(terms.kubernetes, places.ranks_per_node),
+        )
+
+    def _request(self, snapshot: str, commits: Sequence[Commit], root: Path | None = None) -> dict[str, Any]:
+        entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
+        return {
+            "tier": str(self.tiers.durable_path),
+            "durable": str(root or self.tiers.durable_path),
+            "snapshot": snapshot,
+            "split": SPLIT,
+            "checkpoints": entries,
+        }
+
+    def _in_process(self, snapshot: str, commits: Sequence[Commit], root: Path | None = None) -> list[Score]:
+        """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
+
+        Raises dg.Failure with the end of what it printed.
+        """
+        with tempfile.TemporaryDirectory(prefix="evaluation-") as folder:
+            request, output = Path(folder, "request.json"), Path(folder, "scores.json")
+            codec.replace(request, {**self._request(snapshot, commits, root), "output": str(output)})
+            command = [sys.executable, "-m", "trainer.evaluate", str(request)]
+            try:
+                done = watched.run(command, CODE)
+            except watched.Idle as idle:
+                raise dg.Failure(f"the evaluator hung: {idle}; the checkpoints are evaluated again") from None
+            if done.code != 0:
+                raise dg.Failure(f"the evaluator ended with exit code {done.code}: {done.error[-2000:]}")
+            return list(codec.read(output, Scores, FORMAT).scores)
+
+
+def evaluation_of(terms: Terms) -> Evaluation:
+    """The section `evaluation` of a training's terms; those of an earlier version have none."""
+    return codec.build(Evaluation, terms.operation.get("evaluation", {}), "evaluation")
+
+
+def in_a_run(
+    context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, tiers: Tiers, compute: Compute
+) -> Measuring:
+    """What measures for a run of Dagster: its log has the jobs' progress, and cancelling the run stops them.
+
+    A run that is only interrupted (its pod was evicted) leaves its job to the next run, which adopts it.
+    """
+
+    def cancelled() -> bool:
+        asked = context.instance.get_run_by_id(context.run.run_id)
+        return asked is not None and asked.status is DagsterRunStatus.CANCELING
+
+    return Measuring(tiers, compute, context.log.info, cancelled)

@@ -1,0 +1,130 @@
+"""A short job and its attempts: what is to be done once, and the folder that says how each start of it ended.
+
+``<durable>/short-jobs/<name>/<attempt>/job.json``       the launcher's job, as the first who wanted it described it
+``                                     /outcome.json``   its result, or why there is none (`trainer.record.outcomes`)
+``                                     /logs/<node>.txt`` the end of what it wrote, where it failed
+
+The name is a function of what the job is about: whoever wants the same finds the attempt that is under way, or the
+result that is there. `job.json` is create-only, so that all who adopt an attempt submit one and the same job.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from resources.launchers import document
+from resources.launchers.protocol import Job
+from trainer.base import atomic, codec, digest
+from trainer.record import outcomes
+from trainer.record.outcomes import Outcome
+
+FOLDER = "short-jobs"
+"""On the durable tier."""
+JOB, OUTCOME, LOGS = "job.json", "outcome.json", "logs"
+
+
+@dataclass(frozen=True)
+class ShortJob:
+    """Something to be done once."""
+
+    kind: str
+    """One word, which begins the names of its jobs."""
+    about: str
+    """What it is about, for people."""
+    identity: Mapping[str, Any]
+    """What makes it another job: all that its result depends on, and nothing of where it runs."""
+    command: tuple[str, ...]
+    request: Mapping[str, Any]
+    """The JSON document that the command reads; it is given the path of its `outcome`."""
+    nodes: int = 1
+    ranks_per_node: int = 1
+    kubernetes: Mapping[str, Any] | None = None
+    """The section `placement.kubernetes` of its pods."""
+
+    @property
+    def name(self) -> str:
+        document = atomic.canonical_json({"kind": self.kind, **self.identity})
+        return f"{self.kind}-{digest.sha256(document)[:16]}"
+
+
+@dataclass(frozen=True)
+class ShortJobAttempt:
+    """One start of a short job."""
+
+    folder: Path
+    number: int
+
+    @property
+    def job_name(self) -> str:
+        return f"{self.folder.name}-{self.number}"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.number:06d}"
+
+    @property
+    def logs(self) -> Path:
+        return self.path / LOGS
+
+    def claim(self, wanted: ShortJob, nodes: tuple[str, ...], size: int) -> Job:
+        """The launcher's job of this attempt: the one on record, or this one, which is put on record."""
+        job = Job(
+            name=self.job_name,
+            command=wanted.command,
+            config={**wanted.request, "outcome": str(self.path / OUTCOME)},
+            nodes=nodes,
+            size=size,
+            least=size,
+            ranks_per_node=wanted.ranks_per_node,
+            labels={"task": wanted.kind},
+            kubernetes=wanted.kubernetes or {},
+        )
+        atomic.create_only(self.path / JOB, atomic.readable_json(document.of(job)))
+        claimed = self.claimed()
+        assert claimed is not None
+        return claimed
+
+    def claimed(self) -> Job | None:
+        """The job on record; None for an attempt that nobody has begun. Raises OSError and codec.UndecodableRecord."""
+        found: dict[str, Any] | None = codec.read_if_there(self.path / JOB, dict[str, Any])
+        return None if found is None else document.job(found)
+
+    def outcome(self) -> Outcome | None:
+        """How it ended; None while it has not. One that cannot be decoded is a failure. Raises OSError."""
+        try:
+            return outcomes.read(self.path / OUTCOME)
+        except codec.OtherFormat:
+            raise
+        except codec.UndecodableRecord as error:
+            return Outcome(failure=str(error))
+
+    def fail(self, why: str) -> None:
+        outcomes.fail(self.path / OUTCOME, why)
+
+    def next(self) -> "ShortJobAttempt":
+        return replace(self, number=self.number + 1)
+
+
+def newest(durable: Path, wanted: ShortJob) -> ShortJobAttempt:
+    """The attempt to adopt: the newest one, or the one after it when that has failed. Raises OSError."""
+    folder = durable / FOLDER / wanted.name
+    numbers = [int(each.name) for each in folder.iterdir() if each.name.isdigit()] if folder.is_dir() else []
+    attempt = ShortJobAttempt(folder, max(numbers, default=1))
+    ended = attempt.outcome()
+    return attempt.next() if ended is not None and ended.failure else attempt
+
+
+def remove_old(durable: Path, before: float, release: Callable[[str], bool]) -> None:
+    """Remove what ended before a time, in seconds since the epoch, with the launcher's jobs.
+
+    Every process has read its own result by then. Raises OSError, and what `release` raises.
+    """
+    for folder in sorted((durable / FOLDER).glob("*")):
+        begun = [ShortJobAttempt(folder, int(each.name)) for each in folder.glob("[0-9]*")]
+        ends = [(each.path / OUTCOME).stat().st_mtime for each in begun if (each.path / OUTCOME).exists()]
+        if len(ends) == len(begun) and max(ends, default=before) < before:
+            for each in begun:
+                release(each.job_name)
+            shutil.rmtree(folder)

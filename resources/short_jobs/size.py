@@ -1,0 +1,161 @@
+"""Size: whether a checkpoint is for one process or for a job, and for how many ranks. From its small files alone.
+
+What a rank needs is its share of the weights, what FSDP gathers while it computes (the block at work, the next one, and
+what lies outside the blocks), and one sample: its tokens' logits with what the loss makes of them. The rest of the
+memory is for more samples at once (`trainer.step.measuring`).
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trainer.checkpoint.disk import progress
+from trainer.checkpoint.disk.manifest import MANIFEST, TensorEntry, require_readable, tensor_entry
+from trainer.checkpoint.disk.progress import PROGRESS
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.tensor_table import TYPES
+from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
+from trainer.checkpoint.tiers.tier import TierSource
+from trainer.config import evaluating
+from trainer.config.evaluating import RankPlaces
+from trainer.config.operation import Evaluation
+from trainer.plan import room
+from trainer.plan.room import Room
+from trainer.record.fence import Commit
+
+BLOCK = re.compile(r"model/blocks\.(\d+)\.")
+GATHERED_BLOCKS = 2
+LOGITS = 3
+"""The logits in fp32, their log-softmax, and what the loss keeps of them."""
+MARGIN = 0.05
+"""The share of a rank's memory that stays free: an allocator's fragments, and what the estimate leaves out."""
+
+
+@dataclass(frozen=True)
+class CheckpointSize:
+    """What a checkpoint's weights take. Sizes are bytes."""
+
+    settings: Mapping[str, Any]
+    """The configuration of its training."""
+    weights: int
+    gathered: int
+    sample: int
+
+    def of_rank(self, ranks: int) -> int:
+        """What one of so many ranks needs at least."""
+        return math.ceil(self.weights / ranks) + (self.gathered if ranks > 1 else 0) + self.sample
+
+
+def of_checkpoint(source: TierSource, commit: Commit) -> CheckpointSize:
+    """The size of a checkpoint on a tier. Raises DamagedCheckpoint, TierUnavailable, and ValueError for its layout."""
+    where = f"{source}/{commit.folder}"
+    manifest = verified_manifest(b"".join(source.read(commit.folder, MANIFEST)), commit.manifest, f"{where}/{MANIFEST}")
+    require_readable(manifest.layout, Path(where))
+
+    def read(name: str) -> bytes:
+        chunks = source.read(commit.folder, name)
+        return b"".join(verified_chunks(chunks, manifest.files[name], f"{where}/{name}"))
+
+    try:
+        settings = progress.decode(read(PROGRESS)).config
+        table = json.loads(read(TYPES)) if TYPES in manifest.files else {}
+        tensors = {name: tensor_entry(entry) for name, entry in table.items()} if table else manifest.tensors
+    except (KeyError, TypeError, ValueError) as error:
+        raise DamagedCheckpoint(f"{where}: its small files cannot be decoded: {error}") from None
+    return of_tensors(settings, tensors)
+
+
+def of_tensors(settings: Mapping[str, Any], tensors: Mapping[str, TensorEntry]) -> CheckpointSize:
+    """The size of a checkpoint with these settings and tensors."""
+    groups: dict[str, int] = {}
+    for name, entry in tensors.items():
+        if name.startswith("model/"):
+            block = BLOCK.match(name)
+            group = block[1] if block else ""
+            groups[group] = groups.get(group, 0) + math.prod(entry.shape) * _element_bytes(entry.dtype)
+    outside, blocks = groups.pop("", 0), groups.values()
+    embedding = tensors.get("model/embedding.weight")
+    vocabulary, width = embedding.shape[:2] if embedding else (0, 0)
+    sample = 4 * settings["batch"].get("length", 0) * (LOGITS * vocabulary + 8 * width)
+    return CheckpointSize(settings, outside + sum(blocks), outside + GATHERED_BLOCKS * max(blocks, default=0), sample)
+
+
+def places(
+    size: CheckpointSize, evaluation: Evaluation, nodes: int, ranks_per_node: int, found: Room | None
+) -> RankPlaces | None:
+    """Where an evaluation runs: the fewest ranks that have room; None for one process of the control plane.
+
+    `nodes` is the most that the training may have. Without a room (None), nothing is known of the ranks' memory:
+    then it takes as many ranks as the training needs to hold its model, which have room for more.
+
+    Raises ValueError, with the numbers and what to change, when nothing fits.
+    """
+    if not evaluation.ranks and size.weights <= evaluation.process_gigabytes * 1e9:
+        return None
+    possible = list(evaluating.fitting(size.settings, evaluation, nodes, ranks_per_node))
+    for each in possible:
+        if found is None and (evaluation.ranks or each.ranks >= _holders(size.settings, nodes, ranks_per_node)):
+            return each
+        if found is not None and size.of_rank(each.ranks) <= _rank_bytes(found, each):
+            return each
+    most = possible[-1]
+    if found is None:
+        return most
+    told = "".join(
+        f"; of {each.ranks} ranks, each needs {size.of_rank(each.ranks) / 1e9:,.2f} GB and has "
+        f"{max(0, _rank_bytes(found, each)) / 1e9:,.2f} GB"
+        for each in dict.fromkeys((possible[0], most))
+    )
+    remedy = "take more ranks (evaluation.ranks)" if evaluation.ranks else "allow more nodes (placement.nodes.max)"
+    raise ValueError(
+        f"evaluation: weights of {size.weights / 1e9:,.2f} GB do not fit {found.name}{told}; {remedy}, or divide "
+        "matrices too (evaluation.tensor)"
+    )
+
+
+def in_this_place(found: Room | None, sees_nodes: bool) -> Room | None:
+    """The room of the ranks: that of the cluster's profile, or this machine's, where the nodes are parts of it."""
+    return room.here(1) if found is None and sees_nodes else found
+
+
+def _rank_bytes(found: Room, each: RankPlaces) -> int:
+    """What a rank has for the model: this machine's memory is divided, a GPU's is a rank's own."""
+    whole = found.rank_bytes if found.on_gpu else found.host_bytes // each.ranks
+    groups = 2 if each.ranks > 1 else 0
+    return int((1 - MARGIN) * whole) - found.context_bytes - groups * found.group_bytes
+
+
+def _holders(settings: Mapping[str, Any], nodes: int, ranks_per_node: int) -> int:
+    """How many ranks of the training have room for one copy of its weights together.
+
+    Where FSDP divides a training over all ranks, a quarter of them: it holds 16 bytes a parameter there, and an
+    evaluation 4.
+    """
+    layout: Mapping[str, Any] = settings.get("layout", {})
+    divided: int = layout.get("tensor", 1) * layout.get("pipeline", 1)
+    match layout.get("shard", "none"):
+        case "none":
+            return divided
+        case "hybrid":
+            group: int = layout.get("shard_ranks") or max(1, ranks_per_node // layout.get("tensor", 1))
+            return divided * group
+        case _:
+            return max(divided, math.ceil(nodes * ranks_per_node / 4))
+
+
+def _element_bytes(dtype: str) -> int:
+    """Of a type by its name in safetensors: F32, BF16, F8_E4M3, I64, BOOL."""
+    bits = re.search(r"\d+", dtype)
+    return int(bits[0]) // 8 if bits else 1
+
+
+def with_gpus(section: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """The section `placement.kubernetes` for pods of so many ranks: they ask for as many GPUs, where it says any."""
+    asked = section.get("resources")
+    if not asked:
+        return dict(section)
+    return {**section, "resources": {k: str(ranks) if k.endswith("/gpu") else v for k, v in asked.items()}}

@@ -1,0 +1,40 @@
+"""A process that wants a short job and waits for it, as a run of Dagster does; a test kills it."""
+
+import json
+import sys
+from pathlib import Path
+
+from resources.fleet.embedded import EmbeddedFleet
+from resources.home import CODE
+from resources.launchers.local.launcher import LocalLauncher
+from resources.short_jobs.attempts import ShortJob
+from resources.short_jobs.running import ShortJobs
+
+PROGRAM = """
+import json, os, sys, time
+from pathlib import Path
+from trainer.record import outcomes
+request = json.loads(Path(sys.argv[1]).read_bytes())
+if os.environ["RANK"] == "0":
+    with Path(request["starts"]).open("a") as starts:
+        print("started", file=starts)
+if request.get("says"):
+    sys.exit(request["says"])
+while not Path(request["go"]).exists():
+    time.sleep(0.02)
+outcomes.succeed(Path(request["outcome"]), {"found": 42})
+"""
+
+
+def jobs(root: Path) -> ShortJobs:
+    fleet = EmbeddedFleet(root / "nodes", ("node-0", "node-1"), reboot_seconds=60)
+    return ShortJobs(LocalLauncher(root / "jobs", CODE, fleet), fleet, root / "durable", poll_seconds=0.05)
+
+
+def wanted(root: Path, **request: str) -> ShortJob:
+    request = {"starts": str(root / "starts"), "go": str(root / "go"), **request}
+    return ShortJob("evaluate", "a checkpoint", {"checkpoint": "one"}, ("python", "-c", PROGRAM), request)
+
+
+if __name__ == "__main__":
+    print(json.dumps(jobs(Path(sys.argv[1])).run(wanted(Path(sys.argv[1])), lambda _: None)))

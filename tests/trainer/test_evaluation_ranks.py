@@ -1,0 +1,69 @@
+"""Evaluation by several ranks: real ranks under torchrun that share weights, batches and bytes find what one finds."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.conftest import Ended, Training, read_json, wait
+from tests.trainer.test_evaluate import figures, request
+from trainer import evaluate
+from trainer.base import atomic
+from trainer.config import evaluating, resolved
+from trainer.config.layout import UnfitLayout
+from trainer.config.operation import Evaluation
+from trainer.record import outcomes
+from trainer.record.scores import Score
+
+
+def asked(training: Training, ranks: int, evaluation: Evaluation, outcome: Path, **more: Any) -> dict[str, Any]:
+    config = evaluating.configuration(read_json(training.config), evaluation, ranks)
+    return {**request(training), "config": resolved.dump(config), "outcome": str(outcome), **more}
+
+
+def run(training: Training, ranks: int, document: dict[str, Any]) -> Ended:
+    path = Path(document["outcome"]).with_name("request.json")
+    path.write_bytes(atomic.readable_json(document))
+    agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
+    return wait(training.spawn(*agent, "trainer.evaluate", str(path)))
+
+
+def scores(outcome: Path) -> list[Score]:
+    found = outcomes.read(outcome)
+    assert found is not None and not found.failure
+    return [Score(**each) for each in found.result["scores"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ranks", "tensor", "batch"),
+    [(2, 1, 0), pytest.param(2, 2, 0, marks=pytest.mark.nightly), pytest.param(4, 2, 3, marks=pytest.mark.nightly)],
+)
+def test_ranks_that_share_a_model_find_the_scores_of_one_process(
+    finished: Training, tmp_path: Path, ranks: int, tensor: int, batch: int
+) -> None:
+    document = asked(finished, ranks, Evaluation(tensor=tensor, batch=batch), tmp_path / "outcome.json")
+    ended = run(finished, ranks, document)
+    assert ended.code == 0, ended.err
+    alone = evaluate.evaluate(request(finished))
+    found = scores(tmp_path / "outcome.json")
+    assert [each.checkpoint for each in found] == [each.checkpoint for each in alone]
+    assert [figures(each) for each in found] == [pytest.approx(figures(each), rel=1e-6) for each in alone]
+
+
+def test_a_layout_that_does_not_divide_the_model_names_the_field_of_the_recipe(training: Training) -> None:
+    settings = read_json(training.config)
+    with pytest.raises(UnfitLayout) as fault:
+        list(evaluating.fitting(settings, Evaluation(tensor=4), 2, 4))
+    assert (fault.value.field, fault.value.found) == ("evaluation.tensor", "4")
+    assert fault.value.expected == "a divisor of model.kv_heads (2)"
+    with pytest.raises(UnfitLayout, match=r"found 3, expected 0 or one of 1, 2, 4, 8, for 2 nodes of 4 ranks"):
+        list(evaluating.fitting(settings, Evaluation(ranks=3), 2, 4))
+    with pytest.raises(UnfitLayout, match="found 3, expected a divisor of one of 1, 2, 4, 8"):
+        list(evaluating.fitting(settings, Evaluation(tensor=3), 2, 4))
+
+
+def test_an_evaluation_takes_a_part_of_a_node_before_whole_nodes() -> None:
+    found = [(each.nodes, each.ranks_per_node) for each in evaluating.candidates(Evaluation(), 3, 8)]
+    assert found == [(1, 1), (1, 2), (1, 4), (1, 8), (2, 8), (3, 8)]
+    assert [each.ranks for each in evaluating.candidates(Evaluation(tensor=4), 2, 8)] == [4, 8, 16]

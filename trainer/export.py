@@ -1,0 +1,40 @@
+"""Export as a short job: ``python -m trainer.export REQUEST.json`` writes a checkpoint in the Hugging Face layout.
+
+The request has {checkpoint, manifest, target, tokenizer, precision, file_bytes, outcome}; see `trainer.start.export`.
+Memory holds one tensor of the export and what it is made of, whatever the model's size is.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from trainer.base import not_by_hand
+from trainer.base.processes import bind_to_launcher
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.record import outcomes
+from trainer.start import export
+
+
+def main(arguments: list[str]) -> int:
+    """Export what the request names; returns 1 or 2, with a message, when it cannot be done."""
+    bind_to_launcher()
+    request: dict[str, Any] = json.loads(Path(arguments[0]).read_bytes())
+    tokenizer = Path(request["tokenizer"]) if request["tokenizer"] else None
+    source, target = Path(request["checkpoint"]), Path(request["target"])
+    numbers = request["precision"], request["file_bytes"]
+    try:
+        made = export.export(source, target, request["manifest"], tokenizer, *numbers)
+        outcomes.succeed(Path(request["outcome"]), {"manifest": made})
+    except ValueError as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 2
+    except (DamagedCheckpoint, OSError) as error:
+        print(f"export: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("trainer.export", "exports a checkpoint for `slipway checkpoints export`")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,142 @@
+"""Measuring: a checkpoint's loss over samples that the ranks share out, in batches that fit the memory.
+
+Batches are numbered. A data-parallel rank measures every n-th one, and the sums are added in the order of the batches,
+so that the result does not depend on the number of ranks. All ranks call the model equally often, as they gather
+weights together: a rank that has no batch left repeats one, which counts for nothing.
+"""
+
+import contextlib
+import os
+import resource
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from trainer.config.resolved import Config
+from trainer.figures import usage
+from trainer.models.model import Data, Model, Rows, SampleNumbers
+from trainer.node.world import World
+from trainer.step import building, exhaustion, parallel
+from trainer.step.parallel.replicas import free_gathered_weights
+from trainer.step.passes import score
+
+ROWS = 16
+"""The most samples in a batch: more are no faster."""
+USED = 0.8
+"""The share of the free memory that a batch may take: what one sample takes is measured once."""
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+Batch = Callable[[], tuple[Rows, SampleNumbers]]
+"""Reads the samples of one batch, and their numbers."""
+
+
+@dataclass(frozen=True)
+class BatchSums:
+    """The sums over one batch."""
+
+    number: int
+    loss: float
+    right: int
+    predicted: int
+
+
+@contextlib.contextmanager
+def finding_no_memory(what: str) -> Iterator[None]:
+    """Raises MemoryError, which says what to change, when memory runs out in it."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not exhaustion.is_out_of_memory(error):
+            raise
+        more = "divide the weights over more ranks (evaluation.ranks), or take fewer samples (evaluation.batch)"
+        raise MemoryError(f"out of memory {what}: {more}") from error
+
+
+class Measurement:
+    """A model laid over the ranks without gradients; a checkpoint is loaded into the tensors of `model`."""
+
+    def __init__(self, config: Config, world: World, data: Data) -> None:
+        """All ranks call at once. Raises ValueError for settings that do not fit the model."""
+        self.world = world
+        divided = building.built(config, parallel.device_mesh(world), data, world.device)
+        self.model: Model = divided.model.eval()
+        self._targets_per_sample = divided.targets_per_sample
+
+    @torch.no_grad()
+    def sums(self, batches: Sequence[Batch], on_round: Callable[[int], None] = lambda _: None) -> list[BatchSums]:
+        """The sums of each batch, in their order, on every rank; `on_round` is called with how many are done.
+
+        All ranks call with equally many batches. Raises MemoryError when one does not fit.
+        """
+        shares, mine = self.world.data_size, list[BatchSums]()
+        for first in range(0, len(batches), shares):
+            number = first + self.world.data_rank
+            found = self._batch(number % len(batches), batches)
+            if number < len(batches):
+                mine.append(found)
+            on_round(min(first + shares, len(batches)))
+        free_gathered_weights(self.model)
+        told = self.world.gather(mine if self.world.counts_losses else [])
+        return sorted((each for of_rank in told for each in of_rank), key=lambda each: each.number)
+
+    def _batch(self, number: int, batches: Sequence[Batch]) -> BatchSums:
+        rows, places = batches[number]()
+        with finding_no_memory(f"with {len(places)} samples at once"):
+            inputs, targets = self.model.prepare(rows, places, self.world.device)
+            loss, right = score(
+                self.model, self.model(inputs, *self.model.bounds(rows, self.world.device)), targets, len(places)
+            )
+            found = float(loss), int(right)
+        predicted = targets.numel() if self.model.causal else len(places) * self._targets_per_sample
+        return BatchSums(number, *found, predicted)
+
+    def rows_that_fit(self, sample: Batch) -> int:
+        """How many samples every rank has room for at once, from 1 to `ROWS`: it measures one. All ranks call at once.
+
+        Raises MemoryError when there is no room for one.
+        """
+        device = self.world.device
+        before = _start_of_peak(device)
+        with torch.no_grad():
+            self._batch(0, [sample])
+        free_gathered_weights(self.model)
+        one = max(1, _peak(device) - before)
+        fits = int(USED * _free(device) / one)
+        return max(1, min(ROWS, *self.world.gather(fits)))
+
+
+def _start_of_peak(device: torch.device) -> int:
+    """Begin to measure the peak; returns the bytes that are held now."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return torch.cuda.memory_allocated(device)
+    try:
+        CLEAR.write_text("5")  # resets VmHWM, proc(5)
+    except OSError:
+        return _status("VmHWM")
+    return _status("VmRSS")
+
+
+def _peak(device: torch.device) -> int:
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM")
+
+
+def _free(device: torch.device) -> float:
+    """Bytes that this rank may still take: of its GPU, or of its part of the host within the limits of its process."""
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + cached
+    free = usage.host_memory()["host_memory_free"] / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    for limit, used in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        most = resource.getrlimit(limit)[0]
+        if most != resource.RLIM_INFINITY:
+            free = min(free, most - _status(used))
+    return free
+
+
+def _status(name: str) -> int:
+    """A number of this process in bytes, as proc(5) names it."""
+    lines = STATUS.read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
