@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainer.base import file_system, paths
+from trainer.base import paths
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
 from trainer.checkpoint import restore, state
@@ -27,10 +27,10 @@ from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
 from trainer.checkpoint.saving.schedule import SaveSchedule
+from trainer.checkpoint.tiers import locations
 from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
 from trainer.checkpoint.tiers.node_copies import SourceFault
 from trainer.checkpoint.tiers.node_servers import NodeServers
-from trainer.checkpoint.tiers.tier import DURABLE, NVME
 from trainer.config import resolved as configuration
 from trainer.config.resolved import Config
 from trainer.data import contents
@@ -114,7 +114,7 @@ class Trainer:
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
         self._limits = TimeLimits(config.hardware, world)
         self._enter(phases.STAGING, MOVED)
-        tiers = _tried_tiers(config, world)
+        tiers = locations.tried(config.placement, world)
         self.feed = Feed(config, world, self._record_staging)
         held = self.feed.holding
         self.record("staging", kind=held.kind, why=held.why)
@@ -351,18 +351,3 @@ class Trainer:
         self.record("tier_away", reason=reason)
         if self.world.leads:
             print(f"trainer: waiting: {reason}", file=sys.stderr, flush=True)
-
-
-def _tried_tiers(config: Config, world: World) -> dict[str, str]:
-    """What the file systems of the tiers can do, tried by one rank for all that share it.
-
-    Raises OSError for one that cannot hold a training.
-    """
-    folders: dict[str, Path] = {}
-    if world.leads:
-        folders |= {"store": Path(config.placement.store), DURABLE: Path(config.placement.durable)}
-    if world.local_rank == 0:
-        folders[NVME] = nvme_folder(config.placement)
-        # Only here: a durable tier that is not there is not mounted, and must not be made.
-        folders[NVME].mkdir(parents=True, exist_ok=True)
-    return {tier: file_system.require(folder, tier) for tier, folder in folders.items()}

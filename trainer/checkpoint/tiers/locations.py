@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from trainer.base import file_system
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers import copying, replicas, spread
@@ -25,6 +26,21 @@ from trainer.record.fence import Commit, Token
 def nvme_folder(placement: Placement) -> Path:
     """This node's NVMe folder."""
     return Path(placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
+
+
+def tried(placement: Placement, world: World) -> dict[str, str]:
+    """What the file systems of the tiers can do, tried by one rank for all that share it.
+
+    Raises OSError for one that cannot hold a training.
+    """
+    folders: dict[str, Path] = {}
+    if world.leads:
+        folders |= {"store": Path(placement.store), DURABLE: Path(placement.durable)}
+    if world.local_rank == 0:
+        folders[NVME] = nvme_folder(placement)
+        # Only here: a durable tier that is not there is not mounted, and must not be made.
+        folders[NVME].mkdir(parents=True, exist_ok=True)
+    return {tier: file_system.require(folder, tier) for tier, folder in folders.items()}
 
 
 class CommitPlace(NamedTuple):
