@@ -101,14 +101,13 @@ class Trainer:
     def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
         self.config, self.world, self.token, self._recorder = config, world, token, recorder
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
-        saves = config.storage.nvme.minutes > 0
-        self._servers = NodeServers(world, nvme_folder(config.placement), self.store, token, saves)
+        nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
+        self._servers = NodeServers(world, nvme, self.store, token, saves)
         self._ring = self._servers.ring
         self.saver = Saver(config.training, config.placement, world, token, config.storage, self._ring)
         self.save_schedule = SaveSchedule(config, world, self._ring)
         self.tiers_due: tuple[str, ...] = ()
-        self._checkpoints = paths.checkpoints(config.training)
-        self.step = 0
+        self._checkpoints, self.step = paths.checkpoints(config.training), 0
         self.metrics: dict[str, float] = {}
         self.best: dict[str, float] = {}
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
@@ -116,8 +115,7 @@ class Trainer:
         self._enter(phases.STAGING, MOVED)
         tiers = locations.tried(config.placement, world)
         self.feed = Feed(config, world, self._record_staging)
-        held = self.feed.holding
-        self.record("staging", kind=held.kind, why=held.why)
+        self.record("staging", kind=self.feed.holding.kind, why=self.feed.holding.why)
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
         self._limits.watch(lambda: parallel.groups(self.engine.devices))
@@ -167,10 +165,9 @@ class Trainer:
         if self.world.local_rank == 0:
             publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
         places = CheckpointPlaces(self.config.placement, self.world, self.token, self._ring)
-        nodes = restore.NodeReading(self._files_needed, self._on_source_fault, self._on_lost)
-        found = restore.newest_verified(
-            self.store, self.world, self.token, places, self._on_damaged, self._on_away, nodes
-        )
+        each = restore.NodeReading(self._files_needed, self._on_source_fault, self._on_lost)
+        told = self._on_damaged, self._on_away
+        found = restore.newest_verified(self.store, self.world, self.token, places, *told, each)
         if found is None:
             self._start_from_initial_weights()
             return
