@@ -33,7 +33,7 @@ def test_the_norm_of_heads_adds_up_in_fp32_what_it_reads_in_16_bits() -> None:
 def test_matrices_after_the_same_norm_share_its_output() -> None:
     """In bf16 queries, keys and values keep one tensor for the backward pass, and so do gate and up."""
     shape = DecoderShape(layers=1, width=32, heads=2, kv_heads=2, hidden=96)
-    block = build(shape, Data(vocabulary=8, length=16)).blocks[0]
+    model = build(shape, Data(vocabulary=8, length=16))
     kept: set[int] = set()
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
@@ -43,6 +43,6 @@ def test_matrices_after_the_same_norm_share_its_output() -> None:
 
     keeping = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
     with keeping, torch.autocast("cpu", torch.bfloat16):
-        out = block(torch.randn(3, 16, 32, requires_grad=True), None)
+        out = model.through(torch.randn(3, 16, 32, requires_grad=True))
     assert out.dtype == torch.float32
     assert len(kept) == 3  # the outputs of the two norms, and the heads side by side before the last product
