@@ -40,7 +40,7 @@ from trainer.models.model import Model, Rows, SampleNumbers
 from trainer.node.world import World, join
 from trainer.record import outcomes
 from trainer.record.scores import FORMAT, Score, Scores, perplexity
-from trainer.step.measuring import Batch, BatchSums, Measurement
+from trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_memory
 
 LINE_SECONDS = 5.0
 Done = TypeVar("Done")
@@ -85,10 +85,10 @@ def load_model(found: Contents, snapshot: snapshots.Snapshot) -> Model:
 
 def _config(request: Mapping[str, Any], found: Contents, world: World) -> Config:
     """The configuration of the ranks: that of the request, or what one process needs."""
-    return _requested(request) or evaluating.configuration(found.progress().config, Evaluation(), world.size)
+    return requested(request) or evaluating.configuration(found.progress().config, Evaluation(), world.size)
 
 
-def _requested(request: Mapping[str, Any]) -> Config | None:
+def requested(request: Mapping[str, Any]) -> Config | None:
     """The configuration of a request for ranks. Raises ValueError with the field at fault."""
     given = request.get("config")
     return codec.build(Config, {k: v for k, v in given.items() if k != "format"}, "config") if given else None
@@ -113,7 +113,8 @@ def _measure(
     world: World,
 ) -> Score:
     _say(world, f"{name}: loading its weights")
-    measurement = _loaded(found, config, snapshot, world)
+    with finding_no_memory("with the weights alone"):
+        measurement = _loaded(found, config, snapshot, world)
     documents = measurement.model.reads_documents
     samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"], documents)
     rows = config.evaluation.batch or measurement.rows_that_fit(functools.partial(_read, samples, 0, 1))
@@ -258,7 +259,7 @@ def main(arguments: list[str]) -> int:
     bind_to_launcher()
     request = json.loads(Path(arguments[0]).read_bytes())
     try:
-        with join(_requested(request)) as world:
+        with join(requested(request)) as world:
             scores = Scores(tuple(evaluate(request, world)))
             if world.leads:
                 _write(request, scores)

@@ -84,10 +84,15 @@ class PlannedStep:
         return sent
 
     def _fill_optimiser(self) -> None:
-        """An update with gradients of zero makes the state that every later step finds."""
+        """An update with gradients of zero makes the state that every later step finds.
+
+        The sum is for DTensor: before the first of a kind it finds the result's shape with whole tensors, fake
+        ones too.
+        """
         for parameter in self._engine.model.parameters():
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
+                parameter.grad += parameter.grad
         self._engine.update(0.0)
 
     def _state(self) -> Iterator[Tensor]:

@@ -77,7 +77,7 @@ class PlanVerdict:
     sent: Mapping[str, int]
     """Bytes that a rank gives to exchanges in one step, by the axis of the mesh: the largest of all stages."""
     least_gpus: int | None
-    """The fewest GPUs with this layout and these nodes' memory; None when no number of them is enough."""
+    """The fewest GPUs with this layout and these nodes' memory, in whole nodes above one; None when no number fits."""
     problems: Sequence[str]
     remedies: Sequence[str] = ()
 
@@ -161,16 +161,28 @@ def _checkpoint(question: Question, size: int, room: Room, storage: Storage) -> 
 
 
 def _least_gpus(question: Question, measures: Sequence[StageMeasure], room: Room) -> int | None:
-    """The fewest GPUs: what is divided grows with fewer data-parallel ranks, and so may a rank's micro-batch."""
+    """The fewest GPUs: what is divided grows with fewer data-parallel ranks, and so may a rank's micro-batch.
+
+    More than a node has are whole nodes, as a job's nodes have equally many ranks.
+    """
     mesh, batch = question.mesh, question.batch
     apart = mesh.pipeline * mesh.tensor * mesh.context
     if question.layout.shard != "full":
-        held = mesh.pipeline * mesh.tensor * max(mesh.context, mesh.shards)
-        return held if all(_fits_over(question, each, room, mesh.data) for each in measures) else None
+        held = mesh.pipeline * mesh.tensor * max(mesh.context, mesh.shards if question.layout.shard == "hybrid" else 1)
+        fits = all(_fits_over(question, each, room, mesh.data) for each in measures)
+        return _in_whole_nodes(held, question) if fits else None
     for data in range(1, batch.sequences + 1):
-        if all(_fits_over(question, each, room, data) for each in measures):
+        if _is_whole_nodes(apart * data, question) and all(_fits_over(question, each, room, data) for each in measures):
             return apart * data
     return None
+
+
+def _is_whole_nodes(gpus: int, question: Question) -> bool:
+    return gpus <= question.ranks_per_node or gpus % question.ranks_per_node == 0
+
+
+def _in_whole_nodes(gpus: int, question: Question) -> int:
+    return gpus if _is_whole_nodes(gpus, question) else -(-gpus // question.ranks_per_node) * question.ranks_per_node
 
 
 def _fits_over(question: Question, measure: StageMeasure, room: Room, data: int) -> bool:
