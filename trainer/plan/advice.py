@@ -37,7 +37,7 @@ def _changes(question: Question, room: Room) -> Iterator[tuple[str, Any]]:
     layout, shape = question.layout, question.model
     if layout.activations != "recompute" and shape.recomputes:
         yield "layout.activations", "recompute"
-    if layout.shard != "full" and question.mesh.data > 1:
+    if layout.shard != "full" and question.mesh.gradient_ranks > 1:
         yield "layout.shard", "full"
     if question.batch.micro > 1:
         yield "batch.micro", 1

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.positions import rotate
-from trainer.models.decoder.sight import Sight
+from trainer.models.decoder.sight import TokenSight
 
 
 class HeadNorm(nn.RMSNorm):
@@ -33,7 +33,7 @@ class DecoderAttention(nn.Module):
         self.query_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
         self.key_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
 
-    def forward(self, x: Tensor, rotation: Tensor | None = None, sight: Sight | None = None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Tensor | None = None, sight: TokenSight | None = None) -> Tensor:
         """x: [batch, length, width]; rotation: [length, features / 2, 2], None without rotary positions.
 
         sight: which tokens each token attends to; None for all before it, or those of the window.

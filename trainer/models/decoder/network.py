@@ -12,7 +12,7 @@ from trainer.data.pictures import Labelled
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.attention import DecoderAttention
 from trainer.models.decoder.positions import rotations
-from trainer.models.decoder.sight import Sight, sight
+from trainer.models.decoder.sight import TokenSight, sight
 from trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
 from trainer.models.norms import LayerNorm, RMSNorm
@@ -55,7 +55,7 @@ class DecoderBlock(nn.Module):
         self.feed_forward_norm = norm(config)
         self.feed_forward = DecoderFeedForward(config) if config.activation == "swiglu" else DecoderGelu(config)
 
-    def forward(self, x: Tensor, rotation: Tensor | None, sight: Sight | None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Tensor | None, sight: TokenSight | None) -> Tensor:
         x = x + self.attention(self.attention_norm(x), rotation, sight)
         out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return out

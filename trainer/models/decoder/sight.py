@@ -48,7 +48,7 @@ class Span:
         return create_block_mask(sees, len(first), None, len(queries), len(keys), device, _compile=compiles)
 
 
-class Sight:
+class TokenSight:
     """How the blocks attend in one pass."""
 
     def __init__(self, mask: "Tensor | BlockMask", share: SequenceShare | None) -> None:
@@ -63,7 +63,7 @@ class Sight:
 
 def sight(
     own: int, device: torch.device, begins: Tensor | None, window: int, share: SequenceShare | None
-) -> Sight | None:
+) -> TokenSight | None:
     """The sight of a sequence of `own` tokens, or of this rank's share; None where each sees all tokens before it.
 
     begins: for each token, the place at which its document begins, [batch, length]; None to see other documents too.
@@ -76,7 +76,7 @@ def sight(
     first = torch.zeros_like(queries)[None] if begins is None else begins
     if window:
         first = torch.maximum(first, queries - window + 1)
-    return Sight(mask(Span(queries, keys, first)), share)
+    return TokenSight(mask(Span(queries, keys, first)), share)
 
 
 def mask(span: Span) -> "Tensor | BlockMask":
