@@ -15,6 +15,7 @@ from pathlib import Path
 from trainer.node.world import World
 from trainer.objects.origin import Origin
 from trainer.objects.origins import origin
+from trainer.staging.nvme import boot
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,15 @@ class PeerServer:
         self._process.stdout.close()
 
 
-def peers(world: World, nodes: Nodes, url: str | None) -> dict[str, Origin]:
-    """The servers of the other nodes, by node; `url` is this node's own, from its first rank, and None from others."""
-    urls = {node: url for node, url in world.gather((nodes.own, url)) if url is not None}
-    return {node: origin(url) for node, url in urls.items() if node != nodes.own}
+def peers(world: World, nodes: Nodes, url: str | None, nvme: Path) -> dict[str, Origin]:
+    """The servers of the other nodes, by node; `url` is this node's own, from its first rank, and None from others.
+
+    Two nodes by name whose NVMe is one folder, on one machine, are no peers: what one lacks the other lacks too.
+    """
+    folder = nvme.stat()
+    disk = boot(), folder.st_dev, folder.st_ino
+    servers = [(node, url, there) for node, url, there in world.gather((nodes.own, url, disk)) if url is not None]
+    return {node: origin(url) for node, url, there in servers if node != nodes.own and there != disk}
 
 
 def _address() -> str:

@@ -13,6 +13,15 @@ class Missing(Exception):
     """The origin answered that it has no such file."""
 
 
+class Coming(Missing):
+    """The origin does not have the file yet; it is about to have it."""
+
+    def __init__(self, words: str, bytes: int) -> None:
+        super().__init__(words)
+        self.bytes = bytes
+        """Those that it has so far."""
+
+
 class Unreachable(Exception):
     """The origin did not answer, or broke off; another origin may have the file."""
 
@@ -27,9 +36,9 @@ class Origin(Protocol):
     def open(self, name: str, offset: int = 0) -> BinaryIO:
         """A stream of the file's bytes from `offset` on, for reading once; its reads raise Unreachable.
 
-        Raises Missing and Unreachable, with a message that names the file and what is wrong, and ValueError for a name
-        that is neither a shard's nor a manifest's. A request that failed for a moment was repeated for
-        `patience.SECONDS` by then.
+        Raises Missing (Coming, where the origin says so) and Unreachable, with a message that names the file and what
+        is wrong, and ValueError for a name that is neither a shard's nor a manifest's. A request that failed for a
+        moment was repeated for `patience.SECONDS` by then.
         """
 
 

@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
+from torch import Tensor, nn
 
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
-from trainer.models.model import Model
-from trainer.step import parallel
-from trainer.step.building import DividedModel
+from trainer.models.model import Model, Rows, SampleNumbers
 from trainer.step.microbatch import MicroBatch
 from trainer.step.parallel import replicas
 from trainer.step.precision import autocast
@@ -19,26 +17,61 @@ from trainer.step.precision import autocast
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over samples of this rank."""
+    """Sums over samples of this rank, which stay on the device until they are read: to read one waits for the device.
+
+    A step reads them together with all else that it wants to know (`Engine.finish`).
+    """
+
+    losses: Tensor
+    """In nats, summed over the targets: a scalar."""
+    hits: Tensor
+    """Number of targets whose likeliest prediction is right: a scalar."""
+
+    @staticmethod
+    def zero(device: torch.device) -> "Sums":
+        return Sums(torch.zeros((), device=device), torch.zeros((), device=device, dtype=torch.int64))
+
+    def plus(self, loss: Tensor, correct: Tensor) -> "Sums":
+        return Sums(self.losses + loss.detach(), self.hits + correct)
+
+    @property
+    def loss(self) -> float:
+        return float(self.losses)
+
+    @property
+    def correct(self) -> int:
+        return int(self.hits)
+
+
+@dataclass(frozen=True)
+class StepTotals:
+    """What a step is told about itself, over all ranks."""
 
     loss: float
-    """In nats, summed over the targets."""
-    correct: int
-    """Number of targets whose likeliest prediction is right."""
+    correct: float
+    norm: float
+    """Of the whole gradient, before it was scaled down."""
+    others: list[float]
 
 
-class Tally:
-    """Sums that stay on the device until they are read, so that the host does not wait for the device meanwhile."""
+class Prepared(NamedTuple):
+    """What a pass over some samples needs, on the device: of sequences that ranks share, this rank's part."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._loss = torch.zeros((), device=device)
-        self._correct = torch.zeros((), device=device, dtype=torch.int64)
+    inputs: Tensor
+    targets: Tensor
+    bounds: tuple[Tensor, ...]
 
-    def add(self, loss: Tensor, correct: Tensor) -> None:
-        self._loss, self._correct = self._loss + loss.detach(), self._correct + correct
 
-    def sums(self) -> Sums:
-        return Sums(float(self._loss), int(self._correct))
+def prepared(model: Model, rows: Rows, places: SampleNumbers, device: torch.device) -> Prepared:
+    """The samples as this rank's part of the model takes them."""
+    inputs, targets = model.prepare(rows, places, device)
+    bounds = model.bounds(rows, device)
+    cut = model.share.cut if model.share is not None else _whole
+    return Prepared(cut(inputs), cut(targets), tuple(map(cut, bounds)))
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x
 
 
 def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Tensor, Tensor]:
@@ -53,40 +86,40 @@ class Passes:
 
     def __init__(
         self,
-        divided: DividedModel,
-        devices: DeviceMesh | None,
+        model: Model,
+        called: nn.Module,
         config: Config,
         device: torch.device,
         timeline: Timeline,
     ) -> None:
-        self._timeline = timeline
-        self._model, self._device, self._precision = divided.model, device, config.run.precision
-        self.called = parallel.replicate(divided.called, devices, config)
+        """`called` calls the model, and averages gradients where replicas do."""
+        self._timeline, self._model, self.called = timeline, model, called
+        self._device, self._precision = device, config.run.precision
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss; data-parallel ranks have their mean with the last part."""
-        tally = Tally(self._device)
+        sums = Sums.zero(self._device)
         for index, part in enumerate(parts):
             with replicas.before_backward(self.called, last=index == len(parts) - 1):
                 with self._timeline.part("forward"):
                     loss, correct = self._forward(self.called, part)
                 with self._timeline.part("backward"):
                     torch.autograd.backward(loss * weight)
-            tally.add(loss, correct)
-        return tally.sums()
+            sums = sums.plus(loss, correct)
+        return sums
 
     def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
         """The sums without gradients; `on_part` is called after each part."""
-        tally = Tally(self._device)
+        sums = Sums.zero(self._device)
         with torch.no_grad():
             for part in parts:
-                tally.add(*self._forward(self._model, part))
+                sums = sums.plus(*self._forward(self._model, part))
                 on_part()
         replicas.free_gathered_weights(self._model)
-        return tally.sums()
+        return sums
 
-    def _forward(self, called: torch.nn.Module, part: MicroBatch) -> tuple[Tensor, Tensor]:
-        inputs, targets = self._model.prepare(part.rows, part.places, self._device)
+    def _forward(self, called: nn.Module, part: MicroBatch) -> tuple[Tensor, Tensor]:
+        given = prepared(self._model, part.rows, part.places, self._device)
         with autocast(self._precision, self._device):
-            outputs = called(inputs)
-        return score(self._model, outputs, targets, part.real)
+            outputs = called(given.inputs, *given.bounds)
+        return score(self._model, outputs, given.targets, part.real)

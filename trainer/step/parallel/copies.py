@@ -40,7 +40,7 @@ def check(model: nn.Module, world: World, step: int, node: str) -> None:
     mine = sums(model, world.device)
     found = [torch.empty_like(mine) for _ in range(world.size)]
     dist.all_gather(found, mine)
-    apart = differing([each.tolist() for each in found], world.mesh)
+    apart = differing(torch.stack(found).tolist(), world.mesh)
     if apart:
         nodes = world.gather(node)
         named = ", ".join(f"{rank} ({nodes[rank]})" for rank in apart)
@@ -75,7 +75,7 @@ def differing(found: Sequence[Sums], mesh: Mesh) -> list[int]:
 
 def _part(rank: int, mesh: Mesh, kind: int) -> tuple[int, ...]:
     """What decides which part of a parameter of this class a rank holds."""
-    shard, tensor = mesh.data_rank(rank) % mesh.shards, rank % mesh.tensor
+    shard, tensor = mesh.gradient_rank(rank) % mesh.shards, rank % mesh.tensor
     return mesh.stage(rank), shard if kind & SHARDS else 0, tensor if kind & TENSOR else 0
 
 
