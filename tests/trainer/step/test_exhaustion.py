@@ -115,7 +115,7 @@ def test_a_later_step_is_done_again_from_the_weights_and_the_optimiser_in_memory
     tmp_path: Path, roomy: list[float]
 ) -> None:
     code, said, errors = train(
-        configured(tmp_path, {"shard": "full"}), mebibytes=15, ranks=2, limited="0", steps=3, limit_at=1
+        configured(tmp_path, {"shard": "full"}), mebibytes=60, ranks=2, limited="0", steps=3, limit_at=1
     )
     assert code == 0, errors
     assert any(each.get("event") == "out_of_memory" for each in said)
@@ -124,8 +124,8 @@ def test_a_later_step_is_done_again_from_the_weights_and_the_optimiser_in_memory
 
 @pytest.mark.nightly
 def test_no_rank_is_left_waiting_when_not_even_one_sample_fits(tmp_path: Path) -> None:
-    path = configured(tmp_path, {"shard": "full"}, length=8192, micro=2, sequences=4)
-    code, said, _ = train(path, mebibytes=8, ranks=2, limited="1")
+    path = configured(tmp_path, {"shard": "full"}, length=16384, micro=2, sequences=4)
+    code, said, _ = train(path, mebibytes=50, ranks=2, limited="1")
     assert code == 1
     assert any("out of memory with a micro-batch of 1" in each.get("ended", "") for each in said)
 
