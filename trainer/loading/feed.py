@@ -47,7 +47,15 @@ class Feed:
         self._origins = origins(config.placement, self._nodes.own, self._nodes.rooms)
         self.snapshot = snapshots.read(self._nvme, config.snapshot)
         self.data = contents.data(self.snapshot, config.model, batch.length, config.run.seed)
-        reading = SnapshotReading(self.snapshot, batch, config.run, config.validation, self._nvme, self._bring)
+        reading = SnapshotReading(
+            self.snapshot,
+            batch,
+            config.run,
+            config.validation,
+            self._nvme,
+            self._bring,
+            config.model.reads_documents,
+        )
         self._reading, self._training, self.held_out = reading, reading.training, reading.held_out
         self.order, self._course = reading.order, reading.course
         self.holding = reading.hold(config.placement.staging, self._nodes.rooms)

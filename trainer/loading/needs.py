@@ -13,6 +13,7 @@ import numpy as np
 
 from trainer.config.sections import Batch, Run, Validation
 from trainer.data import images, shards
+from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.data.snapshots import Snapshot
@@ -36,14 +37,16 @@ class SnapshotReading:
     tier: Path = NOWHERE
     bring: Callable[[Any], None] | None = None
     """Called with a shard before it is opened."""
+    documents: bool = False
+    """Whether the samples say where documents begin; it changes nothing of what is read."""
 
     @cached_property
-    def training(self) -> Sequences | Pictures:
+    def training(self) -> Sequences | DocumentedSequences | Pictures:
         """Raises ValueError when the split has no sample."""
         return self._split("train")
 
     @cached_property
-    def held_out(self) -> Sequences | Pictures:
+    def held_out(self) -> Sequences | DocumentedSequences | Pictures:
         """Raises ValueError when the split has no sample."""
         return self._split("validation")
 
@@ -80,10 +83,11 @@ class SnapshotReading:
         """How nodes with these rooms hold the snapshot. Raises ValueError, with the sizes, for what cannot work."""
         return holding.choose(wanted, self.need, rooms, list(self.training.shards))
 
-    def _split(self, split: str) -> Sequences | Pictures:
+    def _split(self, split: str) -> Sequences | DocumentedSequences | Pictures:
         if isinstance(self.snapshot, images.ImageSnapshot):
             return Pictures(self.tier, self.snapshot, split, self.bring)
-        return Sequences(self.tier, self.snapshot, split, self.batch.length, self.bring)
+        plain = Sequences(self.tier, self.snapshot, split, self.batch.length, self.bring)
+        return DocumentedSequences(plain) if self.documents else plain
 
 
 def need_of_script(snapshot: Snapshot, ranks_per_node: int) -> SnapshotNeed:
