@@ -1,7 +1,8 @@
-"""MFU and tokens/s of decoders of 1 B and 3 B parameters on one GPU: bf16 and fp8, compiled or not, beside a bare loop.
+"""MFU and tokens/s of decoders of 1 B to 8 B parameters on one GPU: bf16 and fp8, compiled or not, beside a bare loop.
 
-``python -m benchmarks.gpu [--rounds N] [--models 1B 3B]``: on a machine without a GPU it says so and measures
-nothing. MFU is PaLM's (arXiv:2204.02311), of the peak of bf16; for fp8, where it is not defined, FLOP/s are given.
+``python -m benchmarks.gpu [--rounds N] [--models 1B 3B 8B]``: on a machine without a GPU it says so and measures
+nothing. MFU is PaLM's (arXiv:2204.02311), of the peak of bf16; for fp8, where it is not defined, FLOP/s are given. The
+profiler counts how often the host waits for the GPU in a step.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import statistics
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -34,9 +36,18 @@ MODELS = {
         DecoderShape(layers=28, width=3072, heads=24, kv_heads=8, hidden=8192),
         Batch(sequences=16, length=2048, micro=4),
     ),
+    # Llama 3.1 8B with the vocabulary of the other two, and recomputed: weights, gradients and moments have 120 GiB.
+    "8B": (
+        DecoderShape(layers=32, width=4096, heads=32, kv_heads=8, hidden=14336),
+        Batch(sequences=4, length=2048, micro=1),
+    ),
 }
+RECOMPUTED = ("8B",)
 AIM = 0.5
 """MFU in bf16, compiled."""
+MOST_WAITS = 1
+WAITS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+"""The calls of CUDA in which the host waits."""
 
 
 def main() -> None:
@@ -58,12 +69,17 @@ def measure(model: str, precision: Precision, compiled: bool, rounds: int) -> No
     """Print the lines of one combination; the bare loop is in bf16 whatever ours is in."""
     device = torch.device("cuda", 0)
     shape, batch = MODELS[model]
-    seconds = {}
+    seconds, waited = {}, {}
     # One after the other, as two of the larger ones have no room beside each other.
     for name, make in (("ours", stepping.ours), ("bare loop", stepping.bare)):
         with tempfile.TemporaryDirectory() as folder:
-            chosen = stepping.settings(Path(folder), shape, batch, Layout(compile=compiled), precision)
-            seconds[name] = statistics.median(stepping.in_turn({name: make(chosen, device)}, device, 5, rounds)[name])
+            activations: Literal["keep", "recompute"] = "recompute" if model in RECOMPUTED else "keep"
+            layout = Layout(compile=compiled, activations=activations)
+            chosen = stepping.settings(Path(folder), shape, batch, layout, precision)
+            step = make(chosen, device)
+            seconds[name] = statistics.median(stepping.in_turn({name: step}, device, 5, rounds)[name])
+            waited[name] = waits(step)
+            del step
         gc.collect()
         torch.cuda.empty_cache()
     how = f"{model}, {precision}{', compiled' if compiled else ''}, {torch.cuda.get_device_name(device)}"
@@ -73,6 +89,23 @@ def measure(model: str, precision: Precision, compiled: bool, rounds: int) -> No
         _print(f"MFU, {how}", "share of peak", flops / peak, seconds, AIM)
     else:
         _print(f"FLOP/s, {how}", "FLOP/s", flops, seconds, None)
+    line = {"benchmark": "gpu", "metric": f"waits for the GPU a step, {how}", "unit": "waits", "better": "lower"}
+    ours = waited.pop("ours")
+    print(json.dumps({**line, "ours": ours, "peers": waited, "aim": MOST_WAITS}), flush=True)
+
+
+def waits(step: stepping.Step) -> float:
+    """How often the host waits for the GPU in a step, by the profiler, whose own waits at its end do not count."""
+    once, thrice = (_waits(step, count) for count in (1, 3))
+    return (thrice - once) / 2
+
+
+def _waits(step: stepping.Step, count: int) -> int:
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with torch.profiler.profile(activities=activities) as profile:
+        for _ in range(count):
+            step()
+    return sum(each.count for each in profile.key_averages() if each.key in WAITS)
 
 
 def _flops_per_step(chosen: Config) -> float:

@@ -30,6 +30,7 @@ from trainer.base.invalid import require
 from trainer.config import coherence
 from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
 from trainer.config.resolved import OPERATION, SECTIONS
+from trainer.config.runtime import Runtime
 from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.config.shapes import Shape, type_of
 from trainer.models.decoder.presets import PRESETS
@@ -148,6 +149,7 @@ class ModelRecipe(TrainingRecipe):
     observation: Observation = Observation()
     evaluation: Evaluation = Evaluation()
     hardware: Hardware = Hardware()
+    runtime: Runtime = Runtime()
     init: InitSection | None = None
     """Where the first weights come from; null draws them at random."""
     registered_model: str

@@ -6,6 +6,7 @@ still trains it can commit nothing more.
 Exit codes: `trainer.base.exit_code`.
 """
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from trainer.base.exit_code import ExitCode
 from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk import encryption
 from trainer.config import resolved as config
+from trainer.node import settings
 from trainer.record import causes, endings, fence, incarnation
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def main(arguments: list[str]) -> int:
 def _train(resolved: config.Config) -> int:
     if resolved.storage.key_file:
         encryption.read_key(Path(resolved.storage.key_file))
+    settings.set_environment(resolved, os.environ)  # torch and its libraries read some variables when they are imported
     # Imported only now: a rank must be bound to its parent before it spends a second on importing torch.
     from trainer import loop
     from trainer.node import world

@@ -35,14 +35,17 @@ from trainer.figures.profiling import Profiler
 from trainer.figures.report import StepReport, work
 from trainer.loading import nodes, order
 from trainer.loading.feed import Feed
-from trainer.node import affinity, fabric
+from trainer.node import affinity, fabric, settings
+from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
 from trainer.record.phases import Phase
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged, require_finite
 from trainer.start import initial
+from trainer.step import compiler, parallel
 from trainer.step.engine import Engine
+from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
 
 
@@ -103,6 +106,7 @@ class Trainer:
         self.metrics: dict[str, float] = {}
         self.best: dict[str, float] = {}
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
+        self._limits = TimeLimits(config.hardware, world)
         self._enter(phases.STAGING, MOVED)
         tiers = _tried_tiers(config, world)
         self.feed = Feed(config, world, self._record_staging)
@@ -110,6 +114,7 @@ class Trainer:
         self.record("staging", kind=held.kind, why=held.why)
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
+        self._limits.watch(lambda: parallel.groups(self.engine.devices))
         self.timeline = self.engine.timeline
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
@@ -194,21 +199,23 @@ class Trainer:
             rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
 
-        def gradients() -> list[float]:
+        def gradients() -> StepTotals:
             mine = self.engine.accumulate(rows, places)
-            norm = self.engine.clip()
-            with self.timeline.part("communication"):
-                choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-                return [norm, *self.world.sum(mine.loss, mine.correct, float(stop), choice)]
+            choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
+            return self.engine.finish(mine, float(stop), choice)
 
-        norm, total, correct, stopping, choice = self.engine.repeatable(gradients)
+        done = self.engine.repeatable(gradients)
+        total, correct, norm, (stopping, choice) = done.loss, done.correct, done.norm, done.others
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
         require_finite(f"the loss of step {self.step + 1}", total)
         require_finite(f"the gradient norm of step {self.step + 1}", norm)
         with self.timeline.part("optimiser"):
             self.engine.update(rate)
-        self.step, self._step_phase = self.step + 1, phases.TRAINING
+        self.step += 1
+        if self._step_phase is phases.COMPILING:
+            self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
+        self._step_phase = phases.TRAINING
         with self.timeline.part("communication"):
             together = self.engine.synchronise_if_due(self.step)
             if together and self.due(self.config.observation.compare_steps):
@@ -230,7 +237,7 @@ class Trainer:
         numbers = np.arange(mine.start, mine.stop, dtype=np.uint64)
         sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
         targets = count * self.engine.targets_per_sample
-        mean, accuracy = (total / targets for total in self.world.sum(sums.loss, sums.correct))
+        mean, accuracy = (total / targets for total in self.world.sum(sums.losses, sums.hits))
         require_finite(f"the validation loss after step {self.step}", mean)
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
@@ -273,11 +280,15 @@ class Trainer:
 
     def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
         self._recorder.enter(phase, self.step, count)
+        self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
 
     def _hardware(self) -> dict[str, Any]:
         """The settings in force on this rank, with the source of each, and the processors that it may use."""
-        settings = fabric.in_force(self.config.hardware, os.environ)
-        return {"settings": settings, "processors": affinity.cpu_list(os.sched_getaffinity(0))}
+        return {
+            "settings": fabric.in_force(self.config.hardware, os.environ),
+            "runtime": settings.in_force(self.config, os.environ),
+            "processors": affinity.cpu_list(os.sched_getaffinity(0)),
+        }
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""

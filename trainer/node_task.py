@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainer.base import codec, not_by_hand
+from trainer.base import codec, not_by_hand, paths, removal
 from trainer.base.progress import OnProgress, every
 from trainer.checkpoint.retention import nvme as checkpoints
 from trainer.checkpoint.retention.forecast import Sample
@@ -64,7 +64,10 @@ class RetainTask:
 
 @dataclass(frozen=True)
 class DiscardTask:
-    """Remove the checkpoints of trainings that are over; what no tier that lasts holds is copied to one first."""
+    """Remove the checkpoints of trainings that are over; what no tier that lasts holds is copied to one first.
+
+    What the compiler kept for their restarts goes too.
+    """
 
     KIND: ClassVar = "discard"
     nvme: str
@@ -81,6 +84,9 @@ class DiscardTask:
         for store in map(Path, self.stores):
             try:
                 done = checkpoints.clear(Path(self.nvme), Path(self.durable), store)
+                kept = paths.compiled(store.name)
+                if (Path(self.nvme) / kept).exists() and not checkpoints.why_not_over(store):
+                    removal.remove_folder(Path(self.nvme), kept)
                 cleared[store.name] = dataclasses.asdict(done)
             except (OSError, ValueError, TierUnavailable) as error:
                 faults[store.name] = str(error)

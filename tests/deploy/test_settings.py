@@ -1,5 +1,6 @@
 """Dagster's own validation, and the platform's, accept the settings in the chart."""
 
+import re
 import socket
 import threading
 from pathlib import Path
@@ -9,11 +10,14 @@ import sqlalchemy
 import yaml
 from dagster._core.errors import DagsterUserCodeUnreachableError
 
+import deploy
 from recipes.kubernetes import amount
 from resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
 from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
 from tests.deploy.rendering import FULL, VALUES, settings
 from trainer.config import profiles
+
+DEPLOY = Path(deploy.__file__).parent
 
 
 @pytest.mark.parametrize("case", VALUES)
@@ -115,3 +119,14 @@ def test_the_overlay_of_the_reference_cluster_gives_what_its_hardware_profile_sa
 def test_the_overlay_of_the_reference_cluster_leaves_nccl_to_the_profile():
     cluster = settings("h200-32", "platform", "platform.yaml")["compute"]["cluster"]
     assert not [name for name in cluster["environment"] if name.startswith("NCCL_")]
+
+
+def test_no_file_of_a_deployment_sets_a_variable_of_nccl_or_gloo():
+    """They have one source, `trainer.config.profiles`; a raw variable would silently come before it."""
+    found = [
+        f"{path.relative_to(DEPLOY)}: {name}"
+        for path in sorted(DEPLOY.rglob("*"))
+        if path.suffix in (".yaml", ".tpl", ".json") or path.name == "Dockerfile"
+        for name in re.findall(r"\b(?:NCCL|GLOO)_[A-Z0-9_]+", path.read_text())
+    ]
+    assert not found

@@ -16,8 +16,10 @@ def test_checkpoints_between_outer_updates_are_reported_with_their_line(folder: 
 
 
 def test_compressed_gradients_of_a_sharded_model_are_reported_with_both_fields(folder: Folder):
-    sections = "communication:\n  compression: bf16\nlayout:\n  shard: full\ncheckpoint:"
+    sections = "communication:\n  compression: powersgd\nlayout:\n  shard: full\ncheckpoint:"
     line = folder.edit(TRAINING, "checkpoint:\n  every", sections + "\n  every")
     (problem,) = folder.problems()
-    assert problem.startswith(f'{TRAINING}:{line + 1}: communication.compression: found "bf16", expected none with')
+    assert problem.startswith(
+        f'{TRAINING}:{line + 1}: communication.compression: found "powersgd", expected none, bf16'
+    )
     assert "layout.shard full" in problem

@@ -5,6 +5,7 @@ Nothing else spells these names; those of the records of a training are in `trai
     shards/<blake3>.shard                   on every tier that has snapshots, as are the manifests
     snapshots/<sha256>.json
     checkpoints/<training>/<step>.<token>/  on every tier that has checkpoints
+    compiled/<training>/                    on the NVMe alone: what the compiler keeps for a training's restarts
     partial/<name>                          on the NVMe alone: copies that are not complete
     verified/<boot>.journal                 the shards that were found whole in one boot of the machine
     staged/<sha256>.json                    the markers of staged snapshots
@@ -22,6 +23,7 @@ from trainer.base.digest import checked
 
 SHARDS, SNAPSHOTS, CHECKPOINTS = "shards", "snapshots", "checkpoints"
 PARTIAL, VERIFIED, STAGED, LEASES, HELD = "partial", "verified", "staged", "leases", "held"
+COMPILED = "compiled"
 SUFFIXES = {SHARDS: ".shard", SNAPSHOTS: ".json", STAGED: ".json", LEASES: ""}
 """What follows the digest in the names of the files of each folder."""
 PUBLISHED = re.compile(r"shards/[0-9a-f]{64}\.shard|snapshots/[0-9a-f]{64}\.json")
@@ -52,6 +54,11 @@ def digests(tier: Path, folder: str) -> dict[str, int]:
 def checkpoints(training: str) -> str:
     """The folder of a training's checkpoints, relative to its tier."""
     return f"{CHECKPOINTS}/{training}"
+
+
+def compiled(training: str) -> str:
+    """The folder of the compiler's caches of a training, relative to a node's NVMe."""
+    return f"{COMPILED}/{training}"
 
 
 def lease(nvme: Path, sha256: str) -> Path:

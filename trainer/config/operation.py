@@ -127,7 +127,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """How ranks talk to each other and where they run; `trainer.node.fabric` has the profiles.
+    """How ranks talk to each other and where they run; `trainer.config.profiles` has the profiles.
 
     A field that is left out has the profile's value; where the profile has none, NCCL decides, as it mostly should. A
     variable in the environment of a rank comes before all of these. Values and defaults are those of the NCCL user
@@ -172,12 +172,15 @@ class Hardware:
     """Whether only algorithms are used that give the same bits each time, on the same hardware, libraries and layout.
     They are slower. Without it, repeated and resumed steps on a GPU may differ by rounding."""
     timeout_seconds: float = 3600.0
-    """How long a rank waits for the others in one exchange; the process group has this limit, there is no NCCL_TIMEOUT.
-    It must be as long as any work that one rank does for all, above all staging. Heartbeats find a hang, within
-    `recovery.no_progress_seconds`, so this limit need not be lowered after the start."""
+    """How long a rank waits for the others in one exchange; the process groups have this limit, there is no
+    NCCL_TIMEOUT. It must be as long as any work that one rank does for all, above all staging. It holds at the start,
+    in the first step (which may compile), in validations and at the end."""
+    step_timeout_seconds: float = 1800.0
+    """The same limit in all other steps. Heartbeats find a hang sooner, within `recovery.no_progress_seconds`, and keep
+    the stacks of the ranks: this limit should be longer than that."""
 
     def __post_init__(self) -> None:
-        positive(self, "timeout_seconds")
+        positive(self, "timeout_seconds", "step_timeout_seconds")
         require(self.gid_index is None or self.gid_index >= 0, "gid_index", "expected 0 or more")
         require(self.buffer_bytes is None or self.buffer_bytes > 0, "buffer_bytes", "expected a number above 0")
 

@@ -1,10 +1,11 @@
 """Hardware profiles: all that is known of a cluster's hardware, once. Recipes, overlays and plans take from here.
 
-The data sheets of the GPUs are in `trainer.config.hardware`, and the settings of NCCL that `fabric` names are in
-`trainer.node.fabric`.
+The data sheets of the GPUs are in `trainer.config.hardware`. `trainer.node.fabric` makes NCCL's variables of
+`NETWORKS`.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from trainer.base.invalid import Invalid
 from trainer.config.hardware import CARDS, Card
@@ -12,6 +13,30 @@ from trainer.config.hardware import CARDS, Card
 GB, TB, GIB = 10**9, 10**12, 2**30
 FABRICS = {"h200-infiniband": "h200-32", "h100-8nic": "h100-8"}
 """The profile of the cluster by the value of a recipe's `hardware.profile`."""
+
+ETHERNET: dict[str, Any] = {"infiniband": False, "socket_interface": "eth0", "debug": "WARN", "affinity": "numa"}
+INFINIBAND: dict[str, Any] = {
+    "infiniband": True,
+    "adapters": "mlx5",
+    "gid_index": 3,
+    "gpudirect_level": "PXB",
+    "gpudirect_read": True,
+    "cross_nic": 1,
+    "buffer_bytes": 16 * 2**20,
+    "p2p_level": "NVL",
+    "socket_interface": "ib0",
+    "debug": "WARN",
+    "affinity": "numa",
+}
+NETWORKS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "ethernet": ETHERNET,
+    "h200-infiniband": INFINIBAND,
+    # With an adapter for each GPU, a ring is faster if it stays on its rail.
+    "h100-8nic": {**INFINIBAND, "cross_nic": 2},
+}
+"""Settings of NCCL and gloo by the value of a recipe's `hardware.profile`; they stand here alone. They are fields of
+`trainer.config.operation.Hardware`, beside which are the reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +67,7 @@ class HardwareProfile:
     adapters: int
     """Network adapters of a node; each has 400 Gb/s."""
     fabric: str
-    """The profile of `trainer.node.fabric`, for recipes that name none."""
+    """The profile of `NETWORKS`, for recipes that name none."""
     rdma: str = "rdma/ib"
     """The name of a pod's RDMA device among its resources."""
     grace_seconds: int = 300

@@ -1,9 +1,9 @@
 """The resolved configuration of one training: all that decides its numbers, and how and where it runs.
 
 One JSON file holds it, and there are no other settings. The sections are plain frozen dataclasses
-(`trainer.config.shapes`, `trainer.config.sections`, `trainer.config.operation`): recipes validate the same ones, so a
-field is described and checked in one place. The sections of `OPERATION` and `placement` are not part of a training's
-identity; the rest is.
+(`trainer.config.shapes`, `trainer.config.sections`, `trainer.config.operation`, `trainer.config.runtime`): recipes
+validate the same ones, so a field is described and checked in one place. The sections of `OPERATION` and `placement`
+are not part of a training's identity; the rest is.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from trainer.base import codec
 from trainer.base.invalid import require
 from trainer.config import coherence
 from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
+from trainer.config.runtime import Runtime
 from trainer.config.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
 from trainer.config.shapes import Shape
 
@@ -43,6 +44,7 @@ class Config:
     observation: Observation = field(default_factory=Observation)
     evaluation: Evaluation = field(default_factory=Evaluation)
     hardware: Hardware = field(default_factory=Hardware)
+    runtime: Runtime = field(default_factory=Runtime)
     init: Init | None = None
 
     def __post_init__(self) -> None:
@@ -69,6 +71,7 @@ OPERATION: dict[str, Any] = {
     "observation": Observation,
     "evaluation": Evaluation,
     "hardware": Hardware,
+    "runtime": Runtime,
 }
 """The sections that say how a training runs; a recipe has the same, and they may change during a training."""
 

@@ -88,6 +88,8 @@ class Communication:
     """How gradients travel between data-parallel ranks, where that changes them."""
 
     compression: Literal["none", "bf16", "fp16", "powersgd"] = "none"
+    """The type in which gradients are sent and summed, in every layout: fp32 with none, or 16 bits. powersgd sends
+    thin matrices in place of each gradient, where every rank has the whole model."""
     powersgd_rank: int = 1
     """Rank of the approximation of each gradient matrix (Vogels et al., arXiv:1905.13727)."""
     local_steps: int = 1

@@ -16,7 +16,8 @@ from trainer.node.world import World
 
 def work(config: Config, world: World, flops_per_sample: int) -> Work:
     """The work of every step of this training."""
-    batch, peak = config.batch, peak_flops(world.device, config.run.precision)
+    batch, precision = config.batch, config.run.precision
+    peak = peak_flops(world.device, "tf32" if precision == "fp32" and config.runtime.tf32 == "all" else precision)
     flops = flops_per_sample * batch.sequences
     return Work(batch.sequences, batch.sequences * batch.length, flops, peak * world.size if peak else None)
 

@@ -1,6 +1,7 @@
 """The fabric: settings of NCCL and gloo for the network between the ranks, from the section `hardware`.
 
-NCCL reads its settings from environment variables, which must be set before the ranks connect.
+NCCL reads its settings from environment variables, which must be set before the ranks connect. The profiles are in
+`trainer.config.profiles`; no deployment sets such a variable beside them.
 """
 
 import dataclasses
@@ -8,29 +9,8 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from trainer.config.operation import Hardware
+from trainer.config.profiles import NETWORKS
 
-ETHERNET: dict[str, Any] = {"infiniband": False, "socket_interface": "eth0", "debug": "WARN", "affinity": "numa"}
-INFINIBAND: dict[str, Any] = {
-    "infiniband": True,
-    "adapters": "mlx5",
-    "gid_index": 3,
-    "gpudirect_level": "PXB",
-    "gpudirect_read": True,
-    "cross_nic": 1,
-    "buffer_bytes": 16 * 2**20,
-    "p2p_level": "NVL",
-    "socket_interface": "ib0",
-    "debug": "WARN",
-    "affinity": "numa",
-}
-PROFILES: dict[str, dict[str, Any]] = {
-    "none": {},
-    "ethernet": ETHERNET,
-    "h200-infiniband": INFINIBAND,
-    # With an adapter for each GPU, a ring is faster if it stays on its rail.
-    "h100-8nic": {**INFINIBAND, "cross_nic": 2},
-}
-"""The reasons are beside the fields of `trainer.config.operation.Hardware`."""
 VARIABLES = {
     "adapters": ("NCCL_IB_HCA",),
     "gid_index": ("NCCL_IB_GID_INDEX",),
@@ -54,7 +34,7 @@ ALGORITHMS = {
 
 def with_profile(hardware: Hardware) -> Hardware:
     """The section, with its profile's values in the fields that it leaves empty."""
-    profile = PROFILES[hardware.profile]
+    profile = NETWORKS[hardware.profile]
     return dataclasses.replace(hardware, **{name: profile[name] for name in profile if getattr(hardware, name) is None})
 
 

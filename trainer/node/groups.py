@@ -14,8 +14,9 @@ from torch._C._distributed_c10d import PrefixStore, Store
 from trainer.node.links import Links
 from trainer.node.peers import Peers
 
-Connect = Callable[[Store | None], None]
-"""Makes the process groups of all ranks; they meet in the given store, or in the one that the environment names."""
+Connect = Callable[[Store | None], dist.ProcessGroup | None]
+"""Makes the process groups of all ranks; they meet in the given store, or in the one that the environment names.
+Returns the group for what is no tensor, where that is not the default one."""
 
 
 class Groups:
@@ -25,7 +26,7 @@ class Groups:
         """Join the others. No rank waits for another for longer than `seconds`."""
         self._connect, self._links, self._times = connect, Links(), 0
         with self._links.opening():
-            connect(None)
+            self.objects = connect(None)
         known: Any = dist.distributed_c10d
         self._store = known._get_default_store()
         self._links.store_port = self._store._underlying_non_prefix_store.port
@@ -55,4 +56,4 @@ class Groups:
             dist.destroy_process_group()
         self._times += 1
         with self._links.opening():
-            self._connect(PrefixStore(f"again/{self._times}", self._store))
+            self.objects = self._connect(PrefixStore(f"again/{self._times}", self._store))

@@ -1,7 +1,11 @@
 """The world: the rank of this process among all ranks, and its device.
 
 Under torchrun the rank comes from the environment; a process that is started by hand is a world of one.
-Ranks use gloo on CPU and NCCL on GPU. The mesh says which ranks have the same share of a batch, or the same weights.
+The mesh says which ranks have the same share of a batch, or the same weights.
+
+Ranks use gloo on CPU. On GPU, tensors travel by NCCL, which is connected to the rank's own device at once: a cluster
+whose network does not work is found at the start, and no later exchange has to guess the device. What is no tensor
+(agreements, plans of checkpoints, names of nodes) travels by a gloo group beside it, and waits for no kernel.
 """
 
 import contextlib
@@ -13,13 +17,14 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._C._distributed_c10d import Store
 
 from trainer.base.invalid import Invalid
 from trainer.config.layout import Mesh, check
 from trainer.config.operation import Hardware
 from trainer.config.resolved import Config
-from trainer.node import affinity, fabric
+from trainer.node import affinity, fabric, settings
 from trainer.node.groups import Groups
 
 ALONE = Mesh()
@@ -43,6 +48,11 @@ class World:
         assert self.mesh.ranks == self.size
 
     @property
+    def objects(self) -> dist.ProcessGroup | None:
+        """The group for what is no tensor; None for the default group, where that is gloo."""
+        return self.groups.objects if self.groups else None
+
+    @property
     def data_rank(self) -> int:
         """Which share of a batch this rank has."""
         return self.mesh.data_rank(self.rank)
@@ -62,18 +72,28 @@ class World:
         """Whether this is rank 0, which writes the ledger and the checkpoints."""
         return self.rank == 0
 
-    def sum(self, *values: float) -> list[float]:
-        """Each value summed over all ranks."""
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+    def sum(self, *values: float | Tensor) -> list[float]:
+        """Each value (a number, or a scalar on the device) summed over all ranks."""
+        total = self.column(*values)
         if self.size > 1:
             dist.all_reduce(total)
-        return [float(value) for value in total]
+        return read(total)
+
+    def column(self, *values: float | Tensor) -> Tensor:
+        """The values as one tensor in double precision on the device, for which the host does not wait."""
+        numbers = torch.tensor([0.0 if isinstance(value, Tensor) else value for value in values], dtype=torch.float64)
+        if self.device.type == "cuda":
+            numbers = numbers.pin_memory().to(self.device, non_blocking=True)
+        for place, value in enumerate(values):
+            if isinstance(value, Tensor):
+                numbers[place] = value
+        return numbers
 
     def gather(self, value: T) -> list[T]:
         """The values of all ranks, in the order of the ranks, on every rank."""
         values = [value] * self.size
         if self.size > 1:
-            dist.all_gather_object(values, value)
+            dist.all_gather_object(values, value, group=self.objects)
         return values
 
     def from_leader(self, value: T) -> T:
@@ -90,8 +110,9 @@ def join(config: Config | None = None) -> Iterator[World]:
     size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     mesh, hardware = _mesh(config, size), config.hardware if config else Hardware()
-    if hardware.deterministic:
-        _use_deterministic_algorithms()
+    if config:
+        settings.set_environment(config, os.environ)
+        settings.set_torch(config.runtime, hardware.deterministic)
     on_gpu = torch.cuda.is_available()
     device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
     if on_gpu:
@@ -100,10 +121,9 @@ def join(config: Config | None = None) -> Iterator[World]:
     if fabric.with_profile(hardware).affinity == "numa":
         affinity.bind(local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), _pci_address(device))
 
-    def connect(store: Store | None) -> None:
+    def connect(store: Store | None) -> dist.ProcessGroup | None:
         place: dict[str, Any] = {} if store is None else {"store": store, "rank": rank, "world_size": size}
-        backend, limit = "nccl" if on_gpu else "gloo", timedelta(seconds=hardware.timeout_seconds)
-        dist.init_process_group(backend, timeout=limit, **place)
+        return _connect(device, hardware.timeout_seconds, place)
 
     groups = Groups(connect, rank, size, hardware.timeout_seconds) if size > 1 else None
     try:
@@ -113,13 +133,21 @@ def join(config: Config | None = None) -> Iterator[World]:
             groups.leave()
 
 
-def _use_deterministic_algorithms() -> None:
-    """Raises RuntimeError later, at an operation that has no such algorithm."""
-    # cuBLAS is deterministic only with a workspace of a fixed size, which it reads when it starts (PyTorch's notes on
-    # reproducibility).
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(True)
-    torch.backends.cudnn.benchmark = False
+def read(numbers: Tensor) -> list[float]:
+    """The numbers of a vector, in one transfer from the device: the host waits for it once."""
+    values: list[float] = numbers.tolist()
+    return values
+
+
+def _connect(device: torch.device, seconds: float, place: dict[str, Any]) -> dist.ProcessGroup | None:
+    """Connect this rank to all others; returns the group for what is no tensor, where it is not the default one."""
+    timeout = timedelta(seconds=seconds)
+    if device.type != "cuda":
+        dist.init_process_group("gloo", timeout=timeout, **place)
+        return None
+    dist.init_process_group("nccl", timeout=timeout, device_id=device, **place)
+    beside: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=timeout)
+    return beside
 
 
 def _mesh(config: Config | None, size: int) -> Mesh:

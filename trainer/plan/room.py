@@ -3,8 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from trainer.config.profiles import GIB, HardwareProfile
-from trainer.node.fabric import PROFILES as FABRICS
+from trainer.config.profiles import GIB, NETWORKS, HardwareProfile
 
 HERE = "this machine"
 CONTEXT_BYTES = GIB
@@ -46,7 +45,7 @@ class Room:
 
 def of_profile(profile: HardwareProfile, pod_bytes: int | None = None) -> Room:
     """The room on a cluster; `pod_bytes` is what the recipe asks for instead of the profile's."""
-    buffer = FABRICS[profile.fabric].get("buffer_bytes", BUFFER_BYTES)
+    buffer = NETWORKS[profile.fabric].get("buffer_bytes", BUFFER_BYTES)
     return Room(
         name=profile.name,
         rank_bytes=int(profile.sheet.memory * GIB),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
@@ -22,7 +23,7 @@ from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
 from trainer.models.model import Data, Rows, SampleNumbers
 from trainer.node.peers import Interrupted, Peers
-from trainer.node.world import World
+from trainer.node.world import World, read
 from trainer.start import drawing
 from trainer.start.initial import WeightSource
 from trainer.step import building, carried, communication, exhaustion, optimisers, parallel, randomness
@@ -32,7 +33,7 @@ from trainer.step.exhaustion import OutOfMemory
 from trainer.step.local_updates import LocalUpdates
 from trainer.step.microbatch import MicroBatch, blank, cut
 from trainer.step.parallel import copies, gradients
-from trainer.step.passes import Passes, Sums
+from trainer.step.passes import Passes, StepTotals, Sums
 from trainer.step.powersgd import PowerSGD
 from trainer.step.precision import LossScale
 from trainer.step.stages import StageModule
@@ -85,7 +86,7 @@ class Engine:
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
         self._passes = self._build_passes(divided, devices, self._data)
-        self.optimiser = optimisers.build(self.model, config.optimiser)
+        self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
         self._own = self._build_communication(config)
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
@@ -224,34 +225,42 @@ class Engine:
         """
         return not isinstance(self._own, PowerSGD) and self.world.mesh.tensor == 1
 
-    def clip(self) -> float:
-        """Scale the gradients down to the configuration's norm; returns the norm before.
+    def finish(self, sums: Sums, *others: float) -> StepTotals:
+        """Scale the gradients down to the configuration's norm; `sums` and `others` of all ranks, and the norm before.
 
-        Returns 0 where fp16 overflowed: `update` then changes nothing.
+        One exchange between the ranks, and one transfer to the host: a step waits for the device here and nowhere else.
+        The norm is 0 where fp16 overflowed: `update` then changes nothing.
         """
+        with self.timeline.part("optimiser"):
+            squares = gradients.squares(self.model, self.world)
+        with self.timeline.part("communication"):
+            # Waiting for other ranks is communication.
+            totals = self.world.column(squares, sums.losses, sums.hits, *others)
+            if self.world.size > 1:
+                dist.all_reduce(totals)
         scale = self._scale.value if self._scale else 1.0
-        norm = self._norm() / scale
+        with self.timeline.part("optimiser"):
+            norm = totals[0].float().sqrt() / scale
+            # As torch.nn.utils.clip_grads_with_norm_ does, over any layout.
+            gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
+            totals[0] = norm
+        with self.timeline.part("communication"):
+            found, loss, correct, *told = read(totals)
+        return StepTotals(loss, correct, self._accepted(found), told)
+
+    def clip(self) -> float:
+        """`finish` with nothing but the gradients: returns their norm before."""
+        return self.finish(Sums.zero(self.world.device)).norm
+
+    def _accepted(self, norm: float) -> float:
+        """The norm; 0 where fp16 overflowed."""
         if self._scale is not None:
             self._overflowed = not self._scale.accepts(math.isfinite(norm))
         if self._overflowed:
             assert self._scale is not None
             self._on_event("overflowed", loss_scale=self._scale.value)
             return 0.0
-        with self.timeline.part("optimiser"):
-            # As torch.nn.utils.clip_grads_with_norm_ does, over any layout.
-            gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
-        if not isinstance(self._own, LocalUpdates):
-            return float(norm)
-        # With local updates each rank has gradients of its own. The mean norm is not finite if one norm is not.
-        with self.timeline.part("communication"):
-            return self.world.sum(float(norm))[0] / self.world.size
-
-    def _norm(self) -> Tensor:
-        """The norm of the whole gradient. Waiting for other ranks' shares of it is communication."""
-        with self.timeline.part("optimiser"):
-            squares = gradients.squares(self.model, self.world)
-        with self.timeline.part("communication"):
-            return gradients.norm(squares, self.world)
+        return norm
 
     def update(self, rate: float) -> None:
         """Take one step of the optimiser at this learning rate, unless fp16 overflowed."""
@@ -312,7 +321,7 @@ class Engine:
 
     def _counted(self, sums: Sums) -> Sums:
         """`sums`, or zeros where another rank counts the same samples."""
-        return sums if self.world.counts_losses else Sums(0.0, 0)
+        return sums if self.world.counts_losses else Sums.zero(self.world.device)
 
     @property
     def _largest(self) -> int:

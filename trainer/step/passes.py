@@ -17,26 +17,41 @@ from trainer.step.precision import autocast
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over samples of this rank."""
+    """Sums over samples of this rank, which stay on the device until they are read: to read one waits for the device.
+
+    A step reads them together with all else that it wants to know (`Engine.finish`).
+    """
+
+    losses: Tensor
+    """In nats, summed over the targets: a scalar."""
+    hits: Tensor
+    """Number of targets whose likeliest prediction is right: a scalar."""
+
+    @staticmethod
+    def zero(device: torch.device) -> "Sums":
+        return Sums(torch.zeros((), device=device), torch.zeros((), device=device, dtype=torch.int64))
+
+    def plus(self, loss: Tensor, correct: Tensor) -> "Sums":
+        return Sums(self.losses + loss.detach(), self.hits + correct)
+
+    @property
+    def loss(self) -> float:
+        return float(self.losses)
+
+    @property
+    def correct(self) -> int:
+        return int(self.hits)
+
+
+@dataclass(frozen=True)
+class StepTotals:
+    """What a step is told about itself, over all ranks."""
 
     loss: float
-    """In nats, summed over the targets."""
-    correct: int
-    """Number of targets whose likeliest prediction is right."""
-
-
-class Tally:
-    """Sums that stay on the device until they are read, so that the host does not wait for the device meanwhile."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._loss = torch.zeros((), device=device)
-        self._correct = torch.zeros((), device=device, dtype=torch.int64)
-
-    def add(self, loss: Tensor, correct: Tensor) -> None:
-        self._loss, self._correct = self._loss + loss.detach(), self._correct + correct
-
-    def sums(self) -> Sums:
-        return Sums(float(self._loss), int(self._correct))
+    correct: float
+    norm: float
+    """Of the whole gradient, before it was scaled down."""
+    others: list[float]
 
 
 class Prepared(NamedTuple):
@@ -83,25 +98,25 @@ class Passes:
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss; data-parallel ranks have their mean with the last part."""
-        tally = Tally(self._device)
+        sums = Sums.zero(self._device)
         for index, part in enumerate(parts):
             with replicas.before_backward(self.called, last=index == len(parts) - 1):
                 with self._timeline.part("forward"):
                     loss, correct = self._forward(self.called, part)
                 with self._timeline.part("backward"):
                     torch.autograd.backward(loss * weight)
-            tally.add(loss, correct)
-        return tally.sums()
+            sums = sums.plus(loss, correct)
+        return sums
 
     def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
         """The sums without gradients; `on_part` is called after each part."""
-        tally = Tally(self._device)
+        sums = Sums.zero(self._device)
         with torch.no_grad():
             for part in parts:
-                tally.add(*self._forward(self._model, part))
+                sums = sums.plus(*self._forward(self._model, part))
                 on_part()
         replicas.free_gathered_weights(self._model)
-        return tally.sums()
+        return sums
 
     def _forward(self, called: nn.Module, part: MicroBatch) -> tuple[Tensor, Tensor]:
         given = prepared(self._model, part.rows, part.places, self._device)

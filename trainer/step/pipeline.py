@@ -20,7 +20,7 @@ from trainer.models.model import Data, Model, Rows
 from trainer.models.outline import without_memory
 from trainer.step.microbatch import MicroBatch, joined
 from trainer.step.parallel.replicas import free_gathered_weights
-from trainer.step.passes import Sums, Tally, prepared, score
+from trainer.step.passes import Sums, prepared, score
 from trainer.step.stages import StageModule
 
 
@@ -45,14 +45,14 @@ class PipelinePasses:
         self._shapes = _shapes(config, data, stage.model)
         self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
         self._parts: Sequence[MicroBatch] = ()
-        self._weight, self._targets, self._tally = 0.0, torch.empty(0), Tally(device)
+        self._weight, self._targets, self._sums = 0.0, torch.empty(0), Sums.zero(device)
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss. Sums are those of the last stage, and zeros elsewhere."""
         inputs, target, bounds = self._prepare(parts, weight)
         with self._timeline.part("pipeline"):
             self._schedule(parts, True).step(*inputs, target=target, return_outputs=False, **bounds)
-        return self._tally.sums()
+        return self._sums
 
     def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
         """The sums without gradients; `on_part` is called once: a schedule runs all parts together."""
@@ -61,7 +61,7 @@ class PipelinePasses:
             self._schedule(parts, False).eval(*inputs, target=target, losses=[], **bounds)
         on_part()
         free_gathered_weights(self._stage)
-        return self._tally.sums()
+        return self._sums
 
     def _prepare(
         self, parts: Sequence[MicroBatch], weight: float
@@ -70,7 +70,7 @@ class PipelinePasses:
         rows = joined([part.rows for part in parts])
         places = np.concatenate([part.places for part in parts])
         inputs, targets, bounds = prepared(self._model, rows, places, self._device)
-        self._parts, self._weight, self._targets, self._tally = parts, weight, targets, Tally(self._device)
+        self._parts, self._weight, self._targets, self._sums = parts, weight, targets, Sums.zero(self._device)
         target = torch.arange(len(parts)) if self._stage.last else None
         # The stage was described to the schedule by contiguous tensors, so it must receive such tensors.
         given = (inputs.contiguous(),) if self._stage.first else ()
@@ -81,7 +81,7 @@ class PipelinePasses:
         index, size = int(which), len(outputs)
         targets = self._targets[index * size : (index + 1) * size]
         loss, correct = score(self._model, outputs, targets, self._parts[index].real)
-        self._tally.add(loss, correct)
+        self._sums = self._sums.plus(loss, correct)
         return loss * self._weight
 
     def _schedule(self, parts: Sequence[MicroBatch], trains: bool) -> Schedule1F1B | ScheduleGPipe:

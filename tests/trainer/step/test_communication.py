@@ -1,24 +1,36 @@
 """How gradients travel: what compression does to them, what it keeps, and where it is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.peers import steps as stepping
 from tests.trainer import gang
 from tests.trainer.conftest import Training
 from trainer.base.invalid import Invalid
 from trainer.config import coherence
+from trainer.config.layout import Mesh
 from trainer.config.operation import Layout
-from trainer.config.sections import Checkpoint, Communication, Validation
+from trainer.config.sections import Batch, Checkpoint, Communication, Validation
+from trainer.config.shapes import Data
 from trainer.figures.timeline import Timeline
+from trainer.models.decoder import DecoderShape
 from trainer.node.world import World
-from trainer.step import communication
+from trainer.step import communication, parallel
+from trainer.step.engine import Engine
+from trainer.step.parallel import replicas
 from trainer.step.powersgd import PowerSGD
 
 Gradients = dict[str, Tensor]
@@ -100,10 +112,50 @@ def powersgd_beside_torchs(world: World) -> list[tuple[Tensor, Tensor]]:
     return [tuple(gradients(world, each, step)["weight"] for each in layers) for step in range(2, 6)]  # type: ignore[misc]
 
 
+def sharded(world: World, kind: Any) -> Gradients:
+    """The whole gradients of an engine whose weights are divided by FSDP."""
+    config = replace(
+        stepping.training(
+            Path("/nowhere"),
+            "0" * 64,
+            DecoderShape(layers=2, width=32, heads=4, kv_heads=2, hidden=64),
+            Batch(sequences=4, length=16, micro=2),
+            Layout(shard="full"),
+            "fp32",
+        ),
+        communication=Communication(compression=kind),
+    )
+    engine = Engine(config, replace(world, mesh=Mesh(shards=world.size)), Data(vocabulary=64, length=16))
+    rows = np.random.default_rng(world.rank).integers(0, 64, (2, 17)).astype(np.uint16)
+    engine.accumulate(rows, np.arange(2, dtype=np.uint64) + 2 * world.rank)
+    found = {name: weight.grad for name, weight in engine.model.named_parameters()}
+    return {name: each.full_tensor() for name, each in found.items() if isinstance(each, DTensor)}
+
+
+def buckets(world: World) -> list[list[list[torch.Size]]]:
+    """The shapes of the parameters in each bucket, for each of three steps of a fresh process."""
+    model = nn.Sequential(*(nn.Linear(24 if each == 0 else 600, 600) for each in range(4)))
+    ddp = replicas.replicate(model, init_device_mesh("cpu", (1, world.size, 1, 1), mesh_dim_names=parallel.AXES))
+    assert isinstance(ddp, DistributedDataParallel)
+    seen: list[list[list[torch.Size]]] = []
+
+    def note(group: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        seen[-1].append([each.shape for each in bucket.parameters()])
+        return allreduce_hook(group, bucket)
+
+    ddp.register_comm_hook(None, note)
+    for step in range(3):
+        seen.append([])
+        gradients(world, ddp, step)
+    return seen
+
+
 def checks(world: World) -> dict[str, Any]:
     """All that two ranks are needed for, in one go."""
     return {
         **{kind: averaged(world, kind) for kind in ("none", "bf16", "fp16")},
+        **{f"sharded {kind}": sharded(world, kind) for kind in ("none", "bf16", "fp16")},
+        "buckets": buckets(world),
         "powersgd": powersgd_steps(world),
         "continued": powersgd_continued(world),
         "torch": powersgd_beside_torchs(world),
@@ -182,7 +234,7 @@ def test_a_training_of_three_ranks_that_is_killed_ends_bit_for_bit_as_one_that_i
 
 
 @pytest.mark.parametrize("layout", [Layout(shard="full"), Layout(shard="hybrid"), Layout(tensor=2), Layout(pipeline=2)])
-@pytest.mark.parametrize("setting", [{"compression": "bf16"}, {"compression": "powersgd"}, {"local_steps": 4}])
+@pytest.mark.parametrize("setting", [{"compression": "powersgd"}, {"local_steps": 4}])
 def test_divided_models_with_compression_or_local_updates_are_refused_with_both_names(
     layout: Layout, setting: dict[str, Any]
 ) -> None:
@@ -191,5 +243,22 @@ def test_divided_models_with_compression_or_local_updates_are_refused_with_both_
     assert raised.value.field == f"communication.{next(iter(setting))}"
 
 
-def test_divided_models_without_compression_and_local_updates_are_accepted() -> None:
-    coherence.check(Communication(), Layout(shard="full"), Checkpoint(every=7), Validation(every=3))
+@pytest.mark.parametrize("kind", ["none", "bf16", "fp16"])
+@pytest.mark.parametrize("layout", [Layout(shard="full"), Layout(shard="hybrid"), Layout(tensor=2), Layout(pipeline=2)])
+def test_the_type_in_which_gradients_are_summed_is_a_choice_in_every_layout(layout: Layout, kind: Any) -> None:
+    coherence.check(Communication(compression=kind), layout, Checkpoint(every=7), Validation(every=3))
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_fsdp_sums_gradients_in_the_chosen_type(ranks: list[dict[str, Any]], kind: str, dtype: torch.dtype) -> None:
+    exact = ranks[0]["sharded none"]
+    for rank in ranks:
+        found = rank[f"sharded {kind}"]
+        assert all(torch.equal(value, value.to(dtype).float()) for value in found.values())
+        assert all((found[name] - exact[name]).norm() <= 2**-6 * exact[name].norm() for name in exact)
+    assert not all(torch.equal(value, value.to(dtype).float()) for value in exact.values())
+
+
+def test_ddp_groups_its_buckets_in_the_first_step_as_in_all_later_ones(ranks: list[dict[str, Any]]) -> None:
+    first, *later = ranks[0]["buckets"]
+    assert len(first) > 1 and all(each == first for each in later)

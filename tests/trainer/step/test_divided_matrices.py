@@ -79,7 +79,7 @@ def whole(part: Tensor) -> Tensor:
 def divided_step(world: World, kind: str, precision: Any) -> Seen:
     model = drawn(kind)
     product = eight_bits.product if precision == "fp8" else F.linear
-    tensor.divide(model, init_device_mesh("cpu", (world.size,)), product)
+    tensor.divide(model, init_device_mesh("cpu", (world.size,)), model.stream_length, product)
     return step(model, kind, precision)
 
 
@@ -118,7 +118,7 @@ def on_two_ranks(world: World) -> dict[str, Any]:
 def refusal_of_few_tokens(world: World) -> str:
     model = models.build(DECODER, Data(vocabulary=1, length=8))
     try:
-        tensor.divide(model, init_device_mesh("cpu", (world.size,)), F.linear)
+        tensor.divide(model, init_device_mesh("cpu", (world.size,)), model.stream_length, F.linear)
     except ValueError as error:
         return str(error)
     return ""

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.trainer.calls import Calls
 from tests.trainer.conftest import settings
 from tests.trainer.layout_process import VOCABULARY, sequences
 from trainer.base import atomic
@@ -106,18 +106,6 @@ def test_only_fp16_has_a_state_of_its_own(make) -> None:
 @pytest.mark.parametrize("activations", ["selective", "recompute"])
 def test_recomputation_changes_no_bit(make, activations: str) -> None:
     assert train(make(layout={"activations": activations})) == train(make())
-
-
-class Calls(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """How often each operation is called."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.of: Counter[Any] = Counter()
-
-    def __torch_dispatch__(self, operation, types, arguments=(), options=None):
-        self.of[operation] += 1
-        return operation(*arguments, **(options or {}))
 
 
 def test_selective_recomputation_repeats_cheap_operations_and_no_product(make) -> None:

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.trainer.conftest import CODE, settings
 from trainer.base import atomic
 from trainer.config import resolved

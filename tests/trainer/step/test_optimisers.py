@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.fsdp import fully_shard
@@ -12,6 +13,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from tests.trainer import gang
+from tests.trainer.calls import Calls
 from trainer.config.sections import Optimiser
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
@@ -19,10 +21,11 @@ from trainer.models.decoder.network import Decoder
 from trainer.node.world import World
 from trainer.step import optimisers
 from trainer.step.optimisers.momentum import sgd
-from trainer.step.optimisers.muon import orthogonal
+from trainer.step.optimisers.sharing import orthogonal, owners
 
 KINDS = get_args(Optimiser.__annotations__["kind"])
 Weights = dict[str, Tensor]
+PRODUCT = torch.ops.aten.addmm.default
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -193,12 +196,38 @@ def sharded_steps(world: World, kind: str) -> tuple[Weights, list[bool]]:
     return {name: weight.full_tensor().detach() for name, weight in weights.items()}, divided
 
 
+def shared_steps(world: World) -> tuple[Weights, int, Weights, list[bool], int]:
+    """Weights after steps on whole models, and on a divided one; and the products that this rank computed for each."""
+    model = decoder()
+    with Calls() as of_copies:
+        weights = take_steps(model, optimisers.build(model, settings("muon"), dist.group.WORLD), 3)
+    with Calls() as of_rows:
+        found, divided = sharded_steps(world, "muon")
+    return weights, of_copies.of[PRODUCT], found, divided, of_rows.of[PRODUCT]
+
+
 @pytest.mark.slow
-def test_two_ranks_that_each_hold_half_of_every_matrix_take_the_steps_of_one_rank() -> None:
-    for weights, divided in gang.run(2, sharded_steps, "muon"):
-        whole = decoder()
-        assert_equal(weights, take_steps(whole, optimisers.build(whole, settings("muon")), 3))
+def test_three_ranks_divide_the_products_and_take_the_steps_of_one_rank_bit_for_bit() -> None:
+    whole = decoder()
+    with Calls() as alone:
+        expected = take_steps(whole, optimisers.build(whole, settings("muon")), 3)
+    ranks = gang.run(3, shared_steps)
+    for weights, _, found, divided, _ in ranks:
+        assert_equal(weights, expected)
+        assert_equal(found, expected)
         assert divided and all(divided)
+    assert sum(rank[1] for rank in ranks) == sum(rank[4] for rank in ranks) == alone.of[PRODUCT]
+    assert all(rank[1] < alone.of[PRODUCT] / 2 and rank[4] < alone.of[PRODUCT] / 2 for rank in ranks)
+
+
+def test_every_rank_gets_about_as_much_to_compute() -> None:
+    shapes = 6 * [(64, 64), (192, 64), (64, 192), (16, 64)] + [(512, 64)]
+    owner = owners(shapes, 4)
+    cost = [
+        sum(min(s) ** 2 * (2 * max(s) + min(s)) for s, r in zip(shapes, owner, strict=True) if r == k) for k in range(4)
+    ]
+    assert max(cost) < 1.1 * min(cost)
+    assert owners(shapes[:2], 4) == [1, 0], "a rank without a matrix computes none"
 
 
 def assert_equal(found: Weights, expected: Weights) -> None:

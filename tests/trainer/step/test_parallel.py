@@ -20,8 +20,9 @@ from trainer.config import resolved
 
 ROUNDING = 1e-5
 """How far losses (near 4) and gradient norms (near 1) may be off after 20 steps in fp32: sums in another order."""
-NARROW = 0.02
-"""The same where matrices are multiplied in 16 bits: their rounding differs with their shapes."""
+NARROW = 0.03
+"""The same where matrices are multiplied in 16 bits: their rounding differs with their shapes, and with FSDP the rows
+of the embedding travel in 16 bits too."""
 STEPS = 20
 UNEVEN = {"sequences": 7, "micro": 2}
 
@@ -91,6 +92,8 @@ CASES = {
     "PP x TP": Case(4, {"pipeline": 2, "tensor": 2}),
     **{f"DDP in {kind}": Case(2, {}, {"precision": kind}) for kind in ("bf16", "fp16")},
     **{f"FSDP in {kind}": Case(2, FULL, {"precision": kind}) for kind in ("bf16", "fp16")},
+    "FSDP of an encoder in bf16": Case(2, FULL, {"precision": "bf16"}, ENCODER),
+    "FSDP of a tied GPT-2 in bf16": Case(2, FULL, {"precision": "bf16"}, {**GPT2, "tied": True}),
     **{f"TP in {kind}": Case(2, {"tensor": 2}, {"precision": kind}) for kind in ("bf16", "fp16")},
     **{f"PP in {kind}": Case(2, {"pipeline": 2}, {"precision": kind}) for kind in ("bf16", "fp16")},
 }

@@ -63,22 +63,22 @@ def clear(nvme: Path, durable: Path, store: Path) -> Cleared:
     if not (nvme / under).exists():
         return Cleared([], [], {})
     names = [folder.rpartition("/")[2] for folder in tier.folders(under)]
-    if live := _why_not_over(store):
+    if live := why_not_over(store):
         return Cleared([], [], dict.fromkeys(names, live))
     done = Cleared([], _save_uncovered(nvme, durable, store) if names else [], {})
     for name in names:
         folder = f"{under}/{name}"
-        why = _why_not_over(store) or _withdraw_covered(store, name) or Remover(store, NVME, tier).remove(folder)
+        why = why_not_over(store) or _withdraw_covered(store, name) or Remover(store, NVME, tier).remove(folder)
         if why:
             done.kept[name] = why
         else:
             done.removed.append(name)
-    if not tier.folders(under) and not _why_not_over(store):
+    if not tier.folders(under) and not why_not_over(store):
         removal.remove_folder(nvme, under)
     return done
 
 
-def _why_not_over(store: Path) -> str:
+def why_not_over(store: Path) -> str:
     """Why a process may still write or restore here; empty when the newest incarnation has ended."""
     if not listing.names(store / files.CLAIMS, ".json") or (holder := fence.newest_claim(store)) is None:
         return "no claim can be read"

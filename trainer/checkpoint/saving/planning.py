@@ -255,7 +255,7 @@ def _from_rank_0(world: World, value: Offer, decide: Callable[[list[Offer]], lis
     if world.size == 1:
         return decide([value])[0]
     gathered: list[Any] | None = [None] * world.size if world.leads else None
-    dist.gather_object(value, gathered)
+    dist.gather_object(value, gathered, group=world.objects)
     answers: list[Any] | None = None
     if gathered is not None:
         try:
@@ -263,7 +263,7 @@ def _from_rank_0(world: World, value: Offer, decide: Callable[[list[Offer]], lis
         except ValueError as error:
             answers = [error] * world.size
     mine: list[Any] = [None]
-    dist.scatter_object_list(mine, answers)
+    dist.scatter_object_list(mine, answers, group=world.objects)
     if isinstance(mine[0], ValueError):
         raise mine[0]
     answer: T = mine[0]

@@ -1,12 +1,13 @@
 """Optimisers: the table of those that `optimiser.kind` may name, each with the function that builds it.
 
-To add one: write a function of a model and the section `optimiser`, in a file here; give it a line in `BUILDERS` and in
-`COPIES`; and
-add its name to `trainer.config.sections.Optimiser.kind`, with a field there for each new setting.
+To add one: write a function of a model, the section `optimiser` and a group of ranks (see `build`), in a file here;
+give it a line in `BUILDERS` and in `COPIES`; and add its name to `trainer.config.sections.Optimiser.kind`, with a field
+there for each new setting.
 """
 
 from collections.abc import Callable
 
+from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from trainer.config.sections import Optimiser
@@ -14,7 +15,7 @@ from trainer.models.model import Model
 from trainer.step.optimisers.momentum import adam, adamw, sgd
 from trainer.step.optimisers.muon import muon
 
-BUILDERS: dict[str, Callable[[Model, Optimiser], Optimizer]] = {
+BUILDERS: dict[str, Callable[[Model, Optimiser, ProcessGroup | None], Optimizer]] = {
     "adamw": adamw,
     "adam": adam,
     "sgd": sgd,
@@ -25,6 +26,10 @@ COPIES = {"adamw": 2, "adam": 2, "sgd": 1, "muon": 1}
 """Tensors as large as a parameter that the state of each has, at least: Muon has two for what is no matrix."""
 
 
-def build(model: Model, config: Optimiser) -> Optimizer:
-    """The optimiser of the configuration for the trained parameters of `model`, which may be DTensors."""
-    return BUILDERS[config.kind](model, config)
+def build(model: Model, config: Optimiser, copies: ProcessGroup | None = None) -> Optimizer:
+    """The optimiser of the configuration for the trained parameters of `model`, which may be DTensors.
+
+    copies: the ranks that hold the same whole model and get the same gradients, between which an optimiser may divide
+    its work; None for this rank alone.
+    """
+    return BUILDERS[config.kind](model, config, copies)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from trainer.config.sections import Optimiser
@@ -10,7 +11,7 @@ from trainer.step.optimisers import eager
 from trainer.step.optimisers.groups import by_decay
 
 
-def adamw(model: nn.Module, config: Optimiser) -> Optimizer:
+def adamw(model: nn.Module, config: Optimiser, _: ProcessGroup | None = None) -> Optimizer:
     """AdamW for all trained parameters; weight decay is decoupled (arXiv:1711.05101)."""
     return adamw_for(model.parameters(), config)
 
@@ -21,13 +22,13 @@ def adamw_for(parameters: Iterable[Tensor], config: Optimiser) -> Optimizer:
     return eager.AdamW(by_decay(parameters, config.weight_decay), lr=config.learning_rate, betas=betas, fused=True)
 
 
-def adam(model: nn.Module, config: Optimiser) -> Optimizer:
+def adam(model: nn.Module, config: Optimiser, _: ProcessGroup | None = None) -> Optimizer:
     """Adam; weight decay is a term of the gradient (arXiv:1412.6980)."""
     groups, betas = by_decay(model.parameters(), config.weight_decay), (config.beta1, config.beta2)
     return eager.Adam(groups, lr=config.learning_rate, betas=betas, fused=True)
 
 
-def sgd(model: nn.Module, config: Optimiser) -> Optimizer:
+def sgd(model: nn.Module, config: Optimiser, _: ProcessGroup | None = None) -> Optimizer:
     """Gradient descent with heavy-ball momentum; weight decay is a term of the gradient."""
     groups = by_decay(model.parameters(), config.weight_decay)
     return eager.SGD(groups, lr=config.learning_rate, momentum=config.momentum, fused=True)

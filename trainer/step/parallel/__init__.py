@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config.resolved import Config
@@ -50,6 +51,11 @@ def _opening(world: World) -> Iterator[None]:
     opening = world.groups.opening() if world.groups else contextlib.nullcontext()
     with unset_fake_temporarily(), opening:  # a plan has fake tensors, but groups have real numbers of ranks
         yield
+
+
+def groups(devices: DeviceMesh | None) -> list[ProcessGroup]:
+    """The process groups of all axes of the mesh that this rank is in."""
+    return [devices.get_group(axis) for axis in AXES] if devices else []
 
 
 def check_device(config: Config, device: torch.device) -> None:
@@ -96,6 +102,12 @@ def replicate(called: nn.Module, devices: DeviceMesh | None, config: Config) -> 
     if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
         return called
     return replicas.replicate(called, devices)
+
+
+def copies_group(devices: DeviceMesh | None, config: Config) -> ProcessGroup | None:
+    """The ranks that hold the same whole model as this one and have the same gradients; None where there are none."""
+    talks = _data_ranks_talk(devices, config) and _replicates(devices, config)
+    return devices["replicas"].get_group() if devices is not None and talks else None
 
 
 def _divides_matrices(devices: DeviceMesh | None) -> TypeGuard[DeviceMesh]:

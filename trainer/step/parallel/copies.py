@@ -40,7 +40,7 @@ def check(model: nn.Module, world: World, step: int, node: str) -> None:
     mine = sums(model, world.device)
     found = [torch.empty_like(mine) for _ in range(world.size)]
     dist.all_gather(found, mine)
-    apart = differing([each.tolist() for each in found], world.mesh)
+    apart = differing(torch.stack(found).tolist(), world.mesh)
     if apart:
         nodes = world.gather(node)
         named = ", ".join(f"{rank} ({nodes[rank]})" for rank in apart)

@@ -1,7 +1,6 @@
 """The norm of gradients that are laid over the ranks in any way, and their scaling in place."""
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainer.node.world import World
@@ -21,13 +20,6 @@ def squares(model: nn.Module, world: World) -> Tensor:
     for copies, gradients in alike.items():
         total += nn.utils.get_total_norm(gradients).square() / copies
     return total
-
-
-def norm(squares: Tensor, world: World) -> Tensor:
-    """The Euclidean norm, from the `squares` of all ranks: a scalar, the same bits on every rank."""
-    if world.size > 1:
-        dist.all_reduce(squares)
-    return squares.sqrt()
 
 
 def scale(model: nn.Module, factor: Tensor) -> None:

@@ -6,6 +6,7 @@ reduce with each micro-batch, as there is no room for whole gradients; between g
 
 import contextlib
 
+import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
@@ -16,13 +17,31 @@ from trainer.start.divided import is_sharded
 def replicate(called: nn.Module, devices: DeviceMesh) -> nn.Module:
     """The module to call instead of `called`, so that the ranks of the axis `replicas` average gradients."""
     group = devices["replicas"].get_group()
-    # Without find_unused_parameters DDP would group its buckets anew after the first step of every process. Three ranks
-    # or more would then sum the gradients of that step in another order than a process that was not interrupted.
     # Buffers are equal already: sending them around at every forward pass would only make ranks wait for each other.
     # So are the weights, which every rank draws or reads alike: sending rank 0's around would only cost memory.
-    return DistributedDataParallel(
-        called, process_group=group, find_unused_parameters=True, broadcast_buffers=False, init_sync=False
-    )
+    replica = DistributedDataParallel(called, process_group=group, broadcast_buffers=False, init_sync=False)
+    _settle_buckets(replica)
+    return replica
+
+
+def _settle_buckets(replica: DistributedDataParallel) -> None:
+    """Let DDP group its buckets before the first step, by a backward pass that gives gradients of zero.
+
+    DDP groups its buckets anew after a process's first backward pass, in the order in which gradients came. Three ranks
+    or more would then sum the gradients of that step in another order than a process that was not interrupted. Here
+    they come in the reverse order of the parameters, as in a step, and no later step changes the buckets.
+    """
+    called = replica.module
+    trained = [each for each in called.parameters() if each.requires_grad]
+    own = called.__dict__.get("forward")
+    called.forward = lambda: torch.stack([each.sum() * 0 for each in trained]).sum()
+    try:
+        torch.autograd.backward(replica())
+    finally:
+        del called.forward
+        if own is not None:
+            called.forward = own
+    replica.zero_grad(set_to_none=True)
 
 
 def before_backward(called: nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:

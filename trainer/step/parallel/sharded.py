@@ -1,7 +1,7 @@
 """Data parallelism with weights divided between the ranks (FSDP2), or within groups of ranks (HSDP)."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
@@ -13,14 +13,25 @@ from trainer.step.precision import compute_type
 def shard(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) -> None:
     """Divide the weights of `called`, which calls `model`, block by block and in place."""
     mesh = devices["shards"] if config.layout.shard == "full" else devices["replicas", "shards"]
-    # In a pipeline, micro-batches follow one another through a stage too closely to gather its weights for each.
-    again = False if config.layout.pipeline > 1 else None
-    for block in model.blocks:
-        fully_shard(block, mesh=mesh, mp_policy=_precision_in_transit(config), reshard_after_forward=again)
-    fully_shard(called, mesh=mesh, reshard_after_forward=again)
+    policy, blocks = _precision_in_transit(config), list(model.blocks)
+    for block in blocks:
+        # The backward pass begins with the last block, so its weights stay after the forward pass. In a pipeline,
+        # micro-batches follow one another through a stage too closely to gather any block's weights for each.
+        frees = config.layout.pipeline == 1 and block is not blocks[-1]
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=frees)
+    # What is outside the blocks, embedding and head, is needed from the first moment to the last.
+    fully_shard(called, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+    if policy.param_dtype and model.recomputes and blocks:
+        blocks[0].register_forward_pre_hook(_in_fp32)
+
+
+def _in_fp32(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """What the blocks add to stays in fp32, as in every other layout: an embedding that travels narrow is narrow."""
+    return arguments[0].float(), *arguments[1:]
 
 
 def _precision_in_transit(config: Config) -> MixedPrecisionPolicy:
-    """Weights of blocks travel in the type that they are multiplied in, and gradients are summed in fp32."""
+    """Weights travel in the type that they are multiplied in; gradients as `communication.compression` says."""
     narrow = compute_type(config.run.precision)
-    return MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    summed = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(config.communication.compression, torch.float32)
+    return MixedPrecisionPolicy(param_dtype=narrow, reduce_dtype=summed, cast_forward_inputs=False)

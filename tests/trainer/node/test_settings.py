@@ -1,0 +1,109 @@
+"""The section `runtime`: what a rank sets before it touches the GPU, and what it leaves to its environment."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trainer.base import atomic, paths
+from trainer.config import resolved
+from trainer.config.resolved import Config
+from trainer.config.runtime import Runtime
+from trainer.node import settings, world
+
+
+@pytest.fixture
+def configured(document: dict[str, Any], tmp_path: Path):
+    """A configuration with this section, of a training that compiles its blocks."""
+
+    def made(**runtime: Any) -> Config:
+        path = tmp_path / "config.json"
+        path.write_bytes(atomic.readable_json({**document, "layout": {"compile": True}, "runtime": runtime}))
+        return resolved.load(path)
+
+    return made
+
+
+@pytest.fixture
+def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a rank sets for its process is set back."""
+    kept = dict(os.environ)
+    yield
+    settings.set_torch(Runtime(), deterministic=False)
+    os.environ.clear()
+    os.environ.update(kept)
+
+
+def test_the_allocator_is_told_by_the_variable_that_torch_reads(configured):
+    found = settings.variables(configured(collect_above=0.8), {})
+    assert found["PYTORCH_ALLOC_CONF"] == "expandable_segments:True,garbage_collection_threshold:0.8"
+    assert "PYTORCH_ALLOC_CONF" not in settings.variables(configured(expandable_segments=False), {})
+
+
+def test_the_compilers_caches_lie_on_the_nodes_nvme_in_a_folder_of_the_training(configured):
+    config = configured()
+    nvme = config.placement.nvme.format(node="node-3")
+    folder = Path(nvme) / "compiled" / config.training
+    found = settings.variables(config, {"SLIPWAY_NODE": "node-3"})
+    assert found["TORCHINDUCTOR_CACHE_DIR"] == str(folder / "inductor")
+    assert found["TRITON_CACHE_DIR"] == str(folder / "triton")
+    assert not {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"} & set(
+        settings.variables(configured(compile_cache=False), {})
+    )
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_the_environment_of_a_rank_comes_first_also_under_the_allocators_earlier_name(configured, name: str):
+    config, environment = configured(tf32="all"), {name: "max_split_size_mb:64", "TRITON_CACHE_DIR": "/elsewhere"}
+    settings.set_environment(config, environment)
+    found = settings.in_force(config, environment)
+    assert found.pop("TORCHINDUCTOR_CACHE_DIR").endswith("/inductor (recipe)")
+    assert found == {
+        name: "max_split_size_mb:64 (environment)",
+        "TRITON_CACHE_DIR": "/elsewhere (environment)",
+        "tf32": "all (recipe)",
+    }
+
+
+@pytest.mark.parametrize(("tf32", "products", "convolutions"), [("none", 0, 0), ("convolutions", 0, 1), ("all", 1, 1)])
+def test_a_rank_that_joins_multiplies_as_its_recipe_says(
+    configured, untouched, tf32: str, products: int, convolutions: int
+):
+    with world.join(configured(tf32=tf32, cudnn_benchmark=True)):
+        assert torch.backends.cuda.matmul.allow_tf32 == bool(products)
+        assert torch.backends.cudnn.allow_tf32 == bool(convolutions)
+        assert torch.backends.cudnn.benchmark
+
+
+def test_deterministic_algorithms_come_before_the_fastest(untouched):
+    settings.set_torch(Runtime(cudnn_benchmark=True), deterministic=True)
+    assert torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.benchmark
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("tf32", True, "found True, expected one of 'none', 'convolutions', 'all'"),
+        ("collect_above", 1.5, "expected a share from 0 up to, but not including, 1"),
+        ("allow_tf32", True, "unknown; expected one of tf32, cudnn_benchmark"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_is_expected(configured, field: str, value: object, message: str):
+    with pytest.raises(ValueError, match=message) as caught:
+        configured(**{field: value})
+    assert f"runtime.{field}" in str(caught.value)
+
+
+@pytest.mark.nightly
+def test_a_restart_compiles_nothing_again(training):
+    """The second start of a training finds on its node's NVMe what the first one compiled."""
+    training.configure(layout={"compile": True}, run={"steps": 2})
+    training.interrupted(1).completed()
+    first, second = training.events("compiled")
+    assert first["compiled"] > 0 and first["found"] == 0
+    assert second["compiled"] == 0 and second["found"] > 0
+    assert (training.nvme / paths.compiled("tiny") / "inductor").is_dir()

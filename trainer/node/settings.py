@@ -1,0 +1,78 @@
+"""Settings: the section `runtime` applied to this process, before anything touches the GPU.
+
+`set_environment` sets the variables that libraries read when they start, and needs no torch: a rank calls it before it
+imports torch. `set_torch` sets what torch has functions for. A variable that is set already stays as it is.
+"""
+
+import os
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+from trainer.base import paths
+from trainer.config.resolved import Config
+from trainer.config.runtime import Runtime
+
+ALLOCATOR, EARLIER = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
+"""The variable of the allocator, and its earlier name: where a rank's environment has either, the recipe sets none."""
+CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+"""Folders of the compiler's caches, below that of the training."""
+
+
+def set_environment(config: Config, environment: MutableMapping[str, str]) -> None:
+    """Set the variables of `config` that are not set yet: the environment of a rank overrides the recipe."""
+    for name, value in variables(config, environment).items():
+        if name != ALLOCATOR or EARLIER not in environment:
+            environment.setdefault(name, value)
+
+
+def variables(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables for a configuration on the node that `environment` names."""
+    runtime = config.runtime
+    found = {ALLOCATOR: text} if (text := allocator(runtime)) else {}
+    if runtime.compile_cache and config.layout.compile:
+        folder = compiled(config, environment)
+        found |= {name: str(folder / part) for name, part in CACHES.items()}
+    return found
+
+
+def allocator(runtime: Runtime) -> str:
+    """The options of PyTorch's allocator of GPU memory, as its variable has them."""
+    options = ["expandable_segments:True"] if runtime.expandable_segments else []
+    if runtime.collect_above:
+        options.append(f"garbage_collection_threshold:{runtime.collect_above}")
+    return ",".join(options)
+
+
+def compiled(config: Config, environment: Mapping[str, str]) -> Path:
+    """The folder of the compiler's caches of this training on this node; a restart finds it again."""
+    nvme = Path(config.placement.nvme.format(node=environment.get("SLIPWAY_NODE", "local")))
+    return nvme / paths.compiled(config.training)
+
+
+def in_force(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
+    """The value and the source of each setting after they were set: "all (recipe)"."""
+    expected = variables(config, environment)
+    names = (ALLOCATOR, EARLIER, *CACHES)
+    found = {
+        name: f"{environment[name]} ({'recipe' if environment[name] == expected.get(name) else 'environment'})"
+        for name in names
+        if name in environment
+    }
+    return found | {"tf32": f"{config.runtime.tf32} (recipe)"}
+
+
+def set_torch(runtime: Runtime, deterministic: bool) -> None:
+    """Set how torch multiplies, and which algorithms it takes; deterministic ones come before fast ones.
+
+    With them, an operation that has no such algorithm raises RuntimeError later.
+    """
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = runtime.tf32 == "all"
+    torch.backends.cudnn.allow_tf32 = runtime.tf32 != "none"
+    torch.backends.cudnn.benchmark = runtime.cudnn_benchmark and not deterministic
+    if deterministic:
+        # cuBLAS is deterministic only with a workspace of a fixed size, which it reads when it starts (PyTorch's notes
+        # on reproducibility).
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)

@@ -1,0 +1,193 @@
+"""Sharing: the products that make Muon's matrices orthogonal, divided between ranks instead of repeated on each.
+
+Every matrix has one owner, which alone computes its products; owners are chosen so that each has about as much to
+compute. Where ranks hold whole matrices (DDP), the owners' results are gathered. Where each holds some of the rows
+(FSDP), the owner gets the others' rows and returns what became of them. Matrices travel in bf16, in which they are
+multiplied, so that every bit is the same as without sharing. Matrices that are divided in another way (tensor
+parallelism) are gathered and computed by every rank that has a part.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from trainer.start.divided import is_divided
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+ROUND_BYTES = 2**30
+"""How much of the matrices, in bf16, is whole on a rank at a time."""
+ROUNDS, EPSILON = 5, 1e-7
+
+
+def rounds(matrices: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """The matrices in parts of at most `ROUND_BYTES`, or of one matrix; alike ones are next to each other."""
+    chosen: list[Tensor] = []
+    size = 0
+    for matrix in sorted(matrices, key=lambda each: (each.shape[0], each.shape[1]), reverse=True):
+        if chosen and size + 2 * matrix.numel() > ROUND_BYTES:
+            yield chosen
+            chosen, size = [], 0
+        chosen.append(matrix)
+        size += 2 * matrix.numel()
+    if chosen:
+        yield chosen
+
+
+def owners(shapes: Sequence[Sequence[int]], ranks: int) -> list[int]:
+    """The rank that computes each matrix: the most costly ones first, each by the rank that has the least so far."""
+    load, chosen = [0] * ranks, [0] * len(shapes)
+    for place in sorted(range(len(shapes)), key=lambda place: -_cost(shapes[place])):
+        chosen[place] = load.index(min(load))
+        load[chosen[place]] += _cost(shapes[place])
+    return chosen
+
+
+def orthogonalised(matrices: Sequence[Tensor], group: ProcessGroup | None) -> list[Tensor]:
+    """Each matrix made orthogonal in bf16, divided as it is; all ranks call it with the same matrices at once."""
+    found: dict[int, Tensor] = {}
+    for places, mesh in _alike(matrices):
+        chosen = [matrices[place] for place in places]
+        if mesh is not None:
+            done = _of_rows(chosen, mesh)
+        elif is_divided(chosen[0]):
+            done = [_by_everybody(each) for each in chosen]
+        elif group is not None and group.size() > 1:
+            done = _of_copies(chosen, group)
+        else:
+            done = [orthogonal(each) for each in chosen]
+        found |= dict(zip(places, done, strict=True))
+    return [found[place] for place in range(len(matrices))]
+
+
+def orthogonal(matrix: Tensor) -> Tensor:
+    """U S V^T with all singular values between about 0.5 and 1.5 instead of 1, in bf16.
+
+    Newton-Schulz with the quintic of https://kellerjordan.github.io/posts/muon/.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.bfloat16().T if tall else matrix.bfloat16()
+    x = x / x.norm().clamp(min=EPSILON)
+    for _ in range(ROUNDS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
+def _cost(shape: Sequence[int]) -> int:
+    """Of a round of products, up to a factor: two with the long side and one without."""
+    short, long = min(shape), max(shape)
+    return short * short * (2 * long + short)
+
+
+def _alike(matrices: Sequence[Tensor]) -> list[tuple[list[int], "DeviceMesh | None"]]:
+    """The places of matrices that go together, and the mesh whose ranks have rows of them; None for none."""
+    kinds: dict[object, tuple[list[int], DeviceMesh | None]] = {}
+    for place, matrix in enumerate(matrices):
+        mesh = _rows_of(matrix)
+        kinds.setdefault((is_divided(matrix), mesh), ([], mesh))[0].append(place)
+    return list(kinds.values())
+
+
+def _rows_of(matrix: Tensor) -> "DeviceMesh | None":
+    """The mesh whose ranks have consecutive rows of a matrix, in their order; None if it is divided otherwise."""
+    if not is_divided(matrix):
+        return None
+    mesh = matrix.device_mesh
+    axes = [axis for axis, placement in enumerate(matrix.placements) if not placement.is_replicate()]
+    if len(axes) != 1 or not matrix.placements[axes[0]].is_shard(0):
+        return None
+    if mesh.ndim == 1:
+        return mesh
+    assert mesh.mesh_dim_names is not None
+    return mesh[mesh.mesh_dim_names[axes[0]]]
+
+
+def _of_copies(matrices: Sequence[Tensor], group: ProcessGroup) -> list[Tensor]:
+    """Of matrices that every rank holds whole: each rank computes its own, and all gather them."""
+    ranks, mine = group.size(), dist.get_rank(group)
+    owner = owners([each.shape for each in matrices], ranks)
+    sizes = [sum(each.numel() for each, own in zip(matrices, owner, strict=True) if own == r) for r in range(ranks)]
+    most, device = max(sizes), matrices[0].device
+    own = [orthogonal(each).flatten() for each, rank in zip(matrices, owner, strict=True) if rank == mine]
+    sent = torch.cat([*own, torch.zeros(most - sizes[mine], dtype=torch.bfloat16, device=device)])
+    gathered = torch.empty(ranks * most, dtype=torch.bfloat16, device=device)
+    dist.all_gather_single(gathered, sent, group=group)
+    begins = [rank * most for rank in range(ranks)]
+    found = []
+    for matrix, rank in zip(matrices, owner, strict=True):
+        found.append(gathered[begins[rank] : begins[rank] + matrix.numel()].view(matrix.shape))
+        begins[rank] += matrix.numel()
+    return found
+
+
+def _of_rows(matrices: Sequence[Tensor], mesh: "DeviceMesh") -> list[Tensor]:
+    """Of matrices whose rows are divided: each owner gets all rows of its own, and returns to each rank its rows."""
+    from torch.distributed.tensor import DTensor
+
+    ranks, mine, group = mesh.size(), mesh.get_local_rank(), mesh.get_group()
+    owner = owners([each.shape for each in matrices], ranks)
+    locals_ = [each.to_local() if is_divided(each) else each for each in matrices]
+    in_order = sorted(range(len(matrices)), key=lambda place: owner[place])
+    own = [place for place in in_order if owner[place] == mine]
+    rows = {place: _rows(matrices[place].shape[0], ranks) for place in own}
+    out = [sum(locals_[p].numel() for p in in_order if owner[p] == rank) for rank in range(ranks)]
+    come = [sum(rows[p][rank] * matrices[p].shape[1] for p in own) for rank in range(ranks)]
+    sent = torch.cat([locals_[place].bfloat16().flatten() for place in in_order])
+    got = _exchanged(sent, out, come, group)
+    wholes = [orthogonal(each) for each in _joined(got, come, [(rows[p], matrices[p].shape[1]) for p in own])]
+    parts = [torch.split(whole, rows[place]) for place, whole in zip(own, wholes, strict=True)]
+    back = torch.cat([got[:0], *(part[rank].flatten() for rank in range(ranks) for part in parts)])
+    returned = torch.split(_exchanged(back, come, out, group), [locals_[place].numel() for place in in_order])
+    found = {place: piece.view(locals_[place].shape) for place, piece in zip(in_order, returned, strict=True)}
+    return [
+        DTensor.from_local(
+            found[place],
+            each.device_mesh,
+            each.placements,
+            shape=each.shape,
+            stride=(each.shape[1], 1),
+            run_check=False,
+        )
+        for place, each in enumerate(matrices)
+        if is_divided(each)
+    ]
+
+
+def _joined(got: Tensor, come: Sequence[int], wanted: Sequence[tuple[Sequence[int], int]]) -> list[Tensor]:
+    """Whole matrices from what each rank sent of each: `wanted` has the rows of every rank, and the columns."""
+    pieces: list[list[Tensor]] = [[] for _ in wanted]
+    for rank, received in enumerate(torch.split(got, list(come))):
+        parts = torch.split(received, [rows[rank] * columns for rows, columns in wanted])
+        for number, part in enumerate(parts):
+            pieces[number].append(part)
+    return [torch.cat(each).view(-1, columns) for each, (_, columns) in zip(pieces, wanted, strict=True)]
+
+
+def _exchanged(sent: Tensor, out: Sequence[int], come: Sequence[int], group: ProcessGroup) -> Tensor:
+    """What the others send to this rank: `out` and `come` are the numbers of elements by rank."""
+    got = torch.empty(sum(come), dtype=sent.dtype, device=sent.device)
+    dist.all_to_all_single(got, sent, list(come), list(out), group=group)
+    return got
+
+
+def _rows(count: int, ranks: int) -> list[int]:
+    """The rows of each rank, as DTensor divides them: equally many, but for the last ranks."""
+    each = -(-count // ranks)
+    return [max(0, min(each, count - rank * each)) for rank in range(ranks)]
+
+
+def _by_everybody(matrix: Tensor) -> Tensor:
+    """Every rank makes the whole matrix orthogonal, and keeps its part."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    assert is_divided(matrix)
+    everywhere = [Replicate()] * matrix.device_mesh.ndim
+    whole = DTensor.from_local(orthogonal(matrix.full_tensor()), matrix.device_mesh, everywhere, run_check=False)
+    return whole.redistribute(placements=matrix.placements)
