@@ -28,5 +28,7 @@ class LayerNorm(nn.LayerNorm):
     """LayerNorm (arXiv:1607.06450) whose output matrices can multiply as it is."""
 
     def forward(self, x: Tensor) -> Tensor:
-        out = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        # Where weights are gathered in 16 bits (FSDP), a CPU's kernel takes none of them beside an fp32 input.
+        gain, bias = (each if each is None else each.to(x.dtype) for each in (self.weight, self.bias))
+        out = F.layer_norm(x, self.normalized_shape, gain, bias, self.eps)
         return out.to(multiplied_type(x))
