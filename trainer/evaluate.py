@@ -33,17 +33,19 @@ from trainer.config import evaluating, resolved
 from trainer.config.operation import Evaluation
 from trainer.config.resolved import Config
 from trainer.data import contents, images, shards, snapshots
+from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.models.model import Model, Rows, SampleNumbers
 from trainer.node.world import World, join
 from trainer.record import outcomes
 from trainer.record.scores import FORMAT, Score, Scores, perplexity
-from trainer.step.measuring import Batch, BatchSums, Measurement
+from trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_memory
 
 LINE_SECONDS = 5.0
 Done = TypeVar("Done")
 SAID = "evaluate: "
+Samples = Sequences | DocumentedSequences | Pictures
 
 
 def evaluate(request: Mapping[str, Any], world: World | None = None) -> list[Score]:
@@ -83,10 +85,10 @@ def load_model(found: Contents, snapshot: snapshots.Snapshot) -> Model:
 
 def _config(request: Mapping[str, Any], found: Contents, world: World) -> Config:
     """The configuration of the ranks: that of the request, or what one process needs."""
-    return _requested(request) or evaluating.configuration(found.progress().config, Evaluation(), world.size)
+    return requested(request) or evaluating.configuration(found.progress().config, Evaluation(), world.size)
 
 
-def _requested(request: Mapping[str, Any]) -> Config | None:
+def requested(request: Mapping[str, Any]) -> Config | None:
     """The configuration of a request for ranks. Raises ValueError with the field at fault."""
     given = request.get("config")
     return codec.build(Config, {k: v for k, v in given.items() if k != "format"}, "config") if given else None
@@ -111,8 +113,10 @@ def _measure(
     world: World,
 ) -> Score:
     _say(world, f"{name}: loading its weights")
-    measurement = _loaded(found, config, snapshot, world)
-    samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"])
+    with finding_no_memory("with the weights alone"):
+        measurement = _loaded(found, config, snapshot, world)
+    documents = measurement.model.reads_documents
+    samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"], documents)
     rows = config.evaluation.batch or measurement.rows_that_fit(functools.partial(_read, samples, 0, 1))
     sums = measurement.sums(_batches(samples, rows, measurement.model.causal), _progress(name, world, samples, rows))
     predicted = sum(each.predicted for each in sums)
@@ -204,30 +208,32 @@ def _like(kind: type[Exception], message: str) -> Exception:
     return next(each for each in known if issubclass(kind, each))(message)
 
 
-def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int) -> Sequences | Pictures:
+def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, documents: bool) -> Samples:
+    """The samples of a split; with the bounds of their `documents`, where the model reads them."""
     if isinstance(snapshot, images.ImageSnapshot):
         return Pictures(tier, snapshot, split)
-    return Sequences(tier, snapshot, split, length)
+    plain = Sequences(tier, snapshot, split, length)
+    return DocumentedSequences(plain) if documents else plain
 
 
-def _batches(samples: Sequences | Pictures, rows: int, whole: bool) -> list[Batch]:
+def _batches(samples: Samples, rows: int, whole: bool) -> list[Batch]:
     """Every sample of the split once, with its number; if `whole`, also the tokens that fill no whole sequence."""
     found: list[Batch] = [functools.partial(_read, samples, first, rows) for first in range(0, len(samples), rows)]
-    if whole and isinstance(samples, Sequences):
+    if whole and not isinstance(samples, Pictures):
         found += [functools.partial(_read_tail, samples, place) for place in samples.tails]
     return found
 
 
-def _read(samples: Sequences | Pictures, first: int, rows: int) -> tuple[Rows, SampleNumbers]:
+def _read(samples: Samples, first: int, rows: int) -> tuple[Rows, SampleNumbers]:
     numbers = np.arange(first, min(first + rows, len(samples)), dtype=np.uint64)
     return samples.read(numbers), numbers
 
 
-def _read_tail(samples: Sequences, place: int) -> tuple[Rows, SampleNumbers]:
+def _read_tail(samples: Sequences | DocumentedSequences, place: int) -> tuple[Rows, SampleNumbers]:
     return samples.tail(place), np.zeros(1, np.uint64)
 
 
-def _progress(name: str, world: World, samples: Sequences | Pictures, rows: int) -> Any:
+def _progress(name: str, world: World, samples: Samples, rows: int) -> Any:
     """What says how far the measurement is, from time to time."""
     said = time.monotonic()
 
@@ -253,7 +259,7 @@ def main(arguments: list[str]) -> int:
     bind_to_launcher()
     request = json.loads(Path(arguments[0]).read_bytes())
     try:
-        with join(_requested(request)) as world:
+        with join(requested(request)) as world:
             scores = Scores(tuple(evaluate(request, world)))
             if world.leads:
                 _write(request, scores)

@@ -151,6 +151,7 @@ class Peers:
         """Note the word, and wait until this rank is in the section that it names; False when it will never be."""
         with self._state:
             self._named, self._why = section, why
+            self._state.notify_all()
             self._state.wait_for(lambda: (self._section == section and self._inside) or self._closed)
             return not self._closed
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -36,6 +36,7 @@ from trainer.step.parallel import copies, gradients
 from trainer.step.passes import Passes, StepTotals, Sums
 from trainer.step.powersgd import PowerSGD
 from trainer.step.precision import LossScale
+from trainer.step.stages import StageModule
 
 if TYPE_CHECKING:
     from trainer.step.pipeline import PipelinePasses
@@ -81,6 +82,7 @@ class Engine:
         self.devices = devices = parallel.device_mesh(world)
         divided = building.built(config, devices, self._data, world.device)
         self.model = divided.model
+        self.model.share = parallel.sequence_share(world)
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
         self._passes = self._build_passes(divided, devices, self._data)
@@ -89,11 +91,18 @@ class Engine:
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
         if devices is None or self.world.mesh.pipeline == 1:
-            return Passes(divided, devices, self.config, self.world.device, self.timeline)
+            called = self._replicated(divided.called)
+            return Passes(divided.model, called, self.config, self.world.device, self.timeline)
         # Imported only here: PyTorch's pipelines import its compiler.
         from trainer.step.pipeline import PipelinePasses
 
-        return PipelinePasses(divided, devices, self.config, data, self.world.device, self.timeline)
+        assert isinstance(divided.called, StageModule)
+        called = self._replicated(divided.called)
+        return PipelinePasses(divided.called, called, devices, self.config, data, self.world.device, self.timeline)
+
+    def _replicated(self, called: nn.Module) -> nn.Module:
+        """What a pass calls, so that replicas average gradients where the layout has them."""
+        return parallel.replicate(called, self.devices, self.config)
 
     def _build_communication(self, config: Config) -> PowerSGD | LocalUpdates | None:
         """Connect this rank to the others as `config.communication` says; returns the part that has a state."""
@@ -119,9 +128,9 @@ class Engine:
 
         The samples are its share of a batch, or of so many `sequences`.
 
-        Ranks average gradients, so each rank's loss is scaled by the number of shares: the average is then the mean
-        over all targets, whatever the shares are. Raises OutOfMemory when no micro-batch is small enough, or when this
-        rank cannot shrink it alone: inside `repeatable`, all ranks then do so together.
+        Ranks average gradients, so each rank's loss is scaled by their number: the average is then the mean over all
+        targets, whatever the shares are. Raises OutOfMemory when no micro-batch is small enough, or when this rank
+        cannot shrink it alone: inside `repeatable`, all ranks then do so together.
         """
         self._statistics.remember()
         while True:
@@ -186,7 +195,7 @@ class Engine:
         """Gradients of blank samples, which are forgotten again; a second part finds those of the first."""
         share = -(-self.config.batch.sequences // self.world.data_size)
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
-        rows, places = blank(self._data, count), np.zeros(count, np.uint64)
+        rows, places = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
         copies = optimisers.COPIES[self.config.optimiser.kind]
         reserved = carried.reserve(self._parameters.values(), self.optimiser, copies)
         self.accumulate(rows, places, count * self.world.data_size)
@@ -209,8 +218,12 @@ class Engine:
 
     @property
     def _can_be_repeated(self) -> bool:
-        """PowerSGD changes its errors bucket by bucket, in the middle of a step."""
-        return not isinstance(self._own, PowerSGD)
+        """Whether nothing of a step that is left in the middle stays behind.
+
+        PowerSGD changes its errors bucket by bucket. Tensor parallelism leaves exchanges that nobody waits for, and
+        PyTorch keeps their tensors.
+        """
+        return not isinstance(self._own, PowerSGD) and self.world.mesh.tensor == 1
 
     def finish(self, sums: Sums, *others: float) -> StepTotals:
         """Scale the gradients down to the configuration's norm; `sums` and `others` of all ranks, and the norm before.
@@ -304,7 +317,7 @@ class Engine:
     def _weight(self) -> float:
         """The factor of a rank's summed losses, whose gradients are averaged over ranks afterwards."""
         targets = self.config.batch.sequences * self.targets_per_sample
-        return self.world.data_size / targets * (self._scale.value if self._scale else 1.0)
+        return self.world.mesh.gradient_ranks / targets * (self._scale.value if self._scale else 1.0)
 
     def _counted(self, sums: Sums) -> Sums:
         """`sums`, or zeros where another rank counts the same samples."""

@@ -1,8 +1,7 @@
 """Out of memory: recognised among other errors, and answered by a smaller micro-batch, which the next start takes too.
 
-The engine does the step again (`Engine.repeatable`), on all ranks together. Where it cannot (compression by PowerSGD,
-memory that runs out in the optimiser's update), the smaller size is noted in the training's store, and the rank ends,
-so that all ranks are started again.
+The engine does the step again (`Engine.repeatable`), on all ranks together. Where it cannot, as in the optimiser's
+update, the smaller size is noted in the training's store, and the rank ends, so that all ranks are started again.
 """
 
 import gc

@@ -5,9 +5,10 @@ so that the result does not depend on the number of ranks. All ranks call the mo
 weights together: a rank that has no batch left repeats one, which counts for nothing.
 """
 
+import contextlib
 import os
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +42,18 @@ class BatchSums:
     predicted: int
 
 
+@contextlib.contextmanager
+def finding_no_memory(what: str) -> Iterator[None]:
+    """Raises MemoryError, which says what to change, when memory runs out in it."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not exhaustion.is_out_of_memory(error):
+            raise
+        more = "divide the weights over more ranks (evaluation.ranks), or take fewer samples (evaluation.batch)"
+        raise MemoryError(f"out of memory {what}: {more}") from error
+
+
 class Measurement:
     """A model laid over the ranks without gradients; a checkpoint is loaded into the tensors of `model`."""
 
@@ -70,15 +83,12 @@ class Measurement:
 
     def _batch(self, number: int, batches: Sequence[Batch]) -> BatchSums:
         rows, places = batches[number]()
-        try:
+        with finding_no_memory(f"with {len(places)} samples at once"):
             inputs, targets = self.model.prepare(rows, places, self.world.device)
-            loss, right = score(self.model, self.model(inputs), targets, len(places))
+            loss, right = score(
+                self.model, self.model(inputs, *self.model.bounds(rows, self.world.device)), targets, len(places)
+            )
             found = float(loss), int(right)
-        except (RuntimeError, MemoryError) as error:
-            if not exhaustion.is_out_of_memory(error):
-                raise
-            more = "divide the weights over more ranks (evaluation.ranks), or take fewer samples (evaluation.batch)"
-            raise MemoryError(f"out of memory with {len(places)} samples: {more}") from error
         predicted = targets.numel() if self.model.causal else len(places) * self._targets_per_sample
         return BatchSums(number, *found, predicted)
 

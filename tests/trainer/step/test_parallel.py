@@ -46,6 +46,8 @@ GPT2 = {
     "bias": "all",
 }
 QWEN3 = {"qk_norm": True, "rope_scaling": {"original_length": 16}, "window": 10, "head_features": 12}
+DOCUMENTS = {"attention": "documents"}
+CONTEXT = {"context": 2}
 FULL, HYBRID = {"shard": "full"}, {"shard": "hybrid", "shard_ranks": 2}
 CASES = {
     "DDP": Case(2, {}),
@@ -73,6 +75,15 @@ CASES = {
     "FSDP of a tied GPT-2": Case(2, FULL, model={**GPT2, "tied": True}),
     "TP of Qwen 3 with a window": Case(2, {"tensor": 2}, model=QWEN3),
     "FSDP x TP of Qwen 3 with a window": Case(4, {**FULL, "tensor": 2}, model=QWEN3),
+    "CP": Case(2, CONTEXT),
+    "CP inside documents, learned positions": Case(2, CONTEXT, model={**GPT2, **DOCUMENTS}),
+    "CP x FSDP, recomputing": Case(2, {**CONTEXT, **FULL, "activations": "selective"}, model={"window": 5}),
+    "CP x FSDP, over two shares of a batch": Case(4, {**CONTEXT, **FULL}, model=DOCUMENTS),
+    "CP x TP": Case(4, {**CONTEXT, "tensor": 2}, model=DOCUMENTS),
+    "CP x PP": Case(4, {**CONTEXT, "pipeline": 2}, model=DOCUMENTS),
+    "FSDP inside documents, recomputing": Case(2, {**FULL, "activations": "recompute"}, model=DOCUMENTS),
+    "TP inside documents": Case(2, {"tensor": 2}, model=DOCUMENTS),
+    "PP inside documents": Case(2, {"pipeline": 2}, model=DOCUMENTS),
     "HSDP": Case(4, HYBRID),
     "DP x TP": Case(4, {"tensor": 2}),
     "FSDP x TP": Case(4, {**FULL, "tensor": 2}),

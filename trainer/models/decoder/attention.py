@@ -1,4 +1,4 @@
-"""Causal grouped-query attention: over all tokens before a token, or over a window of them."""
+"""Causal grouped-query attention: over all tokens before a token, a window of them, or those of its document."""
 
 import torch
 import torch.nn.functional as F
@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.positions import rotate
+from trainer.models.decoder.sight import Sight
 
 
 class HeadNorm(nn.RMSNorm):
@@ -32,14 +33,19 @@ class DecoderAttention(nn.Module):
         self.query_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
         self.key_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
 
-    def forward(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
-        """x: [batch, length, width]; rotation: [length, features / 2, 2], None without rotary positions."""
+    def forward(self, x: Tensor, rotation: Tensor | None = None, sight: Sight | None = None) -> Tensor:
+        """x: [batch, length, width]; rotation: [length, features / 2, 2], None without rotary positions.
+
+        sight: which tokens each token attends to; None for all before it, or those of the window.
+        """
         query, key, value = (self._heads(each(x)) for each in (self.query, self.key, self.value))
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
-        if 0 < self.window < x.shape[1]:
+        if sight is not None:
+            mixed = sight.attend(query, key, value)
+        elif 0 < self.window < x.shape[1]:
             mixed = windowed(query, key, value, self.window)
         else:
             mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=self.grouped)

@@ -2,15 +2,17 @@
 
 import math
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.config.shapes import Data
+from trainer.data.documents import Documented
+from trainer.data.pictures import Labelled
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.attention import DecoderAttention
 from trainer.models.decoder.positions import rotations
+from trainer.models.decoder.sight import Sight, sight
 from trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
 from trainer.models.norms import LayerNorm, RMSNorm
@@ -53,8 +55,8 @@ class DecoderBlock(nn.Module):
         self.feed_forward_norm = norm(config)
         self.feed_forward = DecoderFeedForward(config) if config.activation == "swiglu" else DecoderGelu(config)
 
-    def forward(self, x: Tensor, rotation: Tensor | None) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), rotation)
+    def forward(self, x: Tensor, rotation: Tensor | None, sight: Sight | None) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), rotation, sight)
         out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return out
 
@@ -79,7 +81,7 @@ class Decoder(Model):
 
     def __init__(self, config: DecoderShape, data: Data) -> None:
         super().__init__()
-        self.config, self.length = config, data.length
+        self.config, self.length, self.reads_documents = config, data.length, config.reads_documents
         self._name_parts(config)
         self.embedding = nn.Embedding(data.vocabulary, config.width)
         self.positions = nn.Embedding(config.longest, config.width) if config.positions == "learned" else None
@@ -120,14 +122,21 @@ class Decoder(Model):
         x = self.vocabulary.embedded(self.embedding, inputs)
         if self.positions is None:
             return x
-        places: Tensor = self.positions(self.stream.places(inputs.shape[1], inputs.device))
+        place = self.stream.places(inputs.shape[1], inputs.device)
+        if self.share is not None:
+            place = self.share.places(inputs.shape[1], inputs.device)[place]
+        places: Tensor = self.positions(place)
         return x + places
 
-    def through(self, x: Tensor) -> Tensor:
+    def through(self, x: Tensor, begins: Tensor | None = None) -> Tensor:
         length = self.stream.positions(x)
-        rotation = self.get_buffer("rotation")[:length] if self.config.positions == "rotary" else None
+        seen = sight(length, x.device, begins, self.config.window, self.share)
+        rotation = None
+        if self.config.positions == "rotary":
+            whole = self.get_buffer("rotation")
+            rotation = whole[:length] if self.share is None else whole[self.share.places(length, x.device)]
         for block in self.blocks:
-            x = block(x, rotation)
+            x = block(x, rotation, seen)
         return x
 
     def last(self, x: Tensor) -> Tensor:
@@ -137,9 +146,15 @@ class Decoder(Model):
 
     def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """Each window without its last token, and without its first: [batch, length] both."""
-        assert isinstance(rows, np.ndarray)
-        tokens = torch.from_numpy(rows).to(device, non_blocking=True).long()
+        assert not isinstance(rows, Labelled)
+        read = rows.tokens if isinstance(rows, Documented) else rows
+        tokens = torch.from_numpy(read).to(device, non_blocking=True).long()
         return tokens[:, :-1], tokens[:, 1:]
+
+    def bounds(self, rows: Rows, device: torch.device) -> tuple[Tensor, ...]:
+        if not isinstance(rows, Documented):
+            return ()
+        return (torch.from_numpy(rows.begins).to(device, non_blocking=True)[:, :-1].int(),)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The sum of the tokens' cross-entropies; outputs: [batch, length, tokens], targets: [batch, length]."""

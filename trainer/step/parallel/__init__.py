@@ -5,9 +5,11 @@ weights (tensor parallelism, FSDP2) is imported only where a layout asks for it,
 """
 
 import contextlib
+from collections.abc import Iterator
 from typing import TypeGuard
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -16,6 +18,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config.resolved import Config
 from trainer.models.model import Model
+from trainer.models.sequence_share import SequenceShare
 from trainer.node.world import World
 from trainer.step.parallel import blocks, eight_bits, replicas
 
@@ -28,9 +31,26 @@ def device_mesh(world: World) -> DeviceMesh | None:
         return None
     mesh = world.mesh
     sizes = (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor)
-    opening = world.groups.opening() if world.groups else contextlib.nullcontext()
-    with unset_fake_temporarily(), opening:  # a plan has fake tensors, but a mesh has real numbers of ranks
+    with _opening(world):
         return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
+
+
+def sequence_share(world: World) -> SequenceShare | None:
+    """This rank's part of every sequence; None where it has the whole. All ranks call at once."""
+    mesh = world.mesh
+    if mesh.context == 1:
+        return None
+    with _opening(world):
+        group, _ = dist.new_subgroups_by_enumeration(mesh.context_groups())  # type: ignore[no-untyped-call]
+    return SequenceShare(mesh.context_rank(world.rank), mesh.context, group)
+
+
+@contextlib.contextmanager
+def _opening(world: World) -> Iterator[None]:
+    """The context in which process groups are made."""
+    opening = world.groups.opening() if world.groups else contextlib.nullcontext()
+    with unset_fake_temporarily(), opening:  # a plan has fake tensors, but groups have real numbers of ranks
+        yield
 
 
 def groups(devices: DeviceMesh | None) -> list[ProcessGroup]:
@@ -50,7 +70,8 @@ def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
     if _divides_matrices(devices):
         from trainer.step.parallel import tensor
 
-        tensor.divide(model, devices["tensor"], eight_bits.product if narrow else F.linear)
+        own_length = model.stream_length // config.layout.context
+        tensor.divide(model, devices["tensor"], own_length, eight_bits.product if narrow else F.linear)
     if narrow:
         eight_bits.multiply(model)
     blocks.set_forward(model, config.layout)

@@ -79,14 +79,14 @@ def _apply(exchange: type[torch.autograd.Function], tensor: Tensor, division: Di
 
 def _all(part: Tensor, division: Division) -> Tensor:
     """All ranks' parts, one after the other."""
-    found = collectives.all_gather_tensor(part.contiguous(), gather_dim=SEQUENCE, group=division.group)
+    found = collectives.all_gather_single(part.contiguous(), gather_dim=SEQUENCE, group=division.group)
     return _waited(found)[:, : division.length]
 
 
 def _sum_of_part(share: Tensor, division: Division) -> Tensor:
     """This rank's part of the sum of all ranks' shares."""
     filled = _filled(share, division)
-    return _waited(collectives.reduce_scatter_tensor(filled, "sum", scatter_dim=SEQUENCE, group=division.group))
+    return _waited(collectives.reduce_scatter_single(filled, "sum", scatter_dim=SEQUENCE, group=division.group))
 
 
 def _sum(share: Tensor, division: Division) -> Tensor:

@@ -27,9 +27,12 @@ BY_COLUMNS, BY_ROWS = Shard(0), Shard(1)
 """Of a matrix as PyTorch holds it, [out, in]."""
 
 
-def divide(model: Model, devices: DeviceMesh, product: Product) -> None:
-    """Divide what the model names, in place. Raises ValueError for a vocabulary with too few tokens."""
-    division = Division(devices.get_group(), model.stream_length)
+def divide(model: Model, devices: DeviceMesh, length: int, product: Product) -> None:
+    """Divide what the model names, in place. Raises ValueError for a vocabulary with too few tokens.
+
+    length: the positions of a sequence that the group has; 0 where the model does not divide its stream.
+    """
+    division = Division(devices.get_group(), length)
     for name in (each for each in model.token_rows if _has(model, each)):
         _check_tokens(name, model.get_parameter(name), division.ranks)
         _divide_parameter(model, name, devices, BY_COLUMNS)
