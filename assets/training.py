@@ -202,6 +202,8 @@ def _show(context: dg.AssetExecutionContext, event: JournalEvent) -> None:
             context.log.info(f"step {event['step']}: loss {event['loss']:.4f}{figures}")
         case "step" | "segment" | "validated":
             pass
+        case "staged":
+            context.log.info(f"{event['node']} is staging: {event['progress']}")
         case name:
             fields = {k: v for k, v in event.items() if k not in ("event", "t")}
             context.log.info(f"{name}: {fields}")

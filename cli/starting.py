@@ -14,10 +14,13 @@ from trainer.config.profiles import PROFILES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from recipes.load import Recipes
     from trainer.config.operation import Storage
+    from trainer.data.snapshots import Snapshot
     from trainer.plan.measure import StageMeasure
     from trainer.plan.question import Question
     from trainer.plan.room import Room
+    from trainer.plan.shards import ShardsVerdict
     from trainer.plan.verdict import PlanVerdict
 
 app = group("Starting trainings.")
@@ -45,6 +48,10 @@ def plan(
         str | None,
         typer.Option("--on", metavar="PROFILE", help=f"The hardware: {', '.join(PROFILES)}; else this machine."),
     ] = None,
+    gigabytes: Annotated[
+        float | None,
+        typer.Option("--dataset-gigabytes", min=0.001, help="The dataset's size, instead of its present snapshot's."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Say whether a training fits, before anything runs.
@@ -56,17 +63,45 @@ def plan(
     from recipes import assignments, folder
     from recipes.plan import planned
     from trainer.plan.report import report
+    from trainer.plan.shards import report_shards, room_of
 
     chosen = _named(recipe)
     recipes = assignments.load_with(folder.selected(), "trainings", chosen, fields or ())
     asked = planned(recipes, chosen, on)
     with output.progress(f"planning {chosen} on {asked.question.ranks} ranks"):
         verdict = _verdict(asked.question, asked.room, recipes.trainings[chosen].storage)
+    nodes = asked.question.nodes
+    room = room_of(asked.room.nvme_bytes, verdict.host.nvme_spare, recipes.trainings[chosen].placement.nvme_gigabytes)
+    shards = _shards(recipes, chosen, gigabytes, room, nodes)
+    fits = verdict.fits and not shards.problem
     if json:
-        output.print_json(verdict.document())
+        output.print_json({**verdict.document(), "fits": fits, "staging": shards.document()})
     else:
-        print("\n".join(report(verdict, asked.room)))
-    raise typer.Exit(0 if verdict.fits else 1)
+        print("\n".join([*report(verdict, asked.room), *report_shards(shards, nodes)]))
+    raise typer.Exit(0 if fits else 1)
+
+
+def _shards(recipes: "Recipes", recipe: str, gigabytes: float | None, room: int | None, nodes: int) -> "ShardsVerdict":
+    """How the nodes would hold the dataset's present snapshot, or one of this size."""
+    from recipes.plan import planned_shards
+    from trainer.plan.shards import judge_shards
+
+    training = recipes.trainings[recipe]
+    shards = planned_shards(recipes, recipe, _snapshot(training.dataset), gigabytes)
+    return judge_shards(training.placement.staging, shards.need, shards.known, room, nodes)
+
+
+def _snapshot(dataset: str) -> "Snapshot | None":
+    """The dataset's present snapshot; None before its first, and where it cannot be read."""
+    from trainer.data import snapshots
+
+    durable = place.here().durable
+    if not (durable / "datasets").is_dir():
+        return None
+    from assets.datasets.snapshots import pointer
+
+    current = pointer.current(durable, dataset)
+    return snapshots.read(durable, current) if current else None
 
 
 def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVerdict":

@@ -10,10 +10,17 @@ from trainer.base.invalid import Invalid
 from trainer.config import profiles
 from trainer.config.profiles import HardwareProfile
 from trainer.config.shapes import Data
+from trainer.data.shards import ShardFile
+from trainer.data.snapshots import Snapshot
+from trainer.loading.needs import SnapshotReading
+from trainer.loading.order import Order
+from trainer.loading.window import DataCourse
 from trainer.plan import room
 from trainer.plan.question import Question
 from trainer.plan.room import Room
+from trainer.staging.holding import SnapshotNeed
 
+LABEL_BYTES = 4
 CLASSES = 1000
 """The classes of pictures that are counted before a snapshot says how many there are."""
 
@@ -52,6 +59,45 @@ def planned(recipes: Recipes, name: str, on: str | None = None) -> PlannedRecipe
         kernels="cuda" if profile else "cpu",
     )
     return PlannedRecipe(asked, room.of_profile(profile, _pod_bytes(training)) if profile else room.here(asked.ranks))
+
+
+@dataclass(frozen=True)
+class PlannedShards:
+    """What a recipe reads of its snapshot."""
+
+    need: SnapshotNeed
+    known: bool
+    """Whether the size of the snapshot is known; if not, `need.total` means nothing."""
+
+
+def planned_shards(recipes: Recipes, name: str, snapshot: Snapshot | None, gigabytes: float | None) -> PlannedShards:
+    """What the training of this name reads of a snapshot, or of one of this size in 10^9 bytes.
+
+    Without either, and with a size, the snapshot has shards of the average size that the dataset's recipe says.
+    Raises ValueError for a snapshot that has no sample of the recipe's length.
+    """
+    training = recipes.trainings[name]
+    if gigabytes is None and snapshot is not None:
+        return PlannedShards(SnapshotReading(snapshot, training.batch, training.run, training.validation).need, True)
+    samples, size = _average_shard(training, recipes.datasets[training.dataset])
+    several = 8 * training.run.shuffle_shards  # so many that what is read at once does not depend on it
+    count = max(1, round(gigabytes * 1e9 / size)) if gigabytes is not None else several
+    files = [ShardFile(str(number), size) for number in range(min(count, several))]
+    order = Order([samples] * len(files), training.run.seed, training.run.shuffle_shards)
+    course = DataCourse(order, files, training.batch.sequences, training.run.steps)
+    pinned = -(-training.validation.sequences // samples) * size if training.validation.every else 0
+    need = SnapshotNeed(count * size, count * size, pinned, course.most_at_once(), size)
+    return PlannedShards(need, gigabytes is not None)
+
+
+def _average_shard(training: ModelRecipe, dataset: DatasetRecipe) -> tuple[int, int]:
+    """The samples and the bytes of an average shard."""
+    if pictures := dataset.images:
+        picture = pictures.height * pictures.width * pictures.channels
+        samples = max(1, int(pictures.shard_megabytes * 1e6 / picture))
+        return samples, samples * (picture + LABEL_BYTES)
+    width = 2 if _vocabulary(dataset) <= 1 << 16 else 4
+    return max(1, dataset.shards.tokens // training.batch.length), dataset.shards.tokens * width
 
 
 def check_nodes(profile: HardwareProfile, name: str, nodes: int, ranks_per_node: int) -> None:

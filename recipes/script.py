@@ -39,7 +39,8 @@ class ScriptRecipe(TrainingRecipe):
 
     @model_validator(mode="after")
     def _can_be_run(self) -> Self:
-        require(self.placement.staging in ("auto", "whole"), "placement.staging", "expected auto or whole")
+        allowed = self.placement.staging in ("auto", "whole", "window")
+        require(allowed, "placement.staging", "expected auto, whole or window")
         folder = Path(self.code) if Path(self.code).is_dir() else Path(self.code).parent
         for word in self._files():
             require((folder / word).is_file(), "command", f"expected a file of the code: {word} is not there")

@@ -7,6 +7,7 @@ own means. A restore into an empty home makes that home's dagster/, mlflow.db an
 
 import contextlib
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def back_up(dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, 
     folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
     with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
         root = Path(scratch)
-        for path in sorted(dagster.rglob("*.db")):
+        for path in _databases(dagster):
             sqlite.copy(path, root / "dagster" / path.relative_to(dagster))
         if tracking.database is not None and tracking.is_there:
             sqlite.copy(tracking.database, root / "mlflow.db")
@@ -71,6 +72,16 @@ def back_up(dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, 
             tier.put(folder, name, FolderTier(root.parent).read(root.name, name), file)
         tier.finish(folder, manifest.encode())
     return Backup(folder, digest.sha256(manifest.encode()), manifest.bytes, figures)
+
+
+def _databases(dagster: Path) -> list[Path]:
+    """Dagster's databases. Its folder `storage` has none, and two files for each step of each run."""
+    found: list[Path] = []
+    for folder, below, names in os.walk(dagster):
+        if Path(folder) == dagster:
+            below[:] = [name for name in below if name != "storage"]
+        found += [Path(folder, name) for name in names if name.endswith(".db")]
+    return sorted(found)
 
 
 def prune(tier: Tier, keep: int) -> list[str]:

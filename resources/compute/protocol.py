@@ -56,7 +56,7 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
 
     def control(self, tiers: Tiers) -> TrainingControl:
         """The state machine over this launcher and fleet."""
-        paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup)
+        paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup, tuple(tiers.origins))
         return TrainingControl(
             self.launcher(),
             self.fleet(),
@@ -64,4 +64,5 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
             self.revision,
             grace_seconds=self.grace_seconds,
             hardware=self.hardware,
+            sees_nodes=self.sees_nodes,
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import faults, fit, tails
+from resources.trainings import faults, fit, staging_fit, tails
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
@@ -45,9 +45,11 @@ class TrainingControl:
         grace_seconds: float = GRACE_SECONDS,
         watch: ProgressWatch = WATCH,
         hardware: HardwareProfile | None = None,
+        sees_nodes: bool = False,
     ) -> None:
+        """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
-        self._hardware = hardware
+        self._hardware, self._sees_nodes = hardware, sees_nodes
         self._revision, self._clock, self._grace_seconds, self._watch = revision, clock, grace_seconds, watch
 
     def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
@@ -241,6 +243,7 @@ class TrainingControl:
         try:
             fabric = self._hardware.fabric if self._hardware else ""
             job = training_job.job(facts, self.paths, self._revision, run, fabric)
+            staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
             if self._hardware is not None:
                 fit.check(job, self.paths.durable, self._hardware)
             self.launcher.submit(job)

@@ -20,6 +20,8 @@ class Paths:
     """With {node} for the node's name."""
     backup: str = ""
     """The object store's URL, a folder, or empty for none."""
+    origins: tuple[str, ...] = ()
+    """What is asked for shards after the durable tier, with {node} for each other node's name."""
 
 
 def job_name(training: str, incarnation: int) -> str:
@@ -73,6 +75,7 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
         "durable": str(paths.durable),
         "nvme": paths.nvme,
         "backup": paths.backup,
+        "origins": list(paths.origins),
         "staging": terms.staging,
         "nvme_gigabytes": terms.nvme_gigabytes,
         "init": terms.init,

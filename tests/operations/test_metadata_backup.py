@@ -124,3 +124,11 @@ def test_the_newest_backups_stay(tmp_path: Path):
         tier.finish(name, CheckpointManifest("metadata/1", {"figures.json": file}).encode())
     assert metadata_backup.prune(tier, keep=2) == names[:3]
     assert list(tier.folders("metadata")) == names[3:]
+
+
+def test_what_dagster_keeps_of_each_step_is_neither_searched_nor_backed_up(tracked: Platform, backup: Path):
+    dagster = tracked.root / "some-dagster"
+    for place in ("storage/run/step.db", "history/runs.db"):
+        (dagster / place).parent.mkdir(parents=True)
+        sqlite3.connect(dagster / place).close()
+    assert metadata_backup._databases(dagster) == [dagster / "history" / "runs.db"]

@@ -11,7 +11,9 @@ import pytest
 
 import recipes
 from recipes.load import load
-from recipes.plan import planned
+from recipes.plan import planned, planned_shards
+from tests.assets.datasets.snapshots import make_snapshot
+from trainer.plan.shards import judge_shards, report_shards, room_of
 
 FOLDER = Path(recipes.__file__).parent
 CODE = FOLDER.parent
@@ -30,6 +32,7 @@ def test_the_command_says_what_a_training_needs_and_keeps_the_measure(tmp_path: 
     printed: dict[str, Any] = json.loads(done.stdout)
     assert printed["fits"] and printed["parameters"] == 1_836_160
     assert printed["checkpoint"]["size"] == 12 * 1_836_160
+    assert printed["staging"]["least"] > 0 and not printed["staging"]["problem"]
     kept = list((tmp_path / "slipway" / "plans").iterdir())
     before = kept[0].stat().st_mtime_ns
     assert json.loads(command(tmp_path, "tiny-decoder", "--json").stdout) == printed
@@ -51,6 +54,33 @@ def test_gpus_given_as_nodes_are_refused_with_the_number_of_nodes(tmp_path: Path
     assert done.returncode == 1
     assert "llama-405b: placement.nodes: found 256, expected 32 at most" in done.stderr
     assert "256 GPUs are 32 nodes" in done.stderr
+
+
+@pytest.mark.parametrize(("gigabytes", "kind"), [(500, "whole"), (2000, "parts"), (9000, "window")])
+def test_a_dataset_larger_than_a_node_is_held_in_parts_or_a_window(gigabytes: float, kind: str):
+    """2 TB on nodes of 1 TB; the size stands for a snapshot that is not there yet."""
+    shards = planned_shards(load(FOLDER / "examples", {}), "llama-70b", None, gigabytes)
+    room = room_of(10**12, 680 * 10**9, None)
+    found = judge_shards("auto", shards.need, shards.known, room, nodes=8)
+    assert (found.kind, found.problem) == (kind, "")
+    assert room is not None and found.nvme_needed is not None and found.least <= found.nvme_needed <= room
+
+
+def test_before_the_first_snapshot_the_largest_sizes_are_said():
+    shards = planned_shards(load(FOLDER / "examples", {}), "llama-70b", None, None)
+    found = judge_shards("auto", shards.need, shards.known, 680 * 10**9, nodes=8)
+    assert (found.kind, found.snapshot, found.whole_up_to) == ("", None, 680 * 10**9)
+    said = "\n".join(report_shards(found, 8))
+    assert "the dataset has no snapshot yet" in said and "whole    up to 680.0 GB" in said
+
+
+def test_a_plan_of_a_snapshot_reads_its_manifest_alone(tmp_path: Path):
+    snapshot = make_snapshot(tmp_path, tokens=100_000)
+    shards = planned_shards(load(FOLDER, {}), "tiny-decoder", snapshot, None)
+    assert shards.known and shards.need.total == sum(shard.bytes for shard in snapshot.shards())
+    found = judge_shards("auto", shards.need, True, shards.need.largest - 1, nodes=1)
+    assert found.problem.startswith("placement.staging: found auto with") and not found.kind
+    assert next(report_shards(found, 1)).startswith("The nodes cannot hold the snapshot: placement.staging")
 
 
 def test_an_unknown_recipe_is_refused_with_a_list_of_all_recipes():

@@ -99,7 +99,7 @@ def test_code_that_would_hide_slipways_package_is_refused(scripted: Folder):
 
 def test_a_script_needs_its_shards_before_it_starts(scripted: Folder):
     line = scripted.edit(SCRIPT, "  ranks_per_node: 1", "  ranks_per_node: 1\n  staging: streaming")
-    sentence = 'placement.staging: found "streaming", expected auto or whole'
+    sentence = 'placement.staging: found "streaming", expected auto, whole or window'
     assert scripted.problems() == [f"{SCRIPT}:{line + 1}: {sentence}"]
 
 

@@ -1,5 +1,6 @@
 """Datasets larger than a node's disk, S1 and S3 to S5: real trainings on real small disks read the same samples."""
 
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from tests import disks
 from tests.conftest import until
 from tests.trainer import noise
 from tests.trainer.conftest import Training, wait
+from tests.trainer.staging.folders import flip_a_bit
 from trainer.record import fence
 from trainer.record.fence import Token
 
@@ -54,6 +56,8 @@ def test_a_dataset_three_times_a_nodes_disk_is_trained_on_in_the_order_of_a_larg
     small.completed()
     [held] = small.events("staging")
     assert held["kind"] == "window"
+    told = small.events("staged")
+    assert told[-1]["node"] == "local" and told[-1]["bytes"] <= told[-1]["total_bytes"] < 4600 * 1000
     assert course.read(small.store).staging.startswith("window: the snapshot has 13.8 MB")
     assert small.losses() == large.losses()
     assert small.tensors(80) == large.tensors(80)
@@ -106,6 +110,19 @@ def test_four_nodes_of_24_mb_train_on_64_mb_and_go_on_when_one_is_lost(tmp_path:
         ended = wait(each)
         assert ended.code == 0, ended.err
     assert [held["kind"] for held in training.events("staging")] == ["parts", "window"]
+    assert {told["node"] for told in training.events("staged")} >= {"node-0", "node-1", "node-2"}
     alone = noisy(tmp_path / "alone", mark, 130, 400).completed()
     for (step, loss), (same, expected) in zip(training.losses(), alone.losses(), strict=True):
         assert step == same and loss == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_shard_that_the_durable_tier_has_damaged_comes_from_a_configured_origin(tmp_path: Path, mark: str) -> None:
+    """A replica beside the durable tier; the address of other nodes stands for none here, and is left out."""
+    replica = tmp_path / "replica"
+    training = noisy(tmp_path / "one", mark, 6, 10, staging="window", origins=[str(replica), "/mnt/{node}"])
+    shutil.copytree(training.durable / "shards", replica / "shards")
+    for damaged in (training.durable / "shards").glob("*"):
+        flip_a_bit(damaged)
+    training.completed()
+    assert [held["kind"] for held in training.events("staging")] == ["window"]

@@ -197,6 +197,9 @@ class Placement:
     """The node's own fast disk, where the shards are staged."""
     backup: str = ""
     """The object store's URL (s3://bucket/prefix), a folder, or empty for none."""
+    origins: tuple[str, ...] = ()
+    """Folders and URLs that are asked, in this order, for shards that the durable tier lacks or has damaged; one with
+    ``{node}`` stands for all other nodes of the training."""
     staging: Literal["auto", "whole", "streaming", "parts", "window", "before"] = "auto"
     """What of the snapshot a node holds; see `trainer.staging.holding`. "before" is an earlier name of "whole"."""
     nvme_gigabytes: float | None = None

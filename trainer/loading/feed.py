@@ -1,55 +1,65 @@
 """The feed: one rank's data from a snapshot, of which its node holds all, a part, or what the next steps read."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from trainer.base.progress import OnProgress, every
 from trainer.config.resolved import Config
-from trainer.data import contents, images, shards, snapshots
-from trainer.data.documents import DocumentedSequences
-from trainer.data.pictures import Pictures
-from trainer.data.sequences import Sequences
+from trainer.data import contents, shards, snapshots
 from trainer.loading import nodes
 from trainer.loading.batches import Batches
-from trainer.loading.order import Order, rank_slice
-from trainer.loading.sources import Sources
+from trainer.loading.needs import SnapshotReading
+from trainer.loading.order import rank_slice
+from trainer.loading.sources import Sources, origins
 from trainer.loading.streaming import Streaming
-from trainer.loading.window import DataCourse, ShardWindow
+from trainer.loading.window import TELL_SECONDS, ShardWindow
 from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World
-from trainer.objects.origins import origin
+from trainer.objects.peer_server import PeerServer
 from trainer.staging import holding, leases, parts, retention, stage
+
+QUIET_SECONDS = 5.0
 
 
 class Feed:
     """The data of one training, and this rank's share of it."""
 
-    def __init__(self, config: Config, world: World) -> None:
+    def __init__(self, config: Config, world: World, tell: OnProgress = lambda _: None) -> None:
         """Open the snapshot, which is staged first where the node holds the whole of it.
 
+        `tell` is called, on one rank of each node, with how far the staging is, until the node first has what it wants.
         Raises ValueError for a configuration that does not fit the data or the disks, and what staging raises.
         """
         batch, on_gpu = config.batch, world.device.type == "cuda"
-        self._config, self._world, self._nvme = config, world, _nvme(config)
+        self._config, self._world, self._nvme, self._tell = config, world, _nvme(config), tell
         self._leads_node = world.local_rank == 0
-        self._origins = [origin(config.placement.durable)]
+        self._origins = origins(config.placement, nodes.name())
         self._lease = leases.hold(self._nvme, config.snapshot)
         self._streaming: Streaming | None = None
         self._window: ShardWindow | None = None
-        self._server: nodes.PeerServer | None = None
+        self._server: PeerServer | None = None
         if self._leads_node:
             stage.bring_manifest(config.snapshot, self._origins, self._nvme)
         room = self._room() if self._leads_node else None
         self._nodes = nodes.gather(world, room)
+        self._origins = origins(config.placement, self._nodes.own, self._nodes.rooms)
         self.snapshot = snapshots.read(self._nvme, config.snapshot)
         self.data = contents.data(self.snapshot, config.model, batch.length, config.run.seed)
-        self._training, self.held_out = (self._split(split) for split in ("train", "validation"))
-        self.order = Order(self._training.sizes, config.run.seed, config.run.shuffle_shards)
-        self._course = DataCourse(self.order, self._training.shards, batch.sequences, config.run.steps)
-        self.holding = holding.choose(
-            config.placement.staging, self._need(), self._nodes.rooms, list(self._training.shards)
+        reading = SnapshotReading(
+            self.snapshot,
+            batch,
+            config.run,
+            config.validation,
+            self._nvme,
+            self._bring,
+            config.model.reads_documents,
         )
+        self._reading, self._training, self.held_out = reading, reading.training, reading.held_out
+        self.order, self._course = reading.order, reading.course
+        self.holding = reading.hold(config.placement.staging, self._nodes.rooms)
         self._hold()
         mine = self._mine = rank_slice(batch.sequences, world.data_rank, world.data_size)
         self._batches: Batches[Any] = Batches(
@@ -75,7 +85,7 @@ class Feed:
             places = self.order.shards(step * self._samples_a_step)
             self._streaming.stage([self._training.shards[place] for place in places])
         if self._window:
-            self._window.start(min(step, self._config.run.steps - 1), self._lease)
+            self._window.start(min(step, self._config.run.steps - 1))
 
     def close(self) -> None:
         """End the server of this node's shards, and hold none of them any more."""
@@ -92,7 +102,7 @@ class Feed:
             return
         streams = self.holding.kind == "streaming" and not stage.is_staged(snapshot, nvme)
         if not streams and self._leads_node:
-            stage.stage(snapshot, self._origins, nvme)
+            stage.stage(snapshot, self._origins, nvme, every(TELL_SECONDS, _after_a_while(self._tell)))
         # All ranks wait here, also with a streaming start: they looked at different moments and may disagree.
         self._world.gather(None)
         self._streaming = Streaming(self.snapshot, self._origins, nvme) if streams else None
@@ -100,22 +110,23 @@ class Feed:
     def _moving_window(self) -> ShardWindow:
         own, rooms = self._nodes.own, self._nodes.rooms
         if self._leads_node and len(rooms) > 1:
-            self._server = nodes.PeerServer(self._nvme)
-        peers = nodes.peers(self._world, self._nodes, self._server.url if self._server else None)
-        unbounded = dict.fromkeys(rooms, self._need().total)
-        keepers = self.holding.keepers or parts.divide(self._training.shards, unbounded) or {}
+            self._server = PeerServer(self._nvme)
+        peers = nodes.peers(self._world, self._nodes, self._server.url if self._server else None, self._nvme)
+        unbounded = dict.fromkeys(rooms, 2 * self._reading.need.total)
+        keepers = parts.divide([*self._training.shards, *self._reading.pinned], unbounded)
+        assert keepers is not None
+        keepers |= self.holding.keepers
         part = [one for one in self._training.shards if self.holding.keepers.get(one.blake3) == own]
-        kept: list[shards.ShardFile] = list({one.blake3: one for one in (*self._pinned(), *part)}.values())
+        kept: list[shards.ShardFile] = list({one.blake3: one for one in (*self._reading.pinned, *part)}.values())
         ahead = rooms[own] - sum(one.bytes for one in kept)
-        if not self._leads_node:
+        sources = Sources(own, peers, keepers, self._origins)
+        window = ShardWindow(self._course, kept, ahead, sources, self._nvme, self._tell)
+        if self._leads_node:
+            window.hold(self._lease)
+        else:
             self._lease.release()
-        return ShardWindow(self._course, kept, ahead, Sources(own, peers, keepers, self._origins), self._nvme)
-
-    def _split(self, split: str) -> Sequences | DocumentedSequences | Pictures:
-        if isinstance(self.snapshot, images.ImageSnapshot):
-            return Pictures(self._nvme, self.snapshot, split, self._bring)
-        plain = Sequences(self._nvme, self.snapshot, split, self._config.batch.length, self._bring)
-        return DocumentedSequences(plain) if self._config.model.reads_documents else plain
+        self._world.gather(None)  # from here on every node's server says what it is about to have
+        return window
 
     def _bring(self, shard: shards.ShardFile) -> None:
         """Have the shard on the NVMe before it is opened."""
@@ -136,23 +147,11 @@ class Feed:
         given = self._config.placement.nvme_gigabytes
         return int(free if given is None else min(free, given * 1e9))
 
-    def _pinned(self) -> list[shards.ShardFile]:
-        """The shards that validation reads."""
-        if not self._config.validation.every:
-            return []
-        ends = np.cumsum(self.held_out.sizes)
-        last = int(np.searchsorted(ends, min(self._config.validation.sequences, len(self.held_out)) - 1, "right"))
-        return list(self.held_out.shards[: last + 1])
 
-    def _need(self) -> holding.SnapshotNeed:
-        every = self.snapshot.shards()
-        return holding.SnapshotNeed(
-            total=sum(shard.bytes for shard in every),
-            divided=sum(shard.bytes for shard in self._training.shards),
-            pinned=sum(shard.bytes for shard in self._pinned()),
-            window=self._course.most_at_once(),
-            largest=max(shard.bytes for shard in every),
-        )
+def _after_a_while(tell: OnProgress) -> OnProgress:
+    """`tell`, but not for a staging of a few seconds."""
+    begun = time.monotonic()
+    return lambda progress: tell(progress) if time.monotonic() - begun >= QUIET_SECONDS else None
 
 
 def _nvme(config: Config) -> Path:

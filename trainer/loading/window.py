@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.base.patience import patiently
-from trainer.base.progress import Meter
+from trainer.base.progress import CopyProgress, Meter, OnProgress
 from trainer.data import shards
 from trainer.loading.order import Order
 from trainer.loading.sources import Sources
@@ -28,6 +28,7 @@ STEPS_AT_ONCE = 3
 """The steps that ranks of one node may read at a time: the slowest rank's, and two that another reads ahead."""
 LATER_SECONDS = 1.0
 """After this a shard is tried again whose keeper did not have it yet."""
+TELL_SECONDS = 30.0
 FULL_SECONDS = 60.0
 """How long a rank waits, on a full disk, for the window to shrink."""
 
@@ -78,19 +79,29 @@ class ShardWindow:
     """The window of one process. The windows of the node's other ranks, on the same NVMe, do not move."""
 
     def __init__(
-        self, course: DataCourse, kept: Sequence[shards.ShardFile], room: int, sources: Sources, nvme: Path
+        self,
+        course: DataCourse,
+        kept: Sequence[shards.ShardFile],
+        room: int,
+        sources: Sources,
+        nvme: Path,
+        report: OnProgress = lambda _: None,
     ) -> None:
-        """`kept` stays for the whole training; `room` is for the shards ahead, in bytes. Nothing is brought yet."""
+        """`kept` stays for the whole training; `room` is for the shards ahead, in bytes. Nothing is brought yet.
+
+        `report` is called every `TELL_SECONDS` until the window is full for the first time, and then.
+        """
         self._course, self._room, self._sources, self._nvme = course, room, sources, nvme
         self._kept, self._kept_names = kept, frozenset(shard.blake3 for shard in kept)
         self._least = min(room, course.most_at_once())
         self._verified = Verified(nvme)
         self._step, self._until, self._replan = 0, 0, True
-        self._ahead: list[shards.ShardFile] = []
+        self._ahead, self._missing = list[shards.ShardFile](), dict[str, shards.ShardFile]()
         self._wake, self._lock = threading.Event(), threading.Lock()
         self._wanted, self._over = frozenset[str](), False
         self._busy, self._here, self._later = set[str](), set[str](), dict[str, float]()
         self._lease: ShardLease | None = None
+        self._report, self._was_full, self._began, self._told = report, False, 0.0, 0.0
 
     def bring(self, shard: shards.ShardFile) -> None:
         """Wait until the shard is on the NVMe, verified. Raises NoOrigin, and OSError when the NVMe stays full."""
@@ -98,14 +109,18 @@ class ShardWindow:
         if self._verified.not_verified([shard]):
             patiently(lambda: self._bring_once(shard, everywhere=True), _Full, FULL_SECONDS)
 
-    def start(self, step: int, lease: Lease) -> threading.Thread:
-        """Begin to move with the steps, from `step` on, in a thread that ends with the process.
+    def hold(self, lease: Lease) -> None:
+        """Hold all shards until the window starts, in place of `lease`, that of the whole snapshot.
 
-        The window's own lease takes the place of `lease`, that of the whole snapshot.
+        From now on, the node's server says of each shard that it is about to come.
         """
-        self._step = step
         self._lease = ShardLease(self._nvme, {shard.blake3 for shard in (*self._course.files, *self._kept)})
         lease.release()
+
+    def start(self, step: int) -> threading.Thread:
+        """Begin to move with the steps, from `step` on, in a thread that ends with the process; after `hold`."""
+        self._step, self._began = step, time.monotonic()
+        self._told = self._began
         self._plan()
         self._wake.set()
         thread = threading.Thread(target=self._run, name="window", daemon=True)
@@ -120,6 +135,9 @@ class ShardWindow:
 
     def release(self) -> None:
         """Hold nothing any more."""
+        if self._began and not self._was_full:
+            self._told = 0.0
+            self._tell()
         self._over = True
         self._wake.set()
         if self._lease is not None:
@@ -133,6 +151,7 @@ class ShardWindow:
                 if self._replan or self._step >= self._until:
                     self._plan()
                 self._begin_copies()
+                self._tell()
             except (OSError, ValueError) as error:  # ValueError: the lease was released meanwhile
                 self._replan = True
                 if not self._over:
@@ -148,21 +167,39 @@ class ShardWindow:
         with self._lock:
             self._wanted = wanted
             self._here &= wanted
+            self._missing = {one.blake3: one for one in (*ahead, *self._kept) if one.blake3 not in self._here}
         self._ahead, self._later = ahead, {name: at for name, at in self._later.items() if name in wanted}
         retention.evict(self._nvme, {shard.blake3 for shard in self._course.files} - wanted)
 
     def _begin_copies(self) -> None:
-        """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own."""
+        """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own.
+
+        Of that, first what other nodes may wait for: only so can no two nodes wait for each other.
+        """
         now = time.monotonic()
-        urgent = {self._course.files[place].blake3 for place in self._course.at_once(self._step)}
-        missing = [one for one in (*self._ahead, *self._kept) if one.blake3 not in self._here | self._busy]
-        for shard in dict.fromkeys(missing):
+        urgent = [self._course.files[place] for place in self._course.at_once(self._step)]
+        names = {shard.blake3 for shard in urgent}
+        first = sorted(urgent, key=lambda shard: not self._sources.is_own(shard))
+        for shard in (*first, *list(self._missing.values())):
             if len(self._busy) >= WORKERS:
                 return
-            if shard.blake3 in urgent or self._later.get(shard.blake3, 0.0) <= now:
-                self._busy.add(shard.blake3)
-                arguments = (shard, shard.blake3 in urgent)
+            name = shard.blake3
+            if name in self._missing and name not in self._busy and self._later.get(name, 0.0) <= now:
+                self._busy.add(name)
+                arguments = (shard, name in names)
                 threading.Thread(target=self._copy, args=arguments, name="staging", daemon=True).start()
+
+    def _tell(self) -> None:
+        """Report how far the window is from being full for the first time."""
+        now = time.monotonic()
+        if self._was_full or (self._missing and now < self._told + TELL_SECONDS):
+            return
+        self._told, self._was_full = now, not self._missing
+        sizes = {shard.blake3: shard.bytes for shard in (*self._ahead, *self._kept)}
+        lacking = dict(self._missing)
+        total, here = sum(sizes.values()), sum(sizes.values()) - sum(shard.bytes for shard in lacking.values())
+        rate = here / (now - self._began) if now > self._began else 0.0
+        self._report(CopyProgress(here, total, len(sizes) - len(lacking), len(sizes), rate))
 
     def _copy(self, shard: shards.ShardFile, urgent: bool) -> None:
         """Bring one shard, in a thread of its own. A step that needs what could not be brought tries again."""
@@ -171,6 +208,7 @@ class ShardWindow:
             with self._lock:
                 if shard.blake3 in self._wanted:
                     self._here.add(shard.blake3)
+                    self._missing.pop(shard.blake3, None)
                 else:  # the window has left it behind meanwhile: the next plan evicts it
                     self._replan = True
         except _Full:
@@ -213,4 +251,4 @@ def _is_early(error: Exception) -> bool:
 
 
 def _say(what: str) -> None:
-    print(f"trainer: {what}", file=sys.stderr, flush=True)
+    print(f"trainer: {what}\n", end="", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """An origin: where a staging may fetch files from; one interface for a folder, an object store and a peer node.
 
-An origin gives shards and manifests alone, by the names that they have in a durable tier, so no name leads anywhere
-else. The bytes from an origin are not trusted: the reader compares hashes and tries the next origin.
+An origin gives shards, manifests and the files of checkpoints alone, by the names that they have in a tier, so no name
+leads anywhere else. The bytes from an origin are not trusted: the reader compares hashes and tries the next origin.
 """
 
 from typing import BinaryIO, Protocol
@@ -11,6 +11,15 @@ from trainer.base import paths
 
 class Missing(Exception):
     """The origin answered that it has no such file."""
+
+
+class Coming(Missing):
+    """The origin does not have the file yet; it is about to have it."""
+
+    def __init__(self, words: str, bytes: int) -> None:
+        super().__init__(words)
+        self.bytes = bytes
+        """Those that it has so far."""
 
 
 class Unreachable(Exception):
@@ -27,14 +36,17 @@ class Origin(Protocol):
     def open(self, name: str, offset: int = 0) -> BinaryIO:
         """A stream of the file's bytes from `offset` on, for reading once; its reads raise Unreachable.
 
-        Raises Missing and Unreachable, with a message that names the file and what is wrong, and ValueError for a name
-        that is neither a shard's nor a manifest's. A request that failed for a moment was repeated for
-        `patience.SECONDS` by then.
+        Raises Missing (Coming, where the origin says so) and Unreachable, with a message that names the file and what
+        is wrong, and ValueError for a name that is neither a shard's nor a manifest's. A request that failed for a
+        moment was repeated for `patience.SECONDS` by then.
         """
 
 
 def checked(name: str) -> str:
-    """The name, if it is that of a shard or a manifest. Raises ValueError otherwise."""
-    if not paths.PUBLISHED.fullmatch(name):
-        raise ValueError(f"{name!r}: expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json")
+    """The name, if it is that of a shard, a manifest or a checkpoint's file. Raises ValueError otherwise."""
+    if not paths.PUBLISHED.fullmatch(name) and not paths.CHECKPOINT_FILE.fullmatch(name):
+        raise ValueError(
+            f"{name!r}: expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json, "
+            "or checkpoints/<training>/<step>.<token>/<file>"
+        )
     return name

@@ -8,12 +8,14 @@ import urllib.request
 from typing import BinaryIO, cast
 
 from trainer.base.patience import patiently
-from trainer.objects.origin import Away, Missing, Unreachable, checked
+from trainer.objects.origin import Away, Coming, Missing, Unreachable, checked
 
 SECONDS = 10
 """How long a peer may take to send the next bytes."""
 SLOWEST = 1 << 20
 """Bytes that a peer must send in `SECONDS`: one that sends a little now and then is as good as away."""
+COMING = "Slipway-Coming"
+"""The header of a 404 for a file that is about to be there: the bytes that are there so far."""
 PATIENCE_SECONDS = 5.0
 """How long requests to a peer are repeated: short, as other nodes and the durable tier have the same files."""
 
@@ -74,9 +76,10 @@ class _Stream(io.RawIOBase):
     def _received(self, buffer: bytearray) -> int:
         answer = self._connected()
         try:
-            count = answer.readinto(buffer)
-            if count or not answer.length:
-                return count
+            came = answer.read1(len(buffer))  # what there is: to fill the buffer may take a slow peer for ever
+            buffer[: len(came)] = came
+            if came or not answer.length:
+                return len(came)
             reason = f"broke off {answer.length} bytes before the end"
         except (OSError, http.client.HTTPException) as error:
             reason = str(error) or type(error).__name__
@@ -104,7 +107,8 @@ def _get(url: str, offset: int) -> http.client.HTTPResponse:
 def _refusal(url: str, offset: int, error: urllib.error.HTTPError) -> Exception:
     error.close()
     if error.code == 404:
-        return Missing(f"{url}: missing")
+        coming = error.headers.get(COMING, "")
+        return Coming(f"{url}: not there yet", int(coming)) if coming.isdecimal() else Missing(f"{url}: missing")
     if error.code == 416:
         return Unreachable(f"{url}: found fewer than {offset + 1} bytes")
     refused = f"{url}: found status {error.code}"

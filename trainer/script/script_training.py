@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from trainer.base.exit_code import ExitCode
@@ -19,7 +19,7 @@ from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged, require_finite
 from trainer.script.checkpoints import RestoredCheckpoint, ScriptCheckpoints, file_name
 from trainer.script.settings import FORMAT, Parameters, ScriptSettings
-from trainer.staging import leases, stage
+from trainer.script.shards import ScriptShards
 
 
 class ScriptTraining:
@@ -43,7 +43,7 @@ class ScriptTraining:
         self._checkpoints = ScriptCheckpoints(settings, token)
         self._agreement = Agreement(store, token, self.rank, self.world_size)
         self._recorder = RankRecorder(store, token, self.rank)
-        self.tier = Path(settings.placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
+        self.tier = Path(settings.placement.nvme.format(node=node_name()))
         """The node's NVMe, where the snapshot's shards are."""
         with contextlib.ExitStack() as stack:
             stack.callback(self._recorder.close)
@@ -61,8 +61,19 @@ class ScriptTraining:
         return self.snapshot
 
     def shards(self, split: str) -> list[Path]:
-        """The files of a split's shards, staged on this node and verified."""
-        return [shards.shard_path(self.tier, shard) for shard in self.snapshot.splits[split].shards]
+        """The files of a split's shards, staged on this node and verified.
+
+        Raises ValueError where the node has no room for all: read them by `moving`.
+        """
+        return self._shards.files(split)
+
+    def moving(self, split: str, order: Iterable[int]) -> Iterator[Path]:
+        """The file of each shard in `order`, its number in the split, verified; it stays until the next is asked for.
+
+        It works for a snapshot of any size: on a node without room for all, a shard is brought ahead of its turn and
+        removed behind it. `order` is this rank's own, and may repeat numbers, over several epochs for example.
+        """
+        return self._shards.moving(split, order)
 
     def steps(self, total: int) -> Iterator[int]:
         """The numbers of the steps that are left, up to `total`; it ends early when the training is asked to stop.
@@ -152,11 +163,16 @@ class ScriptTraining:
         return incarnation.joined(store)
 
     def _stage(self) -> snapshots.Snapshot:
-        """The snapshot, staged. Every rank stages: they share the work, and find a staged snapshot in milliseconds."""
+        """The snapshot, staged as far as the node has room for it.
+
+        Every rank stages: they share the work, and find a staged snapshot in milliseconds.
+        """
         self._recorder.enter(phases.STAGING, 0, MOVED)
-        self._lease = leases.hold(self.tier, self._settings.snapshot)
-        stage.stage(self._settings.snapshot, self._settings.placement.durable, self.tier)
-        return snapshots.read(self.tier, self._settings.snapshot)
+        ranks = _number("LOCAL_WORLD_SIZE", 1)
+        self._shards = ScriptShards(self._settings.placement, self._settings.snapshot, node_name(), ranks)
+        held = self._shards.holding
+        self._recorder.record("staging", kind=held.kind, why=held.why)
+        return self._shards.snapshot
 
     def _restore(self) -> RestoredCheckpoint | None:
         self._recorder.enter(phases.RESTORING, 0, MOVED)
@@ -245,6 +261,11 @@ def _exit_for(error: Exception) -> SystemExit:
 
 def _bytes_of(given: bytes | Path) -> bytes:
     return given if isinstance(given, bytes) else given.read_bytes()
+
+
+def node_name() -> str:
+    """This node's name, as the launcher gave it."""
+    return os.environ.get("SLIPWAY_NODE", "local")
 
 
 def _number(variable: str, alone: int) -> int:

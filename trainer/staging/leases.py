@@ -5,6 +5,7 @@ use of the snapshot. A lease of some shards is a flock on ``held/<id>.json``, wh
 window. The kernel releases both when the holder ends in any way, so no lease is left behind.
 """
 
+import contextlib
 import fcntl
 import io
 import json
@@ -114,3 +115,24 @@ def held_shards(nvme: Path) -> set[str]:
         finally:
             os.close(descriptor)
     return held
+
+
+def is_wanted(nvme: Path, shard: str) -> bool:
+    """Whether a process holds a `ShardLease` of this shard, there or not; a hint, for those who would wait for it.
+
+    Takes no lock: a list that is replaced at this moment may be read in part.
+    """
+    for path in (nvme / paths.HELD).glob("*"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if shard.encode() in file.read() and _is_locked(file.fileno()):
+                return True
+    return False
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Whether its holder lives. Without one, the lock is had for a moment, until the file is closed."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False

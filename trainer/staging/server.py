@@ -1,7 +1,7 @@
-"""The server of a node's staged shards: read-only over HTTP, for the nodes that stage after it.
+"""The server of a node's staged shards and checkpoints: read-only over HTTP, for the other nodes.
 
-Starlette's files on uvicorn, ranges included. The server gives shards and manifests alone, and no list of them. On a
-node: ``python -m trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
+Starlette's files on uvicorn, ranges included. The server gives shards, manifests and the files of checkpoints alone,
+and no list of them. On a node: ``python -m trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
 """
 
 import argparse
@@ -13,8 +13,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.base import paths
 from trainer.base.processes import die_with_parent
 from trainer.objects.origin import checked
+from trainer.objects.peer import COMING
+from trainer.staging import leases
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -23,7 +26,10 @@ CHUNK = 1 << 20
 
 
 def application(nvme: Path) -> "Starlette":
-    """The server's application: GET and HEAD of shards and manifests below `nvme`, 404 for every other name."""
+    """The server's application: GET and HEAD of the files below `nvme` that nodes share, 404 for others.
+
+    The 404 for a shard that a window on this node wants says so, with the bytes that are there (`peer.COMING`).
+    """
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import FileResponse, PlainTextResponse, Response
@@ -39,10 +45,21 @@ def application(nvme: Path) -> "Starlette":
         except (ValueError, OSError):
             found = None
         if found is None or not stat.S_ISREG(found.st_mode):
-            return PlainTextResponse("missing", 404)
+            return PlainTextResponse("missing", 404, _coming(nvme, request.path_params["name"]))
         return Whole(path, stat_result=found, media_type="application/octet-stream")
 
     return Starlette(routes=[Route("/{name:path}", file)])
+
+
+def _coming(nvme: Path, name: str) -> dict[str, str]:
+    """The header of a shard that is about to be there; no header for any other name."""
+    path = Path(name)
+    if not (paths.PUBLISHED.fullmatch(name) and leases.is_wanted(nvme, path.stem)):
+        return {}
+    try:
+        return {COMING: str(paths.partial(nvme, path.name).stat().st_size)}
+    except OSError:  # it is not begun
+        return {COMING: "0"}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -51,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(
         prog="python -m trainer.staging.server",
-        description="Serve this node's shards to its peers; a training's ranks start it",
+        description="Serve this node's shards and checkpoints to its peers; a training's ranks start it",
     )
     parser.add_argument("--nvme", type=Path, required=True, help="folder that snapshots are staged in")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")

@@ -3,17 +3,22 @@
 import http.server
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 
 from tests.conftest import until
 from tests.trainer.counting import snapshot_of
+from tests.trainer.peer_process import peer_process
 from tests.trainer.staging.folders import flip_a_bit
+from trainer.base.progress import CopyProgress
 from trainer.data import shards
 from trainer.data.sequences import Sequences
+from trainer.loading import sources as sourcing
 from trainer.loading.batches import Batches
 from trainer.loading.order import Order
 from trainer.loading.sources import Sources
@@ -21,7 +26,7 @@ from trainer.loading.window import DataCourse, ShardWindow
 from trainer.objects import peer
 from trainer.objects.origin import Origin
 from trainer.objects.origins import Folder, origin
-from trainer.staging import leases
+from trainer.staging import leases, parts
 
 SHARDS, STEPS, SIZE, LENGTH = 24, 120, 3, 8
 
@@ -55,8 +60,8 @@ def staged(tier: Path) -> set[str]:
     return {path.stem for path in (tier / "shards").glob("*.shard")}
 
 
-def window_of(course: DataCourse, nvme: Path, sources: Sources, kept: tuple[shards.ShardFile, ...] = ()) -> ShardWindow:
-    return ShardWindow(course, kept, course.most_at_once(), sources, nvme)
+def window_of(course: DataCourse, nvme: Path, sources: Sources) -> ShardWindow:
+    return ShardWindow(course, (), course.most_at_once(), sources, nvme)
 
 
 def only(tier: Path) -> Sources:
@@ -65,7 +70,8 @@ def only(tier: Path) -> Sources:
 
 
 def started(window: ShardWindow, nvme: Path, snapshot: shards.TextSnapshot, step: int = 0) -> ShardWindow:
-    window.start(step, leases.hold(nvme, snapshot.sha256))
+    window.hold(leases.hold(nvme, snapshot.sha256))
+    window.start(step)
     return window
 
 
@@ -204,3 +210,101 @@ def test_a_shard_comes_from_the_node_that_keeps_it(
     sources = Sources("node-0", {"node-1": Folder(keeper)}, {shard.blake3: "node-1"}, [Folder(durable)])
     window_of(course, nvme, sources).bring(shard)
     assert staged(nvme) == {shard.blake3}
+
+
+class _Counted(Folder):
+    """A durable tier that counts how often each shard is fetched from it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.fetched = Counter[str]()
+
+    def open(self, name: str, offset: int = 0) -> BinaryIO:
+        self.fetched[name] += 1
+        return super().open(name, offset)
+
+
+def test_a_shard_that_two_nodes_need_at_once_leaves_the_durable_tier_once(
+    course: DataCourse,
+    snapshot: shards.TextSnapshot,
+    durable: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rank reads before the windows move: it waits for what the other node keeps, as that promised it."""
+    monkeypatch.setattr(sourcing, "STILL_SECONDS", 300.0)
+    monkeypatch.setattr(sourcing, "WAIT_SECONDS", 300.0)
+    disks, tier = {name: tmp_path / name for name in ("node-0", "node-1")}, _Counted(durable)
+    keepers = parts.divide(course.files, dict.fromkeys(disks, 10**9))
+    assert keepers is not None
+    first = {course.files[place] for place in course.at_once(0)}
+    with peer_process(disks["node-0"]) as zero, peer_process(disks["node-1"]) as one:
+        peers = {"node-0": origin(zero.url), "node-1": origin(one.url)}
+        windows = {
+            name: window_of(course, disk, Sources(name, {n: p for n, p in peers.items() if n != name}, keepers, [tier]))
+            for name, disk in disks.items()
+        }
+        for name, window in windows.items():
+            window.hold(leases.hold(disks[name], snapshot.sha256))
+        reader = threading.Thread(target=lambda: list(map(windows["node-0"].bring, first)))
+        reader.start()
+        for window in windows.values():
+            window.start(0)
+        for shard in first:
+            windows["node-1"].bring(shard)
+        reader.join()
+        for window in windows.values():
+            window.release()
+    wanted = {shard.blake3 for shard in first}
+    assert all(wanted <= staged(disk) for disk in disks.values())
+    assert {name: tier.fetched[f"shards/{name}.shard"] for name in wanted} == dict.fromkeys(wanted, 1)
+
+
+def test_a_keeper_that_never_has_what_it_promised_is_named_and_waited_for_once(
+    course: DataCourse,
+    durable: Path,
+    nvme: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sourcing, "STILL_SECONDS", 0.2)
+    one, other = course.files[:2]
+    keepers = {shard.blake3: "node-1" for shard in course.files}
+    promised = leases.ShardLease(tmp_path / "idle", [shard.blake3 for shard in course.files])
+    with peer_process(tmp_path / "idle") as idle:
+        window = window_of(course, nvme, Sources("node-0", {"node-1": origin(idle.url)}, keepers, [Folder(durable)]))
+        window.bring(one)
+        named = f"the peer {idle.url} is not waited for during 60 s: shards/{one.blake3}.shard: 0 bytes after"
+        assert named in capsys.readouterr().err
+        monkeypatch.setattr(sourcing, "STILL_SECONDS", 10_000.0)
+        monkeypatch.setattr(sourcing, "WAIT_SECONDS", 10_000.0)
+        window.bring(other)
+    promised.release()
+    assert staged(nvme) == {one.blake3, other.blake3}
+
+
+def test_a_keeper_whose_window_does_not_want_a_shard_is_not_waited_for(
+    course: DataCourse, durable: Path, nvme: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sourcing, "STILL_SECONDS", 10_000.0)
+    monkeypatch.setattr(sourcing, "WAIT_SECONDS", 10_000.0)
+    one, other = course.files[:2]
+    holds = leases.ShardLease(tmp_path / "elsewhere", [other.blake3])
+    with peer_process(tmp_path / "elsewhere") as peered:
+        sources = Sources("node-0", {"node-1": origin(peered.url)}, {one.blake3: "node-1"}, [Folder(durable)])
+        window_of(course, nvme, sources).bring(one)
+    holds.release()
+    assert staged(nvme) == {one.blake3}
+
+
+def test_a_window_says_when_it_is_full_for_the_first_time(
+    course: DataCourse, snapshot: shards.TextSnapshot, durable: Path, nvme: Path
+) -> None:
+    told: list[CopyProgress] = []
+    window = ShardWindow(course, (), course.most_at_once(), only(durable), nvme, told.append)
+    started(window, nvme, snapshot)
+    until(lambda: bool(told), "the window to be full")
+    window.release()
+    [full] = told
+    assert 0 < full.bytes == full.total_bytes <= course.most_at_once() and full.files == len(staged(nvme))

@@ -1,0 +1,97 @@
+"""Needs: what a training reads of its snapshot and when, from the manifest and the configuration alone.
+
+The trainer asks before its first step; the launch and the plan ask before there are any nodes. Nothing is opened.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.config.sections import Batch, Run, Validation
+from trainer.data import images, shards
+from trainer.data.documents import DocumentedSequences
+from trainer.data.pictures import Pictures
+from trainer.data.sequences import Sequences
+from trainer.data.snapshots import Snapshot
+from trainer.loading.order import Order
+from trainer.loading.window import DataCourse
+from trainer.staging import holding
+from trainer.staging.holding import Holding, SnapshotNeed, Staging
+
+NOWHERE = Path("/nowhere")
+"""The tier of splits that are not read."""
+
+
+@dataclass(frozen=True)
+class SnapshotReading:
+    """A training's splits, and what its steps read of them."""
+
+    snapshot: Snapshot
+    batch: Batch
+    run: Run
+    validation: Validation
+    tier: Path = NOWHERE
+    bring: Callable[[Any], None] | None = None
+    """Called with a shard before it is opened."""
+    documents: bool = False
+    """Whether a sample says where its documents begin."""
+
+    @cached_property
+    def training(self) -> Sequences | DocumentedSequences | Pictures:
+        """Raises ValueError when the split has no sample."""
+        return self._split("train")
+
+    @cached_property
+    def held_out(self) -> Sequences | DocumentedSequences | Pictures:
+        """Raises ValueError when the split has no sample."""
+        return self._split("validation")
+
+    @cached_property
+    def order(self) -> Order:
+        return Order(self.training.sizes, self.run.seed, self.run.shuffle_shards)
+
+    @cached_property
+    def course(self) -> DataCourse:
+        """Which shards the steps read."""
+        return DataCourse(self.order, self.training.shards, self.batch.sequences, self.run.steps)
+
+    @cached_property
+    def pinned(self) -> list[shards.ShardFile]:
+        """The shards that validation reads."""
+        if not self.validation.every:
+            return []
+        ends = np.cumsum(self.held_out.sizes)
+        last = int(np.searchsorted(ends, min(self.validation.sequences, len(self.held_out)) - 1, "right"))
+        return list(self.held_out.shards[: last + 1])
+
+    @cached_property
+    def need(self) -> SnapshotNeed:
+        every = self.snapshot.shards()
+        return SnapshotNeed(
+            total=sum(shard.bytes for shard in every),
+            divided=sum(shard.bytes for shard in self.training.shards),
+            pinned=sum(shard.bytes for shard in self.pinned),
+            window=self.course.most_at_once(),
+            largest=max(shard.bytes for shard in every),
+        )
+
+    def hold(self, wanted: Staging, rooms: Mapping[str, int]) -> Holding:
+        """How nodes with these rooms hold the snapshot. Raises ValueError, with the sizes, for what cannot work."""
+        return holding.choose(wanted, self.need, rooms, list(self.training.shards))
+
+    def _split(self, split: str) -> Sequences | DocumentedSequences | Pictures:
+        if isinstance(self.snapshot, images.ImageSnapshot):
+            return Pictures(self.tier, self.snapshot, split, self.bring)
+        plain = Sequences(self.tier, self.snapshot, split, self.batch.length, self.bring)
+        return DocumentedSequences(plain) if self.documents else plain
+
+
+def need_of_script(snapshot: Snapshot, ranks_per_node: int) -> SnapshotNeed:
+    """What a script's ranks on one node read: each one shard at a time, in an order of its own."""
+    every = snapshot.shards()
+    total, largest = sum(shard.bytes for shard in every), max(shard.bytes for shard in every)
+    return SnapshotNeed(total, divided=total, pinned=0, window=min(total, ranks_per_node * largest), largest=largest)

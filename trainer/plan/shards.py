@@ -1,0 +1,101 @@
+"""Shards: how the nodes of a plan would hold the training's snapshot, and what that takes of each node's NVMe.
+
+The choice is the one that the trainer makes at its start (`trainer.staging.holding`). Before a dataset has a snapshot,
+the plan says up to which size each way works. Pure arithmetic.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.base import codec
+from trainer.staging import holding
+from trainer.staging.holding import SnapshotNeed, Staging, size
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardsVerdict:
+    """What a node holds of the snapshot; sizes in bytes."""
+
+    kind: str
+    """whole, streaming, parts or window; empty for a problem, and while the snapshot's size or the room is unknown."""
+    why: str
+    """The sizes that led to it, or what is not known."""
+    snapshot: int | None
+    """None before there is one."""
+    room: int | None
+    """What a node's NVMe has for shards; None where nobody has said."""
+    least: int
+    """What the steps in progress and validation read: less room than this is refused."""
+    nvme_needed: int | None
+    """What the shards take on a node's NVMe; a window takes more where there is room."""
+    whole_up_to: int | None
+    """The largest snapshot of which each node can hold all; None where the room is not known."""
+    parts_up_to: int | None
+    """The largest snapshot that the nodes can divide."""
+    problem: str = ""
+    """Why it cannot work; empty when it can."""
+
+    def document(self) -> dict[str, Any]:
+        """The verdict as JSON has it."""
+        found: dict[str, Any] = codec.plain(self)
+        return found
+
+
+def room_of(nvme_bytes: int | None, spare: int | None, gigabytes: float | None) -> int | None:
+    """The room for shards on a node whose NVMe has so many bytes, of which checkpoints leave `spare`.
+
+    `gigabytes` is the recipe's `placement.nvme_gigabytes`. None when none of these is known.
+    """
+    share = None if nvme_bytes is None else int(holding.SHARE * nvme_bytes)
+    given = None if gigabytes is None else int(gigabytes * 1e9)
+    known = [max(0, each) for each in (share, spare, given) if each is not None]
+    return min(known) if known else None
+
+
+def judge_shards(wanted: Staging, need: SnapshotNeed, known: bool, room: int | None, nodes: int) -> ShardsVerdict:
+    """How `nodes` nodes with this room each would hold the snapshot; `known` says whether `need.total` is its size."""
+    kind = why = problem = ""
+    rooms = dict.fromkeys([f"node {number}" for number in range(nodes)], room or 0)
+    if room is None:
+        why = "nobody has said how large a node's NVMe is"
+    elif not known:
+        why = "the dataset has no snapshot yet"
+        if room < need.least:
+            problem = f"a node has room for {size(room)} of shards, and its steps read up to {size(need.least)}"
+    else:
+        try:
+            held = holding.choose(wanted, need, rooms)
+            kind, why = held.kind, held.why
+        except ValueError as error:
+            problem = str(error)
+    taken = {"whole": need.total, "streaming": need.total, "window": need.least}
+    taken["parts"] = need.least + -(-need.divided // nodes)
+    return ShardsVerdict(
+        kind=kind,
+        why=why,
+        snapshot=need.total if known else None,
+        room=room,
+        least=need.least,
+        nvme_needed=taken.get(kind),
+        whole_up_to=room,
+        parts_up_to=None if room is None else nodes * max(0, room - need.least),
+        problem=problem,
+    )
+
+
+def report_shards(verdict: ShardsVerdict, nodes: int) -> Iterator[str]:
+    """The lines of the report."""
+    if verdict.problem:
+        yield f"The nodes cannot hold the snapshot: {verdict.problem}."
+    elif verdict.kind:
+        assert verdict.nvme_needed is not None
+        yield f"Shards take {size(verdict.nvme_needed)} of a node's NVMe, held as `{verdict.kind}`: {verdict.why}."
+    elif verdict.whole_up_to is not None and verdict.parts_up_to is not None:
+        yield f"How a node holds its shards depends on the snapshot's size, and {verdict.why}:"
+        yield f"  whole    up to {size(verdict.whole_up_to)}"
+        if nodes > 1:
+            yield f"  parts    up to {size(verdict.parts_up_to)}, over {nodes} nodes"
+        yield f"  window   of any size: {size(verdict.least)} and more for what the steps read"
+    else:
+        yield f"Shards take {size(verdict.least)} of a node's NVMe at least, for what its steps read at once."

@@ -1,0 +1,115 @@
+"""Script shards: what a script's rank reads of its snapshot, staged whole before it starts or brought as it reads.
+
+Whole, where the node has room for it; else, or where the recipe asks for it, in a window: the shard that a rank reads,
+and the next one while there is room. The script says the order, as only it knows.
+"""
+
+import functools
+import threading
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from pathlib import Path
+
+from trainer.base import paths
+from trainer.config.operation import Placement
+from trainer.data import shards
+from trainer.data.shards import ShardFile
+from trainer.loading.needs import need_of_script
+from trainer.loading.sources import origins
+from trainer.staging import holding, leases, retention, stage
+from trainer.staging.leases import ShardLease
+
+
+class ScriptShards:
+    """The shards of one rank."""
+
+    def __init__(self, placement: Placement, snapshot: str, node: str, ranks_per_node: int) -> None:
+        """Bring the manifest, and all shards where the node holds the whole.
+
+        Raises ValueError, with the sizes, for a snapshot that the node cannot hold, and what staging raises.
+        """
+        self.nvme = Path(placement.nvme.format(node=node))
+        self._origins = origins(placement, node)
+        self._lease = leases.hold(self.nvme, snapshot)
+        self.snapshot = stage.bring_manifest(snapshot, self._origins, self.nvme)
+        room, need = self._room(placement), need_of_script(self.snapshot, ranks_per_node)
+        self.holding = holding.choose(placement.staging, need, {node: room})
+        self._two = room >= 2 * need.window
+        if self.whole:
+            stage.stage(snapshot, self._origins, self.nvme)
+        else:
+            self._lease.release()
+
+    @property
+    def whole(self) -> bool:
+        """Whether all shards are on the node's NVMe."""
+        return self.holding.kind != "window"
+
+    def files(self, split: str) -> list[Path]:
+        """The files of a split's shards. Raises ValueError where the node holds a window."""
+        if not self.whole:
+            raise ValueError(
+                f"shards({split!r}): found a window, as {self.holding.why}; expected moving({split!r}, order), which "
+                "brings each shard before it is read, or placement.staging: whole with room for all"
+            )
+        return [shards.shard_path(self.nvme, shard) for shard in self.snapshot.splits[split].shards]
+
+    def moving(self, split: str, order: Iterable[int]) -> Generator[Path]:
+        """The file of each shard in `order`, by its number in the split; it stays until the next one is asked for.
+
+        Raises what staging raises for a shard that no origin has whole.
+        """
+        files = self.snapshot.splits[split].shards
+        if self.whole:
+            yield from (shards.shard_path(self.nvme, files[number]) for number in order)
+            return
+        numbers, lease = iter(order), ShardLease(self.nvme, [])
+        try:
+            here = next(numbers, None)
+            while here is not None:
+                after = next(numbers, None)
+                ahead = files[after] if after is not None and self._two else None
+                lease.hold(shard.blake3 for shard in (files[here], ahead) if shard is not None)
+                self._bring(files[here])
+                coming = _in_a_thread(functools.partial(self._bring, ahead)) if ahead is not None else None
+                yield shards.shard_path(self.nvme, files[here])
+                if coming is not None:
+                    coming.exception()  # what could not be brought ahead is brought when it is read, and fails then
+                if after != here:
+                    lease.hold([files[after].blake3] if after is not None else [])
+                    retention.evict(self.nvme, {files[here].blake3})
+                here = after
+        finally:
+            lease.release()
+
+    def _bring(self, shard: ShardFile) -> None:
+        stage.bring(shard, self._origins, self.nvme)
+
+    def _room(self, placement: Placement) -> int:
+        """The bytes that the shards may take on the NVMe, with what other ranks are bringing at this moment."""
+        own = {shard.blake3 for shard in self.snapshot.shards()}
+        growing = sum(_size(paths.partial(self.nvme, f"{name}{paths.SUFFIXES[paths.SHARDS]}")) for name in own)
+        free = holding.SHARE * (retention.room(self.nvme, own) + growing)
+        return int(free if placement.nvme_gigabytes is None else min(free, placement.nvme_gigabytes * 1e9))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _in_a_thread(work: Callable[[], None]) -> "Future[None]":
+    """Do it in a daemon thread: the threads of an executor would delay the end of the process."""
+    future: Future[None] = Future()
+
+    def do() -> None:
+        try:
+            work()
+            future.set_result(None)
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=do, name="staging", daemon=True).start()
+    return future
