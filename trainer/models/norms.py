@@ -24,9 +24,17 @@ class RMSNorm(nn.RMSNorm):
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps).to(multiplied_type(x))
 
 
-class LayerNorm(nn.LayerNorm):
-    """LayerNorm (arXiv:1607.06450) whose output matrices can multiply as it is."""
+class LayerNormAfter(nn.LayerNorm):
+    """LayerNorm (arXiv:1607.06450) after a sum: its output is what later blocks add to, and has the input's type."""
 
     def forward(self, x: Tensor) -> Tensor:
-        out = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
-        return out.to(multiplied_type(x))
+        # Where weights are gathered in 16 bits (FSDP), a CPU's kernel takes none of them beside an fp32 input.
+        gain, bias = (each if each is None else each.to(x.dtype) for each in (self.weight, self.bias))
+        return F.layer_norm(x, self.normalized_shape, gain, bias, self.eps)
+
+
+class LayerNorm(LayerNormAfter):
+    """LayerNorm before matrices, which can multiply its output as it is."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).to(multiplied_type(x))

@@ -92,7 +92,6 @@ CASES = {
     "PP x TP": Case(4, {"pipeline": 2, "tensor": 2}),
     **{f"DDP in {kind}": Case(2, {}, {"precision": kind}) for kind in ("bf16", "fp16")},
     **{f"FSDP in {kind}": Case(2, FULL, {"precision": kind}) for kind in ("bf16", "fp16")},
-    "FSDP of an encoder in bf16": Case(2, FULL, {"precision": "bf16"}, ENCODER),
     "FSDP of a tied GPT-2 in bf16": Case(2, FULL, {"precision": "bf16"}, {**GPT2, "tied": True}),
     **{f"TP in {kind}": Case(2, {"tensor": 2}, {"precision": kind}) for kind in ("bf16", "fp16")},
     **{f"PP in {kind}": Case(2, {"pipeline": 2}, {"precision": kind}) for kind in ("bf16", "fp16")},

@@ -16,6 +16,7 @@ from trainer.data.sequences import Tokens
 from trainer.models.encoder import EncoderShape
 from trainer.models.initial_values import Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
+from trainer.models.norms import LayerNormAfter
 from trainer.models.vocabulary import NO_TARGET
 
 MASKED, RANDOM = 0.8, 0.1
@@ -64,9 +65,9 @@ class EncoderBlock(nn.Module):
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
         self.attention = EncoderAttention(shape.width, shape.heads)
-        self.attention_norm = nn.LayerNorm(shape.width, eps=1e-12)
+        self.attention_norm = LayerNormAfter(shape.width, eps=1e-12)
         self.feed_forward = EncoderFeedForward(shape.width, shape.hidden)
-        self.feed_forward_norm = nn.LayerNorm(shape.width, eps=1e-12)
+        self.feed_forward_norm = LayerNormAfter(shape.width, eps=1e-12)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.attention_norm(x + self.attention(x))
@@ -90,10 +91,10 @@ class Encoder(Model):
         self.shape, self.data = shape, data
         self.embedding = nn.Embedding(data.vocabulary + 1, shape.width)
         self.positions = nn.Embedding(data.length, shape.width)
-        self.embedding_norm = nn.LayerNorm(shape.width, eps=1e-12)
+        self.embedding_norm = LayerNormAfter(shape.width, eps=1e-12)
         self.blocks = nn.ModuleList(EncoderBlock(shape) for _ in range(shape.layers))
         self.transform = nn.Linear(shape.width, shape.width)
-        self.transform_norm = nn.LayerNorm(shape.width, eps=1e-12)
+        self.transform_norm = LayerNormAfter(shape.width, eps=1e-12)
         self.bias = nn.Parameter(torch.zeros(data.vocabulary + 1))
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues:
