@@ -6,6 +6,7 @@ Every number of a step depends on the configuration and the step alone, not on t
 """
 
 import contextlib
+import functools
 import os
 import platform
 import sys
@@ -22,7 +23,6 @@ from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED
 from trainer.checkpoint import restore, state
 from trainer.checkpoint.disk import publication
-from trainer.checkpoint.disk.contents import Contents
 from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
@@ -98,11 +98,10 @@ class Trainer:
     def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
         self.config, self.world, self.token, self._recorder = config, world, token, recorder
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
-        saves = config.storage.nvme.minutes > 0
-        self._servers = NodeServers(world, nvme_folder(config.placement), self.store, token, saves)
-        self._ring = self._servers.ring
-        self.saver = Saver(config.training, config.placement, world, token, config.storage, self._ring)
-        self.save_schedule = SaveSchedule(config, world, self._ring)
+        nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
+        self._servers = NodeServers(world, nvme, self.store, token, saves)
+        self.saver = Saver(config.training, config.placement, world, token, config.storage, self._servers.ring)
+        self.save_schedule = SaveSchedule(config, world, self._servers.ring)
         self.tiers_due: tuple[str, ...] = ()
         self._checkpoints = paths.checkpoints(config.training)
         self.step = 0
@@ -127,7 +126,7 @@ class Trainer:
             torch=torch.__version__,
             **self._hardware(),
             tiers=tiers,
-            nvme=str(self._ring),
+            nvme=str(self._servers.ring),
         )
 
     def close(self) -> None:
@@ -156,11 +155,11 @@ class Trainer:
             parts.remove_older(self.store, self.token)
         if self.world.local_rank == 0:
             publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
-        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._ring)
-        nodes = restore.NodeReading(self._files_needed, self._on_source_fault, self._on_lost)
-        found = restore.newest_verified(
-            self.store, self.world, self.token, places, self._on_damaged, self._on_away, nodes
-        )
+        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._servers.ring)
+        needed = functools.partial(state.files_to_load, self.engine, self.world.rank, self.world.size)
+        nodes = restore.NodeReading(needed, self._on_source_fault, self._on_lost)
+        said = (self._on_damaged, self._on_away, nodes)
+        found = restore.newest_verified(self.store, self.world, self.token, places, *said)
         if found is None:
             self._start_from_initial_weights()
             return
@@ -316,9 +315,6 @@ class Trainer:
             at=time.time(),
         )
 
-    def _files_needed(self, found: Contents) -> set[str]:
-        return state.files_to_load(self.engine, found, self.world.rank, self.world.size)
-
     def _on_source_fault(self, commit: fence.Commit, fault: SourceFault) -> None:
         self.record("source_failed", **fault.fields(commit))
         print(f"trainer: {fault.node}: {fault.reason}\n", end="", file=sys.stderr, flush=True)
@@ -334,7 +330,7 @@ class Trainer:
         self._enter(phases.RESTORING, MOVED)
         self.record("tier_away", reason=reason)
         if self.world.leads:
-            print(f"trainer: waiting: {reason}", file=sys.stderr, flush=True)
+            print(f"trainer: waiting: {reason}\n", end="", file=sys.stderr, flush=True)
 
 
 def _tried_tiers(config: Config, world: World) -> dict[str, str]:
