@@ -6,6 +6,7 @@ Every number of a step depends on the configuration and the step alone, not on t
 """
 
 import contextlib
+import functools
 import os
 import platform
 import sys
@@ -22,7 +23,6 @@ from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
 from trainer.checkpoint import restore, state
 from trainer.checkpoint.disk import publication
-from trainer.checkpoint.disk.contents import Contents
 from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
@@ -103,9 +103,8 @@ class Trainer:
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
-        self._ring = self._servers.ring
-        self.saver = Saver(config.training, config.placement, world, token, config.storage, self._ring)
-        self.save_schedule = SaveSchedule(config, world, self._ring)
+        self.saver = Saver(config.training, config.placement, world, token, config.storage, self._servers.ring)
+        self.save_schedule = SaveSchedule(config, world, self._servers.ring)
         self.tiers_due: tuple[str, ...] = ()
         self._checkpoints, self.step = paths.checkpoints(config.training), 0
         self.metrics: dict[str, float] = {}
@@ -130,7 +129,7 @@ class Trainer:
             torch=torch.__version__,
             **self._hardware(),
             tiers=tiers,
-            nvme=str(self._ring),
+            nvme=str(self._servers.ring),
         )
 
     def close(self) -> None:
@@ -164,10 +163,11 @@ class Trainer:
             parts.remove_older(self.store, self.token)
         if self.world.local_rank == 0:
             publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
-        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._ring)
-        each = restore.NodeReading(self._files_needed, self._on_source_fault, self._on_lost)
-        told = self._on_damaged, self._on_away
-        found = restore.newest_verified(self.store, self.world, self.token, places, *told, each)
+        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._servers.ring)
+        needed = functools.partial(state.files_to_load, self.engine, self.world.rank, self.world.size)
+        nodes = restore.NodeReading(needed, self._on_source_fault, self._on_lost)
+        said = (self._on_damaged, self._on_away, nodes)
+        found = restore.newest_verified(self.store, self.world, self.token, places, *said)
         if found is None:
             self._start_from_initial_weights()
             return
@@ -329,9 +329,6 @@ class Trainer:
             at=time.time(),
         )
 
-    def _files_needed(self, found: Contents) -> set[str]:
-        return state.files_to_load(self.engine, found, self.world.rank, self.world.size)
-
     def _on_source_fault(self, commit: fence.Commit, fault: SourceFault) -> None:
         self.record("source_failed", **fault.fields(commit))
         print(f"trainer: {fault.node}: {fault.reason}\n", end="", file=sys.stderr, flush=True)
@@ -347,4 +344,4 @@ class Trainer:
         self._enter(phases.RESTORING, MOVED)
         self.record("tier_away", reason=reason)
         if self.world.leads:
-            print(f"trainer: waiting: {reason}", file=sys.stderr, flush=True)
+            print(f"trainer: waiting: {reason}\n", end="", file=sys.stderr, flush=True)

@@ -100,7 +100,7 @@ def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None
     engine.load_own_state({name.split("/", 2)[2]: tensor for name, tensor in targets.own.items()})
 
 
-def files_to_load(engine: Stateful, contents: Contents, rank: int, size: int) -> set[str]:
+def files_to_load(engine: Stateful, rank: int, size: int, contents: Contents) -> set[str]:
     """The names of the files that `load` reads. Raises as it does."""
     return contents.files_for(_targets(engine, contents, rank).tensors, rank / size)
 
