@@ -294,11 +294,8 @@ class Trainer:
 
     def _hardware(self) -> dict[str, Any]:
         """The settings in force on this rank, with the source of each, and the processors that it may use."""
-        return {
-            "settings": fabric.in_force(self.config.hardware, os.environ),
-            "runtime": settings.in_force(self.config, os.environ),
-            "processors": affinity.cpu_list(os.sched_getaffinity(0)),
-        }
+        network, runtime = fabric.in_force(self.config.hardware, os.environ), settings.in_force(self.config, os.environ)
+        return {"settings": network, "runtime": runtime, "processors": affinity.cpu_list(os.sched_getaffinity(0))}
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
