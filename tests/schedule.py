@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 280.0
 BURSTS = (1, 1, 1, 2, 3, 8, 20)
 """For how many operations an actor goes on before the next one is chosen."""
 PATH_OF = {"open": 0, "os.link": 1, "os.rename": 1, "os.scandir": 0, "os.mkdir": 0, "os.remove": 0}

@@ -33,6 +33,7 @@ from trainer.config import evaluating, resolved
 from trainer.config.operation import Evaluation
 from trainer.config.resolved import Config
 from trainer.data import contents, images, shards, snapshots
+from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.models.model import Model, Rows, SampleNumbers
@@ -44,6 +45,7 @@ from trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_mem
 LINE_SECONDS = 5.0
 Done = TypeVar("Done")
 SAID = "evaluate: "
+Samples = Sequences | DocumentedSequences | Pictures
 
 
 def evaluate(request: Mapping[str, Any], world: World | None = None) -> list[Score]:
@@ -113,7 +115,8 @@ def _measure(
     _say(world, f"{name}: loading its weights")
     with finding_no_memory("with the weights alone"):
         measurement = _loaded(found, config, snapshot, world)
-    samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"])
+    documents = measurement.model.reads_documents
+    samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"], documents)
     rows = config.evaluation.batch or measurement.rows_that_fit(functools.partial(_read, samples, 0, 1))
     sums = measurement.sums(_batches(samples, rows, measurement.model.causal), _progress(name, world, samples, rows))
     predicted = sum(each.predicted for each in sums)
@@ -205,30 +208,32 @@ def _like(kind: type[Exception], message: str) -> Exception:
     return next(each for each in known if issubclass(kind, each))(message)
 
 
-def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int) -> Sequences | Pictures:
+def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, documents: bool) -> Samples:
+    """The samples of a split; with the bounds of their `documents`, where the model reads them."""
     if isinstance(snapshot, images.ImageSnapshot):
         return Pictures(tier, snapshot, split)
-    return Sequences(tier, snapshot, split, length)
+    plain = Sequences(tier, snapshot, split, length)
+    return DocumentedSequences(plain) if documents else plain
 
 
-def _batches(samples: Sequences | Pictures, rows: int, whole: bool) -> list[Batch]:
+def _batches(samples: Samples, rows: int, whole: bool) -> list[Batch]:
     """Every sample of the split once, with its number; if `whole`, also the tokens that fill no whole sequence."""
     found: list[Batch] = [functools.partial(_read, samples, first, rows) for first in range(0, len(samples), rows)]
-    if whole and isinstance(samples, Sequences):
+    if whole and not isinstance(samples, Pictures):
         found += [functools.partial(_read_tail, samples, place) for place in samples.tails]
     return found
 
 
-def _read(samples: Sequences | Pictures, first: int, rows: int) -> tuple[Rows, SampleNumbers]:
+def _read(samples: Samples, first: int, rows: int) -> tuple[Rows, SampleNumbers]:
     numbers = np.arange(first, min(first + rows, len(samples)), dtype=np.uint64)
     return samples.read(numbers), numbers
 
 
-def _read_tail(samples: Sequences, place: int) -> tuple[Rows, SampleNumbers]:
+def _read_tail(samples: Sequences | DocumentedSequences, place: int) -> tuple[Rows, SampleNumbers]:
     return samples.tail(place), np.zeros(1, np.uint64)
 
 
-def _progress(name: str, world: World, samples: Sequences | Pictures, rows: int) -> Any:
+def _progress(name: str, world: World, samples: Samples, rows: int) -> Any:
     """What says how far the measurement is, from time to time."""
     said = time.monotonic()
 

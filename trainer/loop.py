@@ -58,6 +58,7 @@ def train(config: Config, world: World, token: fence.Token) -> str:
     ):
         stop = StopRequest()
         trainer.restore()
+        trainer.probe()
         trainer.feed.stage_rest(trainer.step)
         try:
             return _step_to_the_end(config, trainer, stop)
@@ -109,7 +110,7 @@ class Trainer:
         self.record("staging", kind=held.kind, why=held.why)
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
-        self.model, self.timeline = self.engine.model, self.engine.timeline
+        self.timeline = self.engine.timeline
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
@@ -159,6 +160,11 @@ class Trainer:
             random_state.restore(progress.random_states[self.world.rank])
         self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
 
+    def probe(self) -> None:
+        """Find out whether the micro-batch fits, before a step needs it."""
+        self._enter(self._step_phase)
+        self.engine.probe()
+
     def _start_from_initial_weights(self) -> None:
         """Load the weights that the configuration names, and validate them before the first step; else draw them."""
         begun = time.time()
@@ -182,11 +188,15 @@ class Trainer:
         with self.timeline.part("data"):
             rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
-        mine = self.engine.accumulate(rows, places)
-        norm = self.engine.clip()
-        with self.timeline.part("communication"):
-            choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-            total, correct, stopping, choice = self.world.sum(mine.loss, mine.correct, float(stop), choice)
+
+        def gradients() -> list[float]:
+            mine = self.engine.accumulate(rows, places)
+            norm = self.engine.clip()
+            with self.timeline.part("communication"):
+                choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
+                return [norm, *self.world.sum(mine.loss, mine.correct, float(stop), choice)]
+
+        norm, total, correct, stopping, choice = self.engine.repeatable(gradients)
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
         require_finite(f"the loss of step {self.step + 1}", total)

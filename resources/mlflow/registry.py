@@ -84,7 +84,15 @@ class Registry:
 
     def point(self, model: str, alias: str, number: str) -> None:
         """Let an alias name a version. The champion's is moved by `resources.mlflow.promotion` alone."""
-        self._client.set_registered_model_alias(model, alias, number)
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.set_registered_model_alias(model, alias, number)
+        except MlflowException as error:
+            if error.error_code != "BAD_REQUEST":
+                raise
+            # MLflow inserts a new alias: of two inserts at one moment one fails, and finds the other's the next time.
+            self._client.set_registered_model_alias(model, alias, number)
 
     def find(self, model: str, manifest: str) -> Version | None:
         """The version of the checkpoint with this manifest, None when it is not registered."""

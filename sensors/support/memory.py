@@ -1,7 +1,8 @@
 """Memory: what a sensor has seen in the event log and on disk, so that it need not look again while nothing changes.
 
 It is a saving and no truth: it lives in this process, and is forgotten when the event log is not the one that it was (a
-backup was restored, so that its newest record is older), and after some time in any case.
+backup was restored, so that its newest record is older), and after some time in any case: that of each training at a
+moment of its own, so that no tick has to look at all of them at once.
 
 Whether something changed on disk is told by the times of the folders of a training's records: each record is a new
 file. Two changes may carry one time, as file systems count in steps; so a look counts only when the time had stood
@@ -10,7 +11,8 @@ still for a while before it, by this process's own clock.
 
 import os
 import time
-from collections.abc import Iterable
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,6 +35,10 @@ _memories: dict[tuple[str, Path], "SensorMemory"] = {}
 class Look:
     """When a training's folders were last seen to change, and whether there was nothing to do since."""
 
+    phase: float
+    """When it is forgotten, as a part of `LASTS_SECONDS`."""
+    lifetime: int = -1
+    """In which of its lifetimes, of `LASTS_SECONDS` each, it was last asked for."""
     times: tuple[int, ...] = ()
     since: float = 0.0
     begun: float = 0.0
@@ -46,13 +52,13 @@ class SensorMemory:
     """What one sensor remembers of the trainings of one folder."""
 
     record: int = 0
-    begun: float = 0.0
     new: bool = True
     """Whether this is the first tick of this process, or the first over another event log."""
     kept: dict[str, Any] = field(default_factory=dict)
     lasting: dict[str, Any] = field(default_factory=dict)
     """What only another event log takes away."""
     looks: dict[str, Look] = field(default_factory=dict)
+    clock: Callable[[], float] = time.monotonic
 
     def of(self, id: str, fresh: Kept) -> Kept:
         """What is kept of a training; `fresh` when there is nothing yet."""
@@ -65,12 +71,23 @@ class SensorMemory:
         return kept
 
     def is_quiet(self, id: str, folders: Iterable[str]) -> bool:
-        """Whether the last look at a training found nothing to do, and these folders have not changed since."""
-        now, times, look = time.monotonic(), _times(folders), self.looks.setdefault(id, Look())
+        """Whether the last look at a training found nothing to do, and these folders have not changed since.
+
+        What is kept of a training is forgotten here when its time has come.
+        """
+        now, times, look = self.clock(), _times(folders), self._look(id)
+        if look.lifetime != (lifetime := int(now / LASTS_SECONDS + look.phase)):
+            look.lifetime, look.quiet = lifetime, False
+            self.kept.pop(id, None)
         if times != look.times:
             look.times, look.since, look.quiet = times, now, False
         look.begun = now
         return look.quiet
+
+    def _look(self, id: str) -> Look:
+        if (look := self.looks.get(id)) is None:
+            look = self.looks[id] = Look(phase=zlib.crc32(id.encode()) / 2**32)
+        return look
 
     def found_nothing(self, id: str) -> None:
         """The look that follows the last `is_quiet` found nothing to do."""
@@ -87,12 +104,9 @@ class SensorMemory:
 
 def recalled(instance: dg.DagsterInstance, sensor: str, root: Path) -> SensorMemory:
     """What a sensor remembers of the trainings below `root`."""
-    record, now = newest_record(instance), time.monotonic()
-    memory = _memories.get((sensor, root))
+    record, memory = newest_record(instance), _memories.get((sensor, root))
     if memory is None or record < memory.record:
-        memory = _memories[sensor, root] = SensorMemory(begun=now)
-    elif now - memory.begun > LASTS_SECONDS:
-        memory = _memories[sensor, root] = SensorMemory(begun=now, new=False, lasting=memory.lasting)
+        memory = _memories[sensor, root] = SensorMemory()
     else:
         memory.new = False
     memory.record = record

@@ -34,8 +34,8 @@ from tests.drills.process_table import kill, wait_until
 from trainer.base.processes import carrying
 from trainer.record.phases import SAVING, VALIDATING
 
-START_SECONDS = 90.0
-STOP_SECONDS = 60.0
+START_SECONDS = 240.0
+STOP_SECONDS = 120.0
 
 
 class Instance:

@@ -7,7 +7,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from tests.conftest import Marked
+from resources.mlflow import tracking
+from sensors.support import tick
+from tests.conftest import PATIENCE_SECONDS, Marked
 from tests.sensors.platform import Platform, make_home
 
 UNCAPTURED = {
@@ -40,7 +42,10 @@ def tracked(platform: Platform, database: Path) -> Platform:
 
 @pytest.fixture
 def platform(template: Path, tmp_path: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
+    """A platform whose ticks have the time that they need: on a busy machine they would leave a part to the next."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(tick, "TICK_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(tracking, "DELIVERY_SECONDS", PATIENCE_SECONDS)
     shutil.copytree(template, tmp_path, dirs_exist_ok=True)
     with dg.instance_for_test(UNCAPTURED, temp_dir=str(tmp_path / "dagster")) as instance:
         yield Platform(tmp_path, instance)

@@ -1,6 +1,7 @@
 """A rank of tests/trainer/step/test_exhaustion.py: its memory is limited after a first small step.
 
-Called with a configuration and the MiB that it may grow by. Says each event, and each step's loss.
+Called with a configuration, the MiB that it may grow by, the ranks that are limited ("all" or numbers), the steps, and
+before which of them the limit comes. Says each event, and each step's loss and the sum of the weights after it.
 """
 
 import dataclasses
@@ -11,30 +12,36 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from tests.trainer.layout_process import VOCABULARY, sequences
 from trainer.config import resolved
 from trainer.config.shapes import Data
 from trainer.loading.order import rank_slice
 from trainer.node import world
+from trainer.start.divided import is_divided
 from trainer.step.engine import Engine
 from trainer.step.exhaustion import OutOfMemory
 
 
-def main(path: Path, mebibytes: int) -> int:
+def main(path: Path, mebibytes: int, limited: str, steps: int, limit_at: int) -> int:
     settings = resolved.load(path)
     with world.join(settings) as place:
         data = Data(vocabulary=VOCABULARY, length=settings.batch.length)
-        engine = Engine(settings, place, data, lambda event, **fields: say(event=event, **fields))
+        engine = Engine(settings, place, data, lambda event, **fields: say(place, event=event, **fields))
         small = dataclasses.replace(settings, batch=dataclasses.replace(settings.batch, micro=1, sequences=place.size))
         step(Engine(small, place, data))
-        held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (held + mebibytes * 2**20,) * 2)
         try:
-            for _ in range(2):
-                say(loss=step(engine))
+            for number in range(steps):
+                if number == limit_at and (limited == "all" or str(place.rank) in limited.split(",")):
+                    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                    resource.setrlimit(resource.RLIMIT_AS, (held + mebibytes * 2**20,) * 2)
+                if number == limit_at == 0:
+                    engine.probe()
+                loss = step(engine)
+                say(place, loss=loss, weights=weights(engine))
         except OutOfMemory as error:
-            say(ended=str(error))
+            say(place, ended=str(error), kind=error.kind)
             return 1
     return 0
 
@@ -43,16 +50,27 @@ def step(engine: Engine) -> float:
     batch, place = engine.config.batch, engine.world
     mine = rank_slice(batch.sequences, place.data_rank, place.data_size)
     places = np.arange(mine.start, mine.stop, dtype=np.uint64)
-    sums = engine.accumulate(sequences(places, batch.length), places)
-    engine.clip()
+
+    def gradients() -> float:
+        sums = engine.accumulate(sequences(places, batch.length), places)
+        engine.clip()
+        return place.sum(sums.loss)[0]
+
+    loss = engine.repeatable(gradients)
     engine.update(0.01)
-    return sums.loss
+    return loss
 
 
-def say(**fields: Any) -> None:
+def weights(engine: Engine) -> float:
+    """The sum of the magnitudes of this rank's weights."""
+    parts = (each.to_local() if is_divided(each) else each for each in engine.model.parameters())
+    return float(sum(each.detach().abs().double().sum() for each in parts) or torch.zeros(()))
+
+
+def say(place: world.World, **fields: Any) -> None:
     """Print it in one write: the line of another rank may come between the two writes of an unbuffered `print`."""
-    print(f"{json.dumps(fields)}\n", end="", flush=True)
+    print(f"{json.dumps({'rank': place.rank, **fields})}\n", end="", flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5])))

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from trainer.config.layout import Mesh
 from trainer.node.world import World
 
-PATIENCE = datetime.timedelta(seconds=120)
+PATIENCE = datetime.timedelta(seconds=280)
 
 
 def run(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -16,6 +16,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from trainer.config import layout, resolved
+from trainer.data import documents
 from trainer.loading.order import rank_slice
 from trainer.models.model import Data
 from trainer.node import world
@@ -30,6 +31,16 @@ def sequences(places: Any, length: int) -> Any:
     return np.array(rows, np.uint16).reshape(-1, length + 1)
 
 
+def rows(settings: resolved.Config, places: Any) -> Any:
+    """The sequences of these places; with the bounds of documents of 5 to 9 tokens, where the model reads them."""
+    tokens = sequences(places, settings.batch.length)
+    if not settings.model.reads_documents:
+        return tokens
+    offsets = [np.arange(0, 99, 5 + int(place) % 5).astype(np.uint64) for place in places]
+    begins = [documents.begins(each, 3, tokens.shape[1]) for each in offsets]
+    return documents.Documented(tokens, np.array(begins, np.uint32).reshape(tokens.shape))
+
+
 def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
     """Twenty steps, and what can be seen of them on rank 0."""
     told: list[str] = []
@@ -41,13 +52,13 @@ def run(settings: resolved.Config, place: world.World) -> dict[str, Any]:
     for step in range(STEPS):
         mine = rank_slice(settings.batch.sequences, place.data_rank, place.data_size)
         places = (step * settings.batch.sequences + np.arange(mine.start, mine.stop)).astype(np.uint64)
-        sums = engine.accumulate(sequences(places, settings.batch.length), places)
+        sums = engine.accumulate(rows(settings, places), places)
         losses.append(place.sum(sums.loss)[0] / targets)
         norms.append(engine.clip())
         engine.update(settings.optimiser.learning_rate)
     mine = rank_slice(VALIDATED, place.data_rank, place.data_size)
     places = np.arange(mine.start, mine.stop, dtype=np.uint64)
-    measured = place.sum(engine.measure(sequences(places, settings.batch.length), places, VALIDATED).loss)[0]
+    measured = place.sum(engine.measure(rows(settings, places), places, VALIDATED).loss)[0]
     return {
         "begun": {name: digest for each in begun for name, digest in each.items()},
         "losses": losses,

@@ -4,6 +4,8 @@ from trainer.base.invalid import require
 from trainer.config.operation import Layout
 from trainer.config.sections import Checkpoint, Communication, Validation
 
+SHARED = "ranks that share a sequence need the same weights at every step"
+
 
 def check(communication: Communication, layout: Layout, checkpoint: Checkpoint, validation: Validation) -> None:
     """Raises Invalid, with the dotted field and the numbers that do not fit."""
@@ -19,6 +21,8 @@ def _require_whole_models(communication: Communication, layout: Layout) -> None:
     why = "that is for ranks that each hold the whole model (none, 1, 1)"
     require(whole or communication.compression == "none", "communication.compression", f"expected none {found}: {why}")
     require(whole or communication.local_steps == 1, "communication.local_steps", f"expected 1 {found}: {why}")
+    shared = communication.local_steps > 1 and layout.context > 1
+    require(not shared, "communication.local_steps", f"expected 1 with layout.context {layout.context}: {SHARED}")
 
 
 def _require_whole_rounds(communication: Communication, section: str, every: int) -> None:

@@ -28,32 +28,59 @@ class LayoutSettings(Protocol):
 
 @dataclass(frozen=True)
 class Mesh:
-    """Ranks along four axes; neighbours along the last axis have consecutive numbers, as the ranks of a node have."""
+    """Ranks along four axes; neighbours along the last axis have consecutive numbers, as the ranks of a node have.
+
+    Along replicas and shards, each `context` neighbours have the same samples, and each of them a part of every
+    sequence. For weights and gradients they are ranks like all others there.
+    """
 
     pipeline: int = 1
     replicas: int = 1
     shards: int = 1
     tensor: int = 1
+    context: int = 1
+
+    def __post_init__(self) -> None:
+        assert self.gradient_ranks % self.context == 0
 
     @property
     def ranks(self) -> int:
-        return self.pipeline * self.data * self.tensor
+        return self.pipeline * self.gradient_ranks * self.tensor
+
+    @property
+    def gradient_ranks(self) -> int:
+        """How many ranks average each gradient, as each has other samples, or another part of the same ones."""
+        return self.replicas * self.shards
 
     @property
     def data(self) -> int:
         """How many shares a batch is divided into."""
-        return self.replicas * self.shards
+        return self.gradient_ranks // self.context
 
     def stage(self, rank: int) -> int:
         """The part of the layers that this rank has."""
-        return rank // (self.data * self.tensor)
+        return rank // (self.gradient_ranks * self.tensor)
+
+    def gradient_rank(self, rank: int) -> int:
+        """The place of this rank among those that average its gradients."""
+        return rank // self.tensor % self.gradient_ranks
 
     def data_rank(self, rank: int) -> int:
         """The share of a batch that this rank has."""
-        return rank // self.tensor % self.data
+        return self.gradient_rank(rank) // self.context
+
+    def context_rank(self, rank: int) -> int:
+        """The part of each sequence that this rank has."""
+        return rank // self.tensor % self.context
+
+    def context_groups(self) -> list[list[int]]:
+        """The ranks that share sequences with each other."""
+        apart = self.context * self.tensor
+        begins = (block + tensor for block in range(0, self.ranks, apart) for tensor in range(self.tensor))
+        return [list(range(begin, begin + apart, self.tensor)) for begin in begins]
 
     def counts_losses(self, rank: int) -> bool:
-        """Whether this rank's losses count: one rank of the last stage counts for all that share a batch."""
+        """Whether this rank's losses count: one rank of the last stage counts for all that share matrices."""
         return self.stage(rank) == self.pipeline - 1 and rank % self.tensor == 0
 
 
@@ -69,6 +96,7 @@ def check(settings: LayoutSettings, ranks: int, ranks_per_node: int) -> Mesh:
     """The mesh of these ranks. Raises UnfitLayout with the numbers that do not fit."""
     _check_tensor(settings, ranks_per_node)
     mesh = _mesh(settings.layout, ranks, ranks_per_node)
+    _check_context(settings)
     _check_pipeline(settings, mesh)
     _check_activations(settings)
     if settings.batch.sequences < mesh.data:
@@ -94,7 +122,10 @@ def _mesh(layout: Layout, ranks: int, ranks_per_node: int) -> Mesh:
     shards = {"none": 1, "full": data, "hybrid": shards}[layout.shard]
     if data % shards:
         raise UnfitLayout("layout.shard_ranks", f"{shards} ranks a group", f"a divisor of {data} data-parallel ranks")
-    return Mesh(layout.pipeline, data // shards, shards, layout.tensor)
+    if data % layout.context:
+        expected = f"a divisor of {data}, the ranks that are left for each stage and part of a matrix"
+        raise UnfitLayout("layout.context", layout.context, expected)
+    return Mesh(layout.pipeline, data // shards, shards, layout.tensor, layout.context)
 
 
 def _check_tensor(settings: LayoutSettings, ranks_per_node: int) -> None:
@@ -110,8 +141,19 @@ def _check_tensor(settings: LayoutSettings, ranks_per_node: int) -> None:
     for name, value in shape.divided.items():
         if value % tensor:
             raise UnfitLayout("layout.tensor", tensor, f"a divisor of model.{name} ({value})")
-    if settings.run.precision == "fp8":
-        raise UnfitLayout("layout.tensor", tensor, "1 with fp8, whose scales are of whole matrices")
+
+
+def _check_context(settings: LayoutSettings) -> None:
+    """Each of the ranks that share a sequence has two pieces of it."""
+    context, shape, length = settings.layout.context, settings.model, settings.batch.length
+    if context == 1:
+        return
+    if not shape.shares_sequences:
+        expected = f"1, as a model of kind {shape.kind} needs whole sequences on each rank"
+        raise UnfitLayout("layout.context", context, expected)
+    if length % (2 * context):
+        expected = f"a number whose double ({2 * context}) divides batch.length ({length}): a rank has two pieces"
+        raise UnfitLayout("layout.context", context, expected)
 
 
 def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:

@@ -12,7 +12,10 @@ from trainer.base.invalid import positive, require
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How the model is divided over the ranks: pipeline x replicas x shards x tensor, the ranks of a node innermost."""
+    """How the model is divided over the ranks: pipeline x replicas x shards x tensor, the ranks of a node innermost.
+
+    Ranks that share a sequence are neighbours among the replicas or shards.
+    """
 
     shard: Literal["none", "full", "hybrid"] = "none"
     """Where weights, gradients and optimiser state lie: none, whole on every data-parallel rank (DDP); full, divided
@@ -21,6 +24,8 @@ class Layout:
     """hybrid: the ranks of a group; 0 for the ranks of a node."""
     tensor: int = 1
     """Ranks that share each matrix."""
+    context: int = 1
+    """Ranks that share each sequence: for sequences whose activations are too large for one rank."""
     pipeline: int = 1
     """Ranks that share the layers, each a consecutive part."""
     schedule: Literal["1f1b", "gpipe"] = "1f1b"
@@ -32,7 +37,7 @@ class Layout:
     """Whether each block is compiled."""
 
     def __post_init__(self) -> None:
-        positive(self, "tensor", "pipeline")
+        positive(self, "tensor", "context", "pipeline")
         require(self.shard_ranks >= 0, "shard_ranks", "expected 0 or more")
 
 

@@ -69,6 +69,16 @@ class Shape:
         """The most stages of a pipeline that such a model can be cut into."""
         return 1
 
+    @property
+    def shares_sequences(self) -> bool:
+        """Whether several ranks may each have a part of the same sequence (`layout.context`)."""
+        return False
+
+    @property
+    def reads_documents(self) -> bool:
+        """Whether sequences come with the places at which their documents begin."""
+        return False
+
     def section(self) -> dict[str, Any]:
         """The fields that decide a training's numbers, as its identity has them.
 

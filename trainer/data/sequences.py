@@ -5,7 +5,7 @@ A token stays two or four bytes, as on disk; the model widens it on the device.
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,17 @@ from trainer.data import shards
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 View = TypeVar("View")
-"""What a shard is once it is open: its tokens, or its images with their labels."""
+"""What a shard is once it is open: its tokens with their documents, or its images with their labels."""
 OPEN = 1024
 """Shards that stay mapped at once; the kernel allows a process some 65,000 mappings."""
+
+
+class OpenTokens(NamedTuple):
+    """An open shard."""
+
+    tokens: npt.NDArray[Any]
+    offsets: npt.NDArray[Any]
+    """Where each document begins, and the number of tokens."""
 
 
 class SequenceStarts:
@@ -104,10 +112,13 @@ class Sequences:
         """
         windows = self.empty(len(numbers)) if out is None else out
         # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
-        for row, (place, number) in enumerate(self._places.of(numbers)):
-            start = number * self.length
-            windows[row] = self.opened[place][start : start + self.length + 1]
+        for row, (place, start) in enumerate(self.starts(numbers)):
+            windows[row] = self.opened[place].tokens[start : start + self.length + 1]
         return windows
+
+    def starts(self, numbers: npt.NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
+        """The shard of each window, and the window's first token there."""
+        return ((place, number * self.length) for place, number in self._places.of(numbers))
 
     @property
     def tails(self) -> list[int]:
@@ -117,11 +128,11 @@ class Sequences:
 
     def tail(self, place: int) -> Tokens:
         """The tokens of a shard that no window covers, [1, 2 .. length + 1]."""
-        rest: Tokens = np.array(self.opened[place][int(self.sizes[place]) * self.length :])
+        rest: Tokens = np.array(self.opened[place].tokens[int(self.sizes[place]) * self.length :])
         return rest[None]
 
-    def _open(self, place: int) -> npt.NDArray[Any]:
+    def _open(self, place: int) -> OpenTokens:
         shard = self.shards[place]
         if self._bring is not None:
             self._bring(shard)
-        return np.asarray(shards.open_shard(self._tier, shard, self.dtype.name)[0])
+        return OpenTokens(*map(np.asarray, shards.open_shard(self._tier, shard, self.dtype.name)))

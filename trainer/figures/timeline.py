@@ -30,7 +30,7 @@ class Timeline:
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Time this context as the part `name` of the step: data, forward, backward, optimiser, ..."""
-        begun = self._clock.mark()
+        begun, self._ready = self._clock.mark(), None  # a part before may have ended with an error
         with self.annotation(name) if self.annotation else contextlib.nullcontext():
             yield
         ended = self._clock.mark()

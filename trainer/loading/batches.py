@@ -12,15 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
 from trainer.loading.order import Order
 
 Rows = TypeVar("Rows")
-"""Tokens, or `Labelled` pictures."""
+"""Tokens, alone or `Documented`, or `Labelled` pictures."""
 
 
 class Samples(Protocol[Rows]):
-    """The samples of a split by number: `trainer.data.sequences.Sequences` or `trainer.data.pictures.Pictures`."""
+    """The samples of a split by number, as `trainer.data.sequences.Sequences` and `trainer.data.pictures.Pictures`."""
 
     def empty(self, count: int) -> Rows: ...
 
@@ -84,6 +85,6 @@ class Batches(Generic[Rows]):
 
 def _pinned(rows: Any) -> Any:
     """An array of the same size, in page-locked memory."""
-    if isinstance(rows, Labelled):
-        return Labelled(*map(_pinned, rows))
+    if isinstance(rows, Labelled | Documented):
+        return type(rows)(*map(_pinned, rows))
     return torch.from_numpy(rows).pin_memory().numpy()

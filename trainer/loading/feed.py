@@ -7,6 +7,7 @@ import numpy as np
 
 from trainer.config.resolved import Config
 from trainer.data import contents, images, shards, snapshots
+from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.loading import nodes
@@ -110,10 +111,11 @@ class Feed:
             self._lease.release()
         return ShardWindow(self._course, kept, ahead, Sources(own, peers, keepers, self._origins), self._nvme)
 
-    def _split(self, split: str) -> Sequences | Pictures:
+    def _split(self, split: str) -> Sequences | DocumentedSequences | Pictures:
         if isinstance(self.snapshot, images.ImageSnapshot):
             return Pictures(self._nvme, self.snapshot, split, self._bring)
-        return Sequences(self._nvme, self.snapshot, split, self._config.batch.length, self._bring)
+        plain = Sequences(self._nvme, self.snapshot, split, self._config.batch.length, self._bring)
+        return DocumentedSequences(plain) if self._config.model.reads_documents else plain
 
     def _bring(self, shard: shards.ShardFile) -> None:
         """Have the shard on the NVMe before it is opened."""

@@ -19,9 +19,10 @@ from trainer.loading.order import Order
 from trainer.loading.sources import Sources
 from trainer.staging import retention
 from trainer.staging.copying import FaultKind, NoOrigin
+from trainer.staging.full import FULL
 from trainer.staging.leases import Lease, ShardLease
 from trainer.staging.nvme import Verified
-from trainer.staging.stage import FULL, WORKERS, Bringer
+from trainer.staging.stage import WORKERS, Bringer
 
 STEPS_AT_ONCE = 3
 """The steps that ranks of one node may read at a time: the slowest rank's, and two that another reads ahead."""

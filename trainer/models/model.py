@@ -8,14 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from trainer.config.shapes import Data, Reads
+from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
 from trainer.data.sequences import Tokens
 from trainer.models.initial_values import InitialValues
+from trainer.models.sequence_share import SequenceShare
+from trainer.models.stream import Stream
+from trainer.models.vocabulary import Vocabulary
 
 __all__ = ["Data", "Model", "Reads", "Rows", "SampleNumbers"]
 
-Rows = Tokens | Labelled
-"""Samples as they are on disk: windows of tokens [n, length + 1], or pictures with their labels."""
+Rows = Tokens | Documented | Labelled
+"""Samples as they are on disk: windows of tokens [n, length + 1], alone or with the bounds of their documents, or
+pictures with their labels."""
 SampleNumbers = npt.NDArray[np.uint64]
 """The positions of samples in the training's whole sequence of samples (or in the validation split): [n].
 
@@ -42,15 +47,32 @@ class Model(nn.Module):
     rows: tuple[str, ...] = ()
     """Matrices of a block that tensor parallelism divides by rows: the last of a pair."""
     shared: tuple[str, ...] = ()
-    """Submodules of a block with the method `gain`, whose weights each rank of tensor parallelism uses for its own
-    heads alone: the sum of the ranks' gradients is the gradient."""
+    """Submodules of a block whose weights each rank of tensor parallelism uses for its own heads alone: the sum of the
+    ranks' gradients is the gradient."""
+    token_rows: tuple[str, ...] = ()
+    """Parameters outside the blocks with a row for each token, which tensor parallelism divides over the vocabulary.
+    They have equally many rows, and `first`, `last`, `loss` and `correct` use them through `vocabulary` alone."""
+    on_stream: tuple[str, ...] = ()
+    """Submodules outside the blocks that `first` and `last` call for the positions of this rank alone."""
+    stream: Stream
+    """Which positions of the residual stream this rank has."""
+    vocabulary: Vocabulary
+    """How the rows of tokens are used; a layout that divides them sets another, as it does with `stream`."""
     causal: ClassVar[bool] = False
     """Whether each target is predicted only from what comes before it: the loss is then the cost of coding a text, and
     sequences may have different lengths."""
     recomputes: ClassVar[bool] = True
     """Whether a block may run again for the backward pass; False for one that keeps running statistics."""
+    reads_documents: bool = False
+    """Whether samples must come with the bounds of their documents."""
+    share: SequenceShare | None = None
+    """The part of each sequence that this rank has; None for all. Only models whose shape says so are given one."""
     blocks: nn.ModuleList
     """The repeated parts, called in turn: the unit of sharding, recomputation, compilation and pipelines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream, self.vocabulary = Stream(), Vocabulary()
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues | None:
         """The values that the parameter or buffer `name`, whose whole shape `tensor` has, begins with.
@@ -65,8 +87,8 @@ class Model(nn.Module):
         """The input of the first block: the embedded inputs."""
         raise NotImplementedError
 
-    def through(self, x: Tensor) -> Tensor:
-        """`x` after the blocks of this rank."""
+    def through(self, x: Tensor, begins: Tensor | None = None) -> Tensor:
+        """`x` after the blocks of this rank; `begins` is what `bounds` gave for these samples."""
         for block in self.blocks:
             x = block(x)
         return x
@@ -75,8 +97,18 @@ class Model(nn.Module):
         """The outputs, computed from the output of the last block."""
         raise NotImplementedError
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.last(self.through(self.first(inputs)))
+    def forward(self, inputs: Tensor, *begins: Tensor) -> Tensor:
+        """The outputs; `begins` is there where `bounds` gives it."""
+        return self.last(self.through(self.first(inputs), *begins))
+
+    @property
+    def stream_length(self) -> int:
+        """Positions of the residual stream [batch, positions, width], for tensor parallelism to divide between blocks.
+
+        Then all that is in a block beside the pairs (norms, sums) works on each position alone, and `first`, `through`
+        and `last` ask `stream` for positions. 0 for a model of which this is not true: each rank has the whole stream.
+        """
+        return 0
 
     @property
     def targets_per_sample(self) -> int:
@@ -91,6 +123,13 @@ class Model(nn.Module):
     def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """Inputs and targets of these samples, on `device`; the first dimension of both is the sample."""
         raise NotImplementedError
+
+    def bounds(self, rows: Rows, device: torch.device) -> tuple[Tensor, ...]:
+        """What `forward` needs beside the inputs: empty, or one tensor.
+
+        That is, for each input token, the place in its sequence at which its document begins: [batch, length].
+        """
+        return ()
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The sum of the targets' losses, in nats and in fp32."""

@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from trainer.base.invalid import Invalid
 from trainer.config.layout import Mesh, check
 from trainer.config.operation import Hardware
 from trainer.config.resolved import Config
 from trainer.node import affinity, fabric
+from trainer.node.groups import Groups
 
 ALONE = Mesh()
 
@@ -34,6 +36,8 @@ class World:
     local_rank: int
     device: torch.device
     mesh: Mesh = ALONE
+    groups: Groups | None = None
+    """None for a world of one, and for one whose ranks are not real."""
 
     def __post_init__(self) -> None:
         assert self.mesh.ranks == self.size
@@ -95,13 +99,18 @@ def join(config: Config | None = None) -> Iterator[World]:
     fabric.apply(hardware, os.environ)
     if fabric.with_profile(hardware).affinity == "numa":
         affinity.bind(local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), _pci_address(device))
-    if size > 1:
-        dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(seconds=hardware.timeout_seconds))
+
+    def connect(store: Store | None) -> None:
+        place: dict[str, Any] = {} if store is None else {"store": store, "rank": rank, "world_size": size}
+        backend, limit = "nccl" if on_gpu else "gloo", timedelta(seconds=hardware.timeout_seconds)
+        dist.init_process_group(backend, timeout=limit, **place)
+
+    groups = Groups(connect, rank, size, hardware.timeout_seconds) if size > 1 else None
     try:
-        yield World(rank, size, local_rank, device, mesh)
+        yield World(rank, size, local_rank, device, mesh, groups)
     finally:
-        if size > 1:
-            dist.destroy_process_group()
+        if groups is not None:
+            groups.leave()
 
 
 def _use_deterministic_algorithms() -> None:

@@ -12,20 +12,26 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainer.models.decoder import sight
+
 
 @contextlib.contextmanager
 def gpu_kernels() -> Iterator[None]:
-    """Inside, normalisation and attention are those of a GPU.
+    """Inside, normalisation and attention are those of a GPU, also attention under a mask: FlexAttention keeps what
+    flash attention keeps, and its mask of blocks is small.
 
     The functions themselves are replaced: a mode of PyTorch would be off in a backward pass, where blocks run again.
     """
     normalised, mixed = F.rms_norm, F.scaled_dot_product_attention
     functions: Any = F
+    dense, attend = sight.mask, sight.attend
     functions.rms_norm, functions.scaled_dot_product_attention = _normalised, _mixed
+    sight.mask, sight.attend = _no_mask, _unmasked
     try:
         yield
     finally:
         functions.rms_norm, functions.scaled_dot_product_attention = normalised, mixed
+        sight.mask, sight.attend = dense, attend
 
 
 def _normalised(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -33,6 +39,14 @@ def _normalised(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float 
         return torch.rms_norm(x, shape, weight, eps)  # as on a GPU: the fused kernel takes one type
     fused: Tensor = torch.ops.aten._fused_rms_norm.default(x, shape, weight, eps)[0]
     return fused
+
+
+def _no_mask(span: sight.Span) -> Tensor:
+    return span.queries
+
+
+def _unmasked(query: Tensor, key: Tensor, value: Tensor, mask: object) -> Tensor:
+    return _mixed(query, key, value, enable_gqa=query.shape[1] != key.shape[1])
 
 
 def _mixed(

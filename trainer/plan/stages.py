@@ -14,22 +14,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config.layout import Mesh, micro_batches
-from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
-from trainer.models.model import Rows
 from trainer.node.world import World
 from trainer.plan.kernels import gpu_kernels
 from trainer.plan.live_bytes import LiveBytes
 from trainer.plan.measure import StageMeasure
 from trainer.plan.question import Question, with_fields
 from trainer.plan.step import PlannedStep
+from trainer.step.microbatch import blank
 
 FEW, MORE = 3, 5
 """The blocks of a stage with which a deep model is run instead."""
@@ -77,24 +75,24 @@ def _whole(question: Question, stage: int) -> Extent:
 def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
     """The measure of a step of that extent."""
     mesh = question.mesh
-    copies = mesh.data if _replicates(question) else 1
+    copies = mesh.gradient_ranks if _replicates(question) else 1
     count = micro_batches(question.batch.sequences, question.batch.micro, mesh.data)
     samples = extent.parts * -(-question.batch.sequences // mesh.data // count)
     if copies > 1:
-        mesh = Mesh(pipeline=mesh.pipeline)
+        mesh = Mesh(pipeline=mesh.pipeline, replicas=mesh.context, context=mesh.context)
     less = _shortened(question, extent, samples, mesh.data)
-    rank = stage * mesh.data * mesh.tensor
+    rank = stage * mesh.gradient_ranks * mesh.tensor
     kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
     with _fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as live, kernels:
         world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)
-        found = PlannedStep(less, world, live).run(_blank(less, samples), samples)
+        found = PlannedStep(less, world, live).run(blank(less.data, samples, less.model.reads_documents), samples)
     return found.with_copies(copies) if copies > 1 else found
 
 
 def _replicates(question: Question) -> bool:
     """Whether DDP joins the data-parallel ranks. Its reducer needs real answers, so its buckets are only added."""
     layout, alone = question.layout, question.communication.local_steps > 1
-    return layout.shard == "none" and layout.tensor == 1 and question.mesh.data > 1 and not alone
+    return layout.shard == "none" and layout.tensor == 1 and question.mesh.gradient_ranks > 1 and not alone
 
 
 def _shortened(question: Question, extent: Extent, samples: int, shares: int) -> Question:
@@ -119,11 +117,3 @@ def _fake_ranks(rank: int, size: int) -> Iterator[None]:
     finally:
         if size > 1:
             dist.destroy_process_group()
-
-
-def _blank(question: Question, count: int) -> Rows:
-    """Samples without content."""
-    data = question.data
-    if any(data.picture):
-        return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
-    return np.zeros((count, data.length + 1), np.uint16)

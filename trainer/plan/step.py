@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainer.models.model import Data, Model, Rows
+from trainer.models.model import Model, Rows
 from trainer.node.world import World
 from trainer.plan.live_bytes import LiveBytes
 from trainer.plan.measure import PURPOSES, StageMeasure
@@ -19,10 +19,11 @@ from trainer.step.parallel import AXES
 
 
 class PlannedEngine(Engine):
-    """The trainer's engine with the micro-batch that is asked about, whatever memory this machine has."""
+    """The trainer's engine; replicas do not average gradients."""
 
-    def _micro_batch(self, data: Data) -> int:
-        return self.config.batch.micro
+    def _replicated(self, called: nn.Module) -> nn.Module:
+        """DDP's reducer needs real answers: `StageMeasure.with_copies` adds its buckets."""
+        return called
 
 
 class PlannedStep:
@@ -75,16 +76,23 @@ class PlannedStep:
         """What was sent, by axis: groups are known by their names."""
         devices = self._engine.devices
         names = {str(devices[axis].get_group().group_name): axis for axis in AXES} if devices else {}
+        if share := self._engine.model.share:
+            names[str(share.group.group_name)] = "context"
         sent: Counter[str] = Counter()
         for group, size in self._live.sent.items():
             sent[names.get(group, "world")] += size
         return sent
 
     def _fill_optimiser(self) -> None:
-        """An update with gradients of zero makes the state that every later step finds."""
+        """An update with gradients of zero makes the state that every later step finds.
+
+        The sum is for DTensor: before the first of a kind it finds the result's shape with whole tensors, fake
+        ones too.
+        """
         for parameter in self._engine.model.parameters():
             if parameter.requires_grad:
                 parameter.grad = torch.zeros_like(parameter)
+                parameter.grad += parameter.grad
         self._engine.update(0.0)
 
     def _state(self) -> Iterator[Tensor]:
@@ -107,9 +115,9 @@ def _tell_apart(model: Model, live: LiveBytes) -> None:
         now("activations")
         return first(inputs)
 
-    def watched_through(x: Tensor) -> Tensor:
+    def watched_through(x: Tensor, *begins: Tensor) -> Tensor:
         now("activations")
-        x = through(x)
+        x = through(x, *begins)
         if x.requires_grad:
             x.register_hook(lambda _: now("working"))  # type: ignore[no-untyped-call]
         return x

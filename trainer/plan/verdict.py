@@ -77,7 +77,7 @@ class PlanVerdict:
     sent: Mapping[str, int]
     """Bytes that a rank gives to exchanges in one step, by the axis of the mesh: the largest of all stages."""
     least_gpus: int | None
-    """The fewest GPUs with this layout and these nodes' memory; None when no number of them is enough."""
+    """The fewest GPUs with this layout and these nodes' memory, in whole nodes above one; None when no number fits."""
     problems: Sequence[str]
     remedies: Sequence[str] = ()
 
@@ -111,7 +111,9 @@ def needed_bytes(parts: Mapping[str, int], question: Question, room: Room) -> di
     """The parts of a rank's device, with the margins."""
     moving = sum(size for name, size in parts.items() if name not in STEADY)
     mesh = question.mesh
-    groups = sum(size > 1 for size in (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor, mesh.ranks))
+    groups = sum(
+        size > 1 for size in (mesh.pipeline, mesh.replicas, mesh.shards, mesh.context, mesh.tensor, mesh.ranks)
+    )
     return {
         **parts,
         "context": room.context_bytes,
@@ -123,7 +125,7 @@ def needed_bytes(parts: Mapping[str, int], question: Question, room: Room) -> di
 def _stage(question: Question, measure: StageMeasure, room: Room) -> StageVerdict:
     parts = needed_bytes(measure.parts, question, room)
     needed = sum(parts.values())
-    first = measure.stage * question.mesh.data * question.mesh.tensor
+    first = measure.stage * question.mesh.gradient_ranks * question.mesh.tensor
     return StageVerdict(
         stage=measure.stage,
         ranks=measure.ranks,
@@ -159,16 +161,28 @@ def _checkpoint(question: Question, size: int, room: Room, storage: Storage) -> 
 
 
 def _least_gpus(question: Question, measures: Sequence[StageMeasure], room: Room) -> int | None:
-    """The fewest GPUs: what is divided grows with fewer data-parallel ranks, and so may a rank's micro-batch."""
+    """The fewest GPUs: what is divided grows with fewer data-parallel ranks, and so may a rank's micro-batch.
+
+    More than a node has are whole nodes, as a job's nodes have equally many ranks.
+    """
     mesh, batch = question.mesh, question.batch
-    apart = mesh.pipeline * mesh.tensor
+    apart = mesh.pipeline * mesh.tensor * mesh.context
     if question.layout.shard != "full":
-        held = apart * (mesh.shards if question.layout.shard == "hybrid" else 1)
-        return held if all(_fits_over(question, each, room, mesh.data) for each in measures) else None
+        held = mesh.pipeline * mesh.tensor * max(mesh.context, mesh.shards if question.layout.shard == "hybrid" else 1)
+        fits = all(_fits_over(question, each, room, mesh.data) for each in measures)
+        return _in_whole_nodes(held, question) if fits else None
     for data in range(1, batch.sequences + 1):
-        if all(_fits_over(question, each, room, data) for each in measures):
+        if _is_whole_nodes(apart * data, question) and all(_fits_over(question, each, room, data) for each in measures):
             return apart * data
     return None
+
+
+def _is_whole_nodes(gpus: int, question: Question) -> bool:
+    return gpus <= question.ranks_per_node or gpus % question.ranks_per_node == 0
+
+
+def _in_whole_nodes(gpus: int, question: Question) -> int:
+    return gpus if _is_whole_nodes(gpus, question) else -(-gpus // question.ranks_per_node) * question.ranks_per_node
 
 
 def _fits_over(question: Question, measure: StageMeasure, room: Room, data: int) -> bool:
@@ -177,7 +191,7 @@ def _fits_over(question: Question, measure: StageMeasure, room: Room, data: int)
     parts = {
         name: size if name in STEADY else round(size * max(1.0, micro / now)) for name, size in measure.parts.items()
     }
-    grown = measure.divided * mesh.shards // data - measure.divided if measure.divided else 0
+    grown = measure.divided * mesh.shards // (data * mesh.context) - measure.divided if measure.divided else 0
     return sum(needed_bytes(parts, question, room).values()) + grown <= room.rank_bytes
 
 

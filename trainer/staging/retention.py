@@ -45,6 +45,30 @@ class Retained:
     leased_snapshots: int
 
 
+@dataclass(frozen=True)
+class NodeContents:
+    """What a node's NVMe holds, as it was found at one moment under the exclusive lock of `leases/`."""
+
+    sizes: Mapping[str, int]
+    """The bytes of each shard."""
+    residents: Sequence[Resident]
+    held: Collection[str]
+    """The shards that windows hold."""
+    in_doubt: bool
+    """Whether a lease holds a snapshot whose shards are not known."""
+
+    def without(self, going: Collection[str]) -> list[Resident]:
+        """The snapshots that stay when these go."""
+        return [resident for resident in self.residents if resident.sha256 not in going]
+
+    def surplus(self, going: Collection[str] = ()) -> list[str]:
+        """The shards that no window holds and no snapshot names but these; none while anything is in doubt."""
+        if self.in_doubt:
+            return []
+        named = set(self.held).union(*(resident.shards for resident in self.without(going)))
+        return [shard for shard in self.sizes if shard not in named]
+
+
 def snapshots_to_remove(
     residents: Sequence[Resident], sizes: Mapping[str, int], most_bytes: float, oldest: float
 ) -> list[str]:
@@ -71,10 +95,10 @@ def retain(node: Path, gigabytes: float, days: float, dry_run: bool = False) -> 
     """
     oldest = time.time() - days * DAY
     with lock.exclusive(node / paths.LEASES):
-        sizes, residents = paths.digests(node, paths.SHARDS), _residents(node)
+        found = _contents(node)
+        sizes, residents = found.sizes, found.residents
         going = snapshots_to_remove(residents, sizes, gigabytes * 1e9, oldest)
-        staying = [resident for resident in residents if resident.sha256 not in going]
-        surplus = _surplus(node, sizes, staying)
+        surplus, staying = found.surplus(going), found.without(going)
         partial = nvme.partial_files(node, oldest)
         if not dry_run:
             _remove(node, going, surplus)
@@ -95,13 +119,12 @@ def make_room(node: Path, wanted: int) -> int:
     recently used snapshots. Returns the bytes that it removed, 0 when all is held. Raises OSError.
     """
     with lock.exclusive(node / paths.LEASES):
-        held, residents = leases.held_shards(node), _residents(node)
-        sizes = {name: size for name, size in paths.digests(node, paths.SHARDS).items() if name not in held}
-        surplus = _surplus(node, sizes, residents)
-        short = wanted - sum(sizes[shard] for shard in surplus)
-        named = sum(sizes.get(shard, 0) for shard in {shard for one in residents for shard in one.shards})
-        going = snapshots_to_remove(residents, sizes, named - short, 0.0) if short > 0 else []
-        surplus = _surplus(node, sizes, [resident for resident in residents if resident.sha256 not in going])
+        found = _contents(node)
+        sizes = {name: size for name, size in found.sizes.items() if name not in found.held}
+        short = wanted - sum(sizes[shard] for shard in found.surplus())
+        named = sum(sizes.get(shard, 0) for shard in {shard for one in found.residents for shard in one.shards})
+        going = snapshots_to_remove(found.residents, sizes, named - short, 0.0) if short > 0 else []
+        surplus = found.surplus(going)
         _remove(node, going, surplus)
     return sum(sizes[shard] for shard in surplus)
 
@@ -131,14 +154,6 @@ def _held(node: Path) -> set[str]:
     return leases.held_shards(node).union(*(_named(node, sha256) or () for sha256 in leased))
 
 
-def _surplus(node: Path, sizes: Mapping[str, int], staying: Sequence[Resident]) -> list[str]:
-    """The shards that none of the staying snapshots names and no window holds."""
-    if _in_doubt(node):
-        return []
-    named = leases.held_shards(node).union(*(resident.shards for resident in staying))
-    return [shard for shard in sizes if shard not in named]
-
-
 def _remove(node: Path, going: Sequence[str], surplus: Sequence[str]) -> None:
     """Remove the marker and the manifest of a snapshot before its shards: after a kill in between, both are right.
 
@@ -152,6 +167,15 @@ def _remove(node: Path, going: Sequence[str], surplus: Sequence[str]) -> None:
     for path in (node / paths.VERIFIED).glob("*.journal"):
         if path.stem != nvme.boot():
             path.unlink()
+
+
+def _contents(node: Path) -> NodeContents:
+    """Shards first and the doubt before the snapshots: a staging that goes on meanwhile brings shards and manifests.
+
+    What it brings after its kind was looked for is not removed, and until it has left its manifest all is in doubt.
+    """
+    sizes, in_doubt = paths.digests(node, paths.SHARDS), _in_doubt(node)
+    return NodeContents(sizes, _residents(node), leases.held_shards(node), in_doubt)
 
 
 def _residents(node: Path) -> list[Resident]:

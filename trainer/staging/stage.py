@@ -7,7 +7,6 @@ By hand: `slipway data stage`.
 
 import concurrent.futures
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,15 +18,13 @@ from trainer.base.progress import Meter, OnProgress
 from trainer.data import shards, snapshots
 from trainer.objects.origin import Missing, Origin, Unreachable
 from trainer.objects.origins import Folder, origin
-from trainer.staging import copying, holding, leases, retention
+from trainer.staging import copying, full, holding, leases, retention
 from trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
 from trainer.staging.parts import WHOLE, SnapshotPart
 
 WORKERS = max(4, min(16, os.cpu_count() or 1))
 """Shards copied at a time. Two threads fill a small machine's memory bus; a file server is faster with more."""
 REPORT_SECONDS = 1.0
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The errors of a full disk."""
 _Work = concurrent.futures.Future[copying.Copied | None]
 Origins = Sequence[Origin | str | Path] | str | Path
 """Where to fetch from, in order; a path or URL stands for its origin, and a single path or URL for a list of one."""
@@ -80,7 +77,7 @@ def stage(
         mine, bringer = part.of(snapshot.shards()), Bringer(sources, nvme, Verified(nvme))
         copied = bringer.bring_all(mine, workers or WORKERS, report)
         marker = Marker(boot(), part.node, part.nodes, len(mine), sum(shard.bytes for shard in mine))
-        put(paths.marker(nvme, snapshot_sha256), codec.encode(marker), nvme)
+        _put(paths.marker(nvme, snapshot_sha256), codec.encode(marker), nvme)
     return Staged(
         shards=len(mine),
         bytes=sum(shard.bytes for shard in mine),
@@ -160,12 +157,7 @@ class Bringer:
 
         When the disk is full, what no lease holds is removed at once. Raises as `copying.complete` does.
         """
-        while True:
-            try:
-                return self._bring(shard, meter, wait)
-            except OSError as error:
-                if error.errno not in FULL or not retention.make_room(self.nvme, shard.bytes):
-                    raise
+        return full.in_room(self.nvme, shard.bytes, lambda: self._bring(shard, meter, wait))
 
     def _bring(self, shard: shards.ShardFile, meter: Meter, wait: bool) -> copying.Copied | None:
         with claimed(self.nvme, shard, wait) as file:
@@ -246,5 +238,9 @@ def _manifest(sha256: str, origins: Sequence[Origin], nvme: Path) -> bytes:
 def _leave_manifest(data: bytes, sha256: str, nvme: Path) -> snapshots.Snapshot:
     """Put the manifest on the NVMe, in place of a damaged one."""
     snapshot = snapshots.parse(data, sha256, f"snapshot {sha256}")
-    put(shards.manifest_path(nvme, sha256), data, nvme)
+    _put(shards.manifest_path(nvme, sha256), data, nvme)
     return snapshot
+
+
+def _put(path: Path, data: bytes, nvme: Path) -> None:
+    full.in_room(nvme, len(data), lambda: put(path, data, nvme))

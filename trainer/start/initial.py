@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 WeightSource = Callable[[Mapping[str, "Tensor"]], None]
 """Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
-TRAINING_ALONE = frozenset({"masked", "augment"})
+TRAINING_ALONE = frozenset({"masked", "augment", "attention"})
 """The fields of shapes that decide how a model is trained, and nothing of its weights."""
 
 

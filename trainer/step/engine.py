@@ -7,11 +7,13 @@ the rounding of a sum in another order.
 
 import math
 import os
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
@@ -19,24 +21,30 @@ from trainer.config.layout import micro_batches
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
 from trainer.models.model import Data, Rows, SampleNumbers
+from trainer.node.peers import Interrupted, Peers
 from trainer.node.world import World
 from trainer.start import drawing
 from trainer.start.initial import WeightSource
-from trainer.step import building, communication, exhaustion, fitting, optimisers, parallel, randomness
+from trainer.step import building, carried, communication, exhaustion, optimisers, parallel, randomness
 from trainer.step.building import DividedModel
+from trainer.step.carried import RunningStatistics
 from trainer.step.exhaustion import OutOfMemory
 from trainer.step.local_updates import LocalUpdates
-from trainer.step.microbatch import MicroBatch, cut
+from trainer.step.microbatch import MicroBatch, blank, cut
 from trainer.step.parallel import copies, gradients
 from trainer.step.passes import Passes, Sums
 from trainer.step.powersgd import PowerSGD
 from trainer.step.precision import LossScale
+from trainer.step.stages import StageModule
 
 if TYPE_CHECKING:
     from trainer.step.pipeline import PipelinePasses
 
 OnEvent = Callable[..., None]
 """Receives the name of an event and its fields."""
+PROBED_PARTS = 2
+"""Micro-batches that are probed: from the second one on, gradients are there."""
+T = TypeVar("T")
 
 
 class Engine:
@@ -56,39 +64,44 @@ class Engine:
         """
         self.config, self.world, self._on_event = config, world, on_event
         self.timeline = Timeline(world.device)
-        micro = self._micro_batch(data)
-        self.devices = devices = parallel.device_mesh(world)
-        divided = building.built(config, devices, data, world.device)
-        self.model = divided.model
-        self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
-        if draws:
-            self.draw_weights()
-        self._passes = self._build_passes(divided, devices, data)
-        self.optimiser = optimisers.build(self.model, config.optimiser)
-        self._own = self._build_communication(config)
+        self._data = data
         self._scale = LossScale() if config.run.precision == "fp16" else None
         self._overflowed = False
-        self._micro = micro
+        self._micro = exhaustion.noted_micro_batch(config, world.size)
+        self._lay_out()
+        self._statistics = RunningStatistics(self.model)
+        if draws:
+            self.draw_weights()
         self.batches_measured = 0
         """How many micro-batches `measure` has gone through so far."""
 
+    def _lay_out(self) -> None:
+        """Divide a new model over the ranks, with its optimiser; its weights have no values yet."""
+        config, world = self.config, self.world
+        self.devices = devices = parallel.device_mesh(world)
+        divided = building.built(config, devices, self._data, world.device)
+        self.model = divided.model
+        self.model.share = parallel.sequence_share(world)
+        self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
+        self._parameters = dict(self.model.named_parameters())
+        self._passes = self._build_passes(divided, devices, self._data)
+        self.optimiser = optimisers.build(self.model, config.optimiser)
+        self._own = self._build_communication(config)
+
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
         if devices is None or self.world.mesh.pipeline == 1:
-            return Passes(divided, devices, self.config, self.world.device, self.timeline)
+            called = self._replicated(divided.called)
+            return Passes(divided.model, called, self.config, self.world.device, self.timeline)
         # Imported only here: PyTorch's pipelines import its compiler.
         from trainer.step.pipeline import PipelinePasses
 
-        return PipelinePasses(divided, devices, self.config, data, self.world.device, self.timeline)
+        assert isinstance(divided.called, StageModule)
+        called = self._replicated(divided.called)
+        return PipelinePasses(divided.called, called, devices, self.config, data, self.world.device, self.timeline)
 
-    def _micro_batch(self, data: Data) -> int:
-        """The micro-batch that earlier starts noted, or a smaller one that fits the free memory; that one is noted."""
-        noted = exhaustion.noted_micro_batch(self.config, self.world.size)
-        micro = fitting.fitting_micro_batch(self.config, self.world, data, noted)
-        if micro < noted:
-            if self.world.leads:
-                exhaustion.note_micro_batch(self.config, self.world.size, micro)
-            self._on_event("micro_batch", micro=micro, asked=noted, free=fitting.free_bytes(self.world.device))
-        return micro
+    def _replicated(self, called: nn.Module) -> nn.Module:
+        """What a pass calls, so that replicas average gradients where the layout has them."""
+        return parallel.replicate(called, self.devices, self.config)
 
     def _build_communication(self, config: Config) -> PowerSGD | LocalUpdates | None:
         """Connect this rank to the others as `config.communication` says; returns the part that has a state."""
@@ -109,22 +122,107 @@ class Engine:
         """Begin with the weights of `source`; this rank reads its own part."""
         source(self.model.state_dict())
 
-    def accumulate(self, rows: Rows, places: SampleNumbers) -> Sums:
+    def accumulate(self, rows: Rows, places: SampleNumbers, sequences: int | None = None) -> Sums:
         """Add this rank's gradients of the global mean loss; returns the sums of the samples that count on this rank.
 
-        Ranks average gradients, so each rank's loss is scaled by the number of shares: the average is then the mean
-        over all targets, whatever the shares are. Raises OutOfMemory when no micro-batch is small enough.
+        The samples are its share of a batch, or of so many `sequences`.
+
+        Ranks average gradients, so each rank's loss is scaled by their number: the average is then the mean over all
+        targets, whatever the shares are. Raises OutOfMemory when no micro-batch is small enough, or when this rank
+        cannot shrink it alone: inside `repeatable`, all ranks then do so together.
         """
-        stage = self.world.mesh.stage(self.world.rank)
+        self._statistics.remember()
         while True:
-            randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
             try:
-                sums = self._passes.train(self._parts(rows, places, self.config.batch.sequences), self._weight())
-                return self._counted(sums)
+                return self._accumulate(rows, places, sequences or self.config.batch.sequences)
             except (RuntimeError, MemoryError) as error:
                 if not exhaustion.is_out_of_memory(error):
                     raise
-                self._shrink(str(error).splitlines()[0])
+                reason = exhaustion.first_line(error)
+                if not self._works_alone:
+                    raise exhaustion.out_of_memory(self._largest, reason) from None
+            self._shrink(reason)
+            self._statistics.restore(self.model)
+
+    def repeatable(self, work: Callable[[], T]) -> T:
+        """What `work` returns: it accumulates gradients, and ends with an exchange between all ranks.
+
+        Where memory runs out on any rank, all of them leave it, halve the micro-batch and do it again, from the weights
+        that they have. Raises OutOfMemory, on all ranks, when the micro-batch is 1.
+        """
+        peers = self.world.groups.peers if self.world.groups and self._can_be_repeated else None
+        if peers is None:
+            return self._noting(work)
+        extra = self.extra_state()
+        while True:
+            try:
+                with peers.section(exhaustion.reason):
+                    return work()
+            except Interrupted as interrupted:
+                reason = str(interrupted)
+            self._shrink(reason)
+            self._divide_again(peers)
+            self.load_extra_state(extra)
+
+    def _noting(self, work: Callable[[], T]) -> T:
+        """What `work` returns; when it runs out of memory, the next start is told to halve the micro-batch."""
+        try:
+            return work()
+        except OutOfMemory:
+            if self._largest > 1:
+                exhaustion.note_micro_batch(self.config, self.world.size, self._largest // 2)
+            raise
+
+    def probe(self) -> None:
+        """Find out before the first step whether its micro-batch fits; afterwards all ranks have one that does.
+
+        The largest parts of a step go through the model, blank, beside memory for the optimiser's state. A micro-batch
+        that has been found so for these ranks and this layout is not probed again, nor is one where running out of
+        memory would be no error but the end of the process.
+        """
+        known = exhaustion.has_noted(self.config, self.world.size)
+        useful = exhaustion.is_an_error_on(self.world.device) and not known
+        if not self._can_be_repeated or not self.world.from_leader(useful):
+            return
+        begun, asked = time.perf_counter(), self._micro
+        self.repeatable(self._try_largest_parts)
+        if self.world.leads:
+            exhaustion.note_micro_batch(self.config, self.world.size, self._micro)
+        self._on_event("probed", micro=self._micro, asked=asked, seconds=time.perf_counter() - begun)
+
+    def _try_largest_parts(self) -> None:
+        """Gradients of blank samples, which are forgotten again; a second part finds those of the first."""
+        share = -(-self.config.batch.sequences // self.world.data_size)
+        count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
+        rows, places = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
+        copies = optimisers.COPIES[self.config.optimiser.kind]
+        reserved = carried.reserve(self._parameters.values(), self.optimiser, copies)
+        self.accumulate(rows, places, count * self.world.data_size)
+        del reserved
+        self.optimiser.zero_grad(set_to_none=True)
+        self._statistics.restore(self.model)
+        self.world.sum(0.0)
+
+    def _accumulate(self, rows: Rows, places: SampleNumbers, sequences: int) -> Sums:
+        stage = self.world.mesh.stage(self.world.rank)
+        randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
+        sums = self._passes.train(self._parts(rows, places, sequences), self._weight())
+        parallel.complete_gradients(self.model, self.devices)
+        return self._counted(sums)
+
+    @property
+    def _works_alone(self) -> bool:
+        """Whether no other rank waits for this one before all its gradients are there."""
+        return self.world.size == 1 or isinstance(self._own, LocalUpdates)
+
+    @property
+    def _can_be_repeated(self) -> bool:
+        """Whether nothing of a step that is left in the middle stays behind.
+
+        PowerSGD changes its errors bucket by bucket. Tensor parallelism leaves exchanges that nobody waits for, and
+        PyTorch keeps their tensors.
+        """
+        return not isinstance(self._own, PowerSGD) and self.world.mesh.tensor == 1
 
     def clip(self) -> float:
         """Scale the gradients down to the configuration's norm; returns the norm before.
@@ -210,20 +308,36 @@ class Engine:
     def _weight(self) -> float:
         """The factor of a rank's summed losses, whose gradients are averaged over ranks afterwards."""
         targets = self.config.batch.sequences * self.targets_per_sample
-        return self.world.data_size / targets * (self._scale.value if self._scale else 1.0)
+        return self.world.mesh.gradient_ranks / targets * (self._scale.value if self._scale else 1.0)
 
     def _counted(self, sums: Sums) -> Sums:
         """`sums`, or zeros where another rank counts the same samples."""
         return sums if self.world.counts_losses else Sums(0.0, 0)
 
+    @property
+    def _largest(self) -> int:
+        """Samples in the largest part of this rank's share."""
+        return min(self._micro, -(-self.config.batch.sequences // self.world.data_size))
+
     def _shrink(self, reason: str) -> None:
-        """Halve the micro-batch. Raises OutOfMemory if it was 1, or if all ranks must start again with the half."""
-        found, self._micro = self._micro, self._micro // 2
+        """Halve the micro-batch. Raises OutOfMemory if it was 1."""
         self.optimiser.zero_grad(set_to_none=True)
-        if not self._micro:
-            raise OutOfMemory(f"out of memory with a micro-batch of 1: {exhaustion.ADVICE} ({reason})")
-        exhaustion.note_micro_batch(self.config, self.world.size, self._micro)
+        found = self._largest
+        if found == 1:
+            raise exhaustion.out_of_memory(found, reason)
+        self._micro = found // 2
+        if self.world.leads or self._works_alone:
+            exhaustion.note_micro_batch(self.config, self.world.size, self._micro)
         self._on_event("out_of_memory", micro=found, retried_with=self._micro, reason=reason)
-        if self.world.size > 1:
-            told = f"out of memory with a micro-batch of {found}: the next start takes {self._micro}"
-            raise OutOfMemory(told, answered=True)
+
+    def _divide_again(self, peers: Peers) -> None:
+        """The same weights in a new model, whose ranks talk in new process groups. All ranks call at once."""
+        kept = carried.take(self._parameters, self.optimiser)
+        if self.world.device.type == "cuda":
+            torch.cuda.synchronize()
+        del self.model, self._passes, self.optimiser, self._parameters, self.devices, self._own
+        exhaustion.give_back_memory(self.world.device)
+        peers.rejoin()
+        self._lay_out()
+        carried.give(self.model, self.optimiser, kept)
+        self._statistics.restore(self.model)

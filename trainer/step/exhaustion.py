@@ -1,10 +1,12 @@
 """Out of memory: recognised among other errors, and answered by a smaller micro-batch, which the next start takes too.
 
-A single process repeats the step. Among several ranks, the others wait inside a step that will not end: the smaller
-size is noted in the training's store and this rank ends, so that all ranks are started again.
+The engine does the step again (`Engine.repeatable`), on all ranks together. Where it cannot, as in the optimiser's
+update, the smaller size is noted in the training's store, and the rank ends, so that all ranks are started again.
 """
 
-from collections.abc import Mapping
+import gc
+import resource
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ from trainer.config.resolved import Config
 from trainer.record import causes, files
 
 ADVICE = "divide the model (layout.shard, layout.tensor), recompute (layout.activations), or shorten its samples"
+
+WORDS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""What the messages say of libraries whose errors have no class: PyTorch's allocator of a host, and cuBLAS."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +34,74 @@ class MicroBatchNote:
 class OutOfMemory(causes.Failure):
     """There is not enough memory for a step; the message says what was done, or what the user can do."""
 
-    def __init__(self, message: str, answered: bool = False) -> None:
+    def __init__(self, message: str, reason: str, answered: bool) -> None:
         super().__init__(message)
+        self.reason = reason
+        """The first line of the error that the allocator raised."""
         self.kind = causes.ANSWERED if answered else causes.OUT_OF_MEMORY
         """Whether the next start takes a smaller micro-batch."""
 
 
+def out_of_memory(micro: int, reason: str) -> OutOfMemory:
+    """The error of a rank that ran out of memory with micro-batches of `micro` samples."""
+    if micro == 1:
+        return OutOfMemory(f"out of memory with a micro-batch of 1: {ADVICE} ({reason})", reason, answered=False)
+    told = f"out of memory with a micro-batch of {micro}: the next start takes {micro // 2}"
+    return OutOfMemory(told, reason, answered=True)
+
+
+def reason(error: BaseException) -> str | None:
+    """Why memory ran out in the passes of a step; None for any other error."""
+    return error.reason if isinstance(error, OutOfMemory) else None
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, on the device or on the host (whose allocator has no error of its own)."""
-    hosts = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-    return hosts or isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return any(_says_so(each) for each in _with_causes(error))
+
+
+def first_line(error: BaseException) -> str:
+    """What the allocator said. A pipeline's schedule raises an error of its own that has the allocator's as cause."""
+    said = next((each for each in _with_causes(error) if _says_so(each)), error)
+    return next(iter(str(said).splitlines()), type(said).__name__)
+
+
+def _says_so(error: BaseException) -> bool:
+    words = isinstance(error, RuntimeError) and any(each in str(error) for each in WORDS)
+    return words or isinstance(error, torch.OutOfMemoryError | MemoryError)
+
+
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def is_an_error_on(device: torch.device) -> bool:
+    """Whether memory that runs out on `device` is an error; on a CPU without a limit, the kernel ends the process."""
+    if device.type == "cuda":
+        return True
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return any(limit != resource.RLIM_INFINITY for limit in limits)
+
+
+def give_back_memory(device: torch.device) -> None:
+    """Give what nothing refers to any more back to the device or the kernel: new process groups need some of it."""
+    gc.collect()  # a model's hooks and its graph are circles
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def note_micro_batch(config: Config, ranks: int, micro: int) -> None:
     """Note the micro-batch that the next start must take."""
     codec.replace(_path(config), MicroBatchNote(micro, _where(config, ranks)))
+
+
+def has_noted(config: Config, ranks: int) -> bool:
+    """Whether as many ranks in the same layout have noted a micro-batch that fits."""
+    found = codec.read_if_whole(_path(config), MicroBatchNote)
+    return found is not None and found.where == _where(config, ranks)
 
 
 def noted_micro_batch(config: Config, ranks: int) -> int:

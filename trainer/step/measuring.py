@@ -85,7 +85,9 @@ class Measurement:
         rows, places = batches[number]()
         with finding_no_memory(f"with {len(places)} samples at once"):
             inputs, targets = self.model.prepare(rows, places, self.world.device)
-            loss, right = score(self.model, self.model(inputs), targets, len(places))
+            loss, right = score(
+                self.model, self.model(inputs, *self.model.bounds(rows, self.world.device)), targets, len(places)
+            )
             found = float(loss), int(right)
         predicted = targets.numel() if self.model.causal else len(places) * self._targets_per_sample
         return BatchSums(number, *found, predicted)

@@ -4,16 +4,17 @@ Every rank has equally many parts: where ranks communicate inside the model (div
 normalisation over all ranks), they must call it equally often. Shares differ by a sample, and so do parts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
-from trainer.models.model import Rows, SampleNumbers
+from trainer.models.model import Data, Rows, SampleNumbers
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,36 @@ def cut(rows: Rows, places: SampleNumbers, count: int, size: int) -> Iterator[Mi
         yield MicroBatch(_filled(_rows(rows, which), blank), _fill(places[which], blank), real)
 
 
+def blank(data: Data, count: int, documents: bool = False) -> Rows:
+    """`count` samples of `data` without content; with the bounds of their `documents`, where the model reads them."""
+    if any(data.picture):
+        return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
+    tokens = np.zeros((count, data.length + 1), np.uint16)
+    return Documented(tokens, np.zeros(tokens.shape, np.uint32)) if documents else tokens
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The samples of several parts, one after the other."""
+    first: Any = parts[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate([each for each in parts if isinstance(each, np.ndarray)])
+    found: Rows = type(first)(*map(np.concatenate, zip(*parts, strict=True)))
+    return found
+
+
 def _rows(rows: Rows, which: slice) -> Rows:
-    return Labelled(rows.pixels[which], rows.labels[which]) if isinstance(rows, Labelled) else rows[which]
+    return _with_each(rows, lambda values: values[which])
 
 
 def _filled(rows: Rows, blank: int) -> Rows:
-    if isinstance(rows, Labelled):
-        return Labelled(_fill(rows.pixels, blank), _fill(rows.labels, blank))
-    return _fill(rows, blank)
+    return _with_each(rows, lambda values: _fill(values, blank))
+
+
+def _with_each(rows: Rows, change: Callable[[npt.NDArray[Any]], Any]) -> Rows:
+    """The rows with each of their arrays changed."""
+    kind: Any = type(rows)
+    found: Rows = kind(*map(change, rows)) if isinstance(rows, Labelled | Documented) else change(rows)
+    return found
 
 
 def _fill(values: npt.NDArray[Any], blank: int) -> npt.NDArray[Any]:

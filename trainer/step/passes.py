@@ -2,16 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
+from torch import Tensor, nn
 
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
-from trainer.models.model import Model
-from trainer.step import parallel
-from trainer.step.building import DividedModel
+from trainer.models.model import Model, Rows, SampleNumbers
 from trainer.step.microbatch import MicroBatch
 from trainer.step.parallel import replicas
 from trainer.step.precision import autocast
@@ -41,6 +39,26 @@ class Tally:
         return Sums(float(self._loss), int(self._correct))
 
 
+class Prepared(NamedTuple):
+    """What a pass over some samples needs, on the device: of sequences that ranks share, this rank's part."""
+
+    inputs: Tensor
+    targets: Tensor
+    bounds: tuple[Tensor, ...]
+
+
+def prepared(model: Model, rows: Rows, places: SampleNumbers, device: torch.device) -> Prepared:
+    """The samples as this rank's part of the model takes them."""
+    inputs, targets = model.prepare(rows, places, device)
+    bounds = model.bounds(rows, device)
+    cut = model.share.cut if model.share is not None else _whole
+    return Prepared(cut(inputs), cut(targets), tuple(map(cut, bounds)))
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x
+
+
 def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Tensor, Tensor]:
     """The summed loss, and the number of right predictions, of the first `real` samples."""
     if real < len(outputs):  # without blanks, a slice would only add a copy to the backward pass
@@ -53,15 +71,15 @@ class Passes:
 
     def __init__(
         self,
-        divided: DividedModel,
-        devices: DeviceMesh | None,
+        model: Model,
+        called: nn.Module,
         config: Config,
         device: torch.device,
         timeline: Timeline,
     ) -> None:
-        self._timeline = timeline
-        self._model, self._device, self._precision = divided.model, device, config.run.precision
-        self.called = parallel.replicate(divided.called, devices, config)
+        """`called` calls the model, and averages gradients where replicas do."""
+        self._timeline, self._model, self.called = timeline, model, called
+        self._device, self._precision = device, config.run.precision
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss; data-parallel ranks have their mean with the last part."""
@@ -85,8 +103,8 @@ class Passes:
         replicas.free_gathered_weights(self._model)
         return tally.sums()
 
-    def _forward(self, called: torch.nn.Module, part: MicroBatch) -> tuple[Tensor, Tensor]:
-        inputs, targets = self._model.prepare(part.rows, part.places, self._device)
+    def _forward(self, called: nn.Module, part: MicroBatch) -> tuple[Tensor, Tensor]:
+        given = prepared(self._model, part.rows, part.places, self._device)
         with autocast(self._precision, self._device):
-            outputs = called(inputs)
-        return score(self._model, outputs, targets, part.real)
+            outputs = called(given.inputs, *given.bounds)
+        return score(self._model, outputs, given.targets, part.real)

@@ -4,10 +4,11 @@ PyTorch's schedules pass them. They need micro-batches of one size, so parts are
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
@@ -15,13 +16,11 @@ from trainer import models
 from trainer.config.resolved import Config
 from trainer.data.pictures import Labelled
 from trainer.figures.timeline import Timeline
-from trainer.models.model import Data, Rows
+from trainer.models.model import Data, Model, Rows
 from trainer.models.outline import without_memory
-from trainer.step import parallel
-from trainer.step.building import DividedModel
-from trainer.step.microbatch import MicroBatch
+from trainer.step.microbatch import MicroBatch, joined
 from trainer.step.parallel.replicas import free_gathered_weights
-from trainer.step.passes import Sums, Tally, score
+from trainer.step.passes import Sums, Tally, prepared, score
 from trainer.step.stages import StageModule
 
 
@@ -30,50 +29,52 @@ class PipelinePasses:
 
     def __init__(
         self,
-        divided: DividedModel,
+        stage: StageModule,
+        called: nn.Module,
         devices: DeviceMesh,
         config: Config,
         data: Data,
         device: torch.device,
         timeline: Timeline,
     ) -> None:
-        self._timeline = timeline
-        self._model, self._config, self._device = divided.model, config, device
+        """`called` calls the stage, and averages gradients where replicas do."""
+        self._timeline, self._stage, self.called = timeline, stage, called
+        self._model, self._config, self._device = stage.model, config, device
         self._group = devices["pipeline"].get_group()
         self._index, self._count = devices["pipeline"].get_local_rank(), devices["pipeline"].size()
-        assert isinstance(divided.called, StageModule)
-        self._stage = divided.called
-        self.called = parallel.replicate(self._stage, devices, config)
-        self._shapes = _shapes(config, data)
+        self._shapes = _shapes(config, data, stage.model)
         self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
         self._parts: Sequence[MicroBatch] = ()
         self._weight, self._targets, self._tally = 0.0, torch.empty(0), Tally(device)
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
         """Add the gradients of `weight` times the loss. Sums are those of the last stage, and zeros elsewhere."""
-        inputs, target = self._prepare(parts, weight)
+        inputs, target, bounds = self._prepare(parts, weight)
         with self._timeline.part("pipeline"):
-            self._schedule(parts, True).step(*inputs, target=target, return_outputs=False)
+            self._schedule(parts, True).step(*inputs, target=target, return_outputs=False, **bounds)
         return self._tally.sums()
 
     def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
         """The sums without gradients; `on_part` is called once: a schedule runs all parts together."""
-        inputs, target = self._prepare(parts, 1.0)
+        inputs, target, bounds = self._prepare(parts, 1.0)
         with torch.no_grad():
-            self._schedule(parts, False).eval(*inputs, target=target, losses=[])
+            self._schedule(parts, False).eval(*inputs, target=target, losses=[], **bounds)
         on_part()
         free_gathered_weights(self._stage)
         return self._tally.sums()
 
-    def _prepare(self, parts: Sequence[MicroBatch], weight: float) -> tuple[tuple[Tensor, ...], Tensor | None]:
-        """The inputs, for the first stage, and the numbers of the micro-batches, for the last one."""
-        rows = _joined([part.rows for part in parts])
+    def _prepare(
+        self, parts: Sequence[MicroBatch], weight: float
+    ) -> tuple[tuple[Tensor, ...], Tensor | None, dict[str, Any]]:
+        """The inputs, for the first stage; the numbers of the micro-batches, for the last one; bounds, for each."""
+        rows = joined([part.rows for part in parts])
         places = np.concatenate([part.places for part in parts])
-        inputs, targets = self._model.prepare(rows, places, self._device)
+        inputs, targets, bounds = prepared(self._model, rows, places, self._device)
         self._parts, self._weight, self._targets, self._tally = parts, weight, targets, Tally(self._device)
         target = torch.arange(len(parts)) if self._stage.last else None
         # The stage was described to the schedule by contiguous tensors, so it must receive such tensors.
-        return (inputs.contiguous(),) if self._stage.first else (), target
+        given = (inputs.contiguous(),) if self._stage.first else ()
+        return given, target, dict(zip(("begins",), bounds, strict=False))
 
     def _loss(self, outputs: Tensor, which: Tensor) -> Tensor:
         """The weighted loss of one micro-batch."""
@@ -101,20 +102,14 @@ class PipelinePasses:
         return PipelineStage(called, self._index, self._count, self._device, given, taken, group=self._group)
 
 
-def _shapes(config: Config, data: Data) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, activations between blocks and outputs of one sample, as tensors without memory."""
+def _shapes(config: Config, data: Data, divided: Model) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, activations between blocks and outputs of one sample on this rank, as tensors without memory."""
     with without_memory():
         model = models.build(config.model, data)
     blank: Rows = np.zeros((1, data.length + 1), np.uint16)
     if model.reads == "pictures":
         blank = Labelled(np.zeros((1, *data.picture), np.uint8), np.zeros(1, np.int64))
     inputs = model.prepare(blank, np.zeros(1, np.uint64), torch.device("cpu"))[0].to("meta")
+    inputs = inputs if divided.share is None else divided.share.cut(inputs)
     hidden = model.first(inputs)
-    return inputs, hidden.detach(), model.last(hidden).detach()
-
-
-def _joined(rows: Sequence[Rows]) -> Rows:
-    if isinstance(rows[0], Labelled):
-        pixels = np.concatenate([each.pixels for each in rows if isinstance(each, Labelled)])
-        return Labelled(pixels, np.concatenate([each.labels for each in rows if isinstance(each, Labelled)]))
-    return np.concatenate([each for each in rows if not isinstance(each, Labelled)])
+    return inputs, divided.stream.own(hidden.detach()), divided.vocabulary.own(model.last(hidden).detach())

@@ -18,11 +18,14 @@ class StageModule(nn.Module):
         super().__init__()
         self.model, self.first, self.last, self._precision = model, first, last, precision
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The first stage takes inputs, the last one returns outputs; between stages pass activations, in fp32."""
+    def forward(self, x: Tensor, begins: Tensor | None = None) -> Tensor:
+        """The first stage takes inputs, the last one returns outputs; between stages pass activations, in fp32.
+
+        begins: on every stage, what the model's `bounds` gave, where it did.
+        """
         with autocast(self._precision, x.device):
             x = self.model.first(x) if self.first else x
-            x = self.model.through(x)
+            x = self.model.through(x) if begins is None else self.model.through(x, begins)
             x = self.model.last(x) if self.last else x
         return x.float()
 

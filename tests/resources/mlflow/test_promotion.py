@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 
 import pytest
+from sqlalchemy.orm import Session
 
 from resources.home import CODE, Home
 from resources.mlflow.promotion import (
@@ -139,6 +141,26 @@ def test_of_many_promotions_at_one_moment_each_was_judged_against_the_one_before
     chain = [each.manifest for each in history(model.durable, MODEL)]
     assert chain == sorted(chain, reverse=True) and chain[-1] == "1" == champion(model)
     assert [each.judgement.champion for each in history(model.durable, MODEL) if each.judgement] == ["", *chain[:-1]]
+
+
+def test_two_writers_that_ignore_locks_can_set_a_new_alias_at_one_moment(
+    model: Promotions, monkeypatch: pytest.MonkeyPatch
+):
+    """MLflow looks for the alias and inserts it where it found none: here both look before either of them inserts."""
+    versions = [registered(model, name) for name in ("a", "b")]
+    both_looked, merge = threading.Barrier(2), Session.merge
+    looks = iter(range(2))
+
+    def looked(session: Session, row: object) -> object:
+        found = merge(session, row)
+        if next(looks, None) is not None:
+            both_looked.wait(30)
+        return found
+
+    monkeypatch.setattr(Session, "merge", looked)
+    calls = (lambda number=version.number: model.registry.point(MODEL, CHAMPION, number) for version in versions)
+    assert at_once(*calls) == [None, None]
+    assert champion(model) in ("a", "b")
 
 
 def test_a_promotion_that_died_before_the_alias_moved_is_completed_by_the_next_call(model: Promotions):

@@ -41,6 +41,8 @@ def mesh(ranks: int, ranks_per_node: int, **layout: Any) -> Mesh:
         ({"shard": "full", "tensor": 2}, Mesh(shards=8, tensor=2)),
         ({"shard": "hybrid", "tensor": 2}, Mesh(replicas=2, shards=4, tensor=2)),
         ({"pipeline": 4}, Mesh(pipeline=4, replicas=4)),
+        ({"context": 4}, Mesh(replicas=16, context=4)),
+        ({"shard": "full", "tensor": 2, "context": 2}, Mesh(shards=8, tensor=2, context=2)),
         ({"pipeline": 2, "shard": "full", "tensor": 4}, Mesh(pipeline=2, shards=2, tensor=4)),
     ],
 )
@@ -53,6 +55,15 @@ def test_ranks_of_a_node_are_innermost() -> None:
     assert [found.stage(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
     assert [found.data_rank(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
     assert [rank for rank in range(8) if found.counts_losses(rank)] == [4, 6]
+
+
+def test_ranks_that_share_a_sequence_are_neighbours_and_all_count_their_tokens() -> None:
+    found = Mesh(pipeline=2, shards=4, tensor=2, context=2)
+    assert [found.data_rank(rank) for rank in range(8)] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert [found.context_rank(rank) for rank in range(8)] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert found.context_groups() == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15]]
+    assert [rank for rank in range(16) if found.counts_losses(rank)] == [8, 10, 12, 14]
+    assert found.data == 2 and found.gradient_ranks == 4
 
 
 def test_every_share_is_cut_into_equally_many_micro_batches() -> None:
@@ -68,6 +79,8 @@ def test_every_share_is_cut_into_equally_many_micro_batches() -> None:
         (6, 6, {"pipeline": 4}, "layout.pipeline: found 4 (x tensor 1), expected a divisor of 6 ranks"),
         (8, 8, {"pipeline": 8}, "layout.pipeline: found 8, expected 4 at most, the stages"),
         (64, 1, {"pipeline": 2}, "layout.pipeline: found 2, expected 1 at most, the micro-batches of a rank (batch"),
+        (6, 6, {"context": 4}, "layout.context: found 4, expected a divisor of 6, the ranks that are left for each"),
+        (6, 6, {"context": 3}, "layout.context: found 3, expected a number whose double (6) divides batch.length (8)"),
         (6, 2, {"shard": "hybrid", "shard_ranks": 4}, "layout.shard_ranks: found 4 ranks a group, expected a divisor"),
         (4, 4, {"shard_ranks": 2}, "layout.shard_ranks: found 2, expected 0, as only hybrid has groups of ranks"),
         (65, 1, {}, "batch.sequences: found 64, expected 65 (a sequence for each rank) or more"),
@@ -97,7 +110,7 @@ def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
             "as the first and the last stage would share a tied embedding",
         ),
         (Layout(activations="recompute"), {"model": ResNetShape()}, "expected keep"),
-        (Layout(tensor=2), {"run": Run(steps=1, precision="fp8")}, "expected 1 with fp8"),
+        (Layout(context=2), {"model": ResNetShape()}, "1, as a model of kind resnet needs whole sequences"),
     ],
 )  # fmt: skip
 def test_impossible_layouts_are_refused(layout: Layout, changed: dict[str, Any], expected: str) -> None:

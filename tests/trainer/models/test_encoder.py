@@ -9,7 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from trainer.config.shapes import Data
 from trainer.models.encoder import EncoderShape
-from trainer.models.encoder.network import NO_TARGET, Encoder, EncoderAttention, masked
+from trainer.models.encoder.network import Encoder, EncoderAttention, masked
+from trainer.models.vocabulary import NO_TARGET
 
 CPU = torch.device("cpu")
 DATA = Data(vocabulary=50, length=40, seed=3)

@@ -59,6 +59,8 @@ LAYOUTS = {
     "tensor": question(ranks=2, tensor=2),
     "tensor-full-shard": question(ranks=4, tensor=2, shard="full"),
     "pipeline": question(ranks=2, pipeline=2),
+    "context": question(ranks=2, context=2),
+    "context-full-shard": question(ranks=4, context=2, shard="full"),
     "encoder-full-shard": question(ENCODER, ranks=2, shard="full"),
     "vit": question(
         VisionShape(layers=4, width=192, heads=3, hidden=768, patch=8), data=Data(picture=(64, 64, 3), classes=100)

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
-from tests.trainer.plan.layouts import LAYOUTS, measured_peaks, question
+from tests.trainer.plan.layouts import DECODER, LAYOUTS, measured_peaks, question
 from trainer.config.sections import Batch
+from trainer.config.shapes import Data
 from trainer.plan import stages
 
 QUICK = {"alone", "full-shard"}
@@ -27,6 +28,18 @@ def test_the_peak_is_what_real_ranks_reach_in_every_layout(name: str) -> None:
 def _compare(name: str) -> None:
     planned = sorted(each.peak for each in stages.measure(LAYOUTS[name]))
     assert planned[-1] == pytest.approx(measured_peaks(LAYOUTS[name])[-1], rel=CLOSE)
+
+
+@pytest.mark.slow
+def test_ranks_that_divide_the_vocabulary_have_a_part_of_the_logits() -> None:
+    """Logits, and one fp32 buffer of their probabilities, where one rank alone has three tensors of this size."""
+    model, tokens = dataclasses.replace(DECODER, layers=2), Data(vocabulary=32001, length=128)
+    alone, both = (
+        stages.measure(question(model, ranks=ranks, data=tokens, tensor=ranks))[0].peaks["logits"] for ranks in (1, 4)
+    )
+    whole = 4 * 4 * 128 * 32001
+    assert alone["logits"] == pytest.approx(3 * whole, rel=0.01)
+    assert both["logits"] == pytest.approx(2 * whole / 4, rel=0.01)
 
 
 @pytest.mark.slow

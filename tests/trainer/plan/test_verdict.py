@@ -64,6 +64,12 @@ def test_the_fewest_gpus_divide_the_steady_part_until_it_fits():
     assert judge(ASKED, [MEASURE], ROOM, Storage()).least_gpus == 4
 
 
+def test_the_fewest_gpus_are_whole_nodes_when_one_node_is_not_enough():
+    """Nodes of three GPUs: four GPUs would be enough, and two nodes have six."""
+    asked = dataclasses.replace(ASKED, nodes=2, ranks_per_node=3, batch=dataclasses.replace(ASKED.batch, sequences=48))
+    assert judge(asked, [dataclasses.replace(MEASURE, divided=60 * GIB)], ROOM, Storage()).least_gpus == 6
+
+
 @pytest.mark.parametrize(
     ("nodes", "ranks", "said"),
     [

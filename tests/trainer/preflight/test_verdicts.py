@@ -212,7 +212,7 @@ def by_two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two ranks find on this machine."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [*launch, "-m", "trainer.preflight", "--json", *quick(tmp_path_factory.mktemp("disk"))]
-    done = subprocess.run(command, cwd=CODE, env=environment(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=CODE, env=environment(), capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     return said

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,9 @@ from tests.trainer.staging.folders import (
 )
 from trainer.base import paths
 from trainer.data import shards
-from trainer.staging import leases
+from trainer.staging import leases, retention
 from trainer.staging.nvme import boot
-from trainer.staging.retention import Resident, retain, snapshots_to_remove
+from trainer.staging.retention import Resident, make_room, retain, snapshots_to_remove
 from trainer.staging.stage import is_staged, stage
 
 pytestmark = pytest.mark.pure
@@ -176,6 +177,30 @@ def test_journals_of_earlier_boots_are_removed(pair, nvme):
     (nvme / "verified" / "earlier.journal").write_bytes(b"")
     retain(nvme, gigabytes=1, days=70)
     assert [path.stem for path in (nvme / "verified").iterdir()] == [boot()]
+
+
+@pytest.mark.parametrize(
+    "remove", [lambda nvme: retain(nvme, gigabytes=0, days=0), lambda nvme: make_room(nvme, 10**9)]
+)
+def test_a_shard_that_a_snapshot_names_which_arrives_in_the_middle_of_a_removal_stays(
+    remove: Callable[[Path], object], pair, nvme, monkeypatch: pytest.MonkeyPatch
+):
+    """The one that is being staged holds a lease, and shares shards with one that goes."""
+    arriving, _ = pair
+    path = shards.manifest_path(nvme, arriving.sha256)
+    manifest = path.read_bytes()
+    path.unlink()
+    looked = retention._residents
+
+    def residents(node: Path) -> list[Resident]:
+        found = looked(node)
+        path.write_bytes(manifest)
+        return found
+
+    monkeypatch.setattr(retention, "_residents", residents)
+    with leases.hold(nvme, arriving.sha256):
+        remove(nvme)
+        assert_whole_shards(arriving, nvme)
 
 
 def test_two_stagings_and_a_retention_at_once_do_each_other_no_harm(durable, nvme):

@@ -1,13 +1,18 @@
 """Room on a full disk: what no lease holds goes at once, and what a lease holds stays."""
 
 import dataclasses
+import errno
+import itertools
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.resources.trainings.lab import at_once
 from tests.trainer.counting import snapshot_of
 from trainer.data import shards
-from trainer.staging import leases, retention, stage
+from trainer.staging import full, leases, retention, stage
 
 LENGTH = 4000
 """Tokens of a shard: 16 kB."""
@@ -76,3 +81,36 @@ def test_the_room_for_a_snapshot_counts_what_is_free_its_own_shards_and_what_no_
     with leases.hold(small_disk, old.sha256):
         assert retention.room(small_disk, own) == free + size
         assert retention.room(small_disk, ()) == free
+
+
+def test_of_writers_that_find_the_disk_full_at_one_moment_each_gets_room(
+    old: shards.TextSnapshot, durable: Path, small_disk: Path
+) -> None:
+    """The first one's removal makes room for both, so that the second one finds nothing left to remove."""
+    met = threading.Barrier(2, timeout=30)
+
+    def writer(name: str) -> Callable[[], None]:
+        attempts = itertools.count()
+
+        def write() -> None:
+            if next(attempts) == 0:
+                met.wait()
+                raise OSError(errno.ENOSPC, "No space left on device")
+            (small_disk / name).write_bytes(bytes(16_000))
+
+        return lambda: full.in_room(small_disk, 16_000, write)
+
+    assert at_once(writer("one"), writer("two")) == [None, None]
+    assert not stage.is_staged(old.sha256, small_disk)
+
+
+def test_a_write_for_which_there_is_no_room_at_all_is_tried_no_more(small_disk: Path) -> None:
+    attempts: list[None] = []
+
+    def write() -> None:
+        attempts.append(None)
+        (small_disk / "too large").write_bytes(bytes(70_000))
+
+    with pytest.raises(OSError, match="No space left"):
+        full.in_room(small_disk, 70_000, write)
+    assert len(attempts) == 2

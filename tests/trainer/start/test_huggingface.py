@@ -17,7 +17,7 @@ from trainer.data.shards import TokenizerRecord
 from trainer.models.decoder import DecoderShape, RopeScaling
 from trainer.models.decoder.network import Decoder
 from trainer.models.decoder.presets import PRESETS, PublishedModel
-from trainer.start import huggingface, initial, memory
+from trainer.start import huggingface, initial
 from trainer.start.families import table
 from trainer.start.families.entries import Settings
 
@@ -163,7 +163,6 @@ def test_a_preset_has_as_many_parameters_as_published(published: PublishedModel)
     with torch.device("meta"):
         model = Decoder(published.shape, Data(vocabulary=published.vocabulary, length=8))
     assert sum(each.numel() for each in model.parameters()) == published.parameters
-    assert memory.parameters(published.shape, published.vocabulary) == published.parameters
 
 
 def test_a_tied_model_fits_a_recipe_with_two_matrices_and_not_the_reverse(tmp_path: Path) -> None:

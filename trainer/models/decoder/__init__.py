@@ -39,7 +39,7 @@ class DecoderShape(shapes.Shape):
     reads: ClassVar[Reads] = "tokens"
     later: ClassVar[frozenset[str]] = frozenset(
         {"positions", "longest", "norm", "norm_epsilon", "activation", "bias", "rope_scaling"}
-        | {"window", "qk_norm", "tied", "head_features"}
+        | {"window", "qk_norm", "tied", "head_features", "attention"}
     )
     layers: int
     """Blocks, one after the other."""
@@ -76,6 +76,9 @@ class DecoderShape(shapes.Shape):
     """Whether the embedding is the matrix of the head too; such a model cannot be cut into stages."""
     head_features: int = 0
     """Features of a head; 0 for width / heads."""
+    attention: Literal["sequence", "documents"] = "sequence"
+    """What a token attends to. sequence: all tokens before it in its sequence; documents: of these, the ones of its own
+    document. Positions count on through a sequence, as in Llama 3 (arXiv:2407.21783, section 3.2)."""
 
     def __post_init__(self) -> None:
         positive(self, "layers", "width", "heads", "kv_heads", "hidden", "rope_base", "norm_epsilon")
@@ -107,6 +110,14 @@ class DecoderShape(shapes.Shape):
     @property
     def stages(self) -> int:
         return 1 if self.tied else self.layers
+
+    @property
+    def shares_sequences(self) -> bool:
+        return True
+
+    @property
+    def reads_documents(self) -> bool:
+        return self.attention == "documents"
 
     def check(self, data: Data) -> None:
         fits = self.positions == "rotary" or data.length <= self.longest

@@ -1,4 +1,4 @@
-"""Causal grouped-query attention: over all tokens before a token, or over a window of them."""
+"""Causal grouped-query attention: over all tokens before a token, a window of them, or those of its document."""
 
 import torch
 import torch.nn.functional as F
@@ -6,18 +6,16 @@ from torch import Tensor, nn
 
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.positions import rotate
+from trainer.models.decoder.sight import Sight
 
 
 class HeadNorm(nn.RMSNorm):
-    """RMSNorm of each head's features, in fp32; its output has the type of its input."""
+    """RMSNorm of each head's features. The fused kernel takes 16 bits as they are, and adds up in fp32."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """x: [batch, heads, length, features]."""
-        return F.rms_norm(x.float(), self.normalized_shape, self.gain(), self.eps).to(x.dtype)
-
-    def gain(self) -> Tensor:
-        """The weight as the ranks of this layout multiply with it: [features]."""
-        return self.weight
+        """x: [batch, heads, length, features]; the output has its type."""
+        with torch.autocast(x.device.type, enabled=False):  # which would make an fp32 copy of x
+            return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
 
 class DecoderAttention(nn.Module):
@@ -35,14 +33,19 @@ class DecoderAttention(nn.Module):
         self.query_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
         self.key_norm = HeadNorm(self.features, eps=config.norm_epsilon) if config.qk_norm else None
 
-    def forward(self, x: Tensor, rotation: Tensor | None = None) -> Tensor:
-        """x: [batch, length, width]; rotation: [length, features / 2, 2], None without rotary positions."""
+    def forward(self, x: Tensor, rotation: Tensor | None = None, sight: Sight | None = None) -> Tensor:
+        """x: [batch, length, width]; rotation: [length, features / 2, 2], None without rotary positions.
+
+        sight: which tokens each token attends to; None for all before it, or those of the window.
+        """
         query, key, value = (self._heads(each(x)) for each in (self.query, self.key, self.value))
         if self.query_norm is not None and self.key_norm is not None:
             query, key = self.query_norm(query), self.key_norm(key)
         if rotation is not None:
             query, key = rotate(query, rotation), rotate(key, rotation)
-        if 0 < self.window < x.shape[1]:
+        if sight is not None:
+            mixed = sight.attend(query, key, value)
+        elif 0 < self.window < x.shape[1]:
             mixed = windowed(query, key, value, self.window)
         else:
             mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=self.grouped)

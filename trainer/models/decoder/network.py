@@ -2,17 +2,20 @@
 
 import math
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.config.shapes import Data
+from trainer.data.documents import Documented
+from trainer.data.pictures import Labelled
 from trainer.models.decoder import DecoderShape
 from trainer.models.decoder.attention import DecoderAttention
 from trainer.models.decoder.positions import rotations
+from trainer.models.decoder.sight import Sight, sight
 from trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
+from trainer.models.norms import LayerNorm, RMSNorm
 
 
 class DecoderFeedForward(nn.Module):
@@ -52,8 +55,8 @@ class DecoderBlock(nn.Module):
         self.feed_forward_norm = norm(config)
         self.feed_forward = DecoderFeedForward(config) if config.activation == "swiglu" else DecoderGelu(config)
 
-    def forward(self, x: Tensor, rotation: Tensor | None) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), rotation)
+    def forward(self, x: Tensor, rotation: Tensor | None, sight: Sight | None) -> Tensor:
+        x = x + self.attention(self.attention_norm(x), rotation, sight)
         out: Tensor = x + self.feed_forward(self.feed_forward_norm(x))
         return out
 
@@ -73,10 +76,12 @@ class Decoder(Model):
         "feed_forward.up",
     )
     rows = ("attention.out", "feed_forward.down")
+    token_rows: tuple[str, ...] = ("embedding.weight", "head.weight")
+    on_stream = ("positions", "norm")
 
     def __init__(self, config: DecoderShape, data: Data) -> None:
         super().__init__()
-        self.config, self.length = config, data.length
+        self.config, self.length, self.reads_documents = config, data.length, config.reads_documents
         self._name_parts(config)
         self.embedding = nn.Embedding(data.vocabulary, config.width)
         self.positions = nn.Embedding(config.longest, config.width) if config.positions == "learned" else None
@@ -106,45 +111,61 @@ class Decoder(Model):
         if config.positions == "learned":
             self.first_uses = ("embedding", "positions")
         if config.tied:
-            self.last_uses = ("norm", "embedding")
+            self.last_uses, self.token_rows = ("norm", "embedding"), ("embedding.weight",)
         if config.activation == "gelu":
             self.columns = tuple(name for name in self.columns if name != "feed_forward.gate")
         if config.qk_norm:
             self.shared = ("attention.query_norm", "attention.key_norm")
 
     def first(self, inputs: Tensor) -> Tensor:
-        """Tokens [batch, length] to [batch, length, width]."""
-        x: Tensor = self.embedding(inputs)
+        """Tokens [batch, length] to [batch, positions, width]."""
+        x = self.vocabulary.embedded(self.embedding, inputs)
         if self.positions is None:
             return x
-        places: Tensor = self.positions(torch.arange(inputs.shape[1], device=inputs.device))
+        place = self.stream.places(inputs.shape[1], inputs.device)
+        if self.share is not None:
+            place = self.share.places(inputs.shape[1], inputs.device)[place]
+        places: Tensor = self.positions(place)
         return x + places
 
-    def through(self, x: Tensor) -> Tensor:
-        rotation = self.get_buffer("rotation")[: x.shape[1]] if self.config.positions == "rotary" else None
+    def through(self, x: Tensor, begins: Tensor | None = None) -> Tensor:
+        length = self.stream.positions(x)
+        seen = sight(length, x.device, begins, self.config.window, self.share)
+        rotation = None
+        if self.config.positions == "rotary":
+            whole = self.get_buffer("rotation")
+            rotation = whole[:length] if self.share is None else whole[self.share.places(length, x.device)]
         for block in self.blocks:
-            x = block(x, rotation)
+            x = block(x, rotation, seen)
         return x
 
     def last(self, x: Tensor) -> Tensor:
-        """[batch, length, width] to logits: [batch, length, vocabulary]; a tied head has the embedding's matrix."""
-        x = self.norm(x)
-        logits: Tensor = F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
-        return logits
+        """[batch, positions, width] to logits: [batch, length, tokens]; a tied head has the embedding's matrix."""
+        head = self.embedding if self.head is None else self.head
+        return self.vocabulary.logits(self.norm(x), head.weight)
 
     def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """Each window without its last token, and without its first: [batch, length] both."""
-        assert isinstance(rows, np.ndarray)
-        tokens = torch.from_numpy(rows).to(device, non_blocking=True).long()
+        assert not isinstance(rows, Labelled)
+        read = rows.tokens if isinstance(rows, Documented) else rows
+        tokens = torch.from_numpy(read).to(device, non_blocking=True).long()
         return tokens[:, :-1], tokens[:, 1:]
 
+    def bounds(self, rows: Rows, device: torch.device) -> tuple[Tensor, ...]:
+        if not isinstance(rows, Documented):
+            return ()
+        return (torch.from_numpy(rows.begins).to(device, non_blocking=True)[:, :-1].int(),)
+
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The sum of the tokens' cross-entropies; outputs: [batch, length, vocabulary], targets: [batch, length]."""
-        return F.cross_entropy(outputs.float().flatten(0, 1), targets.flatten(), reduction="sum")
+        """The sum of the tokens' cross-entropies; outputs: [batch, length, tokens], targets: [batch, length]."""
+        return self.vocabulary.loss(outputs, targets)
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        # amax takes a fifth of the time of argmax.
-        return (outputs.gather(-1, targets.unsqueeze(-1)).squeeze(-1) == outputs.amax(-1)).sum()
+        return self.vocabulary.correct(outputs, targets)
+
+    @property
+    def stream_length(self) -> int:
+        return self.length
 
     @property
     def targets_per_sample(self) -> int:
@@ -170,7 +191,7 @@ class Decoder(Model):
 
 def norm(config: DecoderShape) -> nn.Module:
     """A norm of the residual stream: [batch, length, width] in and out."""
-    kind = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
+    kind = RMSNorm if config.norm == "rms" else LayerNorm
     return kind(config.width, eps=config.norm_epsilon)
 
 

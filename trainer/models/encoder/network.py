@@ -16,10 +16,10 @@ from trainer.data.sequences import Tokens
 from trainer.models.encoder import EncoderShape
 from trainer.models.initial_values import Constant, InitialValues, Normal
 from trainer.models.model import Model, Rows, SampleNumbers
+from trainer.models.vocabulary import NO_TARGET
 
 MASKED, RANDOM = 0.8, 0.1
 """Fractions of the target tokens that the model sees as the mask and as a random token; it sees the rest unchanged."""
-NO_TARGET = -100
 
 
 class EncoderAttention(nn.Module):
@@ -82,6 +82,8 @@ class Encoder(Model):
     last_uses = ("transform", "transform_norm", "embedding", "bias")
     columns = ("attention.query", "attention.key", "attention.value", "feed_forward.up")
     rows = ("attention.out", "feed_forward.down")
+    token_rows = ("embedding.weight", "bias")
+    on_stream = ("positions", "embedding_norm", "transform", "transform_norm")
 
     def __init__(self, shape: EncoderShape, data: Data) -> None:
         super().__init__()
@@ -99,15 +101,16 @@ class Encoder(Model):
         return Normal(0.02) if tensor.dim() >= 2 else Constant(0.0 if name.endswith("bias") else 1.0)
 
     def first(self, inputs: Tensor) -> Tensor:
-        """Tokens [batch, length] to [batch, length, width]."""
-        places = torch.arange(inputs.shape[1], device=inputs.device)
-        x: Tensor = self.embedding_norm(self.embedding(inputs) + self.positions(places))
+        """Tokens [batch, length] to [batch, positions, width]."""
+        places = self.stream.places(inputs.shape[1], inputs.device)
+        embedded = self.vocabulary.embedded(self.embedding, inputs)
+        x: Tensor = self.embedding_norm(embedded + self.positions(places))
         return x
 
     def last(self, x: Tensor) -> Tensor:
-        """[batch, length, width] to logits: [batch, length, vocabulary + 1]; the matrix is the embedding's."""
+        """[batch, positions, width] to logits: [batch, length, tokens]; the matrix is the embedding's."""
         x = self.transform_norm(F.gelu(self.transform(x)))
-        return F.linear(x, self.embedding.weight, self.bias)
+        return self.vocabulary.logits(x, self.embedding.weight, self.bias)
 
     def prepare(self, rows: Rows, places: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
         """The windows with tokens masked, and the original tokens there, elsewhere -100: [batch, length] both."""
@@ -118,11 +121,14 @@ class Encoder(Model):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The sum of the targets' cross-entropies."""
-        logits = outputs.float().flatten(0, 1)
-        return F.cross_entropy(logits, targets.flatten(), reduction="sum", ignore_index=NO_TARGET)
+        return self.vocabulary.loss(outputs, targets)
 
     def correct(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs.argmax(-1) == targets).sum()
+        return self.vocabulary.correct(outputs, targets)
+
+    @property
+    def stream_length(self) -> int:
+        return self.data.length
 
     @property
     def targets_per_sample(self) -> int:

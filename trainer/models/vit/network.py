@@ -7,6 +7,7 @@ from trainer.config.shapes import Data
 from trainer.models.classifier import Classifier
 from trainer.models.encoder.network import EncoderAttention, EncoderFeedForward
 from trainer.models.initial_values import Constant, InitialValues, Normal
+from trainer.models.norms import LayerNorm
 from trainer.models.vit import VisionShape
 
 
@@ -15,9 +16,9 @@ class VisionBlock(nn.Module):
 
     def __init__(self, shape: VisionShape) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon)
+        self.attention_norm = LayerNorm(shape.width, eps=shape.norm_epsilon)
         self.attention = EncoderAttention(shape.width, shape.heads)
-        self.feed_forward_norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon)
+        self.feed_forward_norm = LayerNorm(shape.width, eps=shape.norm_epsilon)
         self.feed_forward = EncoderFeedForward(shape.width, shape.hidden)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -44,7 +45,7 @@ class VisionTransformer(Classifier):
         self.token = nn.Parameter(torch.zeros(1, 1, shape.width))
         self.positions = nn.Parameter(torch.zeros(1, 1 + self.count, shape.width))
         self.blocks = nn.ModuleList(VisionBlock(shape) for _ in range(shape.layers))
-        self.norm = nn.LayerNorm(shape.width, eps=shape.norm_epsilon)
+        self.norm = LayerNorm(shape.width, eps=shape.norm_epsilon)
         self.head = nn.Linear(shape.width, data.classes)
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues:
@@ -52,14 +53,19 @@ class VisionTransformer(Classifier):
         return Normal(0.02) if tensor.dim() >= 2 else Constant(0.0 if name.endswith("bias") else 1.0)
 
     def first(self, inputs: Tensor) -> Tensor:
-        """Pictures [batch, channels, height, width] to [batch, 1 + patches, width], the class token first."""
+        """Pictures [batch, channels, height, width] to [batch, positions, width], the class token first."""
         patches = self.patches(inputs).flatten(2).transpose(1, 2)
-        return torch.cat([self.token.to(patches.dtype).expand(len(patches), -1, -1), patches], 1) + self.positions
+        tokens = torch.cat([self.token.to(patches.dtype).expand(len(patches), -1, -1), patches], 1)
+        return self.stream.own(tokens + self.positions)
 
     def last(self, x: Tensor) -> Tensor:
         """The logits, computed from the class token: [batch, classes]."""
-        logits: Tensor = self.head(self.norm(x[:, 0]))
+        logits: Tensor = self.head(self.norm(self.stream.whole(x)[:, 0]))
         return logits
+
+    @property
+    def stream_length(self) -> int:
+        return 1 + self.count
 
     @property
     def flops_per_sample(self) -> int:

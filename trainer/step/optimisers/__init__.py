@@ -1,6 +1,7 @@
 """Optimisers: the table of those that `optimiser.kind` may name, each with the function that builds it.
 
-To add one: write a function of a model and the section `optimiser`, in a file here; give it a line in `BUILDERS`; and
+To add one: write a function of a model and the section `optimiser`, in a file here; give it a line in `BUILDERS` and in
+`COPIES`; and
 add its name to `trainer.config.sections.Optimiser.kind`, with a field there for each new setting.
 """
 
@@ -19,6 +20,9 @@ BUILDERS: dict[str, Callable[[Model, Optimiser], Optimizer]] = {
     "sgd": sgd,
     "muon": muon,
 }
+
+COPIES = {"adamw": 2, "adam": 2, "sgd": 1, "muon": 1}
+"""Tensors as large as a parameter that the state of each has, at least: Muon has two for what is no matrix."""
 
 
 def build(model: Model, config: Optimiser) -> Optimizer:

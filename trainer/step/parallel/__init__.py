@@ -4,15 +4,20 @@ Names stay those of the whole model in every layout, so that a checkpoint of one
 weights (tensor parallelism, FSDP2) is imported only where a layout asks for it, as it takes 0.8 s of CPU.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import TypeGuard
 
 import torch
+import torch.distributed as dist
+import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from trainer.config.resolved import Config
 from trainer.models.model import Model
+from trainer.models.sequence_share import SequenceShare
 from trainer.node.world import World
 from trainer.step.parallel import blocks, eight_bits, replicas
 
@@ -25,8 +30,26 @@ def device_mesh(world: World) -> DeviceMesh | None:
         return None
     mesh = world.mesh
     sizes = (mesh.pipeline, mesh.replicas, mesh.shards, mesh.tensor)
-    with unset_fake_temporarily():  # a plan runs this with fake tensors, but a mesh has real numbers of ranks
+    with _opening(world):
         return init_device_mesh(world.device.type, sizes, mesh_dim_names=AXES)
+
+
+def sequence_share(world: World) -> SequenceShare | None:
+    """This rank's part of every sequence; None where it has the whole. All ranks call at once."""
+    mesh = world.mesh
+    if mesh.context == 1:
+        return None
+    with _opening(world):
+        group, _ = dist.new_subgroups_by_enumeration(mesh.context_groups())  # type: ignore[no-untyped-call]
+    return SequenceShare(mesh.context_rank(world.rank), mesh.context, group)
+
+
+@contextlib.contextmanager
+def _opening(world: World) -> Iterator[None]:
+    """The context in which process groups are made."""
+    opening = world.groups.opening() if world.groups else contextlib.nullcontext()
+    with unset_fake_temporarily(), opening:  # a plan has fake tensors, but groups have real numbers of ranks
+        yield
 
 
 def check_device(config: Config, device: torch.device) -> None:
@@ -37,13 +60,23 @@ def check_device(config: Config, device: torch.device) -> None:
 
 def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
     """Divide the model's matrices, and set how they multiply and what its blocks keep and run; all in place."""
-    if devices is not None and devices["tensor"].size() > 1:
+    narrow = config.run.precision == "fp8"
+    if _divides_matrices(devices):
         from trainer.step.parallel import tensor
 
-        tensor.divide(model, devices["tensor"])
-    if config.run.precision == "fp8":
+        own_length = model.stream_length // config.layout.context
+        tensor.divide(model, devices["tensor"], own_length, eight_bits.product if narrow else F.linear)
+    if narrow:
         eight_bits.multiply(model)
     blocks.set_forward(model, config.layout)
+
+
+def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
+    """Sum what the ranks that share matrices have each computed a share of; once a step, after its last part."""
+    if _divides_matrices(devices):
+        from trainer.step.parallel import tensor
+
+        tensor.complete_gradients(model)
 
 
 def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: Config) -> None:
@@ -63,6 +96,10 @@ def replicate(called: nn.Module, devices: DeviceMesh | None, config: Config) -> 
     if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
         return called
     return replicas.replicate(called, devices)
+
+
+def _divides_matrices(devices: DeviceMesh | None) -> TypeGuard[DeviceMesh]:
+    return devices is not None and devices["tensor"].size() > 1
 
 
 def _data_ranks_talk(devices: DeviceMesh | None, config: Config) -> TypeGuard[DeviceMesh]:

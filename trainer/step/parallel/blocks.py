@@ -26,6 +26,7 @@ KEPT = {
     aten._scaled_dot_product_efficient_attention.default,
     aten._scaled_dot_product_cudnn_attention.default,
     torch.ops._c10d_functional.all_reduce.default,
+    torch.ops._c10d_functional.reduce_scatter_tensor.default,
 }
 """The operations whose results selective recomputation keeps: matrix products, attention, communication."""
 

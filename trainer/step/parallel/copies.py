@@ -75,7 +75,7 @@ def differing(found: Sequence[Sums], mesh: Mesh) -> list[int]:
 
 def _part(rank: int, mesh: Mesh, kind: int) -> tuple[int, ...]:
     """What decides which part of a parameter of this class a rank holds."""
-    shard, tensor = mesh.data_rank(rank) % mesh.shards, rank % mesh.tensor
+    shard, tensor = mesh.gradient_rank(rank) % mesh.shards, rank % mesh.tensor
     return mesh.stage(rank), shard if kind & SHARDS else 0, tensor if kind & TENSOR else 0
 
 

@@ -1,6 +1,7 @@
 """Products of matrices in 8 bits: e4m3 for inputs and weights, e5m2 for gradients (arXiv:2209.05433).
 
-Each matrix is scaled by its largest magnitude, anew each time. Weights and their gradients stay in fp32.
+Each matrix that a rank multiplies is scaled by its largest magnitude, anew each time. Weights and their gradients stay
+in fp32.
 """
 
 import functools
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainer.models.model import Model
+from trainer.start.divided import is_divided
 
 MULTIPLE = 16
 """Both sizes of a matrix in 8 bits must be a multiple of this."""
@@ -26,21 +28,29 @@ def check_device(device: torch.device) -> None:
 
 
 def multiply(model: Model) -> None:
-    """Make the matrices of the model's blocks multiply in 8 bits, in place."""
+    """Make the matrices of the model's blocks multiply in 8 bits, in place, but for those that ranks divide."""
     for block in model.blocks:
         for module in block.modules():
-            if isinstance(module, nn.Linear) and not (module.in_features % MULTIPLE or module.out_features % MULTIPLE):
-                module.forward = functools.partial(product, module)  # type: ignore[method-assign]
+            if isinstance(module, nn.Linear) and not is_divided(module.weight):
+                module.forward = functools.partial(_linear, module)  # type: ignore[method-assign]
 
 
-def product(linear: nn.Linear, x: Tensor) -> Tensor:
-    """The output of `linear` for x [..., in], in bf16: [..., out]. A number of rows that does not fit stays in bf16."""
+def product(x: Tensor, weight: Tensor) -> Tensor:
+    """x [..., in] times weight [out, in] transposed, in bf16: [..., out]. Sizes that do not fit stay in 16 bits.
+
+    Ranks that divide a matrix scale each its own part of it, and of what they multiply with it: no scale travels, and
+    none is coarser than that of the whole.
+    """
     rows = x.flatten(0, -2)
-    if len(rows) % MULTIPLE:
-        return F.linear(x, linear.weight, linear.bias)
-    out: Tensor = _Product.apply(rows.bfloat16(), linear.weight)  # type: ignore[no-untyped-call]
-    out = out.view(*x.shape[:-1], -1)
-    return out if linear.bias is None else out + linear.bias.bfloat16()
+    if any(size % MULTIPLE for size in (len(rows), *weight.shape)):
+        return F.linear(x, weight)
+    out: Tensor = _Product.apply(rows.bfloat16(), weight)  # type: ignore[no-untyped-call]
+    return out.view(*x.shape[:-1], -1)
+
+
+def _linear(linear: nn.Linear, x: Tensor) -> Tensor:
+    out = product(x, linear.weight)
+    return out if linear.bias is None else out + linear.bias.to(out.dtype)
 
 
 class _Product(torch.autograd.Function):

@@ -1,45 +1,141 @@
 """Tensor parallelism: the matrices of a block divided between ranks, in pairs that need one sum a pair.
 
 The first matrices of a pair are divided by columns, and the last by rows, so that what lies between them (heads,
-hidden features) belongs to one rank (Megatron-LM, arXiv:1909.08053). Everything else is whole on every rank, with the
-same gradients.
+hidden features) belongs to one rank (Megatron-LM, arXiv:1909.08053). Around the pairs each rank has a part of the
+sequence (`divided_stream`); embedding, head and loss are divided over the vocabulary (`divided_vocabulary`).
 """
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Placement, Shard, distribute_tensor
 
 from trainer.models.model import Model
+from trainer.start.divided import is_divided
+from trainer.step.parallel.divided_stream import DividedStream
+from trainer.step.parallel.divided_vocabulary import DividedVocabulary, local
+from trainer.step.parallel.exchanges import Division
+
+Product = Callable[[Tensor, Tensor], Tensor]
+"""x [..., in] times weight [out, in] transposed: [..., out]."""
+BY_COLUMNS, BY_ROWS = Shard(0), Shard(1)
+"""Of a matrix as PyTorch holds it, [out, in]."""
 
 
-def divide(model: Model, devices: DeviceMesh) -> None:
-    """Divide the matrices that the model names, in place."""
-    columns: dict[str, ParallelStyle] = {name: ColwiseParallel() for name in model.columns}
-    rows = {name: RowwiseParallel() for name in model.rows}
+def divide(model: Model, devices: DeviceMesh, length: int, product: Product) -> None:
+    """Divide what the model names, in place. Raises ValueError for a vocabulary with too few tokens.
+
+    length: the positions of a sequence that the group has; 0 where the model does not divide its stream.
+    """
+    division = Division(devices.get_group(), length)
+    for name in (each for each in model.token_rows if _has(model, each)):
+        _check_tokens(name, model.get_parameter(name), division.ranks)
+        _divide_parameter(model, name, devices, BY_COLUMNS)
     for block in model.blocks:
-        parallelize_module(block, devices, {**columns, **rows})
-        for pair in {name.rpartition(".")[0] for name in model.columns}:
-            block.get_submodule(pair).register_forward_pre_hook(_whole_on(devices))
-        for name in model.shared:
-            module: Any = block.get_submodule(name)
-            module.gain = functools.partial(_summed, module.gain, devices)
+        _divide_block(block, model, devices)
+    stream = DividedStream(division, frozenset(_summed(model)))
+    model.stream = stream
+    for block in model.blocks:
+        _connect(block, model, stream, product)
+    rows = [model.get_parameter(name) for name in model.token_rows if _has(model, name)]
+    if rows:
+        model.vocabulary = DividedVocabulary(stream, *_range(rows[0].shape[0], division))
 
 
-def _whole_on(devices: DeviceMesh) -> Callable[[nn.Module, tuple[Any, ...]], tuple[Any, ...]]:
-    """A hook that marks a module's first argument as whole on every rank: its gradients are then summed only once."""
+def complete_gradients(model: Model) -> None:
+    """Sum the shares of gradients of parameters that each rank uses for its positions or heads: one exchange a step."""
+    if not isinstance(model.stream, DividedStream):
+        return
+    mine = [(name, each.grad) for name, each in model.named_parameters() if name in model.stream.summed]
+    shares = [local(grad) for _, grad in mine if grad is not None]
+    if not shares:
+        return
+    flat = torch.cat([each.flatten() for each in shares])
+    dist.all_reduce(flat, group=model.stream.division.group)
+    parts = torch.split(flat, [each.numel() for each in shares])
+    torch._foreach_copy_(shares, [part.view_as(share) for part, share in zip(parts, shares, strict=True)])
 
-    def enter(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        return DTensor.from_local(arguments[0], devices, (Replicate(),), run_check=False), *arguments[1:]
 
-    return enter
+def _divide_block(block: nn.Module, model: Model, devices: DeviceMesh) -> None:
+    """Divide the matrices of a block, and the biases that belong to columns."""
+    for name in model.columns:
+        for parameter, _ in list(block.get_submodule(name).named_parameters()):
+            _divide_parameter(block, f"{name}.{parameter}", devices, BY_COLUMNS)
+    for name in model.rows:
+        _divide_parameter(block, f"{name}.weight", devices, BY_ROWS)
 
 
-def _summed(gain: Callable[[], Tensor], devices: DeviceMesh) -> Tensor:
-    """A whole weight that this rank uses for its part of the heads: its gradient is the sum of all ranks' gradients."""
-    whole = DTensor.from_local(gain(), devices, (Replicate(),), run_check=False)
-    return whole.to_local(grad_placements=(Partial(),))
+def _connect(block: nn.Module, model: Model, stream: DividedStream, product: Product) -> None:
+    """Make a block's pairs take all positions, multiply with this rank's part, and give this rank's positions."""
+    for name in model.columns:
+        matrix: Any = block.get_submodule(name)
+        matrix.forward = functools.partial(_by_columns, matrix, product)
+    for name in model.rows:
+        matrix = block.get_submodule(name)
+        matrix.forward = functools.partial(_by_rows, matrix, product, stream)
+    for pair in {name.rpartition(".")[0] for name in model.columns}:
+        block.get_submodule(pair).register_forward_pre_hook(functools.partial(_entered, stream))
+
+
+def _entered(stream: DividedStream, _: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    return stream.enter(arguments[0]), *arguments[1:]
+
+
+def _by_columns(matrix: nn.Linear, product: Product, x: Tensor) -> Tensor:
+    """This rank's features, of all positions."""
+    out = product(x, local(matrix.weight))
+    return out if matrix.bias is None else out + local(matrix.bias).to(out.dtype)
+
+
+def _by_rows(matrix: nn.Linear, product: Product, stream: DividedStream, x: Tensor) -> Tensor:
+    """All features, of this rank's positions; the bias, which no rank divides, is added to the sum."""
+    out = stream.leave(product(x, local(matrix.weight)))
+    return out if matrix.bias is None else out + matrix.bias.to(out.dtype)
+
+
+def _divide_parameter(module: nn.Module, name: str, devices: DeviceMesh, placement: Placement) -> None:
+    """Give `module`, or a submodule of it, this rank's part of a parameter; every rank has the same whole one."""
+    owner, _, key = name.rpartition(".")
+    holder = module.get_submodule(owner)
+    whole = holder.get_parameter(key)
+    part: DTensor = distribute_tensor(whole.detach(), devices, [placement], src_data_rank=None)
+    holder.register_parameter(key, nn.Parameter(part, requires_grad=whole.requires_grad))
+
+
+def _summed(model: Model) -> set[str]:
+    """The parameters of which each rank computes a share of the gradient: those it uses for its own heads or positions.
+
+    `model.shared` are used for heads. All that is whole works on positions: in a block, and in `model.on_stream`.
+    """
+    whole = {name for name, parameter in model.named_parameters() if not is_divided(parameter)}
+    inside = [f"blocks.{key}." for key, _ in model.blocks.named_children()]
+    places = tuple(f"{each}{name}." for each in inside for name in model.shared)
+    if model.stream_length:
+        places += (*inside, *(f"{name}." for name in model.on_stream))
+    return {name for name in whole if name.startswith(places)}
+
+
+def _check_tokens(name: str, rows: Tensor, ranks: int) -> None:
+    """Raises ValueError where a rank would have no token."""
+    count = rows.shape[0]
+    if -(-count // ranks) * (ranks - 1) >= count:
+        raise ValueError(
+            f"field layout.tensor: found {ranks}, expected fewer: {name} has {count} rows, one for a token"
+        )
+
+
+def _range(count: int, division: Division) -> tuple[int, int]:
+    """The first token of this rank, and how many it has, as `Shard` divides `count` of them."""
+    most = -(-count // division.ranks)
+    begin = most * division.group.rank()
+    return begin, min(most, count - begin)
+
+
+def _has(model: Model, name: str) -> bool:
+    """Whether this rank's stage of a pipeline has the parameter."""
+    return name in dict(model.named_parameters())

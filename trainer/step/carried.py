@@ -1,0 +1,89 @@
+"""Carried state: what a step must not lose when it is done again, in the same memory or in newly divided modules.
+
+A step changes the weights only at its end, but the running statistics of batch normalisation in every forward pass.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from trainer.start.divided import is_divided
+
+
+class RunningStatistics:
+    """The saved buffers of a model, and their values at the beginning of a step. Models without any cost nothing."""
+
+    def __init__(self, model: nn.Module) -> None:
+        saved = model.state_dict().keys()
+        self._names = [name for name, _ in model.named_buffers() if name in saved]
+        self._now = self._of(model)
+        self._before = [each.clone() for each in self._now]
+
+    @torch.no_grad()
+    def remember(self) -> None:
+        """The values are those that the step begins with."""
+        for before, now in zip(self._before, self._now, strict=True):
+            before.copy_(now)
+
+    @torch.no_grad()
+    def restore(self, model: nn.Module) -> None:
+        """Give `model`, the same one or one that takes its place, the remembered values."""
+        self._now = self._of(model)
+        for before, now in zip(self._before, self._now, strict=True):
+            now.copy_(before)
+
+    def _of(self, model: nn.Module) -> list[Tensor]:
+        found = dict(model.named_buffers())
+        return [found[name] for name in self._names]
+
+
+@dataclass(frozen=True)
+class CarriedState:
+    """This rank's part of the weights and of the optimiser's state, by the names of the parameters."""
+
+    weights: dict[str, Tensor]
+    moments: dict[str, dict[str, Any]]
+
+
+def take(parameters: Mapping[str, nn.Parameter], optimiser: Optimizer) -> CarriedState:
+    """The state of a model with these parameters; no tensor is copied.
+
+    The parameters are those that the optimiser has: in the middle of a pass, a model whose weights are divided has
+    others, which it gathered.
+    """
+    weights = {name: _local(parameter).detach() for name, parameter in parameters.items()}
+    moments = {name: dict(optimiser.state.get(parameter, {})) for name, parameter in parameters.items()}
+    return CarriedState(weights, moments)
+
+
+@torch.no_grad()
+def give(model: nn.Module, optimiser: Optimizer, carried: CarriedState) -> None:
+    """Continue with `carried` in a model of the same layout; each weight is freed as soon as it is copied."""
+    for name, parameter in model.named_parameters():
+        _local(parameter).copy_(carried.weights.pop(name))
+        if moments := carried.moments.pop(name):
+            optimiser.state[parameter] = {key: _laid_as(parameter, value) for key, value in moments.items()}
+
+
+def reserve(parameters: Iterable[nn.Parameter], optimiser: Optimizer, copies: int) -> list[Tensor]:
+    """Memory for the optimiser's state that its first update will make: as many `copies` of each trained parameter."""
+    new = (each for each in parameters if each.requires_grad and each not in optimiser.state)
+    return [torch.empty_like(_local(each)) for each in new for _ in range(copies)]
+
+
+def _laid_as(parameter: nn.Parameter, value: Any) -> Any:
+    """A part of the optimiser's state with the device mesh of `parameter`, which has other process groups now."""
+    if not is_divided(value) or not is_divided(parameter):
+        return value
+    from torch.distributed.tensor import DTensor
+
+    local, mesh = value.to_local(), parameter.device_mesh
+    return DTensor.from_local(local, mesh, value.placements, run_check=False, shape=value.shape, stride=value.stride())
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if is_divided(tensor) else tensor

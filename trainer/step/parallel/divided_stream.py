@@ -1,0 +1,44 @@
+"""The residual stream divided over the sequence, between the ranks that share matrices (arXiv:2205.05198)."""
+
+import torch
+from torch import Tensor
+
+from trainer.models.norms import multiplied_type
+from trainer.models.stream import Stream
+from trainer.step.parallel import exchanges
+from trainer.step.parallel.exchanges import Division
+
+
+class DividedStream(Stream):
+    """This rank has a part of the positions; for a model without a length of its own, all of them."""
+
+    def __init__(self, division: Division, summed: frozenset[str]) -> None:
+        """`summed` names the parameters of which each rank computes a share of the gradient."""
+        self.division, self.summed = division, summed
+
+    def places(self, length: int, device: torch.device) -> Tensor:
+        """What is filled up at the end has the place of the last position; it is never looked at."""
+        if not self.division.length:
+            return super().places(length, device)
+        first = self.division.begin
+        return torch.arange(first, first + self.division.size, device=device).clamp(max=length - 1)
+
+    def positions(self, x: Tensor) -> int:
+        return self.division.length or x.shape[1]
+
+    def own(self, x: Tensor) -> Tensor:
+        return exchanges.cut(x, self.division) if self.division.length else x
+
+    def whole(self, x: Tensor) -> Tensor:
+        return exchanges.joined(x, self.division) if self.division.length else x
+
+    def enter(self, x: Tensor) -> Tensor:
+        """All positions, for matrices that are divided; they travel in the type that the matrices multiply."""
+        x = x.to(multiplied_type(x))
+        return exchanges.gathered(x, self.division) if self.division.length else exchanges.copied(x, self.division)
+
+    def leave(self, share: Tensor) -> Tensor:
+        """This rank's positions of the sum of all ranks' shares, of which matrices that are divided give one."""
+        if self.division.length:
+            return exchanges.scattered(share, self.division)
+        return exchanges.summed(share, self.division)

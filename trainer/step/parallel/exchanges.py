@@ -1,0 +1,175 @@
+"""Exchanges between the ranks of a tensor-parallel group that autograd goes through backwards.
+
+A tensor is whole (the same on every rank), a part (each rank's positions, dimension 1), or a share of a sum. Each
+exchange names what it takes and what it gives; its gradient takes the way back (Korthikanti et al., arXiv:2205.05198,
+section 4.2.2). Parts are equally long: a sequence that does not divide evenly is filled up with zeros, which `length`
+cuts off again.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.distributed import _functional_collectives as collectives
+
+SEQUENCE = 1
+"""The dimension of positions."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """How a sequence lies over the ranks of a group."""
+
+    group: ProcessGroup
+    length: int
+    """Positions of the whole sequence; 0 where every rank has all of it."""
+
+    @property
+    def ranks(self) -> int:
+        return self.group.size()
+
+    @property
+    def size(self) -> int:
+        """Positions of a rank, with those that are filled up."""
+        return -(-self.length // self.ranks)
+
+    @property
+    def begin(self) -> int:
+        """The first position of this rank."""
+        return self.group.rank() * self.size
+
+
+def gathered(part: Tensor, division: Division) -> Tensor:
+    """Whole from parts; each rank goes on with a share of the work, so that gradients are shares of a sum."""
+    return _apply(_Gathered, part, division)
+
+
+def scattered(share: Tensor, division: Division) -> Tensor:
+    """A part of the sum, from shares of it."""
+    return _apply(_Scattered, share, division)
+
+
+def joined(part: Tensor, division: Division) -> Tensor:
+    """Whole from parts; every rank goes on with the same work, so that gradients are whole."""
+    return _apply(_Joined, part, division)
+
+
+def cut(whole: Tensor, division: Division) -> Tensor:
+    """A part of what every rank has computed alike."""
+    return _apply(_Cut, whole, division)
+
+
+def copied(whole: Tensor, division: Division) -> Tensor:
+    """`whole`, with which each rank goes on with a share of the work: its gradients are shares of a sum."""
+    return _apply(_Copied, whole, division)
+
+
+def summed(share: Tensor, division: Division) -> Tensor:
+    """The whole sum, from shares of it."""
+    return _apply(_Summed, share, division)
+
+
+def _apply(exchange: type[torch.autograd.Function], tensor: Tensor, division: Division) -> Tensor:
+    out: Tensor = exchange.apply(tensor, division)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _all(part: Tensor, division: Division) -> Tensor:
+    """All ranks' parts, one after the other."""
+    found = collectives.all_gather_single(part.contiguous(), gather_dim=SEQUENCE, group=division.group)
+    return _waited(found)[:, : division.length]
+
+
+def _sum_of_part(share: Tensor, division: Division) -> Tensor:
+    """This rank's part of the sum of all ranks' shares."""
+    filled = _filled(share, division)
+    return _waited(collectives.reduce_scatter_single(filled, "sum", scatter_dim=SEQUENCE, group=division.group))
+
+
+def _sum(share: Tensor, division: Division) -> Tensor:
+    return _waited(collectives.all_reduce(share.contiguous(), "sum", division.group))
+
+
+def _part(whole: Tensor, division: Division) -> Tensor:
+    return _filled(whole, division)[:, division.begin : division.begin + division.size].contiguous()
+
+
+def _filled(whole: Tensor, division: Division) -> Tensor:
+    """`whole` with zeros at the end of the sequence, so that all parts are equally long."""
+    blank = division.size * division.ranks - division.length
+    if blank:
+        whole = F.pad(whole, (0, 0) * (whole.dim() - SEQUENCE - 1) + (0, blank))
+    return whole.contiguous()
+
+
+def _waited(found: Tensor) -> Tensor:
+    return collectives.wait_tensor(found)  # type: ignore[no-untyped-call, no-any-return]
+
+
+class _Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, part: Tensor, division: Division) -> Tensor:
+        context.division = division
+        return _all(part, division)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _sum_of_part(gradient, context.division), None
+
+
+class _Scattered(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, share: Tensor, division: Division) -> Tensor:
+        context.division = division
+        return _sum_of_part(share, division)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _all(gradient, context.division), None
+
+
+class _Joined(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, part: Tensor, division: Division) -> Tensor:
+        context.division = division
+        return _all(part, division)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _part(gradient, context.division), None
+
+
+class _Cut(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, whole: Tensor, division: Division) -> Tensor:
+        context.division = division
+        return _part(whole, division)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _all(gradient, context.division), None
+
+
+class _Copied(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, whole: Tensor, division: Division) -> Tensor:
+        context.division = division
+        return whole.view_as(whole)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _sum(gradient, context.division), None
+
+
+class _Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, share: Tensor, division: Division) -> Tensor:
+        context.division = division
+        return _sum(share, division)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
