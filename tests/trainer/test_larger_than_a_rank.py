@@ -68,7 +68,9 @@ def limited(training: Training, ranks: int, megabytes: int, *arguments: object) 
 
 
 @pytest.mark.nightly
-def test_a_model_two_and_a_half_times_a_ranks_limit_is_evaluated_by_four_ranks(training: Training, tmp_path: Path) -> None:
+def test_a_model_two_and_a_half_times_a_ranks_limit_is_evaluated_by_four_ranks(
+    training: Training, tmp_path: Path
+) -> None:
     tiny, large = (written(training, tmp_path / name, each, RANKS) for name, each in (("tiny", TINY), ("large", SHAPE)))
     code, err = limited(training, RANKS, LIMIT, "evaluate", tiny, large)
     assert code == 0, err
