@@ -24,8 +24,8 @@ TINY = {"layers": 2, "width": 64, "heads": 8, "kv_heads": 8, "hidden": 64}
 SHAPE = {"layers": 48, "width": 512, "heads": 8, "kv_heads": 8, "hidden": 1024}
 MEGABYTES = 512
 """The weights: 48 blocks of 10.5 MB."""
-LIMIT = MEGABYTES * 2 // 5
-"""Of a rank of four, whose share is a quarter: two thirds of it."""
+LIMIT = MEGABYTES * 3 // 5
+"""The kernel counts what is reserved and never written too: 89 MB before the first weight."""
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
 """What is freed goes back to the kernel at once."""
 
@@ -68,9 +68,7 @@ def limited(training: Training, ranks: int, megabytes: int, *arguments: object) 
 
 
 @pytest.mark.nightly
-def test_a_model_two_and_a_half_times_a_ranks_limit_is_evaluated_by_four_ranks(
-    training: Training, tmp_path: Path
-) -> None:
+def test_a_model_that_no_rank_may_hold_is_evaluated_by_four_ranks(training: Training, tmp_path: Path) -> None:
     tiny, large = (written(training, tmp_path / name, each, RANKS) for name, each in (("tiny", TINY), ("large", SHAPE)))
     code, err = limited(training, RANKS, LIMIT, "evaluate", tiny, large)
     assert code == 0, err
