@@ -24,6 +24,8 @@ TINY = {"layers": 2, "width": 64, "heads": 8, "kv_heads": 8, "hidden": 64}
 SHAPE = {"layers": 48, "width": 512, "heads": 8, "kv_heads": 8, "hidden": 1024}
 MEGABYTES = 512
 """The weights: 48 blocks of 10.5 MB."""
+LIMIT = MEGABYTES * 3 // 5
+"""The kernel counts what is reserved and never written too: 89 MB before the first weight."""
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_ARENA_MAX": "1"}
 """What is freed goes back to the kernel at once."""
 
@@ -66,16 +68,16 @@ def limited(training: Training, ranks: int, megabytes: int, *arguments: object) 
 
 
 @pytest.mark.nightly
-def test_a_model_three_times_a_ranks_limit_is_evaluated_by_four_ranks(training: Training, tmp_path: Path) -> None:
+def test_a_model_that_no_rank_may_hold_is_evaluated_by_four_ranks(training: Training, tmp_path: Path) -> None:
     tiny, large = (written(training, tmp_path / name, each, RANKS) for name, each in (("tiny", TINY), ("large", SHAPE)))
-    code, err = limited(training, RANKS, MEGABYTES // 3, "evaluate", tiny, large)
+    code, err = limited(training, RANKS, LIMIT, "evaluate", tiny, large)
     assert code == 0, err
     [found] = scores(tmp_path / "large" / "outcome.json")
     alone = {name: each for name, each in json.loads(large.read_bytes()).items() if name != "config"}
     [expected] = evaluate.evaluate(alone)
     assert (found.loss, found.accuracy) == pytest.approx((expected.loss, expected.accuracy), rel=1e-6)
     small = write(tmp_path / "small.json", {**json.loads(tiny.read_bytes()), "config": None})
-    code, err = limited(training, 1, MEGABYTES // 3, "evaluate", small, write(tmp_path / "alone.json", alone))
+    code, err = limited(training, 1, LIMIT, "evaluate", small, write(tmp_path / "alone.json", alone))
     assert code != 0 and "out of memory with the weights alone" in err
 
 
