@@ -17,17 +17,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainer.base import file_system, paths
+from trainer.base import paths
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
-from trainer.checkpoint import restore
+from trainer.checkpoint import restore, state
 from trainer.checkpoint.disk import publication
+from trainer.checkpoint.disk.contents import Contents
 from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
 from trainer.checkpoint.saving.schedule import SaveSchedule
+from trainer.checkpoint.tiers import locations
 from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
-from trainer.checkpoint.tiers.tier import DURABLE, NVME
+from trainer.checkpoint.tiers.node_copies import SourceFault
+from trainer.checkpoint.tiers.node_servers import NodeServers
 from trainer.config import resolved as configuration
 from trainer.config.resolved import Config
 from trainer.data import contents
@@ -97,10 +100,13 @@ class Trainer:
 
     def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
         self.config, self.world, self.token, self._recorder = config, world, token, recorder
-        self.saver = Saver(config.training, config.placement, world, token, config.storage)
-        self.save_schedule = SaveSchedule(config, world)
-        self.tiers_due: tuple[str, ...] = ()
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
+        saves = config.storage.nvme.minutes > 0
+        self._servers = NodeServers(world, nvme_folder(config.placement), self.store, token, saves)
+        self._ring = self._servers.ring
+        self.saver = Saver(config.training, config.placement, world, token, config.storage, self._ring)
+        self.save_schedule = SaveSchedule(config, world, self._ring)
+        self.tiers_due: tuple[str, ...] = ()
         self._checkpoints = paths.checkpoints(config.training)
         self.step = 0
         self.metrics: dict[str, float] = {}
@@ -108,7 +114,7 @@ class Trainer:
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
         self._limits = TimeLimits(config.hardware, world)
         self._enter(phases.STAGING, MOVED)
-        tiers = _tried_tiers(config, world)
+        tiers = locations.tried(config.placement, world)
         self.feed = Feed(config, world, self._record_staging)
         held = self.feed.holding
         self.record("staging", kind=held.kind, why=held.why)
@@ -126,6 +132,7 @@ class Trainer:
             torch=torch.__version__,
             **self._hardware(),
             tiers=tiers,
+            nvme=str(self._ring),
         )
 
     def close(self) -> None:
@@ -134,6 +141,7 @@ class Trainer:
         self.profiler.end(self.step)
         self.saver.close()
         self.feed.close()
+        self._servers.close()
 
     def _record_staging(self, progress: CopyProgress) -> None:
         """Record how far this node's staging is, in a segment of this rank."""
@@ -156,8 +164,13 @@ class Trainer:
             fence.check(self.store, self.token)
             publication.remove_unpublished(self.durable / self._checkpoints, self.token)
             parts.remove_older(self.store, self.token)
-        places = CheckpointPlaces(self.config.placement, self.world, self.token)
-        found = restore.newest_verified(self.store, self.world, self.token, places, self._on_damaged, self._on_away)
+        if self.world.local_rank == 0:
+            publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
+        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._ring)
+        nodes = restore.NodeReading(self._files_needed, self._on_source_fault, self._on_lost)
+        found = restore.newest_verified(
+            self.store, self.world, self.token, places, self._on_damaged, self._on_away, nodes
+        )
         if found is None:
             self._start_from_initial_weights()
             return
@@ -276,7 +289,7 @@ class Trainer:
             if event["event"] == "committed":
                 self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"])
             else:
-                self.save_schedule.add_failure(event["blocked_seconds"])
+                self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 
     def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
         self._recorder.enter(phase, self.step, count)
@@ -319,6 +332,17 @@ class Trainer:
             at=time.time(),
         )
 
+    def _files_needed(self, found: Contents) -> set[str]:
+        return state.files_to_load(self.engine, found, self.world.rank, self.world.size)
+
+    def _on_source_fault(self, commit: fence.Commit, fault: SourceFault) -> None:
+        self.record("source_failed", **fault.fields(commit))
+        print(f"trainer: {fault.node}: {fault.reason}\n", end="", file=sys.stderr, flush=True)
+
+    def _on_lost(self, commit: fence.Commit, reason: str) -> None:
+        self.record("passed_over", commit=commit.name, reason=reason)
+        print(f"trainer: checkpoint {commit.name} is passed over: {reason}\n", end="", file=sys.stderr, flush=True)
+
     def _on_damaged(self, commit: fence.Commit, reason: str) -> None:
         self.record("set_aside", commit=commit.name, reason=reason)
 
@@ -327,18 +351,3 @@ class Trainer:
         self.record("tier_away", reason=reason)
         if self.world.leads:
             print(f"trainer: waiting: {reason}", file=sys.stderr, flush=True)
-
-
-def _tried_tiers(config: Config, world: World) -> dict[str, str]:
-    """What the file systems of the tiers can do, tried by one rank for all that share it.
-
-    Raises OSError for one that cannot hold a training.
-    """
-    folders: dict[str, Path] = {}
-    if world.leads:
-        folders |= {"store": Path(config.placement.store), DURABLE: Path(config.placement.durable)}
-    if world.local_rank == 0:
-        folders[NVME] = nvme_folder(config.placement)
-        # Only here: a durable tier that is not there is not mounted, and must not be made.
-        folders[NVME].mkdir(parents=True, exist_ok=True)
-    return {tier: file_system.require(folder, tier) for tier, folder in folders.items()}

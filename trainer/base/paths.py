@@ -28,6 +28,10 @@ SUFFIXES = {SHARDS: ".shard", SNAPSHOTS: ".json", STAGED: ".json", LEASES: ""}
 """What follows the digest in the names of the files of each folder."""
 PUBLISHED = re.compile(r"shards/[0-9a-f]{64}\.shard|snapshots/[0-9a-f]{64}\.json")
 """The names of what a tier gives away to others."""
+CHECKPOINT_FILE = re.compile(
+    r"checkpoints/\w[\w.-]*/(\d{9}\.\d{6}\.\d{4}|\.\d{9}\.\d{6}\.\d{4}\.partial)/\w[\w.-]*", re.A
+)
+"""The names of a checkpoint's files, which a node gives to the others, also while the checkpoint is being saved."""
 
 
 def named(folder: str, name: str) -> str:

@@ -5,6 +5,7 @@ cannot be read is neither good nor damaged: its tier is away (`trainer.checkpoin
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +15,30 @@ from trainer.checkpoint.disk.contents import Contents
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers import faults, replicas, waiting
 from trainer.checkpoint.tiers.locations import CommitPlace
+from trainer.checkpoint.tiers.node_copies import Needed, Outcome, SourceFault
 from trainer.checkpoint.tiers.waiting import Wait
 from trainer.node.world import World
 from trainer.record import fence
 
 PlacesOf = Callable[[fence.Commit], Iterable[CommitPlace]]
 """The places in which a commit can be read, in the order in which they are tried."""
+
+
+def every_file(found: Contents) -> Iterable[str]:
+    """All files of a checkpoint."""
+    return found.manifest.files
+
+
+@dataclass(frozen=True)
+class NodeReading:
+    """How a commit is read that several nodes have together, and what is said about it."""
+
+    needed: Needed = every_file
+    """The files that this rank needs."""
+    on_fault: Callable[[fence.Commit, SourceFault], None] = lambda *_: None
+    """Called on rank 0 with each source that gave other bytes, or stalled."""
+    on_lost: Callable[[fence.Commit, str], None] = lambda *_: None
+    """Called on rank 0 with a commit that is passed over, as it is on no node that the training has now, and why."""
 
 
 class _Tried(NamedTuple):
@@ -30,6 +49,8 @@ class _Tried(NamedTuple):
     """By tier, what is wrong with the bytes there."""
     away: dict[str, str]
     """By tier, why it could not be read."""
+    lost: dict[str, str]
+    """By tier, why it is out of reach for this start."""
 
 
 def newest_verified(
@@ -39,26 +60,30 @@ def newest_verified(
     places_of: PlacesOf,
     on_damaged: Callable[[fence.Commit, str], None],
     on_away: Callable[[str], None],
+    nodes: NodeReading | None = None,
 ) -> tuple[fence.Commit, Contents] | None:
     """The newest valid commit of which every byte verifies in one of its places; None when there is none.
 
     All ranks call it at the same time, and each verifies its part of the files. A damaged copy is withdrawn; a commit
     that is damaged in all its places is set aside, rank 0 calls `on_damaged` with it and the reason, and the commit
     before it is tried. While a place cannot be read, every rank calls `on_away` with the reason, and it is tried again;
-    after `waiting.SECONDS` the commit before it is tried.
+    after `waiting.SECONDS` the commit before it is tried. `nodes` says what is read of a commit that several nodes have
+    together, and what is to be said about it; by default all is read.
 
     Raises TierAway, on all ranks, when no commit could be read and some place may hold one, OSError when the records
     cannot be read, and fence.Superseded when `token` is not the newest claim's at the moment of setting aside.
     """
-    wait = Wait()
+    wait, nodes = Wait(), nodes or NodeReading()
     for commit in reversed(_commits(store, world)):
         while True:
-            tried = _try(commit, places_of, world)
+            tried = _try(commit, places_of, world, nodes)
             if tried.damaged and world.leads and replicas.set_aside(store, commit, tried.damaged, token):
                 on_damaged(commit, "; ".join(tried.damaged.values()))
             if tried.found:
                 return commit, tried.found
             if not tried.away:
+                if tried.lost and world.leads:
+                    nodes.on_lost(commit, "; ".join(tried.lost.values()))
                 break
             reason = f"checkpoint {commit.name}: {'; '.join(f'{tier}: {why}' for tier, why in tried.away.items())}"
             for tier, why in tried.away.items() if world.leads else ():
@@ -84,20 +109,25 @@ def _commits(store: Path, world: World) -> list[fence.Commit]:
     return found
 
 
-def _try(commit: fence.Commit, places_of: PlacesOf, world: World) -> _Tried:
-    damaged, away = dict[str, str](), dict[str, str]()
+def _try(commit: fence.Commit, places_of: PlacesOf, world: World, nodes: NodeReading) -> _Tried:
+    damaged, away, lost = dict[str, str](), dict[str, str](), dict[str, str]()
     for place in places_of(commit):
-        found = None
-        damage, fault = place.damage, place.away
-        if not damage and not fault:
-            found, damage, fault = _verified(place.folder, commit.manifest, world)
-        if found:
-            return _Tried(found, damaged, {})
-        if damage:
-            damaged[place.tier] = damage
+        outcome = Outcome(damage=place.damage, away=place.away, lost=place.lost)
+        if place.copies:
+            outcome = place.copies.gathered(nodes.needed, world)
+        elif not (place.damage or place.away or place.lost):
+            outcome = _verified(place.folder, commit.manifest, world)
+        for fault in outcome.faults if world.leads else ():
+            nodes.on_fault(commit, fault)
+        if outcome.contents:
+            return _Tried(outcome.contents, damaged, {}, {})
+        if outcome.damage:
+            damaged[place.tier] = outcome.damage
+        elif outcome.away:
+            away[place.tier] = outcome.away
         else:
-            away[place.tier] = fault
-    return _Tried(None, damaged, away)
+            lost[place.tier] = outcome.lost
+    return _Tried(None, damaged, away, lost)
 
 
 def load(engine: state.Stateful, found: Contents, world: World) -> None:
@@ -110,7 +140,7 @@ def load(engine: state.Stateful, found: Contents, world: World) -> None:
     state.load(engine, found, world.rank, world.size)
 
 
-def _verified(folder: Path, manifest_sha256: str, world: World) -> tuple[Contents | None, str, str]:
+def _verified(folder: Path, manifest_sha256: str, world: World) -> Outcome:
     """The checkpoint in `folder` when every rank has verified its part of the files; else what is wrong, or the fault.
 
     What is wrong with the bytes comes first: one rank's proof counts though another rank cannot read.
@@ -126,5 +156,5 @@ def _verified(folder: Path, manifest_sha256: str, world: World) -> tuple[Content
     told = world.gather((damage, fault))
     damages, faults = [each[0] for each in told if each[0]], [each[1] for each in told if each[1]]
     if damages or faults:
-        return None, damages[0] if damages else "", faults[0] if faults else ""
-    return found, "", ""
+        return Outcome(damage=damages[0] if damages else "", away=faults[0] if faults else "")
+    return Outcome(contents=found)

@@ -64,6 +64,24 @@ def collect(engine: Stateful, rank: int) -> TrainingState:
     return TrainingState(tensors, values, frozen)
 
 
+@dataclass(frozen=True)
+class LoadTargets:
+    """The tensors that a checkpoint is read into, by name."""
+
+    model: Mapping[str, Tensor]
+    moments: Mapping[str, Mapping[str, Tensor]]
+    """The optimiser's state, by parameter and key."""
+    extra: Mapping[str, Tensor]
+    own: Mapping[str, Tensor]
+    """State that differs on each rank."""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All of them, by their names in the checkpoint."""
+        moments = {f"optimiser/{name}/{key}": each for name, kept in self.moments.items() for key, each in kept.items()}
+        return {**self.model, **moments, **self.extra, **self.own}
+
+
 def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None:
     """Load a checkpoint into `engine`; their layouts may differ. Raises ValueError for a checkpoint of another model.
 
@@ -71,28 +89,34 @@ def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None
     further ranks take the state of one of the former ranks.
     """
     values = contents.progress().values
-    targets: dict[str, Tensor] = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
+    targets = _targets(engine, contents, rank)
+    contents.load(targets.tensors, rank / size)
+    for name, parameter in engine.model.named_parameters():
+        kept = {f"optimiser/{name}/{key}": value for key, value in targets.moments.get(name, {}).items()}
+        found = _nested(f"optimiser/{name}/", {**kept, **values})
+        if found:
+            engine.optimiser.state[parameter] = found
+    engine.load_extra_state(_nested("extra/", {**targets.extra, **values}))
+    engine.load_own_state({name.split("/", 2)[2]: tensor for name, tensor in targets.own.items()})
+
+
+def files_to_load(engine: Stateful, contents: Contents, rank: int, size: int) -> set[str]:
+    """The names of the files that `load` reads. Raises as it does."""
+    return contents.files_for(_targets(engine, contents, rank).tensors, rank / size)
+
+
+def _targets(engine: Stateful, contents: Contents, rank: int) -> LoadTargets:
+    model = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
     moments = {
         name: _optimiser_targets(contents, name, parameter, engine.optimiser)
         for name, parameter in engine.model.named_parameters()
         if parameter.requires_grad
     }
-    for name, found in moments.items():
-        targets |= {f"optimiser/{name}/{key}": value for key, value in found.items()}
     extra: dict[str, Tensor] = {}
     _add_leaves("extra", engine.extra_state(), extra, {})
     known = set(contents.tensor_names("extra/"))
     extra = {name: value for name, value in extra.items() if name in known}
-    own = _own_targets(contents, rank)
-    contents.load(targets | extra | own, rank / size)
-    for name, parameter in engine.model.named_parameters():
-        found = _nested(
-            f"optimiser/{name}/", {**{f"optimiser/{name}/{k}": v for k, v in moments.get(name, {}).items()}, **values}
-        )
-        if found:
-            engine.optimiser.state[parameter] = found
-    engine.load_extra_state(_nested("extra/", {**extra, **values}))
-    engine.load_own_state({name.split("/", 2)[2]: tensor for name, tensor in own.items()})
+    return LoadTargets(model, moments, extra, _own_targets(contents, rank))
 
 
 def _own_targets(contents: Contents, rank: int) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from trainer.loading.streaming import Streaming
 from trainer.loading.window import TELL_SECONDS, ShardWindow
 from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World
+from trainer.objects.peer_server import PeerServer
 from trainer.staging import holding, leases, parts, retention, stage
 
 QUIET_SECONDS = 5.0
@@ -39,7 +40,7 @@ class Feed:
         self._lease = leases.hold(self._nvme, config.snapshot)
         self._streaming: Streaming | None = None
         self._window: ShardWindow | None = None
-        self._server: nodes.PeerServer | None = None
+        self._server: PeerServer | None = None
         if self._leads_node:
             stage.bring_manifest(config.snapshot, self._origins, self._nvme)
         room = self._room() if self._leads_node else None
@@ -109,7 +110,7 @@ class Feed:
     def _moving_window(self) -> ShardWindow:
         own, rooms = self._nodes.own, self._nodes.rooms
         if self._leads_node and len(rooms) > 1:
-            self._server = nodes.PeerServer(self._nvme)
+            self._server = PeerServer(self._nvme)
         peers = nodes.peers(self._world, self._nodes, self._server.url if self._server else None, self._nvme)
         unbounded = dict.fromkeys(rooms, 2 * self._reading.need.total)
         keepers = parts.divide([*self._training.shards, *self._reading.pinned], unbounded)

@@ -38,7 +38,7 @@ class SnapshotReading:
     bring: Callable[[Any], None] | None = None
     """Called with a shard before it is opened."""
     documents: bool = False
-    """Whether the samples say where documents begin; it changes nothing of what is read."""
+    """Whether a sample says where its documents begin."""
 
     @cached_property
     def training(self) -> Sequences | DocumentedSequences | Pictures:

@@ -3,11 +3,7 @@
 Rank 0 of each node speaks for the node. What the ranks gather is the same on all of them, so all of them decide alike.
 """
 
-import json
 import os
-import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,27 +39,6 @@ def gather(world: World, room: int | None) -> Nodes:
     return Nodes(known.get(number, name()), {known[each]: room for each, _, room in found if room is not None})
 
 
-class PeerServer:
-    """The server of this node's shards, a process that ends with the rank that started it."""
-
-    def __init__(self, nvme: Path) -> None:
-        """Raises ValueError when it does not start."""
-        command = [sys.executable, "-m", "trainer.staging.server", "--nvme", str(nvme), "--host", _address()]
-        self._process = subprocess.Popen([*command, "--parent", str(os.getpid())], stdout=subprocess.PIPE)
-        assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        if not said:
-            raise ValueError(f"the server of shards on node {name()} did not start; see its message above")
-        self.url = str(json.loads(said)["url"])
-
-    def close(self) -> None:
-        """End it."""
-        assert self._process.stdout is not None
-        self._process.kill()
-        self._process.wait()
-        self._process.stdout.close()
-
-
 def peers(world: World, nodes: Nodes, url: str | None, nvme: Path) -> dict[str, Origin]:
     """The servers of the other nodes, by node; `url` is this node's own, from its first rank, and None from others.
 
@@ -73,15 +48,3 @@ def peers(world: World, nodes: Nodes, url: str | None, nvme: Path) -> dict[str, 
     disk = boot(), folder.st_dev, folder.st_ino
     servers = [(node, url, there) for node, url, there in world.gather((nodes.own, url, disk)) if url is not None]
     return {node: origin(url) for node, url, there in servers if node != nodes.own and there != disk}
-
-
-def _address() -> str:
-    """The address of this machine by which the other nodes reach it: that of the way to the ranks' rendezvous."""
-    meeting = os.environ.get("MASTER_ADDR", "127.0.0.1")
-    try:
-        family, kind, protocol, _, there = socket.getaddrinfo(meeting, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as way:
-            way.connect(there)  # no packet is sent
-            return str(way.getsockname()[0])
-    except OSError:
-        return "127.0.0.1"

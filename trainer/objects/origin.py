@@ -1,7 +1,7 @@
 """An origin: where a staging may fetch files from; one interface for a folder, an object store and a peer node.
 
-An origin gives shards and manifests alone, by the names that they have in a durable tier, so no name leads anywhere
-else. The bytes from an origin are not trusted: the reader compares hashes and tries the next origin.
+An origin gives shards, manifests and the files of checkpoints alone, by the names that they have in a tier, so no name
+leads anywhere else. The bytes from an origin are not trusted: the reader compares hashes and tries the next origin.
 """
 
 from typing import BinaryIO, Protocol
@@ -43,7 +43,10 @@ class Origin(Protocol):
 
 
 def checked(name: str) -> str:
-    """The name, if it is that of a shard or a manifest. Raises ValueError otherwise."""
-    if not paths.PUBLISHED.fullmatch(name):
-        raise ValueError(f"{name!r}: expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json")
+    """The name, if it is that of a shard, a manifest or a checkpoint's file. Raises ValueError otherwise."""
+    if not paths.PUBLISHED.fullmatch(name) and not paths.CHECKPOINT_FILE.fullmatch(name):
+        raise ValueError(
+            f"{name!r}: expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json, "
+            "or checkpoints/<training>/<step>.<token>/<file>"
+        )
     return name

@@ -137,11 +137,14 @@ def _stage(question: Question, measure: StageMeasure, room: Room) -> StageVerdic
 
 
 def _host(question: Question, size: int, room: Room, storage: Storage) -> HostVerdict:
-    """A node's memory and NVMe: the ranks of a node have their parts of a checkpoint there."""
+    """A node's memory and NVMe: the ranks of a node have their parts of a checkpoint there.
+
+    Of several nodes, each also keeps a copy of another's (`trainer.checkpoint.tiers.ring`).
+    """
     share = -(-size // question.ranks) * question.ranks_per_node
     processes = room.process_bytes * question.ranks_per_node
     needed = processes + BUFFERS * share
-    kept = (storage.nvme.last + 1) * share
+    kept = (storage.nvme.last + 1) * share * (2 if question.nodes > 1 else 1)
     return HostVerdict(
         processes=processes,
         buffers=BUFFERS * share,

@@ -5,7 +5,7 @@ It has append-only segments, one for each writer and token, so that no two proce
 merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
-    segment         format, incarnation, generation      started    world, device, torch, settings, processors
+    segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme
     step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,
                     samples_per_second, tokens_per_second, flops_per_second, mfu; of rank 0: data_seconds,
                     forward_seconds and so on (`figures.timeline`), cpu_cores, gpu_use and so on (`figures.usage`);
@@ -13,9 +13,10 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     bound           step, steps, bound, share, advice, data_share and so on: what bounds these steps
     profiled        rank, first, last, blocked_seconds, by, path     profile_failed   rank, first, last, reason
     validated       step, loss                           restored   step, commit, seconds
-    committed       step, commit, seconds, bytes, blocked_seconds         commit_failed  step, reason, blocked_seconds
+    committed       step, commit, seconds, bytes, blocked_seconds   commit_failed  step, reason, tier, blocked_seconds
     set_aside       commit, reason                       ended      outcome, step, reason
-    tier_away       reason: a start waits for a tier
+    tier_away       reason: a start waits for a tier     passed_over  commit, reason: no node had now gives it whole
+    source_failed   commit, node, file, kind (damaged, away), reason: a restore asked the next place for the file
     not_recorded    events: how many found no room while the store could not be written
     replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
 and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), ended,

@@ -1,7 +1,7 @@
-"""The server of a node's staged shards: read-only over HTTP, for the nodes that stage after it.
+"""The server of a node's staged shards and checkpoints: read-only over HTTP, for the other nodes.
 
-Starlette's files on uvicorn, ranges included. The server gives shards and manifests alone, and no list of them. On a
-node: ``python -m trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
+Starlette's files on uvicorn, ranges included. The server gives shards, manifests and the files of checkpoints alone,
+and no list of them. On a node: ``python -m trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CHUNK = 1 << 20
 
 
 def application(nvme: Path) -> "Starlette":
-    """The server's application: GET and HEAD of shards and manifests below `nvme`, 404 for every other name.
+    """The server's application: GET and HEAD of the files below `nvme` that nodes share, 404 for others.
 
     The 404 for a shard that a window on this node wants says so, with the bytes that are there (`peer.COMING`).
     """
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     parser = argparse.ArgumentParser(
         prog="python -m trainer.staging.server",
-        description="Serve this node's shards to its peers; a training's ranks start it",
+        description="Serve this node's shards and checkpoints to its peers; a training's ranks start it",
     )
     parser.add_argument("--nvme", type=Path, required=True, help="folder that snapshots are staged in")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")

@@ -113,10 +113,7 @@ class Engine:
         return None
 
     def draw_weights(self) -> int:
-        """Begin with weights that the seed decides; this rank draws its own part. Returns how many elements it drew.
-
-        They are 0 for a model whose constructor has drawn them.
-        """
+        """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""
         return drawing.draw(self.model, self.config.run.seed) if drawing.says_how_it_begins(type(self.model)) else 0
 
     def load_weights(self, source: WeightSource) -> None:

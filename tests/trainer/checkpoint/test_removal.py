@@ -2,17 +2,19 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trainer.base import removal
-from trainer.checkpoint.disk import publication
+from trainer.checkpoint.disk import publication, verification
 from trainer.checkpoint.retention import holds, nvme
 from trainer.checkpoint.retention.removal import Remover, Unknown
-from trainer.checkpoint.tiers import replicas
+from trainer.checkpoint.tiers import replicas, spread
 from trainer.checkpoint.tiers.folder_tier import FolderTier
+from trainer.checkpoint.tiers.ring import NodeRing, RingNode
 from trainer.config.operation import RetentionRule
 from trainer.record import fence
 from trainer.record.fence import Commit, Exit, Token
@@ -209,3 +211,24 @@ def test_a_node_clears_nothing_of_a_training_that_was_started_again(home: Path):
     fence.claim(home / "tiny", Token(2), nodes=(), cause="a test", by="test")
     assert "has not ended" in "".join(nvme.clear(home / "nvme", home / "durable", home / "tiny").kept.values())
     assert there(home, "nvme") == [10]
+
+
+def test_nodes_that_have_a_commit_together_copy_it_together_before_they_clear_their_nvme(home: Path):
+    """Of the three files each node has two, one of them damaged on the first node."""
+    folder = f"{UNDER}/{10:09d}.{Token(1)}"
+    files: dict[str, bytes | publication.Blocks] = {"0": b"of rank 0", "1": b"of rank 1", "progress.json": b"{}"}
+    manifest = publication.write(home / "nvme" / folder, "layout/1", files)
+    shutil.copytree(home / "nvme", home / "other")
+    (home / "nvme" / folder / "1").unlink()
+    (home / "nvme" / folder / "progress.json").write_bytes(b"[]")
+    (home / "other" / folder / "0").unlink()
+    commit = Commit(10, Token(1), folder, manifest, tier="nvme")
+    spread.record(home / "tiny", commit.name, NodeRing((RingNode("a", "", (0,)), RingNode("b", "", (1,)))))
+    fence.commit(home / "tiny", commit)
+    ended(home)
+    first = nvme.clear(home / "nvme", home / "durable", home / "tiny")
+    assert first.copied == first.removed == [] and list(first.kept) == [commit.name]
+    second = nvme.clear(home / "other", home / "durable", home / "tiny")
+    assert second.copied == second.removed == [commit.name]
+    assert verification.read_files(home / "durable" / folder, manifest) == files
+    assert nvme.clear(home / "nvme", home / "durable", home / "tiny").removed == [commit.name]

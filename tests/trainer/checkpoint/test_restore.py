@@ -1,5 +1,6 @@
 """Restore: the newest commit that verifies is restored; damaged commits are set aside and reported."""
 
+import dataclasses
 import errno
 import os
 import random
@@ -15,7 +16,8 @@ from trainer.base import verify
 from trainer.checkpoint import restore
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.tiers import replicas, waiting
-from trainer.checkpoint.tiers.locations import CommitPlace
+from trainer.checkpoint.tiers.locations import CheckpointPlaces, CommitPlace
+from trainer.config.operation import Placement
 from trainer.record import fence
 from trainer.record.fence import Commit
 
@@ -247,3 +249,19 @@ def test_a_checkpoint_of_another_layout_is_refused_and_not_set_aside(tmp_path: P
     with pytest.raises(ValueError, match=r"found the layout 'chunks/9', expected 'chunks/2' or 'chunks/1'"):
         restored(tmp_path)
     assert fence.set_aside_reasons(tmp_path / "store") == {}
+
+
+def test_a_commit_that_is_only_on_a_node_that_is_gone_is_passed_over_aloud_and_stays(tmp_path: Path) -> None:
+    (older,) = saved(tmp_path, 5)
+    newer = dataclasses.replace(older, step=10, tier="nvme", folder=older.folder.replace("05.", "10."))
+    fence.commit(tmp_path / "store", newer)
+    placement = Placement(
+        store=str(tmp_path / "store"), durable=str(tmp_path / "durable"), nvme=str(tmp_path / "nvme-of-{node}")
+    )
+    said: list[tuple[str, str]] = []
+    nodes = restore.NodeReading(on_lost=lambda commit, why: said.append((commit.name, why)))
+    places = CheckpointPlaces(placement, ALONE, TOKEN)
+    found = restore.newest_verified(tmp_path / "store", ALONE, TOKEN, places, no_call, no_call, nodes)
+    assert found is not None and found[0] == older
+    assert said == [(newer.name, "on the NVMe of another node, which this training has not now")]
+    assert newer in fence.commits(tmp_path / "store")

@@ -8,6 +8,7 @@ import pytest
 from tests.trainer.checkpoints import ALONE
 from trainer.base import atomic
 from trainer.checkpoint.saving.schedule import SaveSchedule
+from trainer.checkpoint.tiers.ring import NodeRing, RingNode
 from trainer.checkpoint.tiers.tier import DURABLE, NVME
 from trainer.config import resolved
 from trainer.record import fence
@@ -40,3 +41,30 @@ def test_without_room_a_save_that_is_due_at_its_step_is_still_started(schedule: 
 def test_a_save_that_failed_after_a_wait_counts_as_a_cost(schedule: SaveSchedule) -> None:
     schedule.add_failure(600.0)
     assert tiers_at(schedule, 6, has_room=True) == ()
+
+
+def test_after_a_save_that_the_nvme_could_not_take_the_next_one_goes_to_the_durable_tier(
+    schedule: SaveSchedule,
+) -> None:
+    assert tiers_at(schedule, 6, has_room=True) == (NVME,)
+    schedule.add_failure(0.0, NVME)
+    assert DURABLE in tiers_at(schedule, 7, has_room=True)
+    assert tiers_at(schedule, 8, has_room=True) == (NVME,)
+
+
+def test_on_several_nodes_a_save_that_is_due_on_the_durable_tier_goes_there_alone(
+    tmp_path: Path, schedule: SaveSchedule
+) -> None:
+    ring = NodeRing((RingNode("a", "", (0,)), RingNode("b", "", (1,))))
+    spread = SaveSchedule(resolved.load(tmp_path / "config.json"), ALONE, ring)
+    assert tiers_at(spread, 6, has_room=True) == (NVME,)
+    assert tiers_at(schedule, 10, has_room=True) == (NVME, DURABLE)
+    assert tiers_at(spread, 10, has_room=True) == (DURABLE,)
+
+
+def test_nodes_that_cannot_keep_copies_for_each_other_save_nothing_on_their_nvme(
+    tmp_path: Path, schedule: SaveSchedule
+) -> None:
+    assert tiers_at(schedule, 6, has_room=True) == (NVME,)
+    apart = SaveSchedule(resolved.load(tmp_path / "config.json"), ALONE, NodeRing(unusable="one folder for all"))
+    assert tiers_at(apart, 6, has_room=True) == ()

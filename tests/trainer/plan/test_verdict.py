@@ -59,6 +59,11 @@ def test_the_nvme_holds_the_checkpoints_that_are_kept_and_one_that_is_written():
     assert host.nvme_needed == 3 * 240 * GIB and host.nvme_spare == 10**12 - host.nvme_needed
 
 
+def test_each_of_several_nodes_holds_its_part_of_a_checkpoint_and_a_copy_of_anothers():
+    two = judge(dataclasses.replace(ASKED, nodes=2), [MEASURE], ROOM, Storage()).host
+    assert two.nvme_needed == 3 * 2 * (240 * GIB // 2)
+
+
 def test_the_fewest_gpus_divide_the_steady_part_until_it_fits():
     """40 GiB over 8 ranks are 320 GiB in all; beside 40 GiB of activations and the margins, 96 GiB are left for it."""
     assert judge(ASKED, [MEASURE], ROOM, Storage()).least_gpus == 4

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trainer.checkpoint.disk import encryption, progress, reading, verification
+from trainer.checkpoint.disk import encryption, progress, reading, tensor_table, verification
 from trainer.checkpoint.disk.dtypes import DTYPES
 from trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk, require_readable
 from trainer.checkpoint.disk.progress import PROGRESS
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.disk.tensor_table import TensorTable
+from trainer.checkpoint.disk.tensor_table import Bring, TensorTable
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import ReadItem
@@ -35,10 +35,11 @@ class TensorType:
 class Contents:
     """One checkpoint in a folder. Only its manifest has been read: call `verify` before anything else."""
 
-    def __init__(self, folder: Path, manifest: CheckpointManifest) -> None:
-        self.folder, self.manifest = folder, manifest
+    def __init__(self, folder: Path, manifest: CheckpointManifest, bring: Bring = tensor_table.is_there) -> None:
+        """`bring` has a file in the folder before it is read, where the folder need not have all."""
+        self.folder, self.manifest, self._bring = folder, manifest, bring
         self._encrypted: dict[Path, bool] = {}
-        self._table = TensorTable(folder, manifest)
+        self._table = TensorTable(folder, manifest, bring)
 
     def verify(self, names: Iterable[str]) -> None:
         """Hash these files. Raises DamagedCheckpoint."""
@@ -60,6 +61,7 @@ class Contents:
         return files[rank]
 
     def progress(self) -> progress.TrainingProgress:
+        self._bring(PROGRESS)
         return progress.decode(bytes(reading.read(self.folder / PROGRESS)))
 
     def tensor_names(self, prefix: str) -> list[str]:
@@ -87,6 +89,14 @@ class Contents:
         for chunk, item, target in sorted(self._reads(targets, share), key=lambda read: (read[0].file, read[0].begin)):
             entry = self._table.types[item.storage_index.fqn]
             target.copy_(self._read_box(chunk, DTYPES[entry.dtype], item))
+
+    def files_for(self, targets: Mapping[str, Tensor], share: float = 0.0) -> set[str]:
+        """The names of the files that `load` reads for these targets, those of the tensor table apart.
+
+        Raises ValueError for tensors that do not fit, and DamagedCheckpoint, as `load`.
+        """
+        self._check_shapes(targets)
+        return {chunk.file for chunk, _, _ in self._reads(targets, share)}
 
     def _reads(self, targets: Mapping[str, Tensor], share: float) -> "list[tuple[Chunk, ReadItem, Tensor]]":
         """Each chunk to read from, what of it, and where to. Raises DamagedCheckpoint when there are too few."""

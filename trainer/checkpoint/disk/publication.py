@@ -61,6 +61,17 @@ def publish(hidden: Path, folder: Path, manifest: CheckpointManifest) -> str:
     return digest.sha256(data)
 
 
+def show_share(hidden: Path, folder: Path, manifest: bytes, files: Mapping[str, CheckpointFile]) -> None:
+    """Rename a hidden folder with a node's share of a checkpoint, `files` of those in the manifest, to `folder`.
+
+    Raises OSError, also when one of `files` is not there.
+    """
+    require_whole(hidden, files)
+    atomic.write(hidden / MANIFEST, [manifest])
+    if not atomic.show(hidden, folder):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+
+
 def missing(folder: Path, files: Mapping[str, CheckpointFile]) -> str:
     """What keeps `folder` from being whole: a file that is missing or of another size; empty when it is whole.
 

@@ -12,7 +12,7 @@ In "chunks/1", the layout of older checkpoints, the manifest has the whole table
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,19 @@ Entries = Mapping[str, TensorEntry]
 """Tensors by name; the entries of the types have no chunks."""
 
 
+Bring = Callable[[str], None]
+"""Has a file of a checkpoint, by its name, in the folder where it is read. Raises DamagedCheckpoint and OSError."""
+
+
+def is_there(name: str) -> None:
+    """For a folder that has all files."""
+
+
 class TensorTable:
     """The table of one checkpoint in `folder`. Each of its files is verified when it is first used."""
 
-    def __init__(self, folder: Path, manifest: CheckpointManifest) -> None:
-        self._folder, self._manifest = folder, manifest
+    def __init__(self, folder: Path, manifest: CheckpointManifest, bring: Bring = is_there) -> None:
+        self._folder, self._manifest, self._bring = folder, manifest, bring
         self._parts = sorted(name for name in manifest.files if PART.fullmatch(name))
         self._decode_part = functools.cache(self._decoded)
 
@@ -52,6 +60,7 @@ class TensorTable:
             yield self._decode_part(self._parts[number])
 
     def _decoded(self, name: str) -> Entries:
+        self._bring(name)
         try:
             data = verification.read_file(self._folder / name, self._manifest.files[name])
             return {tensor: tensor_entry(entry) for tensor, entry in json.loads(data).items()}

@@ -4,7 +4,7 @@ While a training runs, its writer keeps the NVMe small (`remove_surplus`). When 
 of it (`clear`); what is newer than all that lasts is brought to the durable tier first.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from trainer.base import listing, paths, removal
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.retention import rules
 from trainer.checkpoint.retention.removal import Records, Remover
-from trainer.checkpoint.tiers import replicas
-from trainer.checkpoint.tiers.copying import replicate
+from trainer.checkpoint.tiers import replicas, spread
+from trainer.checkpoint.tiers.copying import replicate, replicate_share
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.tier import DURABLE, NVME
 from trainer.config.operation import RetentionRule
@@ -36,6 +36,19 @@ def remove_surplus(
     referred = {name: ["it is being copied"] for name in copying}
     plan = rules.removal_plan(commits, holders, {NVME: rule}, rules.validation_losses(commits, {}), referred)
     rules.record_removals(store, plan, token)
+    return _remove_old(store, checkpoints, commits, token)
+
+
+def remove_withdrawn(store: Path, checkpoints: Path, token: Token) -> list[str]:
+    """Remove what no longer counts on record from a node other than rank 0's, which decides; returns the names.
+
+    Raises as `remove_surplus`.
+    """
+    return _remove_old(store, checkpoints, fence.commits(store), token)
+
+
+def _remove_old(store: Path, checkpoints: Path, commits: Sequence[Commit], token: Token) -> list[str]:
+    """Remove the checkpoints that do not count and are no newer than the newest commit; returns their names."""
     newest = max(((commit.token, commit.step) for commit in commits), default=(Token(0), 0))
     root, under = checkpoints.parent.parent, f"{paths.CHECKPOINTS}/{checkpoints.name}"
     tier = FolderTier(root)
@@ -86,15 +99,24 @@ def why_not_over(store: Path) -> str:
 
 
 def _save_uncovered(nvme: Path, durable: Path, store: Path) -> list[str]:
-    """Copy the newest good commit on this node to the durable tier, if it is newer than all that lasts; its name."""
+    """Copy the newest good commit on this node to the durable tier, if it is newer than all that lasts; its name.
+
+    Each node copies what it has of one that several nodes have together; the last of them returns its name.
+    """
     for commit in reversed(fence.commits(store)):
         if not _why_uncovered(store, commit) or not (nvme / commit.folder).is_dir():
             continue
+        shared = spread.read(store, commit.name) is not None
+        copy = replicate_share if shared else replicate
         try:
-            size = replicate(nvme / commit.folder, FolderTier(durable), commit.folder, commit.manifest)
+            size = copy(nvme / commit.folder, FolderTier(durable), commit.folder, commit.manifest)
         except DamagedCheckpoint as damage:
+            if shared:
+                return []  # another node has what this one cannot give
             replicas.set_aside(store, commit, {NVME: str(damage)})
             continue
+        if not size:
+            return []  # the other nodes copy the rest
         replicas.record(store, commit, DURABLE, size)
         return [commit.name]
     return []

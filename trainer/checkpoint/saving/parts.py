@@ -1,12 +1,16 @@
 """Parts: each rank's writer reports its part of a checkpoint to rank 0's writer, which commits the checkpoint.
 
 Each rank has one small file, ``<store>/parts/<commit>/<rank>.json``: its files with their hashes, its random state
-and values, or the reason why its part is missing. Rank 0's writer removes them after the commit, or when it gives up.
+and values, or the reason why its part is missing. For a checkpoint on the NVMe of several nodes, rank 0's writer
+announces the manifest in ``manifest.json`` once it has all parts, and each node answers with ``node-<number>.json``
+when its own files and the copies of its neighbour's are visible. Rank 0's writer removes all of them after the commit,
+or when it gives up: a writer whose own report is gone need not wait any longer.
 """
 
 import contextlib
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +18,59 @@ from trainer.base import codec, listing
 from trainer.record import fence, files
 
 SavedPart = dict[str, Any]
-"""Either {files, random_state, values} or {error}."""
+"""Either {files, random_state, values} or {error}; of a node {} or {error}."""
 UNREPORTED = ".unreported"
 """The suffix of the empty file of a rank that could not even report its failure, such as in a full store."""
 UNWRITABLE: SavedPart = {"error": "its part could not be written into the training store"}
 LOOK_SECONDS = 0.5
+_MANIFEST = "manifest"
+
+
+class GivenUp(OSError):
+    """Rank 0's writer has given up the checkpoint."""
 
 
 def report(store: Path, commit: str, rank: int, part: SavedPart) -> None:
     """Record the outcome of one rank's part. Raises OSError, and tells rank 0 so if anything can be told."""
-    path = _path(store, commit, rank)
-    try:
-        codec.replace(path, part)
-    except OSError:
-        with contextlib.suppress(OSError):  # an empty file finds room in a full store, too
-            path.with_suffix(UNREPORTED).touch()
-        raise
+    _report(store, commit, _rank(rank), part)
+
+
+def report_node(store: Path, commit: str, node: int, outcome: SavedPart) -> None:
+    """Record the outcome on one node. Raises as `report`."""
+    _report(store, commit, _node(node), outcome)
+
+
+def announce(store: Path, commit: str, manifest: str) -> None:
+    """Tell the nodes that rank 0's node has the manifest, of this SHA-256. Raises OSError."""
+    codec.replace(_path(store, commit, _MANIFEST), {"sha256": manifest})
 
 
 def gather(store: Path, commit: str, size: int, seconds: float) -> list[SavedPart]:
     """The parts of `size` ranks, by rank; a part that is missing after `seconds` is an error itself."""
-    deadline, looked = time.monotonic() + seconds, 0.0
-    found: dict[int, SavedPart] = {}
-    while True:
-        if time.monotonic() - looked > LOOK_SECONDS:
-            found |= {rank: UNWRITABLE for rank in range(size) if _path(store, commit, rank, UNREPORTED).exists()}
-            looked = time.monotonic()
-        for rank in range(size):
-            if rank not in found and (part := codec.read_if_there(_path(store, commit, rank), dict[str, Any])):
-                found[rank] = part
-        if len(found) == size or time.monotonic() > deadline:
-            break
-        time.sleep(0.02)
-    late = {"error": f"its part was not written within {seconds:.0f} s"}
-    return [found.get(rank, late) for rank in range(size)]
+    return _gather(store, commit, [_rank(rank) for rank in range(size)], seconds)
+
+
+def gather_nodes(store: Path, commit: str, nodes: Sequence[int], seconds: float) -> list[SavedPart]:
+    """The outcomes on these nodes, as `gather`."""
+    return _gather(store, commit, [_node(node) for node in nodes], seconds)
+
+
+def said_by_nodes(store: Path, commit: str, nodes: Sequence[int]) -> list[SavedPart]:
+    """What these nodes have answered so far; {} for one that has not."""
+    return [codec.read_if_there(_path(store, commit, _node(node)), dict[str, Any]) or {} for node in nodes]
+
+
+def gather_for(store: Path, commit: str, ranks: Sequence[int], reporter: int, seconds: float) -> list[SavedPart]:
+    """The parts of these ranks, for a writer of rank `reporter` that has reported. Raises GivenUp."""
+    return _gather(store, commit, [_rank(rank) for rank in ranks], seconds, _rank(reporter))
+
+
+def announced(store: Path, commit: str, reporter: int, seconds: float) -> str:
+    """The SHA-256 of the manifest, once it is announced; for a writer as in `gather_for`. Raises GivenUp."""
+    [found] = _gather(store, commit, [_MANIFEST], seconds, _rank(reporter))
+    if "error" in found:
+        raise GivenUp(f"the manifest was not announced within {seconds:.0f} s")
+    return str(found["sha256"])
 
 
 def remove(store: Path, commit: str) -> None:
@@ -62,5 +85,43 @@ def remove_older(store: Path, token: fence.Token) -> None:
             remove(store, commit)
 
 
-def _path(store: Path, commit: str, rank: int, suffix: str = ".json") -> Path:
-    return files.named(store / files.PARTS, commit, f"{rank:05d}").with_suffix(suffix)
+def _report(store: Path, commit: str, who: str, part: SavedPart) -> None:
+    path = _path(store, commit, who)
+    try:
+        codec.replace(path, part)
+    except OSError:
+        with contextlib.suppress(OSError):  # an empty file finds room in a full store, too
+            path.with_suffix(UNREPORTED).touch()
+        raise
+
+
+def _gather(store: Path, commit: str, keys: Sequence[str], seconds: float, reporter: str = "") -> list[SavedPart]:
+    """The parts of these names; raises GivenUp when the report of `reporter` is gone."""
+    deadline, looked = time.monotonic() + seconds, 0.0
+    found: dict[str, SavedPart] = {}
+    while True:
+        if time.monotonic() - looked > LOOK_SECONDS:
+            if reporter and not _path(store, commit, reporter).exists():
+                raise GivenUp("rank 0 has given up the checkpoint")
+            found |= {key: UNWRITABLE for key in keys if _path(store, commit, key, UNREPORTED).exists()}
+            looked = time.monotonic()
+        for key in keys:
+            if key not in found and (part := codec.read_if_there(_path(store, commit, key), dict[str, Any])):
+                found[key] = part
+        if len(found) == len(keys) or time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    late = {"error": f"its part was not written within {seconds:.0f} s"}
+    return [found.get(key, late) for key in keys]
+
+
+def _rank(rank: int) -> str:
+    return f"{rank:05d}"
+
+
+def _node(number: int) -> str:
+    return f"node-{number:05d}"
+
+
+def _path(store: Path, commit: str, who: str, suffix: str = ".json") -> Path:
+    return files.named(store / files.PARTS, commit, who).with_suffix(suffix)

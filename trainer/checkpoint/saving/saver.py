@@ -19,6 +19,7 @@ from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.channel import Channel
 from trainer.checkpoint.tiers.locations import nvme_folder
+from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME
 from trainer.config.operation import Placement, Storage
 from trainer.node.world import World
@@ -48,16 +49,24 @@ class _Pending:
     """Seconds for which it blocked the steps."""
     begun: float
     """When the save began."""
+    tier: str
+    """The tier that it is written to."""
 
 
 class Saver:
     """Saves the checkpoints of one incarnation; every rank has a saver, and all ranks save at the same steps."""
 
     def __init__(
-        self, training: str, placement: Placement, world: World, token: fence.Token, storage: Storage | None = None
+        self,
+        training: str,
+        placement: Placement,
+        world: World,
+        token: fence.Token,
+        storage: Storage | None = None,
+        ring: NodeRing = ONE_NODE,
     ) -> None:
         """Start the writer, which starts up while the model is built. Raises ValueError for a bad key file."""
-        self._world, self._token = world, token
+        self._world, self._token, self._ring = world, token, ring
         self._store, self._training, self._storage = Path(placement.store), training, storage or Storage()
         self._roots = {NVME: str(nvme_folder(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
         if self._storage.key_file:
@@ -95,6 +104,7 @@ class Saver:
         """Copy the state at `progress.step` and have it written. All ranks call it at the same step.
 
         `tiers`, the fastest first: the checkpoint is written to the first one, and the writer copies it to the others.
+        One that is spread over the NVMe of several nodes goes to no other tier.
         While both buffers are being written, a save waits for one as `PATIENCE` says, and then fails; the `last` save
         waits as long as it takes. The wait is a part of the event's `blocked_seconds`.
         """
@@ -111,7 +121,7 @@ class Saver:
         self._channel.buffers[buffer].prepare(plan, self._world.device)
         self._channel.buffers[buffer].copy(snapshot, self._world.device)
         request = self._request(plan, snapshot, progress, begun) | self._destinations(tiers)
-        self._pending.append(_Pending(progress.step, buffer, time.time() - begun, begun))
+        self._pending.append(_Pending(progress.step, buffer, time.time() - begun, begun, request["tier"]))
         with contextlib.suppress(BrokenPipeError):  # the next call of `events` reports the dead writer
             self._channel.send(buffer, request)
 
@@ -201,6 +211,8 @@ class Saver:
     def _destinations(self, tiers: tuple[str, ...]) -> dict[str, Any]:
         """The fields for the tier that a checkpoint is written to, and for the tiers that it is copied to."""
         first, *others = tiers if tiers[0] != BACKUP else (DURABLE, *tiers)
+        spread = first == NVME and self._ring.spreads
+        assert not (spread and others), "no node has the whole of a spread checkpoint, to copy it"
         self._has_copies = self._has_copies or (self._world.leads and bool(others))
         return {
             "tier": first,
@@ -208,6 +220,7 @@ class Saver:
             "copies": {tier: self._roots[tier] for tier in others},
             "keep": asdict(self._storage.nvme),
             "key_file": self._storage.key_file,
+            "spread": self._ring.encode() if spread else {},
         }
 
     def _free_buffers(self) -> Iterator[int]:
@@ -260,7 +273,7 @@ class Saver:
                 self._unsettled.append((pending, reason))
                 continue
             if size is None:
-                self._report_failure(pending.step, reason, pending.blocked)
+                self._report_failure(pending.step, reason, pending.blocked, pending.tier)
                 continue
             fields = {"step": pending.step, "commit": self._name(pending.step), "seconds": time.time() - pending.begun}
             self._events.append({"event": "committed", **fields, "bytes": size, "blocked_seconds": pending.blocked})
@@ -272,13 +285,15 @@ class Saver:
                 return decode((Path(self._roots[commit.tier]) / commit.folder / MANIFEST).read_bytes()).bytes
         return None
 
-    def _report_failure(self, step: int, reason: str, blocked: float) -> None:
+    def _report_failure(self, step: int, reason: str, blocked: float, tier: str = "") -> None:
         """Report that this rank's part of a checkpoint is missing, so that rank 0's writer does not wait for it.
 
-        The save blocked the steps for `blocked` seconds.
+        The save blocked the steps for `blocked` seconds. `tier` is the one that it could not be written to; empty when
+        nothing was written.
         """
         if self._world.leads:
-            self._events.append({"event": "commit_failed", "step": step, "reason": reason, "blocked_seconds": blocked})
+            fields = {"step": step, "reason": reason, "tier": tier, "blocked_seconds": blocked}
+            self._events.append({"event": "commit_failed", **fields})
             return
         with contextlib.suppress(OSError):  # rank 0's writer then fails after its own wait
             parts.report(self._store, self._name(step), self._world.rank, {"error": reason})

@@ -3,13 +3,13 @@
 Rank 0 decides by its clock and tells the other ranks, as the clocks of nodes differ.
 """
 
-import os
 import time
 from pathlib import Path
 
 from trainer.checkpoint.saving import interval
 from trainer.checkpoint.saving.cost import SaveCost
-from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
+from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, LASTING, NVME, TIERS
 from trainer.config.resolved import Config
 from trainer.node.world import World
 from trainer.record import fence
@@ -18,26 +18,31 @@ from trainer.record import fence
 class SaveSchedule:
     """The schedule of one incarnation. An interval begins when a save is started, whether it succeeds or not."""
 
-    def __init__(self, config: Config, world: World) -> None:
-        self._world, self._config = world, config
+    def __init__(self, config: Config, world: World, ring: NodeRing = ONE_NODE) -> None:
+        self._world, self._config, self._ring = world, config, ring
         there = {DURABLE}
-        if world.size == int(os.environ.get("LOCAL_WORLD_SIZE", "1")):
-            # Only where all ranks are on one node is a checkpoint on its NVMe whole, and readable by every rank.
+        if not ring.unusable:
             there.add(NVME)
         if config.placement.backup:
             there.add(BACKUP)
         self._last = dict.fromkeys(there, time.time())
         self._cost, self._saving = SaveCost(), 0.0
         self._failures = _failures(Path(config.placement.store))
+        self._nvme_failed = False
+        """Whether the last save on the NVMe failed, and none on the durable tier has been started since."""
 
     def add_measurement(self, blocked: float, seconds: float) -> None:
         """Record that a save blocked the steps for `blocked` seconds and took `seconds` in all."""
         self._cost.add_save(blocked, seconds)
         self._saving = seconds
 
-    def add_failure(self, blocked: float) -> None:
-        """Record that a save failed and blocked the steps for `blocked` seconds."""
+    def add_failure(self, blocked: float, tier: str = "") -> None:
+        """Record that a save failed and blocked the steps for `blocked` seconds.
+
+        When the NVMe could not take it, the next checkpoint goes to the durable tier, in its place.
+        """
         self._cost.add_save(blocked, blocked)
+        self._nvme_failed = self._nvme_failed or tier == NVME
 
     def add_step(self, seconds: float, saving: bool, size: int) -> None:
         """Record a step; `saving`: while a checkpoint was written, of which a rank's part has `size` bytes."""
@@ -56,6 +61,10 @@ class SaveSchedule:
         """The tiers of a choice, the fastest first; their next intervals begin now."""
         tiers = tuple(tier for number, tier in enumerate(TIERS) if int(choice) >> number & 1)
         self._last |= dict.fromkeys(tiers, time.time())
+        self._nvme_failed = self._nvme_failed and DURABLE not in tiers
+        if self._ring.spreads and LASTING & set(tiers):
+            # No node has the whole of what is on the NVMe of several, to copy it: every rank writes to the tier itself.
+            tiers = tuple(tier for tier in tiers if tier != NVME)
         return tiers
 
     def last_tiers(self) -> tuple[str, ...]:
@@ -66,6 +75,10 @@ class SaveSchedule:
         storage = self._config.storage
         nvme = interval.nvme_seconds(storage, self._cost.seconds, self._saving, self._failures)
         intervals = {tier: each for tier, each in interval.seconds_by_tier(storage, nvme).items() if tier in self._last}
+        if self._nvme_failed:
+            # Where the NVMe stays full, each of its saves fails: the durable tier takes one in each of these intervals.
+            longest = max(nvme, 60 * storage.nvme.minutes)
+            intervals[DURABLE] = min(intervals[DURABLE] or longest, longest)
         intervals = intervals if has_room else {}
         return interval.due_tiers(now, step, self._config.checkpoint.every, intervals, self._last)
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from trainer.base import atomic, not_by_hand, verify
+from trainer.base import atomic, digest, not_by_hand, verify
 from trainer.base.processes import die_with_parent
 from trainer.base.progress import MOVED
 from trainer.checkpoint.disk import encryption, publication, verification
@@ -31,6 +31,8 @@ from trainer.checkpoint.disk.progress import PROGRESS
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.retention import nvme
 from trainer.checkpoint.saving import parts
+from trainer.checkpoint.saving.node_share import NodeShare
+from trainer.checkpoint.tiers import ring, spread
 from trainer.checkpoint.tiers.replicator import Copy, Replicator
 from trainer.checkpoint.tiers.tier import NVME, TierUnavailable
 from trainer.config.operation import RetentionRule
@@ -89,22 +91,36 @@ class Request:
     """When the save began."""
     progress: dict[str, Any]
     """The content of progress.json; only on rank 0."""
+    spread: dict[str, Any]
+    """The ring of the nodes that keep it together, as `trainer.checkpoint.tiers.ring`; empty for a whole checkpoint."""
 
     @property
     def name(self) -> str:
         return self.folder.rpartition("/")[2]
 
+    @property
+    def token(self) -> fence.Token:
+        return fence.Token(self.incarnation, self.generation)
+
     def commit(self, manifest: str) -> fence.Commit:
         """The commit of this checkpoint, whose manifest has this SHA-256."""
-        token = fence.Token(self.incarnation, self.generation)
         metrics = self.progress["metrics"]
-        return fence.Commit(self.step, token, self.folder, manifest, metrics, time.time(), self.tier)
+        return fence.Commit(self.step, self.token, self.folder, manifest, metrics, time.time(), self.tier)
 
     @property
     def hidden(self) -> Path:
         """The folder in which the files are put together."""
         target = Path(self.root) / self.folder
         return target.with_name(f".{target.name}.partial")
+
+    @property
+    def share(self) -> NodeShare | None:
+        """What this node keeps of it, where it is spread over the nodes and this rank speaks for its node."""
+        spread = ring.decode(self.spread) if self.spread else ring.ONE_NODE
+        if not spread.spreads or spread.node.ranks[0] != self.rank:
+            return None
+        target = Path(self.root) / self.folder
+        return NodeShare(spread, Path(self.store), self.folder, self.hidden, target, self.patience)
 
 
 class CheckpointWriter:
@@ -128,6 +144,8 @@ class CheckpointWriter:
             parts.report(Path(request.store), request.name, request.rank, part)
             if request.rank == 0:
                 answer |= self._commit(request)
+            elif request.share and "error" not in part:
+                request.share.keep()
         except fence.Superseded as error:
             answer |= {"outcome": "superseded", "reason": str(error)}
         except OSError as error:
@@ -141,8 +159,12 @@ class CheckpointWriter:
 
     def _write_part(self, request: Request, descriptor: int) -> parts.SavedPart:
         """Write this rank's files. Raises OSError, for example for a full disk, and ValueError for a bad key file."""
-        if request.rank == 0:
+        if request.rank == 0 or request.share:
             _remove_older(request)
+        if request.share:
+            # As much as one that is being saved goes now: the disk has room for those that stay, and for this one.
+            with contextlib.suppress(OSError, ValueError, TierUnavailable, fence.Superseded):
+                nvme.remove_withdrawn(Path(request.store), (Path(request.root) / request.folder).parent, request.token)
         request.hidden.mkdir(parents=True, exist_ok=True)
         described = {}
         key = encryption.read_key(Path(request.key_file)) if request.key_file else None
@@ -186,10 +208,10 @@ class CheckpointWriter:
             if faults:
                 return {"outcome": "failed", "reason": "; ".join(faults)}
             manifest = _manifest(request, found)
-            token = fence.Token(request.incarnation, request.generation)
-            fence.check(store, token)
-            sha256 = publication.publish(request.hidden, target, manifest)
-            commit = request.commit(sha256)
+            if fault := self._shared_out(request, manifest):
+                return {"outcome": "failed", "reason": fault}
+            fence.check(store, request.token)
+            commit = request.commit(_shown(request, target, manifest))
             fence.commit(store, commit)
         finally:
             shutil.rmtree(request.hidden, ignore_errors=True)
@@ -197,6 +219,22 @@ class CheckpointWriter:
         seconds = time.time() - request.begun
         self._replicate(request, commit)
         return {"outcome": "committed", "commit": commit.name, "bytes": manifest.bytes, "seconds": seconds}
+
+    def _shared_out(self, request: Request, manifest: CheckpointManifest) -> str:
+        """Have every node keep its share of a spread checkpoint, this one too; why it does not, or empty.
+
+        Raises OSError.
+        """
+        if not request.share:
+            return ""
+        data = manifest.encode()
+        atomic.write(request.hidden / MANIFEST, [data])
+        parts.announce(Path(request.store), request.name, digest.sha256(data))
+        try:
+            request.share.copy_neighbours()
+        except OSError as error:
+            return "; ".join([str(error), *request.share.why_missing()])
+        return "; ".join(request.share.faults())
 
     def _replicate(self, request: Request, commit: fence.Commit) -> None:
         """Request the copies to the other tiers that are due, and remove old checkpoints from the NVMe."""
@@ -209,6 +247,16 @@ class CheckpointWriter:
             # The commit stands whatever becomes of this; the next call removes what this one left.
             with contextlib.suppress(OSError, ValueError, TierUnavailable, fence.Superseded):
                 nvme.remove_surplus(store, source.parent, RetentionRule(**request.keep), copying, commit.token)
+
+
+def _shown(request: Request, target: Path, manifest: CheckpointManifest) -> str:
+    """Make the checkpoint, or this node's share of it, visible; the SHA-256 of the manifest. Raises OSError."""
+    if not request.share:
+        return publication.publish(request.hidden, target, manifest)
+    data = manifest.encode()
+    request.share.show(data)
+    spread.record(Path(request.store), request.name, request.share.ring)
+    return digest.sha256(data)
 
 
 def _manifest(request: Request, found: list[parts.SavedPart]) -> CheckpointManifest:
@@ -249,10 +297,9 @@ def _file_at_start(request: Request, name: str) -> tuple[Path, CheckpointFile] |
 def _remove_older(request: Request) -> None:
     """Remove what earlier saves of this incarnation left when they failed; other ranks may be at a later one."""
     token = request.name.partition(".")[2]
-    folders = [
-        *request.hidden.parent.glob(f".*.{token}.partial"),
-        *Path(request.store, record_files.PARTS).glob(f"*.{token}"),
-    ]
+    folders = list(request.hidden.parent.glob(f".*.{token}.partial"))
+    if request.rank == 0:
+        folders += Path(request.store, record_files.PARTS).glob(f"*.{token}")
     for left in folders:
         if left.name.lstrip(".") < request.name:
             shutil.rmtree(left, ignore_errors=True)

@@ -4,12 +4,14 @@ Each file is hashed while it is read and compared with the manifest, the object 
 manifest comes last: a copy is visible whole or not at all.
 """
 
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
 
 from trainer.base import atomic
 from trainer.checkpoint.disk.manifest import MANIFEST
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.object_tier import ObjectTier
@@ -37,6 +39,27 @@ def replicate(source: Path, target: Tier, folder: str, manifest: str) -> int:
         chunks = verified_chunks(there.read(source.name, name), expected, str(source / name))
         target.put(folder, name, chunks, expected)
     target.finish(folder, data)
+    return len(data) + described.bytes
+
+
+def replicate_share(source: Path, target: FolderTier, folder: str, manifest: str) -> int:
+    """Copy those files of a checkpoint that are in the folder `source`, and that no other node has copied before.
+
+    Returns the checkpoint's bytes once all nodes together have copied all of it, and 0 before. A damaged file is left
+    to the node that has its copy. Raises DamagedCheckpoint for the manifest, and TierUnavailable.
+    """
+    there = FolderTier(source.parent)
+    data = b"".join(there.read(source.name, MANIFEST))
+    described = verified_manifest(data, manifest, str(source / MANIFEST))
+    if not target.holds(folder):
+        for name, expected in target.lacks(folder, described.files).items():
+            if (source / name).exists():
+                with contextlib.suppress(DamagedCheckpoint):
+                    chunks = verified_chunks(there.read(source.name, name), expected, str(source / name))
+                    target.put_shared(folder, name, chunks)
+        if target.lacks(folder, described.files):
+            return 0
+        target.finish(folder, data)
     return len(data) + described.bytes
 
 

@@ -6,13 +6,14 @@ hidden folder is the copy's own: a writer that sweeps what its failed saves left
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trainer.base import atomic, listing, removal, verify
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, decode
 from trainer.checkpoint.disk.reading import DamagedCheckpoint, proves_absence
+from trainer.checkpoint.tiers import fetching
 from trainer.checkpoint.tiers.tier import TierUnavailable
 
 
@@ -35,6 +36,22 @@ class FolderTier:
         except DamagedCheckpoint:
             path.unlink(missing_ok=True)
             raise
+
+    def put_shared(self, folder: str, name: str, chunks: Iterator[bytes]) -> None:
+        """As `put`, for a file that several nodes may put at the same time: it is there whole or not at all."""
+        path = self._partial(folder) / name
+        try:
+            fetching.keep(chunks, path)
+        except OSError as error:
+            raise _unavailable(path, error) from error
+
+    def lacks(self, folder: str, files: Mapping[str, CheckpointFile]) -> dict[str, CheckpointFile]:
+        """Those of `files` that are not put yet for a checkpoint that is not visible. Raises TierUnavailable."""
+        partial = self._partial(folder)
+        try:
+            return {name: file for name, file in files.items() if publication.missing(partial, {name: file})}
+        except OSError as error:
+            raise _unavailable(partial, error) from error
 
     def finish(self, folder: str, manifest: bytes) -> None:
         """As `Tier.finish`; raises TierUnavailable, and shows nothing, when a file that was put is no longer there."""

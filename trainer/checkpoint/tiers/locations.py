@@ -1,6 +1,6 @@
 """Locations: the folders in which the ranks of a training can read a commit, the fastest tier first.
 
-The NVMe is used only where every rank finds the checkpoint on its own node. From the backup, the last choice, the
+On the NVMe a checkpoint is whole on one node, or several nodes have it together. From the backup, the last choice, the
 checkpoint is fetched to a hidden folder on the durable tier and verified on its way.
 """
 
@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from trainer.base import file_system
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.tiers import copying, replicas
+from trainer.checkpoint.tiers import copying, replicas, spread
+from trainer.checkpoint.tiers.node_copies import NodeCopies
+from trainer.checkpoint.tiers.node_servers import alone
+from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
+from trainer.checkpoint.tiers.spread import SpreadRecord
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TierUnavailable
 from trainer.config.operation import Placement
 from trainer.node.world import World
@@ -23,6 +28,21 @@ def nvme_folder(placement: Placement) -> Path:
     return Path(placement.nvme.format(node=os.environ.get("SLIPWAY_NODE", "local")))
 
 
+def tried(placement: Placement, world: World) -> dict[str, str]:
+    """What the file systems of the tiers can do, tried by one rank for all that share it.
+
+    Raises OSError for one that cannot hold a training.
+    """
+    folders: dict[str, Path] = {}
+    if world.leads:
+        folders |= {"store": Path(placement.store), DURABLE: Path(placement.durable)}
+    if world.local_rank == 0:
+        folders[NVME] = nvme_folder(placement)
+        # Only here: a durable tier that is not there is not mounted, and must not be made.
+        folders[NVME].mkdir(parents=True, exist_ok=True)
+    return {tier: file_system.require(folder, tier) for tier, folder in folders.items()}
+
+
 class CommitPlace(NamedTuple):
     """Where a commit can be read; with a fault, why it cannot, or what is wrong with it."""
 
@@ -30,13 +50,17 @@ class CommitPlace(NamedTuple):
     folder: Path
     away: str = ""
     damage: str = ""
+    copies: NodeCopies | None = None
+    """Where no node need have all of it: how it is put together."""
+    lost: str = ""
+    """Why it cannot be read and need not be waited for: its nodes are not there now."""
 
 
 class CheckpointPlaces:
     """The places of a training's commits; all ranks call it at the same time."""
 
-    def __init__(self, placement: Placement, world: World, token: Token) -> None:
-        self._placement, self._world, self._token = placement, world, token
+    def __init__(self, placement: Placement, world: World, token: Token, ring: NodeRing = ONE_NODE) -> None:
+        self._placement, self._world, self._token, self._ring = placement, world, token, ring
         self._store, self._durable = Path(placement.store), Path(placement.durable)
 
     def __call__(self, commit: Commit) -> Iterator[CommitPlace]:
@@ -50,7 +74,7 @@ class CheckpointPlaces:
             elif tier == BACKUP:
                 yield self._fetch_from_backup(commit)
             else:
-                yield from self._on_nvme(commit)
+                yield self._on_nvme(commit, DURABLE in held)
 
     def _holders(self, commit: Commit) -> tuple[tuple[str, ...], str]:
         """The tiers that hold a commit, as rank 0 reads them, or why that cannot be read."""
@@ -62,22 +86,30 @@ class CheckpointPlaces:
                 told = (), f"{self._store}: {error.strerror or error}"
         return self._world.from_leader(told)
 
-    def _on_nvme(self, commit: Commit) -> Iterator[CommitPlace]:
-        """The folder on the NVMe, where every rank finds the checkpoint on its own node."""
+    def _on_nvme(self, commit: Commit, lasts: bool) -> CommitPlace:
+        """The NVMe: of the one node that has all of it, or of the nodes that have it together."""
         folder = nvme_folder(self._placement) / commit.folder
-        there, fault = False, ""
+        there, record, fault = False, None, ""
         try:
-            (folder / MANIFEST).stat()
-            there = True
-        except (FileNotFoundError, NotADirectoryError):
-            pass  # on a node that this training does not have now
-        except OSError as error:
-            fault = f"{folder}: {error.strerror}"
-        told = self._world.gather((there, fault))
-        if faults := [each[1] for each in told if each[1]]:
-            yield CommitPlace(NVME, folder, away=faults[0])
-        elif all(each[0] for each in told):
-            yield CommitPlace(NVME, folder)
+            if self._world.leads:
+                record = spread.read(self._store, commit.name)
+            there = (folder / MANIFEST).is_file()
+        except (OSError, ValueError) as error:
+            fault = f"{folder}: {getattr(error, 'strerror', None) or error}"
+        told = self._world.gather((there, record, fault))
+        if faults := [each[2] for each in told if each[2]]:
+            return CommitPlace(NVME, folder, away=faults[0])
+        record = told[0][1]
+        if record is None and all(each[0] for each in told):
+            return CommitPlace(NVME, folder)
+        if not any(each[0] for each in told):
+            return CommitPlace(NVME, folder, lost=f"on the NVMe of {_nodes(record)}, which this training has not now")
+        if self._ring.unusable:
+            why = f"nodes that cannot give each other its files: {self._ring.unusable}"
+            return CommitPlace(NVME, folder, lost=f"on the NVMe of {why}")
+        ring = self._ring if self._ring.spreads else alone(self._world)
+        durable = self._durable / commit.folder if lasts else None
+        return CommitPlace(NVME, folder, copies=NodeCopies(commit, folder, ring, record, durable))
 
     def _fetch_from_backup(self, commit: Commit) -> CommitPlace:
         """The checkpoint, brought from the backup; `publication.remove_unpublished` removes it at the next restore."""
@@ -93,3 +125,8 @@ class CheckpointPlaces:
                 fault = str(error)
         damage, fault = self._world.from_leader((damage, fault))
         return CommitPlace(BACKUP, into, fault, damage)
+
+
+def _nodes(record: SpreadRecord | None) -> str:
+    """The nodes of a commit, as far as they are on record."""
+    return f"the nodes {', '.join(node.name for node in record.nodes)}" if record else "another node"

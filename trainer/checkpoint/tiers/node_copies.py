@@ -1,0 +1,263 @@
+"""Node copies: a commit on the NVMe of several nodes, put together again where its files are needed.
+
+Each rank says which files it reads. Each of them is verified on the node's own disk, else brought from another node
+that has it, else from the durable tier, and every byte is hashed on its way. A source that gives other bytes, or
+stalls, is named, and the next one is asked. What was brought stays in the node's folder, as if it had been written
+there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.base import atomic, verify
+from trainer.checkpoint.disk import reading, verification
+from trainer.checkpoint.disk.contents import Contents
+from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest, decode, require_readable
+from trainer.checkpoint.disk.progress import PROGRESS
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
+from trainer.checkpoint.tiers import fetching
+from trainer.checkpoint.tiers.ring import NodeRing
+from trainer.checkpoint.tiers.spread import SpreadRecord
+from trainer.checkpoint.tiers.tier import DURABLE, TierUnavailable
+from trainer.node.world import World
+from trainer.objects.peer import PeerOrigin
+from trainer.record.fence import Commit
+
+Needed = Callable[[Contents], Iterable[str]]
+"""The names of the files that this rank reads of a checkpoint."""
+
+
+@dataclass(frozen=True)
+class SourceFault:
+    """A place that did not give a file as it was committed."""
+
+    node: str
+    """Its name, or the tier's."""
+    file: str
+    damaged: bool
+    """Whether it gave other bytes; else it gave none, or stalled."""
+    reason: str
+
+    def fields(self, commit: Commit) -> dict[str, str]:
+        """As an event of the ledger has it."""
+        kind = "damaged" if self.damaged else "away"
+        return {"commit": commit.name, "node": self.node, "file": self.file, "kind": kind, "reason": self.reason}
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """What one node has of a commit."""
+
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """The bytes of each of its files, by name."""
+    manifest: bytes = b""
+    """The manifest, once it verified."""
+    fault: SourceFault | None = None
+
+
+@dataclass
+class Outcome:
+    """Whether this rank, or all of them, could be given their files."""
+
+    contents: Contents | None = None
+    damage: str = ""
+    away: str = ""
+    lost: str = ""
+    """Which files nodes that the training does not have now may hold, and no other place gives."""
+    faults: list[SourceFault] = field(default_factory=list)
+
+
+class NodeCopies:
+    """A commit, as the nodes that the training has now hold it. All ranks call its methods at the same time."""
+
+    def __init__(
+        self, commit: Commit, folder: Path, ring: NodeRing, record: SpreadRecord | None, durable: Path | None
+    ) -> None:
+        """`folder` is the commit's on this node; `durable` is its folder on the durable tier, if that holds it."""
+        self._commit, self._folder, self._ring, self._record, self._durable = commit, folder, ring, record, durable
+        self._names = [node.name for node in ring.nodes]
+        self._shelves: list[Shelf] = []
+        self._files: Mapping[str, CheckpointFile] = {}
+        self._stalled: set[int] = set()
+        self._good: set[str] = set()
+        self._faults: list[SourceFault] = []
+
+    def gathered(self, needed: Needed, world: World) -> Outcome:
+        """Give every node the files that its ranks need, each verified; the same outcome on every rank."""
+        self._shelves = self._survey(world)
+        faults = [shelf.fault for shelf in self._shelves if shelf.fault]
+        manifest = next((shelf.manifest for shelf in self._shelves if shelf.manifest), b"")
+        if not manifest:
+            outcome = self._why_missing(MANIFEST, faults)
+            outcome.faults = faults
+            return outcome
+        files = decode(manifest)
+        require_readable(files.layout, self._folder)
+        outcome = self._bring_all(files, needed, world)
+        outcome.faults = faults + outcome.faults
+        if outcome.contents and world.rank == self._speaker and not self._own.manifest:
+            atomic.replace(self._folder / MANIFEST, manifest)
+        return outcome
+
+    @property
+    def _speaker(self) -> int:
+        return self._ring.node.ranks[0]
+
+    @property
+    def _own(self) -> Shelf:
+        return self._shelves[self._ring.own]
+
+    def _survey(self, world: World) -> list[Shelf]:
+        """What each node has."""
+        mine = self._look() if world.rank == self._speaker else Shelf()
+        told = world.gather(mine)
+        return [told[node.ranks[0]] for node in self._ring.nodes]
+
+    def _look(self) -> Shelf:
+        """What this node has. Without its manifest a folder does not count: it is being removed."""
+        name = self._names[self._ring.own]
+        try:
+            data = bytes(reading.read(self._folder / MANIFEST))
+            verified_manifest(data, self._commit.manifest, str(self._folder / MANIFEST))
+            return Shelf({path.name: path.stat().st_size for path in self._folder.iterdir()}, data)
+        except DamagedCheckpoint as error:
+            if not self._folder.exists():
+                return Shelf()
+            return Shelf(fault=SourceFault(name, MANIFEST, True, str(error)))
+        except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                return Shelf()
+            return Shelf(fault=SourceFault(name, MANIFEST, False, str(error)))
+
+    def _bring_all(self, manifest: CheckpointManifest, needed: Needed, world: World) -> Outcome:
+        self._files = manifest.files
+        contents = Contents(self._folder, manifest, self._bring)
+        wanted, failed = set[str](), Outcome()
+        try:
+            wanted = {PROGRESS, *needed(contents)}
+        except (DamagedCheckpoint, TierUnavailable, OSError) as error:
+            failed = self._failure(error)
+        except ValueError:
+            pass  # another model's: the load says so, on all ranks
+        told = world.gather((wanted, failed))
+        if not any(_failed(each) for _, each in told):
+            ranks = self._ring.node.ranks
+            names = sorted(set[str]().union(*(told[rank][0] for rank in ranks)))
+            failed = self._bring_each(names[ranks.index(world.rank) :: len(ranks)])
+        failed.faults = self._faults
+        every = [first for _, first in told] + world.gather(failed)
+        return Outcome(
+            contents=None if any(map(_failed, every)) else contents,
+            damage=next((each.damage for each in every if each.damage), ""),
+            away=next((each.away for each in every if each.away), ""),
+            lost=next((each.lost for each in every if each.lost), ""),
+            faults=list(dict.fromkeys(fault for each in every for fault in each.faults)),
+        )
+
+    def _bring_each(self, names: list[str]) -> Outcome:
+        try:
+            for name in names:
+                self._bring(name)
+        except (DamagedCheckpoint, TierUnavailable, OSError) as error:
+            return self._failure(error)
+        return Outcome()
+
+    def _bring(self, name: str) -> None:
+        """Have a file, verified, in this node's folder. Raises _Missing, and OSError for this node's own disk."""
+        if name in self._good:
+            return
+        expected = self._files[name]
+        tried = list[SourceFault]()
+        for source, bring in self._sources(name, expected):
+            try:
+                bring()
+            except DamagedCheckpoint as error:
+                tried.append(SourceFault(source, name, True, str(error)))
+            except TierUnavailable as error:
+                tried.append(SourceFault(source, name, False, str(error)))
+                self._stalled |= {self._names.index(source)} if source in self._names else set()
+            else:
+                self._faults += tried
+                self._good.add(name)
+                return
+        self._faults += tried
+        raise _Missing(name, tried)
+
+    def _sources(self, name: str, expected: CheckpointFile) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Where a file may be, in the order of trial: this node, the others, the durable tier, those that stalled."""
+        path, count, own = self._folder / name, len(self._names), self._ring.own
+        if name in self._own.sizes:
+            yield self._names[own], lambda: _verify(path, expected)
+        others = [(own + step) % count for step in range(1, count)]
+        have = [number for number in others if self._shelves[number].sizes.get(name) == expected.bytes]
+        late = set(self._stalled)
+        for number in have:
+            if number not in late:
+                yield self._names[number], self._fetcher(number, name, expected)
+        if self._durable:
+            yield DURABLE, self._copier(self._durable / name, expected)
+        for number in have:
+            if number in late:
+                yield self._names[number], self._fetcher(number, name, expected)
+
+    def _fetcher(self, node: int, name: str, expected: CheckpointFile) -> Callable[[], None]:
+        source = PeerOrigin(self._ring.nodes[node].url)
+
+        def fetch() -> None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            fetching.file(source, [f"{self._commit.folder}/{name}"], expected, self._folder / name)
+
+        return fetch
+
+    def _copier(self, path: Path, expected: CheckpointFile) -> Callable[[], None]:
+        def copy() -> None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            fetching.keep(verified_chunks(_blocks(path), expected, str(path)), self._folder / path.name)
+
+        return copy
+
+    def _failure(self, error: Exception) -> Outcome:
+        if isinstance(error, _Missing):
+            return self._why_missing(error.file, error.tried)
+        return Outcome(away=str(error))
+
+    def _why_missing(self, file: str, tried: list[SourceFault]) -> Outcome:
+        """What it means that no place gave a file: a place is away, a node is not there, or the file is damaged."""
+        said = "; ".join(f"{fault.node}: {fault.reason}" for fault in tried)
+        if any(not fault.damaged for fault in tried):
+            return Outcome(away=said)
+        gone = self._record.missing(self._names) if self._record else []
+        if gone or not (self._record or tried):
+            nodes = ", ".join(f"{node.name} (ranks {', '.join(map(str, node.ranks))})" for node in gone)
+            where = f"it was on {nodes}, which this training does not have now" if gone else "its node is not there now"
+            return Outcome(lost=f"{file}: on none of {', '.join(self._names)}; {where}{f'; {said}' if said else ''}")
+        return Outcome(damage=said or f"{file}: found on none of {', '.join(self._names)}, which should have it")
+
+
+class _Missing(DamagedCheckpoint):
+    """No place gives a file."""
+
+    def __init__(self, file: str, tried: list[SourceFault]) -> None:
+        super().__init__(f"{file}: no place gives it")
+        self.file, self.tried = file, tried
+
+
+def _failed(outcome: Outcome) -> bool:
+    return bool(outcome.damage or outcome.away or outcome.lost)
+
+
+def _verify(path: Path, expected: CheckpointFile) -> None:
+    """Raises DamagedCheckpoint, and TierUnavailable when it cannot be read."""
+    try:
+        verification.verify_file(path, expected)
+    except OSError as error:
+        raise TierUnavailable(f"{path}: {error.strerror or error}") from error
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    try:
+        yield from verify.blocks(path)
+    except OSError as error:
+        raise TierUnavailable(f"{path}: {error.strerror or error}") from error
