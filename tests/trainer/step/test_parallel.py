@@ -18,6 +18,8 @@ import pytest
 from tests.trainer.conftest import CODE, settings
 from trainer.config import resolved
 
+pytestmark = pytest.mark.timeout(1800)  # the first of its tests waits for a world, and another for one process
+
 ROUNDING = 1e-5
 """How far losses (near 4) and gradient norms (near 1) may be off after 20 steps in fp32: sums in another order."""
 NARROW = 0.03
@@ -93,6 +95,7 @@ CASES = {
     **{f"DDP in {kind}": Case(2, {}, {"precision": kind}) for kind in ("bf16", "fp16")},
     **{f"FSDP in {kind}": Case(2, FULL, {"precision": kind}) for kind in ("bf16", "fp16")},
     "FSDP of a tied GPT-2 in bf16": Case(2, FULL, {"precision": "bf16"}, {**GPT2, "tied": True}),
+    "FSDP of an encoder in bf16": Case(2, FULL, {"precision": "bf16"}, ENCODER),
     **{f"TP in {kind}": Case(2, {"tensor": 2}, {"precision": kind}) for kind in ("bf16", "fp16")},
     **{f"PP in {kind}": Case(2, {"pipeline": 2}, {"precision": kind}) for kind in ("bf16", "fp16")},
 }
@@ -145,7 +148,7 @@ def run(folder: Path, cases: Mapping[str, Case]) -> dict[str, Any]:
     module = [*(agent if ranks > 1 else []), "tests.trainer.layout_process", str(folder / "named"), str(folder)]
     surroundings = {**os.environ, "PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     ended = subprocess.run(
-        [sys.executable, "-m", *module], cwd=CODE, env=surroundings, capture_output=True, text=True, timeout=280
+        [sys.executable, "-m", *module], cwd=CODE, env=surroundings, capture_output=True, text=True, timeout=850
     )
     assert ended.returncode == 0, ended.stderr
     return {name: json.loads((folder / f"{name}.json").read_text()) for name in cases}
