@@ -217,8 +217,8 @@ class Engine:
     def _can_be_repeated(self) -> bool:
         """Whether nothing of a step that is left in the middle stays behind.
 
-        PowerSGD changes its errors bucket by bucket. Under tensor parallelism the memory of a rank that left its step in
-        the middle was not given back when this was tried.
+        PowerSGD changes its errors bucket by bucket. Under tensor parallelism the memory of a rank that left its step
+        in the middle was not given back when this was tried.
         """
         return not isinstance(self._own, PowerSGD) and self.world.mesh.tensor == 1
 
