@@ -18,7 +18,7 @@ from resources.launchers import document
 from resources.launchers.protocol import Job
 from trainer.base import atomic, codec, digest
 from trainer.record import outcomes
-from trainer.record.outcomes import Outcome
+from trainer.record.outcomes import ShortJobOutcome
 
 FOLDER = "short-jobs"
 """On the durable tier."""
@@ -91,14 +91,14 @@ class ShortJobAttempt:
         found: dict[str, Any] | None = codec.read_if_there(self.path / JOB, dict[str, Any])
         return None if found is None else document.job(found)
 
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> ShortJobOutcome | None:
         """How it ended; None while it has not. One that cannot be decoded is a failure. Raises OSError."""
         try:
             return outcomes.read(self.path / OUTCOME)
         except codec.OtherFormat:
             raise
         except codec.UndecodableRecord as error:
-            return Outcome(failure=str(error))
+            return ShortJobOutcome(failure=str(error))
 
     def fail(self, why: str) -> None:
         outcomes.fail(self.path / OUTCOME, why)

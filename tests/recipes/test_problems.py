@@ -52,7 +52,8 @@ layers: 4 -> layers: 0
 
 layers: 4 -> layrs: 4\n  layers: 4
     model.layrs: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden, rope_base,
-        rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features
+        rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features,
+        attention
 
 layers: 4 -> preset: gpt-2\n  layers: 4
     model.preset: found "gpt-2", expected one of gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-3.1-8b, llama-3.1-70b,
@@ -60,7 +61,8 @@ layers: 4 -> preset: gpt-2\n  layers: 4
 
 model: # -> model:\n  <<: 3 #
     +1 model.<<: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden, rope_base,
-        rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features
+        rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features,
+        attention
 
   layers: 4 ->   # none
     -1 model.layers: found nothing, expected a whole number

@@ -1,4 +1,4 @@
-"""A decoder that drops activations which every rank of a tensor-parallel group holds, by three generators."""
+"""A decoder that drops activations and scales the rest, by three generators."""
 
 import random
 from dataclasses import dataclass

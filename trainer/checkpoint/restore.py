@@ -15,7 +15,7 @@ from trainer.checkpoint.disk.contents import Contents
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers import faults, replicas, waiting
 from trainer.checkpoint.tiers.locations import CommitPlace
-from trainer.checkpoint.tiers.node_copies import Needed, Outcome, SourceFault
+from trainer.checkpoint.tiers.node_copies import Gathering, Needed, SourceFault
 from trainer.checkpoint.tiers.waiting import Wait
 from trainer.node.world import World
 from trainer.record import fence
@@ -112,7 +112,7 @@ def _commits(store: Path, world: World) -> list[fence.Commit]:
 def _try(commit: fence.Commit, places_of: PlacesOf, world: World, nodes: NodeReading) -> _Tried:
     damaged, away, lost = dict[str, str](), dict[str, str](), dict[str, str]()
     for place in places_of(commit):
-        outcome = Outcome(damage=place.damage, away=place.away, lost=place.lost)
+        outcome = Gathering(damage=place.damage, away=place.away, lost=place.lost)
         if place.copies:
             outcome = place.copies.gathered(nodes.needed, world)
         elif not (place.damage or place.away or place.lost):
@@ -140,7 +140,7 @@ def load(engine: state.Stateful, found: Contents, world: World) -> None:
     state.load(engine, found, world.rank, world.size)
 
 
-def _verified(folder: Path, manifest_sha256: str, world: World) -> Outcome:
+def _verified(folder: Path, manifest_sha256: str, world: World) -> Gathering:
     """The checkpoint in `folder` when every rank has verified its part of the files; else what is wrong, or the fault.
 
     What is wrong with the bytes comes first: one rank's proof counts though another rank cannot read.
@@ -156,5 +156,5 @@ def _verified(folder: Path, manifest_sha256: str, world: World) -> Outcome:
     told = world.gather((damage, fault))
     damages, faults = [each[0] for each in told if each[0]], [each[1] for each in told if each[1]]
     if damages or faults:
-        return Outcome(damage=damages[0] if damages else "", away=faults[0] if faults else "")
-    return Outcome(contents=found)
+        return Gathering(damage=damages[0] if damages else "", away=faults[0] if faults else "")
+    return Gathering(contents=found)

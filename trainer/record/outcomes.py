@@ -16,7 +16,7 @@ RESTORED = "restored"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ShortJobOutcome:
     """The end of one attempt."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -27,14 +27,14 @@ class Outcome:
 
 def succeed(path: Path, result: Mapping[str, Any]) -> None:
     """Write the result, unless the attempt has ended already. Raises OSError."""
-    codec.create_only(path, Outcome(result), FORMAT)
+    codec.create_only(path, ShortJobOutcome(result), FORMAT)
 
 
 def fail(path: Path, why: str) -> None:
     """Write why there is no result, unless the attempt has ended already. Raises OSError."""
-    codec.create_only(path, Outcome(failure=why), FORMAT)
+    codec.create_only(path, ShortJobOutcome(failure=why), FORMAT)
 
 
-def read(path: Path) -> Outcome | None:
+def read(path: Path) -> ShortJobOutcome | None:
     """The outcome; None while there is none. Raises OSError and codec.UndecodableRecord."""
-    return codec.read_if_there(path, Outcome, FORMAT)
+    return codec.read_if_there(path, ShortJobOutcome, FORMAT)

@@ -16,6 +16,7 @@ from trainer.config.layout import Mesh
 from trainer.loading.order import rank_slice
 from trainer.models.model import Data
 from trainer.node.world import World
+from trainer.start.divided import is_divided
 from trainer.step import randomness
 from trainer.step.engine import Engine
 
@@ -32,8 +33,8 @@ def config(folder: Path, **layout: Any) -> resolved.Config:
     return resolved.load(folder / "config.json")
 
 
-def embedding_after(world: World, config: resolved.Config, mesh: Mesh, first: int = 0) -> torch.Tensor:
-    """The embedding of this rank after some steps; `first` numbers are drawn before them, as by another history."""
+def whole_weights_after(world: World, config: resolved.Config, mesh: Mesh, first: int = 0) -> torch.Tensor:
+    """What this rank holds whole after some steps; `first` numbers are drawn before them, as by another history."""
     world = replace(world, mesh=mesh)
     engine = Engine(config, world, Data(vocabulary=layout_process.VOCABULARY, length=config.batch.length))
     torch.rand(first), np.random.random(first), [random.random() for _ in range(first)]
@@ -44,18 +45,17 @@ def embedding_after(world: World, config: resolved.Config, mesh: Mesh, first: in
         engine.clip()
         engine.update(config.optimiser.learning_rate)
     engine.check_copies(STEPS)
-    weight: torch.Tensor = engine.model.get_parameter("embedding.weight").detach().clone()
-    return weight
+    return torch.cat([each.detach().flatten() for each in engine.model.parameters() if not is_divided(each)])
 
 
 def test_ranks_that_share_matrices_drop_the_same_activations(tmp_path: Path):
-    one, other = gang.run(2, embedding_after, config(tmp_path, tensor=2), Mesh(tensor=2))
-    assert torch.equal(one, other)
+    one, other = gang.run(2, whole_weights_after, config(tmp_path, tensor=2), Mesh(tensor=2))
+    assert len(one) and torch.equal(one, other)
 
 
 def test_what_a_step_draws_does_not_depend_on_what_was_drawn_before(tmp_path: Path):
     alone = World(0, 1, 0, torch.device("cpu"))
-    first, second = (embedding_after(alone, config(tmp_path), Mesh(), drawn) for drawn in (0, 17))
+    first, second = (whole_weights_after(alone, config(tmp_path), Mesh(), drawn) for drawn in (0, 17))
     assert torch.equal(first, second)
 
 

@@ -58,7 +58,7 @@ class Shelf:
 
 
 @dataclass
-class Outcome:
+class Gathering:
     """Whether this rank, or all of them, could be given their files."""
 
     contents: Contents | None = None
@@ -84,7 +84,7 @@ class NodeCopies:
         self._good: set[str] = set()
         self._faults: list[SourceFault] = []
 
-    def gathered(self, needed: Needed, world: World) -> Outcome:
+    def gathered(self, needed: Needed, world: World) -> Gathering:
         """Give every node the files that its ranks need, each verified; the same outcome on every rank."""
         self._shelves = self._survey(world)
         faults = [shelf.fault for shelf in self._shelves if shelf.fault]
@@ -131,10 +131,10 @@ class NodeCopies:
                 return Shelf()
             return Shelf(fault=SourceFault(name, MANIFEST, False, str(error)))
 
-    def _bring_all(self, manifest: CheckpointManifest, needed: Needed, world: World) -> Outcome:
+    def _bring_all(self, manifest: CheckpointManifest, needed: Needed, world: World) -> Gathering:
         self._files = manifest.files
         contents = Contents(self._folder, manifest, self._bring)
-        wanted, failed = set[str](), Outcome()
+        wanted, failed = set[str](), Gathering()
         try:
             wanted = {PROGRESS, *needed(contents)}
         except (DamagedCheckpoint, TierUnavailable, OSError) as error:
@@ -148,7 +148,7 @@ class NodeCopies:
             failed = self._bring_each(names[ranks.index(world.rank) :: len(ranks)])
         failed.faults = self._faults
         every = [first for _, first in told] + world.gather(failed)
-        return Outcome(
+        return Gathering(
             contents=None if any(map(_failed, every)) else contents,
             damage=next((each.damage for each in every if each.damage), ""),
             away=next((each.away for each in every if each.away), ""),
@@ -156,13 +156,13 @@ class NodeCopies:
             faults=list(dict.fromkeys(fault for each in every for fault in each.faults)),
         )
 
-    def _bring_each(self, names: list[str]) -> Outcome:
+    def _bring_each(self, names: list[str]) -> Gathering:
         try:
             for name in names:
                 self._bring(name)
         except (DamagedCheckpoint, TierUnavailable, OSError) as error:
             return self._failure(error)
-        return Outcome()
+        return Gathering()
 
     def _bring(self, name: str) -> None:
         """Have a file, verified, in this node's folder. Raises _Missing, and OSError for this node's own disk."""
@@ -218,22 +218,22 @@ class NodeCopies:
 
         return copy
 
-    def _failure(self, error: Exception) -> Outcome:
+    def _failure(self, error: Exception) -> Gathering:
         if isinstance(error, _Missing):
             return self._why_missing(error.file, error.tried)
-        return Outcome(away=str(error))
+        return Gathering(away=str(error))
 
-    def _why_missing(self, file: str, tried: list[SourceFault]) -> Outcome:
+    def _why_missing(self, file: str, tried: list[SourceFault]) -> Gathering:
         """What it means that no place gave a file: a place is away, a node is not there, or the file is damaged."""
         said = "; ".join(f"{fault.node}: {fault.reason}" for fault in tried)
         if any(not fault.damaged for fault in tried):
-            return Outcome(away=said)
+            return Gathering(away=said)
         gone = self._record.missing(self._names) if self._record else []
         if gone or not (self._record or tried):
             nodes = ", ".join(f"{node.name} (ranks {', '.join(map(str, node.ranks))})" for node in gone)
             where = f"it was on {nodes}, which this training does not have now" if gone else "its node is not there now"
-            return Outcome(lost=f"{file}: on none of {', '.join(self._names)}; {where}{f'; {said}' if said else ''}")
-        return Outcome(damage=said or f"{file}: found on none of {', '.join(self._names)}, which should have it")
+            return Gathering(lost=f"{file}: on none of {', '.join(self._names)}; {where}{f'; {said}' if said else ''}")
+        return Gathering(damage=said or f"{file}: found on none of {', '.join(self._names)}, which should have it")
 
 
 class _Missing(DamagedCheckpoint):
@@ -244,7 +244,7 @@ class _Missing(DamagedCheckpoint):
         self.file, self.tried = file, tried
 
 
-def _failed(outcome: Outcome) -> bool:
+def _failed(outcome: Gathering) -> bool:
     return bool(outcome.damage or outcome.away or outcome.lost)
 
 
