@@ -1,8 +1,8 @@
 """Randomness: what a step draws depends on the seed, the samples and the stage, and on nothing that was drawn before.
 
 Ranks that share matrices or sequences draw the same, so that activations which all of them hold are dropped alike and
-their copies of the weights stay equal; shares of a batch and stages of a pipeline draw numbers of their own. A step that
-is done again, after a restart, from an older checkpoint or for want of memory, draws the same.
+their copies of the weights stay equal; shares of a batch and stages of a pipeline draw numbers of their own. A step
+that is done again, after a restart, from an older checkpoint or for want of memory, draws the same.
 """
 
 import random
