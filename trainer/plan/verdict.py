@@ -144,7 +144,7 @@ def _host(question: Question, size: int, room: Room, storage: Storage) -> HostVe
     share = -(-size // question.ranks) * question.ranks_per_node
     processes = room.process_bytes * question.ranks_per_node
     needed = processes + BUFFERS * share
-    kept = (storage.nvme.last + 1) * share * (2 if question.nodes > 1 else 1)
+    kept = (storage.nvme.last + 1) * share * (2 if question.nodes > 1 else 1) if storage.nvme.minutes else 0
     return HostVerdict(
         processes=processes,
         buffers=BUFFERS * share,
