@@ -147,7 +147,8 @@ def test_a_server_that_accepts_and_never_answers_costs_one_deadline_for_all_trai
 
 
 @pytest.mark.slow
-def test_a_training_that_runs_is_delivered_as_it_goes(tracked: Platform):
+def test_a_training_that_runs_is_delivered_as_it_goes(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tracking_module, "DELIVERY_SECONDS", 2.0)  # the training goes on as long as the delivery
     store = tracked.wanted(run={"steps": 1_000_000})
     tracked.advance(store, Action.SUBMIT)
     until(store.commits, "the first checkpoint")

@@ -102,7 +102,36 @@ CASES = {
 
 
 FAST = ("DDP", "FSDP", "TP", "PP 1F1B")
-ROWS = [pytest.param(name, id=name, marks=[] if name in FAST else [pytest.mark.slow]) for name in CASES]
+NIGHTLY = (
+    "PP GPipe",
+    "TP, recomputing",
+    "PP, recomputing",
+    "FSDP, frozen",
+    "PP of three",
+    "TP of GPT-2",
+    "FSDP of a tied GPT-2",
+    "TP of Qwen 3 with a window",
+    "PP inside documents",
+    "FSDP inside documents, recomputing",
+    "FSDP of a tied GPT-2 in bf16",
+    "DDP in fp16",
+    "TP in fp16",
+    "PP in fp16",
+    "PP x DP",
+    "FSDP x TP of an encoder",
+    "CP x PP",
+    "HSDP",
+)
+"""What other cases go through in parts."""
+
+
+def _mark(name: str) -> list[pytest.MarkDecorator]:
+    if name in FAST:
+        return []
+    return [pytest.mark.slow, pytest.mark.nightly] if name in NIGHTLY else [pytest.mark.slow]
+
+
+ROWS = [pytest.param(name, id=name, marks=_mark(name)) for name in CASES]
 
 
 class Worlds:
@@ -114,13 +143,13 @@ class Worlds:
 
     def of(self, name: str, again: bool = False) -> dict[str, Any]:
         """In the case's own layout."""
-        alike = [each for each in CASES if CASES[each].ranks == CASES[name].ranks and (each in FAST) == (name in FAST)]
+        alike = [each for each in CASES if CASES[each].ranks == CASES[name].ranks and _mark(each) == _mark(name)]
         cases = {each: CASES[each] for each in alike}
         return self._among({**cases, **{f"{each} again": case for each, case in cases.items()}}, name, again)
 
     def alone(self, name: str) -> dict[str, Any]:
         """By one process."""
-        kinds = {_kind(case): case for each, case in CASES.items() if (each in FAST) == (name in FAST)}
+        kinds = {_kind(case): case for each, case in CASES.items() if _mark(each) == _mark(name)}
         own = _kind(CASES[name])
         named = {kind: f"kind {number}" for number, kind in enumerate(kinds)}
         return self._among({named[kind]: replace(case, ranks=1, layout={}) for kind, case in kinds.items()}, named[own])
