@@ -60,7 +60,8 @@ class Measurement:
     def __init__(self, config: Config, world: World, data: Data) -> None:
         """All ranks call at once. Raises ValueError for settings that do not fit the model."""
         self.world = world
-        divided = building.built(config, parallel.device_mesh(world), data, world.device)
+        self._devices = parallel.device_mesh(world)
+        divided = building.built(config, self._devices, data, world.device)
         self.model: Model = divided.model.eval()
         self._targets_per_sample = divided.targets_per_sample
 
@@ -85,6 +86,8 @@ class Measurement:
         rows, places = batches[number]()
         with finding_no_memory(f"with {len(places)} samples at once"):
             inputs, targets = self.model.prepare(rows, places, self.world.device)
+            if self.model.causal:
+                parallel.take_length(self.model, self._devices, inputs.shape[1])
             loss, right = score(
                 self.model, self.model(inputs, *self.model.bounds(rows, self.world.device)), targets, len(places)
             )

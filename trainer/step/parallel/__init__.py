@@ -85,6 +85,15 @@ def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
         tensor.complete_gradients(model)
 
 
+def take_length(model: Model, devices: DeviceMesh | None, length: int) -> None:
+    """Divide sequences of so many positions from now on: a causal model may be given shorter ones."""
+    if _divides_matrices(devices):
+        from trainer.step.parallel.divided_stream import DividedStream
+
+        assert isinstance(model.stream, DividedStream)
+        model.stream.take_length(length)
+
+
 def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: Config) -> None:
     """Divide the weights of `called`, which calls `model`, between data-parallel ranks, where the layout says so.
 

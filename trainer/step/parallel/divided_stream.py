@@ -1,5 +1,7 @@
 """The residual stream divided over the sequence, between the ranks that share matrices (arXiv:2205.05198)."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,11 @@ class DividedStream(Stream):
     def __init__(self, division: Division, summed: frozenset[str]) -> None:
         """`summed` names the parameters of which each rank computes a share of the gradient."""
         self.division, self.summed = division, summed
+
+    def take_length(self, length: int) -> None:
+        """Divide sequences of so many positions from now on, if any are divided."""
+        if self.division.length:
+            self.division = replace(self.division, length=length)
 
     def places(self, length: int, device: torch.device) -> Tensor:
         """What is filled up at the end has the place of the last position; it is never looked at."""
