@@ -23,9 +23,9 @@ def peaks(folder: Path, layout: str, layers: int) -> dict[str, dict[str, float]]
     return {action: json.loads((folder / f"{action}.json").read_text()) for action in start.ACTIONS}
 
 
-def check(found: dict[str, dict[str, float]]) -> None:
+def check(found: dict[str, dict[str, float]], gradients: float = 0.0) -> None:
     for action, figures in found.items():
-        assert figures["peak"] <= figures["share"] + 1.1 * figures["largest"] + SLACK, (action, figures)
+        assert figures["peak"] <= figures["share"] + gradients + 1.1 * figures["largest"] + SLACK, (action, figures)
     assert found["restore"]["share"] == pytest.approx(3 * found["draw"]["share"], rel=0.01)
 
 
@@ -40,4 +40,6 @@ def test_two_ranks_hold_their_shares_and_one_parameter(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("layout", [name for name in start.LAYOUTS if name != "FSDP, 2 ranks"])
 def test_ranks_of_every_layout_hold_their_shares_and_one_parameter(tmp_path: Path, layout: str) -> None:
-    check(peaks(tmp_path, layout, layers=16))
+    found = peaks(tmp_path, layout, layers=16)
+    # DDP has memory for gradients from its construction on: as many bytes as the weights.
+    check(found, gradients=found["draw"]["share"] if layout.startswith("DDP") else 0.0)
