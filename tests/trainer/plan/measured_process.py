@@ -43,6 +43,8 @@ def main() -> None:
 
 def _train(question: Question) -> None:
     torch.set_num_threads(1)
+    # oneDNN takes memory beside tensors for its convolutions, on a CPU alone.
+    torch.backends.mkldnn.set_flags(False)  # type: ignore[no-untyped-call]
     config = question.config()
     with worlds.join(config) as world:
         engine = Engine(config, world, question.data)
