@@ -159,7 +159,7 @@ def test_a_store_that_cannot_be_read_or_written_is_no_hang(lab: Lab, marked: Mar
     lab.stopped(store)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_killed_node_is_survived_on_the_other_one(lab: Lab, marked: Marked):
     store = lab.wanted(numbers(LONG, every=20), nodes=2)
     lab.started(store)

@@ -232,7 +232,7 @@ def test_a_training_of_two_ranks_that_is_killed_ends_bit_for_bit_as_one_that_is_
     assert training.tensors_by_name() == diloco.tensors_by_name()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_number_of_ranks_may_change(training: Training) -> None:
     training.configure(communication=DILOCO)
     training.interrupted(12, ranks=2).completed(ranks=3)
