@@ -36,7 +36,7 @@ from trainer.data import contents, images, shards, snapshots
 from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
-from trainer.models.model import Model, Rows, SampleNumbers
+from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World, join
 from trainer.record import outcomes
 from trainer.record.scores import FORMAT, Score, Scores, perplexity
@@ -75,12 +75,6 @@ def _score(
             return _measure(entry["name"], found, config, tier, snapshot, request["split"], world)
     except DamagedCheckpoint as damage:
         return _score_with_reason(entry["name"], str(damage))
-
-
-def load_model(found: Contents, snapshot: snapshots.Snapshot) -> Model:
-    """The model of a checkpoint, in evaluation mode, whole and in this process."""
-    with join() as alone:
-        return _loaded(found, _config({}, found, alone), snapshot, alone).model
 
 
 def _config(request: Mapping[str, Any], found: Contents, world: World) -> Config:

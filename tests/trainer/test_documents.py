@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.trainer.conftest import LENGTH, Training
+from tests.trainer.loaded import model_of
 from trainer import evaluate
 from trainer.checkpoint.disk import contents
 from trainer.data import shards
@@ -55,7 +56,7 @@ def test_an_evaluation_attends_inside_documents_as_the_training_did(documented: 
     """As long as the model sees each document of each window alone."""
     commit = documented.commits()[-1]
     found = contents.open_verified(documented.durable / commit.folder, commit.manifest)
-    model = evaluate.load_model(found, documented.snapshot)
+    model = model_of(found, documented.snapshot)
     (shard,) = documented.snapshot.splits["validation"].shards
     stream, offsets = shards.open_shard(documented.durable, shard, "uint16")
     tokens = torch.from_numpy(stream.astype("int64"))

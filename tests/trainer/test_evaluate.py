@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from tests.trainer.checkpoints import save_of
 from tests.trainer.conftest import LENGTH, Training, read_json, wait
+from tests.trainer.loaded import model_of
 from trainer import evaluate
 from trainer.base import atomic
 from trainer.checkpoint.disk import contents
@@ -43,9 +44,7 @@ def test_a_score_is_the_mean_loss_over_every_token_that_has_a_predecessor(
     finished: Training, measured: list[scores.Score]
 ) -> None:
     commit = finished.commits()[-1]
-    model = evaluate.load_model(
-        contents.open_verified(finished.durable / commit.folder, commit.manifest), finished.snapshot
-    )
+    model = model_of(contents.open_verified(finished.durable / commit.folder, commit.manifest), finished.snapshot)
     (shard,) = finished.snapshot.splits["validation"].shards
     stream = torch.from_numpy(shards.open_shard(finished.durable, shard, "uint16")[0].astype("int64"))
     losses, right = [], []
@@ -91,7 +90,7 @@ def test_a_checkpoint_whose_loss_is_not_finite_gets_a_score_with_the_reason(tmp_
     asked = request(finished)
     entry = asked["checkpoints"][0]
     found = contents.open_verified(finished.durable / entry["folder"], entry["manifest"])
-    model = evaluate.load_model(found, finished.snapshot)
+    model = model_of(found, finished.snapshot)
     torch.nn.init.constant_(model.get_parameter("norm.weight"), math.nan)
     commit = save_of(tmp_path, model, found.progress())
     spoilt = {"name": "spoilt", "folder": commit.folder, "manifest": commit.manifest}

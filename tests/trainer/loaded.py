@@ -1,0 +1,13 @@
+"""The model of a checkpoint, for tests that compute by themselves what an evaluation should find."""
+
+from trainer import evaluate
+from trainer.checkpoint.disk.contents import Contents
+from trainer.data import snapshots
+from trainer.models.model import Model
+from trainer.node.world import join
+
+
+def model_of(found: Contents, snapshot: snapshots.Snapshot) -> Model:
+    """In evaluation mode, whole and in this process."""
+    with join() as alone:
+        return evaluate._loaded(found, evaluate._config({}, found, alone), snapshot, alone).model
