@@ -1,0 +1,68 @@
+"""Incidents: what interrupted the steps of a training, one record each, written by whoever noticed it first.
+
+An incident that ends a generation has that generation's token as its id, so that the supervisor of a node and the
+control plane, which may both notice it, write one record and not two: the first one stands. An incident that the
+generation survives (a batch is skipped, a node is slow) has the step beside the token.
+
+    incidents/<token>.json            an incident that ended the generation
+    incidents/<token>.<step>.json     one that it survived
+    incidents/<id>/                   the evidence, a file each
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import codec
+from trainer.record import files
+
+FORMAT = "slipway.incident/1"
+
+
+@dataclass(frozen=True)
+class IncidentRecord:
+    """What interrupted the steps. Times are seconds since the epoch, by the clock of the node that noticed it."""
+
+    token: str
+    """The generation in which it happened."""
+    kind: str
+    """The class of its cause, of `trainer.record.causes`."""
+    reason: str
+    """One sentence for a person."""
+    action: str
+    """What the platform does about it, in a few words: restarted the rank, skipped the batch."""
+    by: str
+    """Who noticed it."""
+    at: float
+    step: int
+    """The last step that was done."""
+    ranks: tuple[int, ...] = ()
+    """The ranks that it began with, as far as they are known."""
+    nodes: tuple[str, ...] = ()
+    """The nodes that it began on, as far as they are known."""
+    survived: bool = False
+    """Whether the generation went on."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.token}.{self.step:09d}" if self.survived else self.token
+
+
+def note(store: Path, incident: IncidentRecord) -> bool:
+    """Write the record; the first one of an id stands, and False says that there was one. Raises OSError."""
+    return codec.create_only(files.named(store, files.INCIDENTS, incident.id), incident, FORMAT)
+
+
+def names(store: Path, incarnation: int | None = None) -> list[str]:
+    """The ids of a training's incidents, of one incarnation or of all, in order. Raises Unreadable."""
+    found = files.names(store, files.INCIDENTS)
+    return found if incarnation is None else [each for each in found if each.startswith(f"{incarnation:06d}.")]
+
+
+def read(store: Path, id: str) -> IncidentRecord:
+    """Raises OSError, and codec.UndecodableRecord."""
+    return codec.read(files.named(store, files.INCIDENTS, id), IncidentRecord, FORMAT)
+
+
+def evidence(store: Path, id: str) -> Path:
+    """The folder of an incident's evidence."""
+    return store / files.INCIDENTS / id
