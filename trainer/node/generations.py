@@ -10,11 +10,12 @@ Values are JSON.
                                      a node that is not among them takes part in the next generation
     generation/<g>/ranks/...         what the process groups of the ranks exchange (`rank_store`)
     generation/<g>/end               an `End`: the generation is over. The first one that is written stands
-    generation/<g>/gone/<node>       the ranks of this node are gone, or have left their exchanges
     generation/<g>/done/<node>       the ranks of this node have ended with 0
-    generation/<g>/alive/<node>      a number that grows while the supervisor of this node lives
+    alive/<node>                     a number that grows while the supervisor of this node lives
     lost/<node>                      the launcher says that this node is lost for the job
     stopping                         a node was asked to stop: the generation that runs is the last one
+
+A node arrives at a generation when its ranks of the one before are gone, or have left their exchanges.
 
 A rank that stays when its generation ends waits for ``generation/<g>/end``, then for ``generation/<g + 1>/members``,
 where it finds its new place by the name of its node. A rank that is started finds its place in its environment.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "SLIPWAY_GENERATION"
 """The generation of a rank; ranks that no supervisor started have none."""
-LOST, STOPPING = "lost", "stopping"
+ALIVE, LOST, STOPPING = "alive", "lost", "stopping"
 
 
 @dataclass(frozen=True)
