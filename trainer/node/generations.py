@@ -118,7 +118,7 @@ def rank_store(environment: Mapping[str, str] = os.environ, seconds: float = 300
     generation = given(environment)
     if generation is None:
         return None
-    from torch.distributed import PrefixStore, TCPStore
+    from torch._C._distributed_c10d import PrefixStore, TCPStore
 
     place = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     job = TCPStore(*place, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     given = _parsed(arguments)
     try:
         config = resolved.load(given.config)
-        warm.load(config)
+        warm.load(config, _is_alone(given))
         return _supervised(given, Path(config.placement.store))
     except ValueError as error:
         _say(error)
@@ -42,8 +42,9 @@ def main(arguments: list[str]) -> int:
 
 def _supervised(given: argparse.Namespace, store: Path) -> int:
     address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
-    host, port, helpers = *given.endpoint, ()
-    if given.nodes.most == given.ranks == 1:
+    host, port = given.endpoint
+    helpers: tuple[int, ...] = ()
+    if _is_alone(given):
         met = JobStore.alone()
     else:
         if index == 0:
@@ -65,6 +66,10 @@ def _connected(host: str, port: int) -> JobStore:
         except StoreGone:
             if time.monotonic() > deadline:
                 raise
+
+
+def _is_alone(given: argparse.Namespace) -> bool:
+    return bool(given.nodes.most == given.ranks == 1)
 
 
 def _say(error: Exception) -> None:

@@ -34,7 +34,7 @@ def _serve(parent: int, listener: socket.socket, port: int) -> None:
     try:
         processes.die_with_parent(parent)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the ranks still need it
-        from torch.distributed import TCPStore
+        from torch._C._distributed_c10d import TCPStore
 
         store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
         assert store.port == port

@@ -29,7 +29,7 @@ class JobStore:
     @staticmethod
     def connected(host: str, port: int, seconds: float) -> "JobStore":
         """The store at this address, which may still be starting; asks for `seconds`. Raises StoreGone."""
-        from torch.distributed import TCPStore
+        from torch._C._distributed_c10d import TCPStore
 
         with _answering():
             found = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
@@ -39,7 +39,7 @@ class JobStore:
     @staticmethod
     def alone() -> "JobStore":
         """A store in the memory of this process, for a job of one rank."""
-        from torch.distributed import HashStore
+        from torch._C._distributed_c10d import HashStore
 
         return JobStore(HashStore())
 
