@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.trainer.conftest import CODE, MARK, Training
 from trainer.base import processes
@@ -85,7 +86,8 @@ class SupervisedNodes:
 
     def close(self) -> None:
         """End what still runs."""
-        for process in (*self.processes.values(), self.store):
+        running: list[subprocess.Popen[Any]] = [*self.processes.values(), self.store]
+        for process in running:
             process.kill()
             process.communicate()
 
