@@ -246,6 +246,8 @@ class TrainingControl:
             staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
             if self._hardware is not None:
                 fit.check(job, self.paths.durable, self._hardware)
+            elif self._sees_nodes:
+                fit.check_here(job, self.paths.durable)
             self.launcher.submit(job)
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
