@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,8 @@ def test_an_embedded_training_that_cannot_fit_this_machine_is_refused_before_its
     """2^17 x 2^17 weights, a plan of which takes no memory."""
     asked = job(tmp_path)
     size = {"layers": 2, "width": 2**17, "heads": 8, "kv_heads": 8, "hidden": 2**17}
-    huge = dataclasses.replace(asked, config={**asked.config, "model": {**asked.config["model"], **size}})
+    model: Any = asked.config["model"]
+    huge = dataclasses.replace(asked, config={**asked.config, "model": {**model, **size}})
     with pytest.raises(ValueError, match=r"^it does not fit 1 ranks on this machine: a rank needs .* GiB, and has "):
         fit.check_here(huge, tmp_path)
 
