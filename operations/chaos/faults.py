@@ -62,7 +62,9 @@ class ChaosFault:
     """Do it to the target that the number from 0 to 1 chooses; None where there is none."""
 
 
-def _signalled(number: signal.Signals, *modules: str, node: int | None = None) -> Callable[[JobTarget, float], Done | None]:
+def _signalled(
+    number: signal.Signals, *modules: str, node: int | None = None
+) -> Callable[[JobTarget, float], Done | None]:
     """A signal to a process that runs one of these modules; `node` is the place of its node in the list of nodes."""
 
     def act(target: JobTarget, draw: float) -> Done | None:
@@ -91,7 +93,9 @@ def _node_killed(first: bool) -> Callable[[JobTarget, float], Done | None]:
 def _slowed(target: JobTarget, draw: float) -> Done | None:
     ranks = processes.running(target.processes, processes.RANK)
     chosen = _chosen(ranks if len(ranks) > 2 else [], draw)
-    return chosen and Done(f"{_named(chosen)} runs a part of the time only", chosen.node, (chosen.pid,))
+    if chosen is None:
+        return None
+    return Done(f"{_named(chosen)} runs a part of the time only", chosen.node, (chosen.pid,))
 
 
 def _damaged(target: JobTarget, draw: float) -> Done | None:
@@ -138,13 +142,17 @@ def _flip(file: Path, draw: float) -> None:
 FAULTS = {
     "rank-killed": ChaosFault("A rank gets SIGKILL.", (causes.KILLED,), _signalled(signal.SIGKILL, processes.RANK)),
     "rank-crashed": ChaosFault("A rank gets SIGSEGV.", (causes.KILLED,), _signalled(signal.SIGSEGV, processes.RANK)),
-    "rank-stopped": ChaosFault("A rank gets SIGSTOP: it hangs.", (causes.HUNG,), _signalled(signal.SIGSTOP, processes.RANK)),
+    "rank-stopped": ChaosFault(
+        "A rank gets SIGSTOP: it hangs.", (causes.HUNG,), _signalled(signal.SIGSTOP, processes.RANK)
+    ),
     "rank-slow": ChaosFault(f"A rank is slow for {SLOW_SECONDS:.0f} s.", (causes.STRAGGLER,), _slowed),
     "supervisor-killed": ChaosFault(
         "The supervisor of a node gets SIGKILL.", (causes.KILLED,), _signalled(signal.SIGKILL, processes.SUPERVISOR)
     ),
     "node-killed": ChaosFault("A node loses its power.", (causes.DISRUPTED,), _node_killed(first=False)),
-    "first-node-killed": ChaosFault("The node of rank 0 loses its power.", (causes.DISRUPTED,), _node_killed(first=True)),
+    "first-node-killed": ChaosFault(
+        "The node of rank 0 loses its power.", (causes.DISRUPTED,), _node_killed(first=True)
+    ),
     "keeper-killed": ChaosFault(
         "The keeper of the job gets SIGKILL.", (causes.KILLED,), _signalled(signal.SIGKILL, processes.KEEPER)
     ),

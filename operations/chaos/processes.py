@@ -1,5 +1,6 @@
 """The processes of a job of the embedded instance, by their part in it, as /proc shows them."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ def running(found: Sequence[JobProcess], *modules: str) -> list[JobProcess]:
 
 def _process(pid: int) -> JobProcess:
     words, environment = _strings(pid, "cmdline"), _strings(pid, "environ")
-    modules = [name for flag, name in zip(words, words[1:], strict=False) if flag == "-m"]
+    modules = [name for flag, name in itertools.pairwise(words) if flag == "-m"]
     named = dict(entry.split("=", 1) for entry in environment if "=" in entry)
     # torchrun names its own module, and then that of the ranks.
     return JobProcess(pid, modules[0] if modules else "", named.get(NODE_VARIABLE, ""))

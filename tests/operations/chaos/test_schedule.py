@@ -26,11 +26,14 @@ def test_pauses_have_the_mean_that_was_asked_for_and_none_comes_after_the_end():
     assert len(times) == pytest.approx(10_000, rel=0.05)
 
 
-@pytest.mark.parametrize(("faults", "seconds", "every", "problem"), [
-    ((), 900, 60, "faults: found none"),
-    (KINDS, 0, 60, "seconds: found 0, expected a number above 0"),
-    (KINDS, 900, -1, "every: found -1, expected a number above 0"),
-])
+@pytest.mark.parametrize(
+    ("faults", "seconds", "every", "problem"),
+    [
+        ((), 900, 60, "faults: found none"),
+        (KINDS, 0, 60, "seconds: found 0, expected a number above 0"),
+        (KINDS, 900, -1, "every: found -1, expected a number above 0"),
+    ],
+)
 def test_what_makes_no_schedule_is_refused(faults: tuple[str, ...], seconds: float, every: float, problem: str):
     with pytest.raises(ValueError, match=problem):
         schedule.drawn(faults, 0, seconds, every)
