@@ -25,7 +25,8 @@ def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> 
     for kind in dict.fromkeys(kinds):
         count, limit = kinds.count(kind), _limit(kind, given, policies)
         if limit is not None and count >= limit:
-            return f"{_ends(count)} of class {kind or 'unknown'} in a row without a new checkpoint, expected {limit - 1} at most"
+            of = f"{_ends(count)} of class {kind or 'unknown'}"
+            return f"{of} in a row without a new checkpoint, expected {limit - 1} at most"
     counted = [kind for kind in kinds if _limit(kind, given, policies) is not None]
     if len(counted) >= IN_ALL * given:
         return f"{_ends(len(counted))} in a row without a new checkpoint, expected {IN_ALL * given - 1} at most"
