@@ -168,8 +168,7 @@ class TrainingControl:
         if not self._growing.is_wanted(facts, fleet) or self.status(facts).state is not JobState.RUNNING:
             return ""
         chosen, incarnation = self._choose(facts, self._growing.allowed(facts, fleet)), facts.incarnation
-        new = self._growing.due(facts, chosen)
-        if not new:
+        if not (new := self._growing.due(facts, chosen)):
             return ""
         cause = self._growing.cause(facts, new)
         ended = store.exit_of(incarnation, "stopped", cause, by, facts.nodes, disrupted=True, kind=causes.GROWN)
