@@ -31,10 +31,11 @@ def chaos(
     apply: Annotated[bool, typer.Option("--apply", help="Do it, and do not only say what would be done.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Kill, stop and slow down processes of the running trainings, and damage checkpoints.
+    """Do harm on purpose, and see what the platform makes of it.
 
-    On the embedded instance. At the end, each fault stands beside the incident that the platform recorded. Exit code 1
-    says that a cause is wrong or missing.
+    Processes of the embedded instance's running trainings are killed, stopped and slowed down, and checkpoints damaged.
+    At the end, each fault stands beside the incident that was recorded for it. Exit code 1 says that a cause is wrong
+    or missing.
     """
     from operations.chaos import course, schedule
     from operations.chaos.faults import FAULTS
