@@ -127,8 +127,8 @@ def in_flight(layout: Layout, stage: int, parts: int) -> int:
     """
     ranks, each = layout.pipeline, layout.stages_per_rank
     after = ranks - 1 - stage
-    warm_up = {"1f1b": after, "gpipe": parts, "interleaved": (each - 1) * ranks + 2 * after}[layout.schedule]
-    return min(warm_up + 1, each * parts)
+    before = {"1f1b": after, "gpipe": parts, "interleaved": (each - 1) * ranks + 2 * after}[layout.schedule]
+    return min(before + 1, each * parts)
 
 
 def _mesh(layout: Layout, ranks: int, ranks_per_node: int) -> Mesh:

@@ -120,6 +120,15 @@ CASES = {
 FAST = ("DDP", "FSDP", "TP", "PP 1F1B")
 NIGHTLY = (
     "PP GPipe",
+    "PP interleaved over uneven layers",
+    "PP interleaved, frozen, in bf16, recomputing",
+    "PP interleaved of GPT-2",
+    "PP interleaved inside documents",
+    "PP interleaved x DP",
+    "PP interleaved x FSDP",
+    "PP interleaved x TP",
+    "PP interleaved x CP",
+    "PP interleaved x HSDP",
     "TP, recomputing",
     "PP, recomputing",
     "FSDP, frozen",
