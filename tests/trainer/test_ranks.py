@@ -1,8 +1,10 @@
 """Several ranks under torchrun: the same training, whatever their number."""
 
+from typing import Any
+
 import pytest
 
-from tests.trainer.conftest import STEPS, Sections, Training, read_json
+from tests.trainer.conftest import STEPS, Training, read_json
 from trainer.record import heartbeat
 from trainer.record.fence import Token
 
@@ -38,7 +40,7 @@ def test_two_ranks_that_are_killed_end_bit_for_bit_as_two_that_are_not(
     assert training.tensors_by_name() == finished_by_two.tensors_by_name()
 
 
-INTERLEAVED: Sections = {
+INTERLEAVED: dict[str, Any] = {
     "model": {"layers": 4},
     "layout": {"pipeline": 2, "schedule": "interleaved", "stages_per_rank": 2},
 }
