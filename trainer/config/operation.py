@@ -209,6 +209,8 @@ class Placement:
     """The most that the shards of this training may take on a node's NVMe; null: what is free, less a tenth."""
     init: str = ""
     """The folder of the initial weights, where the training has a section `init`."""
+    parent: str = ""
+    """The store of the training that this one continues, where it has a section `branch`."""
 
     def __post_init__(self) -> None:
         require(
