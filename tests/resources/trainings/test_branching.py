@@ -88,7 +88,7 @@ def test_what_no_continuation_can_change_is_refused_with_the_field_before_anythi
     root: Trainings, parent: TrainingStore, field: str, value: object, message: str
 ):
     with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
-        branch(root, parent, **{field.replace(".", "__"): value})
+        branch(root, parent, 10, "", **{field.replace(".", "__"): value})
     assert root.ids() == [parent.id] and not (parent.folder / "holds").exists()
 
 
