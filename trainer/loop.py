@@ -76,8 +76,11 @@ def train(config: Config, world: World, token: fence.Token) -> str:
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """Do the steps that are left; returns the outcome."""
+    first = trainer.step + 1
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
+        if trainer.step == first:
+            trainer.record("stepped", step=first)
         if trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
@@ -100,6 +103,7 @@ class Trainer:
 
     def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
         self.config, self.world, self.token, self._recorder = config, world, token, recorder
+        self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
