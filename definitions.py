@@ -19,6 +19,7 @@ from assets.staging import staging_assets
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
 from operations import (
+    branching,
     checkpoint_retention,
     garbage,
     logs,
@@ -119,6 +120,8 @@ def build(
         asset_checks=[check for recipe in recipes.trainings.values() for check in restore_drill.restore_checks(recipe)],
         jobs=[
             *(sweep_job(recipes, name) for name in recipes.sweeps),
+            *(branching.branch_job(recipe) for recipe in recipes.trainings.values()),
+            *(branching.update_job(recipe) for recipe in recipes.all_trainings.values()),
             checkpoint_retention.job,
             nvme_retention.job,
             garbage.job,

@@ -58,11 +58,13 @@ def ls(
 @verb(app, "slipway show tiny-dec", section=SECTION)
 def show(training: Id, json: AsJson = False) -> None:
     """Show a training: what it is, and where it stands."""
+    from resources.trainings import updating
     from resources.trainings.summary import incidents, summary
 
     here = place.here()
     store = here.training(training)
     specification, told = store.specification(), summary(store, here.launcher)
+    changes, branch = updating.known(store.folder), specification.branch
     if json:
         return output.print_json(
             {
@@ -71,6 +73,7 @@ def show(training: Id, json: AsJson = False) -> None:
                 "snapshot": specification.snapshot,
                 "numbers": specification.numbers,
                 "origin": store.terms().origin,
+                "changes": [{**vars(each), "state": each.state} for each in changes],
                 "folder": store.folder,
                 "checkpoints": [{"step": commit.step, "manifest": commit.manifest} for commit in store.commits()],
                 "incidents": incidents([store]),
@@ -88,8 +91,14 @@ def show(training: Id, json: AsJson = False) -> None:
         "nodes": ", ".join(told.nodes) or "-",
         "checkpoints": ", ".join(str(commit.step) for commit in store.commits()) or "none",
         "folder": store.folder,
+        **({"continues": f"{branch.training}@{branch.step}"} if branch else {}),
     }
     output.print_fields(fields)
+    for name, (old, new) in store.terms().origin.get("changed", {}).items() if branch else ():
+        print(f"branched with {name}: {old!r} to {new!r}")
+    for change in changes:
+        pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
+        print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
     for each in incidents([store]):
         print(f"incarnation {each.incarnation} failed {output.when(each.at)}: {each.cause}")
 

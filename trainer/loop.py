@@ -129,6 +129,7 @@ class Trainer:
         self.report = StepReport(config, world, steady, self.timeline, self.record)
         self.record(
             "started",
+            incarnation=token.incarnation,
             revision=os.environ.get(lineage.REVISION, ""),
             world=world.size,
             device=str(world.device),

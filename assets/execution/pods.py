@@ -47,6 +47,8 @@ NEEDS: dict[str, Need] = {
     "storage": WAITING,
     "node_retention": WAITING,
     "logs": WAITING,
+    "branch": WAITING,
+    "set": WAITING,
 }
 
 
