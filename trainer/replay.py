@@ -30,7 +30,7 @@ from trainer.config.operation import Observation
 from trainer.config.resolved import Config
 from trainer.loop import Trainer
 from trainer.node.world import World, join
-from trainer.record import fence, ledger
+from trainer.record import fence, files, ledger
 from trainer.record.fence import Commit
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
@@ -70,6 +70,9 @@ def replay(config: Config, world: World, first: int, steps: int, tolerance: floa
     """
     original = _Original.read(config, world, first, steps)
     scratch = Path(world.from_leader(tempfile.mkdtemp(prefix="replay-") if world.leads else ""))
+    left_out = Path(config.placement.store) / files.SKIPPED
+    if world.leads and left_out.is_dir():
+        shutil.copytree(left_out, scratch / files.SKIPPED)
     try:
         with (
             RankRecorder(scratch, fence.Token(1), world.rank) as recorder,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from trainer.record import causes
 
+IN_A_ROW = "in a row without a new checkpoint"
 IN_ALL = 3
 """So many times the recipe's `recovery.failures_without_checkpoint` ends of all counted classes are too many."""
 PROMPT = 2
@@ -25,10 +26,10 @@ def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> 
     for kind in dict.fromkeys(kinds):
         count, limit = kinds.count(kind), _limit(kind, given, policies)
         if limit is not None and count >= limit:
-            return f"{_ends(count)} of class {kind or 'unknown'} in a row without a new checkpoint, expected {limit - 1} at most"
+            return f"{_ends(count)} of class {kind or 'unknown'} {IN_A_ROW}, expected {limit - 1} at most"
     counted = [kind for kind in kinds if _limit(kind, given, policies) is not None]
     if len(counted) >= IN_ALL * given:
-        return f"{_ends(len(counted))} in a row without a new checkpoint, expected {IN_ALL * given - 1} at most"
+        return f"{_ends(len(counted))} {IN_A_ROW}, expected {IN_ALL * given - 1} at most"
     return ""
 
 
