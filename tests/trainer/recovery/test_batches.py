@@ -76,7 +76,7 @@ def test_a_recipe_that_allows_none_says_so(store: Path) -> None:
 
 @pytest.mark.parametrize("answer", ["retry", "stop"])
 def test_a_recipe_may_have_the_start_end_instead(store: Path, answer: str) -> None:
-    with pytest.raises(Diverged, match="^the loss of step 3 is nan$"):
+    with pytest.raises(Diverged, match=r"^the loss of step 3 is nan$"):
         judge(store, policies={"diverged": answer}).accepts(3, NAN, 1.0, True)
     assert skipped.read(store) == {}
 
