@@ -76,6 +76,7 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, field
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         failures_without_checkpoint=recipe.recovery.failures_without_checkpoint,
         pending_seconds=recipe.recovery.pending_seconds,
+        grow=recipe.recovery.grow,
         phase_seconds=dict[str, float](recipe.recovery.phase_seconds.items()),
         policies=dict(recipe.recovery.policies),
         hang_seconds=recipe.recovery.hang_seconds,

@@ -117,6 +117,8 @@ class RecoverySection(RecipeSection):
     """Failures in a row without a new checkpoint after which the training is given up."""
     pending_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which a training that still waits for nodes, a quota or an image is reported with the reason."""
+    grow: bool = True
+    """Whether a training that runs on fewer nodes than it may is started again on more when nodes come back."""
     phase_seconds: dict[PhaseName, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Seconds without progress after which a job counts as hung in a phase other than its steps."""
     hang_seconds: Annotated[float, Field(gt=0)] = 10.0

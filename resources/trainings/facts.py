@@ -46,6 +46,11 @@ class TrainingFacts:
         return self.claim.token.incarnation if self.claim else 0
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that the newest incarnation may run on."""
+        return self.claim.nodes if self.claim else ()
+
+    @property
     def running(self) -> bool:
         """Whether an incarnation is claimed and has not ended."""
         return self.claim is not None and self.ended is None
@@ -121,6 +126,12 @@ class TrainingFacts:
         """How each failed incarnation ended, the first one first."""
         exits = (self.exit_of(number + 1) for number in range(self.incarnation))
         return [ended for ended in exits if ended is not None and ended.outcome == "failed"]
+
+    @lazy
+    def growths(self) -> int:
+        """How many of its incarnations were started again on more nodes."""
+        exits = (self.exit_of(number + 1) for number in range(self.incarnation))
+        return sum(ended is not None and ended.kind == causes.GROWN for ended in exits)
 
     @property
     def failures_without_checkpoint(self) -> int:

@@ -72,6 +72,8 @@ class Terms:
     """FIELD=VALUE: what a person set otherwise than the recipe for this training alone. The rest follows the recipe."""
     edition: int = 1
     """Counts the changes: 1 for the first terms."""
+    grow: bool = True
+    """Whether it is started again on more nodes when it runs on fewer than `max_nodes` and others are ready."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     """Without progress for this long in a phase, an incarnation is given up: deadlines other than the usual ones."""
 

@@ -40,6 +40,10 @@ class StepReport:
         self.own_seconds = 0.0
         """Of the steps that were read last: how long this rank worked without waiting for another."""
 
+    def follow(self, config: Config) -> None:
+        """Go on with the windows of another configuration."""
+        self._config = config
+
     def step(
         self, step: int, loss: float, accuracy: float, norm: float, rate: float, seconds: float
     ) -> dict[str, float]:

@@ -24,6 +24,7 @@ STORAGE = "storage"
 HUNG = "hung"
 KILLED = "killed"
 SUPERSEDED = "superseded"
+GROWN = "grown"
 DELETED = "deleted"
 PROGRAM = "program"
 UNKNOWN = ""
@@ -109,6 +110,7 @@ _ALL = (
     Cause(HUNG, "No rank made progress past a deadline.", "program", (REPLACE, RETRY, STOP)),
     Cause(KILLED, "A rank was killed, or died without a word.", "machine", (RETRY, STOP), 3),
     Cause(SUPERSEDED, "A newer incarnation or generation took over.", "", (NOTHING,), None),
+    Cause(GROWN, "It was started again on more nodes, as nodes came back.", "", (NOTHING,), None),
     Cause(DELETED, "A person deleted its job.", "person", (RETRY, STOP)),
     Cause(PROGRAM, "An error of the program that no other class names.", "program", (RETRY, STOP)),
     Cause(UNKNOWN, "It ended and left no word.", "program", (RETRY, STOP)),

@@ -19,8 +19,8 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     source_failed   commit, node, file, kind (damaged, away), reason: a restore asked the next place for the file
     not_recorded    events: how many found no room while the store could not be written
     replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
-and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), ended,
-released (commit, reason), terms_changed (changed: by name, the value before and now; source: which recipe).
+and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), grown (nodes, cause),
+ended, released (commit, reason), terms_changed (changed: by name, the value before and now; source: which recipe).
 """
 
 import heapq

@@ -54,6 +54,10 @@ class BatchJudge:
         """The batches that are left out, by what is on record, and the last losses of the steps before."""
         self._skipped, self._losses = dict(skipped), deque(losses, maxlen=WINDOW)
 
+    def follow(self, recovery: Recovery) -> None:
+        """Judge from now on as the recipe says now."""
+        self._recovery = recovery
+
     def leaves_out(self, step: int) -> bool:
         """Whether it is on record that the batch of `step` is left out."""
         return step in self._skipped

@@ -9,7 +9,7 @@ FEWEST = 16
 """Before so many steps nothing is said: the first ones warm up."""
 
 
-class Pace:
+class StepPace:
     """The last steps of one rank. To add one takes a microsecond; the figures are made every few steps."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer.recovery.pace import FEWEST, Pace
+from trainer.recovery.pace import FEWEST, StepPace
 from trainer.recovery.statistics import median, sigmas
 
 pytestmark = pytest.mark.pure
@@ -28,7 +28,7 @@ def test_numbers_that_are_all_alike_make_no_other_far_that_is_within_the_least_s
 
 
 def test_the_pace_says_nothing_before_it_has_enough_steps() -> None:
-    pace = Pace()
+    pace = StepPace()
     assert [pace.add(0.1, 0.05) for _ in range(FEWEST)] == [False] * (FEWEST - 1) + [True]
     pace.add(0.7, 0.05)
     assert (pace.longest, pace.own) == (0.7, 0.05)
