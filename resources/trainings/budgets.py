@@ -6,6 +6,7 @@ is tried a few times. What a new start cannot change is not tried again. `traine
 
 from collections.abc import Mapping, Sequence
 
+from resources.trainings.facts import TrainingFacts
 from trainer.record import causes
 
 IN_A_ROW = "in a row without a new checkpoint"
@@ -31,6 +32,21 @@ def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> 
     if len(counted) >= IN_ALL * given:
         return f"{_ends(len(counted))} {IN_A_ROW}, expected {IN_ALL * given - 1} at most"
     return ""
+
+
+def exhausted_by(facts: TrainingFacts) -> str:
+    """Which budget of a training ran out, as `exhausted`."""
+    terms = facts.terms
+    return exhausted(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
+
+
+def rest_left(facts: TrainingFacts, now: float) -> float:
+    """Seconds for which the next start of a training waits yet, at `now`, seconds since the epoch."""
+    rest = rest_seconds(facts.kinds_without_checkpoint)
+    last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if rest else None
+    passed = now - last.at if last else -1.0
+    # A clock that is behind the one of who recorded the end says nothing.
+    return max(0.0, rest - passed) if passed >= 0 else 0.0
 
 
 def rest_seconds(kinds: Sequence[str]) -> float:
