@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import faults, fit, staging_fit, tails
+from resources.trainings import faults, fit, incidents, staging_fit, tails
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
@@ -22,7 +22,7 @@ from resources.trainings.store import TrainingStore
 from resources.trainings.watch import WATCH, ProgressWatch
 from trainer.base import atomic
 from trainer.config.profiles import HardwareProfile
-from trainer.record import causes, endings, files
+from trainer.record import causes, endings, fence, files
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint. A recipe may say otherwise."""
@@ -148,11 +148,13 @@ class TrainingControl:
         chosen, incarnation = self._choose(facts, nodes), facts.incarnation
         if len(chosen) < facts.terms.min_nodes:
             return False
+        if fault.kind == causes.HUNG:
+            incidents.diagnose(store, facts, fault.cause, by, fault.nodes)  # while its ranks still hang
         ended = store.exit_of(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted, fault.kind)
         if not store.claim(incarnation + 1, chosen, fault.cause, by, ended):
             return False
         tails.keep(store, incarnation, self.launcher)  # before its job is stopped
-        store.note_incident(incarnation, fault.cause, fault.nodes, by)
+        incidents.note_failure(store, ended)
         store.note_end(ended)
         return True
 
@@ -249,6 +251,7 @@ class TrainingControl:
             self.launcher.submit(job)
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
+            _note_failure(store, facts.incarnation)
             return
         store.mark_submitted(facts.incarnation)
         after = store.read()
@@ -266,6 +269,7 @@ class TrainingControl:
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
         store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)
+        _note_failure(store, facts.incarnation)
 
     def _last_words(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
@@ -292,6 +296,13 @@ def _cause(facts: TrainingFacts) -> str:
     """Why the next incarnation is claimed, or the training given up."""
     ended = facts.ended
     return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
+
+
+def _note_failure(store: TrainingStore, incarnation: int) -> None:
+    """Write the incident of an incarnation whose end is on record, if it failed."""
+    ended = fence.read_exit(store.folder, incarnation)
+    if ended is not None and ended.outcome == "failed":
+        incidents.note_failure(store, ended)
 
 
 def _is_writable(folder: Path) -> bool:
