@@ -9,7 +9,20 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cli import backup, checkpoints, cluster, data, instance, models, nodes, recipes, starting, sweeps, trainings
+from cli import (
+    backup,
+    checkpoints,
+    cluster,
+    data,
+    incidents,
+    instance,
+    models,
+    nodes,
+    recipes,
+    starting,
+    sweeps,
+    trainings,
+)
 from cli.verbs import Sections
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -40,6 +53,7 @@ for name, verbs in (
     ("recipes", recipes),
     ("data", data),
     ("checkpoints", checkpoints),
+    ("incidents", incidents),
     ("sweeps", sweeps),
     ("models", models),
     ("nodes", nodes),

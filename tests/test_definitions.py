@@ -29,11 +29,12 @@ ROOT = Path(__file__).parents[1]
 MODULES = 1650
 """So many modules loading the definitions may import; every run and every sensor pays for them."""
 DATASET_NOUNS = ("documents", "snapshot", "staged_shards", "tokenizer")
-TRAINING_NOUNS = ("candidate", "champion", "checkpoint", "evaluation", "training")
-SCRIPT_NOUNS = ("checkpoint", "training")
+TRAINING_NOUNS = ("candidate", "champion", "checkpoint", "evaluation", "incident", "training")
+SCRIPT_NOUNS = ("checkpoint", "incident", "training")
 SWEEP_NOUNS = ("sweep", "trial")
 SENSORS = [
     "checkpoint_arrivals",
+    "incidents",
     "job_watch",
     "metrics_shipping",
     "node_failures",

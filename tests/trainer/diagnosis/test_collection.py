@@ -89,9 +89,14 @@ def test_a_process_that_would_die_of_the_signal_is_left_alone(node: DiagnosedNod
         sleeping.kill()
 
 
+def slow(seconds: float) -> bytes:
+    time.sleep(30)
+    return b""
+
+
 def test_a_source_that_hangs_is_lacking_and_keeps_no_other_back(node: DiagnosedNode, monkeypatch: pytest.MonkeyPatch):
     real = health.parts
-    monkeypatch.setattr(health, "parts", lambda disks: {**real(disks), "a slow tool": lambda _: time.sleep(60) or b""})
+    monkeypatch.setattr(health, "parts", lambda disks: {**real(disks), "a slow tool": slow})
     assert collection.collect(node, ID, "a test", 0.5)
     found = manifest(node)
     assert found.lacking["a slow tool"] == "it took longer than the time there was"
