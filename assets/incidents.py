@@ -19,7 +19,7 @@ from trainer.base import codec, digest
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OVERVIEW = dg.AssetKey(["incidents"])
+OVERVIEW = dg.AssetKey(["platform", "incidents"])
 DAY = 86_400.0
 ROWS = 50
 """Of the overview; the latest ones."""

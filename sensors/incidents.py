@@ -57,7 +57,7 @@ def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefiniti
 
     @dg.sensor(
         name=NAME,
-        asset_selection='key:"*/incident" or key:"incidents"',
+        asset_selection='key:"*/incident" or key:"platform/incidents"',
         minimum_interval_seconds=2,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Shows what interrupted the steps of trainings, what that cost, and where they went on.",

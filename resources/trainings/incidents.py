@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from resources.launchers.protocol import Launcher
+from resources.trainings import tails
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
 from trainer.base import codec
@@ -44,6 +46,20 @@ def note_failure(store: TrainingStore, ended: Exit, action: str = RESTARTS) -> b
     if str(token) in incidents.names(store.folder, ended.incarnation):
         return False
     return store.note_incident(_of_exit(store.folder, token, ended, action))
+
+
+def note_given_up(store: TrainingStore, ended: Exit, launcher: Launcher) -> None:
+    """Keep what is left of an incarnation that was given up: its logs, its incident, its end. Raises OSError."""
+    tails.keep(store, ended.incarnation, launcher)
+    note_failure(store, ended)
+    store.note_end(ended)
+
+
+def note_if_failed(store: TrainingStore, incarnation: int) -> None:
+    """Write the incident of an incarnation whose end is on record, if it failed. Raises OSError."""
+    ended = fence.read_exit(store.folder, incarnation)
+    if ended is not None and ended.outcome == "failed":
+        note_failure(store, ended)
 
 
 def lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[Exit]:

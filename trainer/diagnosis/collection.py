@@ -50,9 +50,10 @@ def collect(node: DiagnosedNode, id: str, why: str, seconds: float) -> bool:
     """Collect and show what this node knows about an incident; False when it has done so before. Raises OSError."""
     begun, seconds = time.monotonic(), min(seconds, MOST_SECONDS)
     deadline = begun + seconds
-    files = stacks.opened(node.stacks) if node.stacks else []
+    token = Token.parse(".".join(id.split(".")[:2]))
+    files = stacks.opened(node.stacks, token.generation) if node.stacks else []
     before = stacks.ask(files)
-    gathering = _Gathering(_sources(node, files, Token.parse(".".join(id.split(".")[:2]))), deadline)
+    gathering = _Gathering(_sources(node, files, token), deadline)
     stacks.wait(files, before, seconds * STACKS_SHARE)
     seen, found, lacking = _ranks(files, before)
     more, left = gathering.result()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from trainer.base import processes
+from trainer.record.incarnation import GENERATION_VARIABLE
 
 VARIABLE = "SLIPWAY_STACKS"
 """The folder, for all processes of a node."""
@@ -30,7 +31,9 @@ MOST_BYTES = 256 << 10
 """Of one rank's stacks."""
 STILL_SECONDS = 0.03
 """A file that has not grown for so long is written to its end."""
-_FILE_NAME = re.compile(r"(\d+)\.(\d+)")
+SNAPSHOT_SECONDS = 0.1
+"""So long the end of a generation may wait for the stacks of the ranks that are left."""
+_FILE_NAME = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*:$")
 _file: IO[bytes] | None = None
@@ -40,6 +43,7 @@ _file: IO[bytes] | None = None
 class StackFile:
     """The file of one rank."""
 
+    generation: int
     rank: int
     pid: int
     path: Path
@@ -72,7 +76,7 @@ def open_file() -> None:
     if not folder:
         return
     with contextlib.suppress(OSError, ValueError):  # without it a rank trains as well
-        path = Path(folder) / f"{int(os.environ.get('RANK', '0')):05d}.{os.getpid()}"
+        path = Path(folder) / f"{generation()}.{int(os.environ.get('RANK', '0')):05d}.{os.getpid()}"
         file = open(path, "ab", buffering=0)  # noqa: SIM115 - it stays open as long as the process
         faulthandler.enable(file, all_threads=True)
         faulthandler.register(SIGNAL, file, all_threads=True, chain=False)
@@ -93,14 +97,33 @@ def make_folder() -> Path | None:
         return None
 
 
-def opened(folder: Path) -> list[StackFile]:
-    """The files of all ranks that ever ran below this node's process, by rank; of a rank, the newest one."""
-    found: dict[int, StackFile] = {}
+def generation() -> int:
+    """The generation of this process, as far as its environment says; 0 where nobody counts them."""
+    text = os.environ.get(GENERATION_VARIABLE) or "0"
+    return int(text) if text.isdecimal() else 0
+
+
+def opened(folder: Path, generation: int | None = None) -> list[StackFile]:
+    """The files of the ranks of a generation, by rank; those of the newest one where it has none, or none is given."""
+    found: list[tuple[float, StackFile]] = []
     with contextlib.suppress(OSError):
-        for path in sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime):
+        for path in folder.iterdir():
             if name := _FILE_NAME.fullmatch(path.name):
-                found[int(name[1])] = StackFile(int(name[1]), int(name[2]), path)
-    return [found[rank] for rank in sorted(found)]
+                found.append((path.stat().st_mtime, StackFile(int(name[1]), int(name[2]), int(name[3]), path)))
+    present = {each.generation for _, each in found}
+    wanted = generation if generation in present else max(present, default=0)
+    newest = {each.rank: each for _, each in sorted(found, key=lambda pair: pair[0]) if each.generation == wanted}
+    return [newest[rank] for rank in sorted(newest)]
+
+
+def snapshot(generation: int) -> None:
+    """Have the ranks of this node's generation write where they are now, before they are ended; waits next to nothing.
+
+    Their files stay, so that the node's process can read them when the ranks are gone.
+    """
+    if folder := os.environ.get(VARIABLE):
+        files = opened(Path(folder), generation)
+        wait(files, ask(files), SNAPSHOT_SECONDS)
 
 
 def ask(files: list[StackFile]) -> dict[int, int]:

@@ -1,9 +1,10 @@
 """One node of a job: when this process ends, all processes below it end. A pod or a keeper starts it.
 
-``python -m trainer.node.process (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this one),
-a lone rank or a torchrun agent with ranks below it. SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything
-at once. In a pod, the last output of failed processes is kept (`trainer.node.last_words`). While they run and after a
-failure, evidence is kept of what they were doing (`trainer.diagnosis`).
+``python -m trainer.node.process (rank|agent|supervisor) FOLDER COMMAND...`` runs the command in the folder (empty: this
+one): a lone rank, a torchrun agent with ranks below it, or a supervisor, which passes signals on to its ranks itself.
+SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything at once. In a pod, the last output of failed
+processes is kept (`trainer.node.last_words`). While they run and after a failure, evidence is kept of what they were
+doing (`trainer.diagnosis`).
 """
 
 import contextlib

@@ -82,7 +82,7 @@ def test_a_rank_that_cannot_answer_costs_no_more_than_the_time_there_is_and_is_s
 def test_a_process_that_would_die_of_the_signal_is_left_alone(node: DiagnosedNode):
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         assert node.stacks is not None
-        (node.stacks / f"00000.{sleeping.pid}").touch()
+        (node.stacks / f"0.00000.{sleeping.pid}").touch()
         assert collection.collect(node, ID, "a test", 0.5)
         assert manifest(node).lacking["stacks of rank 0"] == "it has no handler for the signal"
         assert sleeping.poll() is None
