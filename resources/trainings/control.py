@@ -152,8 +152,7 @@ class TrainingControl:
         chosen, incarnation = self._choose(facts, nodes), facts.incarnation
         if len(chosen) < facts.terms.min_nodes:
             return False
-        if fault.kind == causes.HUNG:  # while its ranks still hang
-            incidents.diagnose(store, facts, fault.cause, by, fault.nodes)
+        incidents.diagnose(store, facts, fault, by)  # while its ranks still hang
         ended = store.exit_of(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted, fault.kind)
         if not store.claim(incarnation + 1, chosen, fault.cause, by, ended):
             return False

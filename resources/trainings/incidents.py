@@ -13,6 +13,7 @@ from pathlib import Path
 from resources.launchers.protocol import Launcher
 from resources.trainings import tails
 from resources.trainings.facts import TrainingFacts
+from resources.trainings.faults import TrainingFault
 from resources.trainings.store import TrainingStore
 from trainer.base import codec
 from trainer.diagnosis import folder, requests
@@ -27,16 +28,18 @@ RESTARTS = "a new incarnation goes on from the newest checkpoint"
 _RANK = re.compile(r"\brank (\d+)\b")
 
 
-def diagnose(store: TrainingStore, facts: TrainingFacts, why: str, by: str, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Ask the nodes of the running incarnation what its ranks do, and wait for them for a while; those that answered.
+def diagnose(store: TrainingStore, facts: TrainingFacts, fault: TrainingFault, by: str) -> tuple[str, ...]:
+    """Ask the nodes of an incarnation that hangs what its ranks do, and wait for a while; the nodes that answered.
 
-    Where the training's store cannot be written nobody is asked.
+    For another fault nobody is asked: it would cost time, and the ranks may be gone. Nor where the training's store
+    cannot be written.
     """
-    assert facts.claim is not None
+    if fault.kind != causes.HUNG or facts.claim is None:
+        return ()
     id = str(facts.claim.token)
     with contextlib.suppress(OSError):
-        requests.ask(store.folder, id, why, by)
-        return requests.wait(store.folder, id, nodes, DIAGNOSIS_SECONDS)
+        requests.ask(store.folder, id, fault.cause, by)
+        return requests.wait(store.folder, id, fault.nodes, DIAGNOSIS_SECONDS)
     return ()
 
 
