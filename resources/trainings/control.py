@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import budgets, faults, fit, staging_fit, suspects, tails
+from resources.trainings import budgets, faults, fit, incidents, staging_fit, suspects
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
@@ -153,12 +153,11 @@ class TrainingControl:
         chosen, incarnation = self._choose(facts, nodes, fault), facts.incarnation
         if len(chosen) < facts.terms.min_nodes:
             return False
+        incidents.diagnose(store, facts, fault, by)  # while its ranks still hang
         ended = store.exit_of(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted, fault.kind)
         if not store.claim(incarnation + 1, chosen, fault.cause, by, ended):
             return False
-        tails.keep(store, incarnation, self.launcher)  # before its job is stopped
-        store.note_incident(incarnation, fault.cause, fault.nodes, by)
-        store.note_end(ended)
+        incidents.note_given_up(store, ended, self.launcher)  # before its job is stopped
         return True
 
     def grow(self, store: TrainingStore, facts: TrainingFacts, fleet: Mapping[str, Node], by: str) -> str:
@@ -303,6 +302,7 @@ class TrainingControl:
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
         store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)
+        incidents.note_if_failed(store, facts.incarnation)
 
     def _last_words(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
