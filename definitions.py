@@ -15,6 +15,7 @@ from assets.checkpoints import checkpoint_assets
 from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
 from assets.models import model_assets
+from assets.preflight import preflight
 from assets.staging import staging_assets
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
@@ -37,6 +38,7 @@ from sensors.checkpoint_arrivals import checkpoint_arrivals
 from sensors.job_watch import job_watch
 from sensors.metrics_shipping import metrics_shipping
 from sensors.node_failures import node_failures
+from sensors.node_health import node_health
 from sensors.offers import offers
 from sensors.promotions import promotions
 from sensors.retraining import retraining
@@ -93,6 +95,7 @@ def sensors_of(recipes: Recipes) -> list[dg.SensorDefinition]:
         checkpoint_arrivals,
         promotions,
         node_failures(recipes.datasets),
+        node_health,
         metrics_shipping,
         staging(recipes.datasets),
         sweep_completions(recipes.sweeps, recipes.trainings),
@@ -115,7 +118,12 @@ def build(
     """
     schedules, sensors = schedules_of(recipes, own_databases), sensors_of(recipes)
     return dg.Definitions(
-        assets=[*assets_of(recipes), storage.storage, *([metadata_backup.backup_of_metadata] if own_databases else [])],
+        assets=[
+            *assets_of(recipes),
+            preflight,
+            storage.storage,
+            *([metadata_backup.backup_of_metadata] if own_databases else []),
+        ],
         asset_checks=[check for recipe in recipes.trainings.values() for check in restore_drill.restore_checks(recipe)],
         jobs=[
             *(sweep_job(recipes, name) for name in recipes.sweeps),

@@ -8,6 +8,9 @@ a node's name for staged shards, a training's id, ``<training>.<step>`` for its 
 import dagster as dg
 
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
+PREFLIGHT = dg.AssetKey("preflight")
+DIAGNOSES_TAG = "slipway/diagnoses"
+"""On a run that diagnoses a node: the node."""
 TRAINING_TAG = "slipway/training"
 SWEEP_TAG = "slipway/sweep"
 SHOWS_TAG = "slipway/shows"
