@@ -13,6 +13,7 @@ from resources.compute.embedded import EmbeddedCompute
 from resources.event_log import observations
 from resources.fleet.health.standing import Standing
 from resources.trainings.store import TrainingStore
+from sensors.support.runs import PARTITION_TAG
 from tests.sensors.platform import Platform
 from trainer.record import causes, incidents
 from trainer.record.incidents import IncidentRecord
@@ -53,14 +54,14 @@ def diagnosed(platform: Platform, node: str) -> dg.ExecuteInProcessResult:
 
 def test_a_node_that_two_incidents_name_is_quarantined_and_a_diagnosis_requested(platform: Platform):
     at_once(platform)
-    store = platform.wanted()
+    store = platform.wanted("", run={"steps": 1_000_000})
     hang(store, "node-0", 1)
     platform.apply("node_health")
     assert standing(platform, "node-0") is Standing.SUSPECT
     assert not platform.tick("node_health").run_requests, "one incident twice seen is one incident"
     hang(store, "node-0", 2)
     [request] = platform.tick("node_health").run_requests or ()
-    assert request.partition_key == "node-0" and request.tags[keys.DIAGNOSES_TAG] == "node-0"
+    assert request.tags[PARTITION_TAG] == request.tags[keys.DIAGNOSES_TAG] == "node-0"
     assert standing(platform, "node-0") is Standing.QUARANTINED and standing(platform, "node-1") is Standing.HEALTHY
     platform.control.advance(store, "test")
     claim = store.newest_claim()
@@ -69,7 +70,7 @@ def test_a_node_that_two_incidents_name_is_quarantined_and_a_diagnosis_requested
 
 def test_the_event_log_has_each_transition_once(platform: Platform):
     at_once(platform)
-    hang(platform.wanted(), "node-0", 1)
+    hang(platform.wanted("", run={"steps": 1_000_000}), "node-0", 1)
     for _ in range(3):
         platform.apply("node_health")
     [shown] = observations(platform.instance, keys.PREFLIGHT, "node-0")
@@ -79,7 +80,7 @@ def test_the_event_log_has_each_transition_once(platform: Platform):
 @pytest.mark.slow
 def test_a_healthy_node_is_released_and_a_faulty_one_goes_to_repair(platform: Platform):
     at_once(platform)
-    store = platform.wanted()
+    store = platform.wanted("", run={"steps": 1_000_000})
     for incarnation, node in enumerate(("node-0", "node-0", "node-1", "node-1")):
         hang(store, node, incarnation + 1)
     platform.apply("node_health")
