@@ -35,7 +35,7 @@ from trainer.data import contents, snapshots
 from trainer.figures import measures
 from trainer.record import ledger
 
-TERMS = ("placement", "recovery", *OPERATION)
+TERMS = ("placement", *OPERATION)
 """The sections of a recipe that are terms; the others decide what a training is."""
 LOG_SECONDS = 60.0
 """Between two log lines about what a training waits for: a launcher that tries again each second has many reasons."""
@@ -78,6 +78,8 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, field
         pending_seconds=recipe.recovery.pending_seconds,
         grow=recipe.recovery.grow,
         phase_seconds=dict[str, float](recipe.recovery.phase_seconds.items()),
+        policies=dict(recipe.recovery.policies),
+        hang_seconds=recipe.recovery.hang_seconds,
         origin=dict(origin or {}),
         init=recipe.init.folder if isinstance(recipe, ModelRecipe) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, ModelRecipe) else {},

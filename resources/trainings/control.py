@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import faults, fit, staging_fit, tails
+from resources.trainings import budgets, faults, fit, staging_fit, tails
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
@@ -88,7 +88,7 @@ class TrainingControl:
             case Action.RECORD:
                 self._record(store, facts, job, by)
             case Action.GIVE_UP:
-                store.want("stop", by, f"{seen.failures} in a row without a new checkpoint; {_cause(facts)}")
+                store.want("stop", by, f"{seen.exhausted}; {_cause(facts)}")
             case Action.WAIT | Action.DONE:
                 pass
         return action
@@ -168,8 +168,7 @@ class TrainingControl:
         if not self._growing.is_wanted(facts, fleet) or self.status(facts).state is not JobState.RUNNING:
             return ""
         chosen, incarnation = self._choose(facts, self._growing.allowed(facts, fleet)), facts.incarnation
-        new = self._growing.due(facts, chosen)
-        if not new:
+        if not (new := self._growing.due(facts, chosen)):
             return ""
         cause = self._growing.cause(facts, new)
         ended = store.exit_of(incarnation, "stopped", cause, by, facts.nodes, disrupted=True, kind=causes.GROWN)
@@ -220,8 +219,8 @@ class TrainingControl:
             wanted=facts.wanted,
             incarnation=facts.incarnation,
             outcome=facts.ended.outcome if facts.ended else None,
-            failures=0 if facts.running and submitted else facts.failures_without_checkpoint,
-            failures_limit=facts.terms.failures_without_checkpoint,
+            exhausted="" if facts.running and submitted else _exhausted(facts),
+            rests=not (facts.running and submitted) and self._rest_left(facts) > 0,
             job=job.state,
             submitted=submitted,
             missing_confirmed=facts.running and self._missing_confirmed(store, facts, job.state),
@@ -274,6 +273,8 @@ class TrainingControl:
             staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
             if self._hardware is not None:
                 fit.check(job, self.paths.durable, self._hardware)
+            elif self._sees_nodes:
+                fit.check_here(job, self.paths.durable)
             self.launcher.submit(job)
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
@@ -303,8 +304,18 @@ class TrainingControl:
             words += f"; {node}: {lines[-1]}" if lines else ""
         return words
 
+    def _rest_left(self, facts: TrainingFacts) -> float:
+        """Seconds for which the next start waits yet, as machines failed several times in a row."""
+        rest = budgets.rest_seconds(facts.kinds_without_checkpoint)
+        last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if rest else None
+        passed = self._clock() - last.at if last else -1.0
+        # A clock that is behind the one of who recorded the end says nothing.
+        return max(0.0, rest - passed) if passed >= 0 else 0.0
+
     def _start_waits_for(self, facts: TrainingFacts) -> str:
         """What the next incarnation waits for; empty when enough nodes are ready."""
+        if (left := self._rest_left(facts)) > 0:
+            return f"a rest of {left:.0f} s more, as machines failed several times in a row"
         return faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
 
     def _job_waits_for(self, facts: TrainingFacts) -> str:
@@ -320,6 +331,12 @@ def _cause(facts: TrainingFacts) -> str:
     """Why the next incarnation is claimed, or the training given up."""
     ended = facts.ended
     return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
+
+
+def _exhausted(facts: TrainingFacts) -> str:
+    """Which budget of failures ran out; empty while none did."""
+    terms = facts.terms
+    return budgets.exhausted(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
 
 
 def _is_writable(folder: Path) -> bool:

@@ -77,6 +77,11 @@ class Terms:
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     """Without progress for this long in a phase, an incarnation is given up: deadlines other than the usual ones."""
 
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The recipe's answers to causes, by cause: those that differ from the usual ones."""
+    hang_seconds: float = 10.0
+    """A step counts as hung after so long at the earliest; its deadline is learned from the steps of the run."""
+
     def deadline(self, phase: str) -> float:
         """Seconds for which a rank may stay at one place of a phase."""
         return phases.deadline(phase, self.no_progress_seconds, self.phase_seconds)
