@@ -52,6 +52,16 @@ class OnASimulatedCluster(LauncherContract):
 class TestJobSet(OnASimulatedCluster):
     workload = JobSet()
 
+    @pytest.mark.slow
+    def test_a_job_whose_rendezvous_store_died_fails(
+        self, launcher: KubernetesLauncher, nodes: Nodes, notes: Notes, survivors: Survivors
+    ):
+        launcher.submit(job("waits", *nodes))
+        notes.until("pid", count=2)
+        launcher.client.delete(PODS, "job-1-store", grace_seconds=1)
+        assert ended(launcher).state is JobState.FAILED
+        survivors.until_gone()
+
 
 @pytest.mark.nightly
 class TestIndexedJob(OnASimulatedCluster):

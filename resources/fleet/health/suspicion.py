@@ -16,10 +16,9 @@ from trainer.record.incidents import IncidentRecord
 WEIGHTS: dict[str, Weight] = {
     causes.MACHINE: Weight.MACHINE,
     causes.HUNG: Weight.MACHINE,
-    "straggler": Weight.MACHINE,
-    "network": Weight.MACHINE,
-    "corruption": Weight.SEVERE,
-    "cuda": Weight.PROGRAM,
+    causes.STRAGGLER: Weight.MACHINE,
+    causes.NETWORK: Weight.MACHINE,
+    causes.CORRUPTION: Weight.SEVERE,
 }
 """What an incident of each class says about the nodes that it names; other classes say nothing."""
 FEW = 0.1
