@@ -250,7 +250,7 @@ class TrainingControl:
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
             return
-        store.mark_submitted(facts.incarnation)
+        store.mark_submitted(facts.incarnation, by)
         after = store.read()
         if after.ended is not None or after.incarnation != facts.incarnation:
             # While the job was on its way, the training was stopped and its end recorded, or it was superseded.
@@ -265,7 +265,8 @@ class TrainingControl:
         disrupted = job.disrupted or bool(lost)
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
-        store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)
+        reason, over = end.reason + words, job.ended_at
+        store.record_exit(facts.incarnation, end.outcome, reason, by, job.nodes, end.disrupted, end.kind, over)
 
     def _last_words(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
