@@ -9,15 +9,17 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from resources.trainings import records
 from resources.trainings.records import Desired, SubmittedJob
 from trainer.base import atomic, codec, journal
 from trainer.base.journal import JournalEvent
-from trainer.record import fence, files, ledger
+from trainer.record import fence, files, incidents, ledger
 from trainer.record.accounting.account import Account, TrainingHistory, Wish, account
 from trainer.record.accounting.figures import EffectiveTime, effective_time
 from trainer.record.accounting.segments import GenerationFold
+from trainer.record.incidents import IncidentRecord
 from trainer.record.tokens import Token
 
 KEPT = "accounts.json"
@@ -119,6 +121,8 @@ def _history(folder: Path) -> TrainingHistory:
         for mark in reading.marks:
             nodes = tuple(filter(None, str(mark["nodes"]).split(",")))
             marks.setdefault(token, []).append({**mark, "nodes": nodes})
+    for each in _incidents(folder):
+        marks.setdefault(Token.parse(each.token), []).append({"event": "incident", "t": each.at, **_why(each)})
     claims = fence.claims(folder)
     numbers = {token.incarnation for token in [*(claim.token for claim in claims), *generations]}
     every = [(token.incarnation, event) for token, events in marks.items() for event in events]
@@ -138,6 +142,19 @@ def _history(folder: Path) -> TrainingHistory:
             }
         ),
     )
+
+
+def _incidents(folder: Path) -> list[IncidentRecord]:
+    """The incidents that ended a generation, as far as their records can be read."""
+    found = []
+    for name in incidents.names(folder):
+        with contextlib.suppress(ValueError, OSError):
+            found.append(incidents.read(folder, name))
+    return [each for each in found if not each.survived]
+
+
+def _why(incident: IncidentRecord) -> dict[str, Any]:
+    return {"kind": incident.kind, "reason": incident.reason, "nodes": incident.nodes}
 
 
 def _token(name: str) -> Token:

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import faults, fit, staging_fit, tails
+from resources.trainings import budgets, faults, fit, staging_fit, tails
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.faults import TrainingFault, Waiting
+from resources.trainings.growing import Growing
+from resources.trainings.growth import GROWTHS, GrowthWatch
 from resources.trainings.job import Paths, job_name
 from resources.trainings.store import TrainingStore
 from resources.trainings.watch import WATCH, ProgressWatch
@@ -46,10 +48,12 @@ class TrainingControl:
         watch: ProgressWatch = WATCH,
         hardware: HardwareProfile | None = None,
         sees_nodes: bool = False,
+        growths: GrowthWatch = GROWTHS,
     ) -> None:
         """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
         self._hardware, self._sees_nodes = hardware, sees_nodes
+        self._growing = Growing(growths, paths.durable, fleet.scheduled)
         self._revision, self._clock, self._grace_seconds, self._watch = revision, clock, grace_seconds, watch
 
     def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
@@ -84,7 +88,7 @@ class TrainingControl:
             case Action.RECORD:
                 self._record(store, facts, job, by)
             case Action.GIVE_UP:
-                store.want("stop", by, f"{seen.failures} in a row without a new checkpoint; {_cause(facts)}")
+                store.want("stop", by, f"{seen.exhausted}; {_cause(facts)}")
             case Action.WAIT | Action.DONE:
                 pass
         return action
@@ -156,6 +160,24 @@ class TrainingControl:
         store.note_end(ended)
         return True
 
+    def grow(self, store: TrainingStore, facts: TrainingFacts, fleet: Mapping[str, Node], by: str) -> str:
+        """Start the running incarnation again on more nodes where that is due; why, or empty where it is not.
+
+        It is no failure. Raises Unavailable.
+        """
+        if not self._growing.is_wanted(facts, fleet) or self.status(facts).state is not JobState.RUNNING:
+            return ""
+        chosen, incarnation = self._choose(facts, self._growing.allowed(facts, fleet)), facts.incarnation
+        if not (new := self._growing.due(facts, chosen)):
+            return ""
+        cause = self._growing.cause(facts, new)
+        ended = store.exit_of(incarnation, "stopped", cause, by, facts.nodes, disrupted=True, kind=causes.GROWN)
+        if not store.claim(incarnation + 1, chosen, cause, by, ended):
+            return ""
+        store.note_growth(incarnation, cause, new, by)
+        store.note_end(ended)
+        return cause
+
     def overdue(self, facts: TrainingFacts) -> Waiting | None:
         """What a wanted training has been waiting for longer than its terms say, None when it does not.
 
@@ -197,8 +219,8 @@ class TrainingControl:
             wanted=facts.wanted,
             incarnation=facts.incarnation,
             outcome=facts.ended.outcome if facts.ended else None,
-            failures=0 if facts.running and submitted else facts.failures_without_checkpoint,
-            failures_limit=facts.terms.failures_without_checkpoint,
+            exhausted="" if facts.running and submitted else _exhausted(facts),
+            rests=not (facts.running and submitted) and self._rest_left(facts) > 0,
             job=job.state,
             submitted=submitted,
             missing_confirmed=facts.running and self._missing_confirmed(store, facts, job.state),
@@ -234,9 +256,14 @@ class TrainingControl:
         return self._clock() - since >= MISSING_GRACE_SECONDS
 
     def _choose(self, facts: TrainingFacts, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
-        """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from."""
+        """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from.
+
+        First those that it has now: they hold its data and its newest checkpoint.
+        """
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
-        return tuple(ready if self.fleet.scheduled else ready[: facts.terms.max_nodes])
+        if not self.fleet.scheduled:
+            ready = sorted(ready, key=lambda node: node not in facts.nodes)[: facts.terms.max_nodes]
+        return tuple(sorted(ready))
 
     def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
@@ -246,6 +273,8 @@ class TrainingControl:
             staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
             if self._hardware is not None:
                 fit.check(job, self.paths.durable, self._hardware)
+            elif self._sees_nodes:
+                fit.check_here(job, self.paths.durable)
             self.launcher.submit(job)
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
@@ -276,8 +305,18 @@ class TrainingControl:
             words += f"; {node}: {lines[-1]}" if lines else ""
         return words
 
+    def _rest_left(self, facts: TrainingFacts) -> float:
+        """Seconds for which the next start waits yet, as machines failed several times in a row."""
+        rest = budgets.rest_seconds(facts.kinds_without_checkpoint)
+        last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if rest else None
+        passed = self._clock() - last.at if last else -1.0
+        # A clock that is behind the one of who recorded the end says nothing.
+        return max(0.0, rest - passed) if passed >= 0 else 0.0
+
     def _start_waits_for(self, facts: TrainingFacts) -> str:
         """What the next incarnation waits for; empty when enough nodes are ready."""
+        if (left := self._rest_left(facts)) > 0:
+            return f"a rest of {left:.0f} s more, as machines failed several times in a row"
         return faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
 
     def _job_waits_for(self, facts: TrainingFacts) -> str:
@@ -293,6 +332,12 @@ def _cause(facts: TrainingFacts) -> str:
     """Why the next incarnation is claimed, or the training given up."""
     ended = facts.ended
     return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
+
+
+def _exhausted(facts: TrainingFacts) -> str:
+    """Which budget of failures ran out; empty while none did."""
+    terms = facts.terms
+    return budgets.exhausted(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
 
 
 def _is_writable(folder: Path) -> bool:

@@ -72,8 +72,15 @@ class Terms:
     """FIELD=VALUE: what a person set otherwise than the recipe for this training alone. The rest follows the recipe."""
     edition: int = 1
     """Counts the changes: 1 for the first terms."""
+    grow: bool = True
+    """Whether it is started again on more nodes when it runs on fewer than `max_nodes` and others are ready."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     """Without progress for this long in a phase, an incarnation is given up: deadlines other than the usual ones."""
+
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The recipe's answers to causes, by cause: those that differ from the usual ones."""
+    hang_seconds: float = 10.0
+    """A step counts as hung after so long at the earliest; its deadline is learned from the steps of the run."""
 
     def deadline(self, phase: str) -> float:
         """Seconds for which a rank may stay at one place of a phase."""

@@ -162,6 +162,10 @@ class TrainingStore:
         """Write into the ledger why an incarnation was given up."""
         self._note(by, "incident", incarnation, cause=cause, nodes=list(nodes))
 
+    def note_growth(self, incarnation: int, cause: str, nodes: tuple[str, ...], by: str) -> None:
+        """Write into the ledger that an incarnation is started again on more nodes, and which ones are new."""
+        self._note(by, "grown", incarnation, cause=cause, nodes=list(nodes))
+
     def _note(self, by: str, event: str, incarnation: int, **fields: Any) -> None:
         """Write an event of the control plane into the ledger, into the writer's own segment."""
         writer = re.sub(r"[^A-Za-z0-9]+", "-", by)

@@ -61,6 +61,11 @@ class Optimiser:
         require(self.weight_decay >= 0, "weight_decay", "expected 0 or more")
         require(self.clip > 0, "clip", "expected a number above 0")
 
+    @property
+    def copies(self) -> int:
+        """Tensors as large as a parameter that the state has, at least: Muon has two for what is no matrix."""
+        return {"adamw": 2, "adam": 2, "sgd": 1, "muon": 1}[self.kind]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:

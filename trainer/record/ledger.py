@@ -21,9 +21,9 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     not_recorded    events: how many found no room while the store could not be written
     replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
 and from the control plane, each with `by`: wanted (want, why), claimed (nodes, cause), submitted, incident (nodes,
-cause), ended (ended_at: when its job did, by the record of its launcher, which may be long before that was seen),
-released (commit, reason), terms_changed (changed: by name, the value before and now; source: which recipe), away
-(seconds: for how long until now nothing had looked after trainings).
+cause), grown (nodes, cause), ended (ended_at: when its job did, by the record of its launcher, which may be long before
+that was seen), released (commit, reason), terms_changed (changed: by name, the value before and now; source: which
+recipe), away (seconds: for how long until now nothing had looked after trainings).
 
 What all seconds of a training were spent on follows from these events: `trainer.record.accounting`.
 """

@@ -193,7 +193,7 @@ class Engine:
         share = -(-self.config.batch.sequences // self.world.data_size)
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
         rows, places = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
-        copies = optimisers.COPIES[self.config.optimiser.kind]
+        copies = self.config.optimiser.copies
         reserved = carried.reserve(self._parameters.values(), self.optimiser, copies)
         self.accumulate(rows, places, count * self.world.data_size)
         del reserved

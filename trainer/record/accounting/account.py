@@ -289,7 +289,7 @@ class _Builder:
         """From here on, until steps go on, time is lost to what ended this generation."""
         told = [event for event in self._history.marks.get(token, ()) if event["event"] in ("incident", "detected")]
         said = dict(told[-1]) if told else {}
-        kind = ended.kind if ended else str(said.get("kind", ""))
+        kind = (ended.kind if ended else "") or str(said.get("kind", ""))
         reason = ended.reason if ended else str(said.get("reason", said.get("cause", "")))
         nodes = ended.nodes if ended else tuple(said.get("nodes", ()))
         self._interruptions.append(InterruptionCost(str(token), kind, reason, nodes, {}))
