@@ -8,7 +8,6 @@ Every number of a step depends on the configuration and the step alone, not on t
 import contextlib
 import functools
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -18,10 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from trainer import lineage
 from trainer.base import paths
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
-from trainer.checkpoint import restore, state
+from trainer.checkpoint import branching, restore, state
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.checkpoint.saving import parts, random_state
@@ -31,7 +31,6 @@ from trainer.checkpoint.tiers import locations
 from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
 from trainer.checkpoint.tiers.node_copies import SourceFault
 from trainer.checkpoint.tiers.node_servers import NodeServers
-from trainer.config import resolved as configuration
 from trainer.config.resolved import Config
 from trainer.data import contents
 from trainer.figures.profiling import Profiler
@@ -46,10 +45,11 @@ from trainer.record.phases import Phase
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged, require_finite
 from trainer.start import initial
-from trainer.step import compiler, parallel
+from trainer.step import compiler, parallel, updates
 from trainer.step.engine import Engine
 from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
+from trainer.step.updates import HotUpdates
 
 
 def train(config: Config, world: World, token: fence.Token) -> str:
@@ -78,7 +78,7 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> s
     """Do the steps that are left; returns the outcome."""
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
-        if trainer.due(config.validation.every):
+        if trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
         last = asked_to_stop or trainer.step == config.run.steps
@@ -118,12 +118,14 @@ class Trainer:
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
         self._limits.watch(lambda: parallel.groups(self.engine.devices))
+        self.updates = HotUpdates(config, world, token, self._follow, self.record)
         self.timeline = self.engine.timeline
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
         self.record(
             "started",
+            revision=os.environ.get(lineage.REVISION, ""),
             world=world.size,
             device=str(world.device),
             torch=torch.__version__,
@@ -135,6 +137,7 @@ class Trainer:
     def close(self) -> None:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
+        self.updates.close()
         self.profiler.end(self.step)
         self.saver.close()
         self.feed.close()
@@ -163,22 +166,27 @@ class Trainer:
             parts.remove_older(self.store, self.token)
         if self.world.local_rank == 0:
             publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
-        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._servers.ring)
+        ring = self._servers.ring
+        places = CheckpointPlaces(self.config.placement, self.world, self.token, ring)
         needed = functools.partial(state.files_to_load, self.engine, self.world.rank, self.world.size)
         nodes = restore.NodeReading(needed, self._on_source_fault, self._on_lost)
         said = (self._on_damaged, self._on_away, nodes)
         found = restore.newest_verified(self.store, self.world, self.token, places, *said)
-        if found is None:
+        if found is None and self.config.branch is None:
+            self.updates.begin(0, {})
             self._start_from_initial_weights()
             return
-        commit, kept = found
+        commit, kept = found or branching.parents(self.config, self.world, self.token, ring, nodes, self._on_away)
         restore.load(self.engine, kept, self.world)
-        self.saver.resumed_from(commit)
         progress = kept.progress()
+        if found:
+            self.saver.resumed_from(commit)
         self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
         if self.world.rank < len(progress.random_states):
             random_state.restore(progress.random_states[self.world.rank])
-        self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
+        since = lineage.since(progress, self.config)
+        self.record("restored", step=self.step, commit=commit.name, **since, seconds=time.time() - begun)
+        self.updates.begin(self.step, progress.lineage, own=found is not None)
 
     def probe(self) -> None:
         """Find out whether the micro-batch fits, before a step needs it."""
@@ -212,10 +220,10 @@ class Trainer:
         def gradients() -> StepTotals:
             mine = self.engine.accumulate(rows, places)
             choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-            return self.engine.finish(mine, float(stop), choice)
+            return self.engine.finish(mine, float(stop), choice, self.updates.number())
 
         done = self.engine.repeatable(gradients)
-        total, correct, norm, (stopping, choice) = done.loss, done.correct, done.norm, done.others
+        total, correct, norm, (stopping, choice, change) = done.loss, done.correct, done.norm, done.others
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
         require_finite(f"the loss of step {self.step + 1}", total)
@@ -231,6 +239,7 @@ class Trainer:
             if together and self.due(self.config.observation.compare_steps):
                 self.engine.check_copies(self.step)
         self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
+        self.updates.after_step(change, self.step)
         self.saver.prepare(self.engine)
         saving = self.saver.busy
         self._record_commits()
@@ -307,24 +316,16 @@ class Trainer:
         self._recorder.record_own("profiler", event, **fields)
 
     def _progress(self) -> TrainingProgress:
-        samples = self.step * self.config.batch.sequences
-        return TrainingProgress(
-            step=self.step,
-            samples=samples,
-            epoch=samples // len(self.feed.order),
-            metrics=self.metrics,
-            best=self.best,
-            config=configuration.dump(self.config),
-            lineage={
-                "snapshot": self.config.snapshot,
-                "tokenizer": contents.tokenizer_digest(self.feed.snapshot),
-                "revision": os.environ.get("SLIPWAY_REVISION", ""),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-                "world": self.world.size,
-            },
-            at=time.time(),
-        )
+        now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage())
+        return lineage.progress(self.config, self.step, len(self.feed.order), self.metrics, self.best, now)
+
+    def _follow(self, config: Config) -> None:
+        """Go on with another configuration: what a change to the running training reaches."""
+        self.config = config
+        updates.give(config, self.engine)
+        self.save_schedule.follow(config)
+        self.report.follow(config)
+        self._limits.follow(config.hardware)
 
     def _on_source_fault(self, commit: fence.Commit, fault: SourceFault) -> None:
         self.record("source_failed", **fault.fields(commit))

@@ -28,8 +28,11 @@ class Layout:
     """Ranks that share each sequence: for sequences whose activations are too large for one rank."""
     pipeline: int = 1
     """Ranks that share the layers, each a consecutive part."""
-    schedule: Literal["1f1b", "gpipe"] = "1f1b"
-    """The order of the pipeline's micro-batches."""
+    schedule: Literal["1f1b", "gpipe", "interleaved"] = "1f1b"
+    """The order of the pipeline's micro-batches. interleaved: 1f1b over several stages of each rank."""
+    stages_per_rank: int = 1
+    """interleaved: the stages of each rank of the pipeline, 2 or more: rank r of P has the stages r, r + P, and so on.
+    A rank then waits for others a part of the time, 1 / stages_per_rank of what it would wait in 1f1b."""
     activations: Literal["keep", "selective", "recompute"] = "keep"
     """What the forward pass keeps for the backward pass: everything (keep), all but what is cheap to compute again
     (selective), or the input of each block alone (recompute)."""
@@ -37,7 +40,7 @@ class Layout:
     """Whether each block is compiled."""
 
     def __post_init__(self) -> None:
-        positive(self, "tensor", "context", "pipeline")
+        positive(self, "tensor", "context", "pipeline", "stages_per_rank")
         require(self.shard_ranks >= 0, "shard_ranks", "expected 0 or more")
 
 
@@ -206,6 +209,8 @@ class Placement:
     """The most that the shards of this training may take on a node's NVMe; null: what is free, less a tenth."""
     init: str = ""
     """The folder of the initial weights, where the training has a section `init`."""
+    parent: str = ""
+    """The store of the training that this one continues, where it has a section `branch`."""
 
     def __post_init__(self) -> None:
         require(

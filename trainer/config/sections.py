@@ -140,6 +140,19 @@ class Validation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Branch:
+    """The checkpoint of another training that this one continues, with its full state; `placement.parent` is where."""
+
+    training: str
+    """The parent's id."""
+    commit: str
+    """The name of the parent's commit."""
+    step: int
+    manifest: str
+    """SHA-256 of the checkpoint's manifest."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Init:
     """The weights that the first step starts from, in place of random ones; `placement.init` is their folder."""
 

@@ -35,6 +35,10 @@ class StepReport:
         self._begun = time.perf_counter()
         self._in_checkpoints = 0.0
 
+    def follow(self, config: Config) -> None:
+        """Go on with the windows of another configuration."""
+        self._config = config
+
     def step(
         self, step: int, loss: float, accuracy: float, norm: float, rate: float, seconds: float
     ) -> dict[str, float]:

@@ -16,9 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.nn.parallel import DistributedDataParallel
 
-from trainer.config.layout import micro_batches
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
 from trainer.models.model import Data, Rows, SampleNumbers
@@ -31,7 +29,7 @@ from trainer.step.building import DividedModel
 from trainer.step.carried import RunningStatistics
 from trainer.step.exhaustion import OutOfMemory
 from trainer.step.local_updates import LocalUpdates
-from trainer.step.microbatch import MicroBatch, blank, cut
+from trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
 from trainer.step.parallel import copies, gradients
 from trainer.step.passes import Passes, StepTotals, Sums
 from trainer.step.powersgd import PowerSGD
@@ -80,9 +78,9 @@ class Engine:
         """Divide a new model over the ranks, with its optimiser; its weights have no values yet."""
         config, world = self.config, self.world
         self.devices = devices = parallel.device_mesh(world)
-        divided = building.built(config, devices, self._data, world.device)
+        self.divided = divided = building.built(config, devices, self._data, world.device)
         self.model = divided.model
-        self.model.share = parallel.sequence_share(world)
+        divided.take_share(parallel.sequence_share(world))
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
         self._passes = self._build_passes(divided, devices, self._data)
@@ -90,27 +88,26 @@ class Engine:
         self._own = self._build_communication(config)
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
+        self._called = [self._replicated(each) for each in divided.called]
         if devices is None or self.world.mesh.pipeline == 1:
-            called = self._replicated(divided.called)
+            (called,) = self._called
             return Passes(divided.model, called, self.config, self.world.device, self.timeline)
         # Imported only here: PyTorch's pipelines import its compiler.
         from trainer.step.pipeline import PipelinePasses
 
-        assert isinstance(divided.called, StageModule)
-        called = self._replicated(divided.called)
-        return PipelinePasses(divided.called, called, devices, self.config, data, self.world.device, self.timeline)
+        stages = [each for each in divided.called if isinstance(each, StageModule)]
+        given = divided.model, stages, self._called
+        return PipelinePasses(*given, devices, self.config, data, self.world.device, self.timeline)
 
     def _replicated(self, called: nn.Module) -> nn.Module:
-        """What a pass calls, so that replicas average gradients where the layout has them."""
+        """What a pass calls instead: replicas average gradients, where the layout has them."""
         return parallel.replicate(called, self.devices, self.config)
 
     def _build_communication(self, config: Config) -> PowerSGD | LocalUpdates | None:
         """Connect this rank to the others as `config.communication` says; returns the part that has a state."""
         if config.communication.local_steps > 1:
             return LocalUpdates(self.model, self.optimiser, config.communication, self.world, config.run.steps)
-        if isinstance(self._passes.called, DistributedDataParallel):
-            return communication.attach(self._passes.called, config.communication, config.run.seed, self.timeline)
-        return None
+        return communication.attach(self._called, config.communication, config.run.seed, self.timeline)
 
     def draw_weights(self) -> int:
         """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""
@@ -204,7 +201,7 @@ class Engine:
     def _accumulate(self, rows: Rows, places: SampleNumbers, sequences: int) -> Sums:
         stage = self.world.mesh.stage(self.world.rank)
         randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
-        sums = self._passes.train(self._parts(rows, places, sequences), self._weight())
+        sums = self._passes.train(self._parts(rows, places, sequences, trains=True), self._weight())
         parallel.complete_gradients(self.model, self.devices)
         return self._counted(sums)
 
@@ -286,9 +283,9 @@ class Engine:
 
     def measure(self, rows: Rows, places: SampleNumbers, count: int) -> Sums:
         """The sums over these samples, without gradients: this rank's share of the `count` samples of all ranks."""
-        self.model.eval()
+        self.divided.train(False)
         sums = self._passes.measure(self._parts(rows, places, count), self._count_batch)
-        self.model.train()
+        self.divided.train(True)
         return self._counted(sums)
 
     def _count_batch(self) -> None:
@@ -303,13 +300,14 @@ class Engine:
         if self._scale and "loss_scale" in state:
             self._scale = LossScale(*state["loss_scale"])
 
-    def _parts(self, rows: Rows, places: SampleNumbers, sequences: int) -> list[MicroBatch]:
+    def _parts(self, rows: Rows, places: SampleNumbers, sequences: int, trains: bool = False) -> list[MicroBatch]:
         """This rank's share of `sequences` in micro-batches; every rank has equally many."""
-        shares = self.world.data_size
-        count = micro_batches(sequences, self._micro, shares)
-        alike = -(-sequences // shares // count) if self.world.mesh.pipeline > 1 else 1
+        ranks = self.world.mesh.pipeline
+        # Interleaved stages take a step's micro-batches in rounds, one for each rank.
+        rounds = ranks if trains and self.config.layout.schedule == "interleaved" else 1
+        count, alike = alike_parts(sequences, self._micro, self.world.data_size, rounds)
         # Blank samples change no sum, but they would change running statistics: such models get empty parts instead.
-        return list(cut(rows, places, count, alike if self.model.recomputes else 0))
+        return list(cut(rows, places, count, (alike if ranks > 1 else 1) if self.model.recomputes else 0))
 
     def _weight(self) -> float:
         """The factor of a rank's summed losses, whose gradients are averaged over ranks afterwards."""
@@ -341,7 +339,8 @@ class Engine:
         kept = carried.take(self._parameters, self.optimiser)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
-        del self.model, self._passes, self.optimiser, self._parameters, self.devices, self._own
+        del self.divided, self.model, self._called, self._passes
+        del self.optimiser, self._parameters, self.devices, self._own
         exhaustion.give_back_memory(self.world.device)
         peers.rejoin()
         self._lay_out()

@@ -31,6 +31,10 @@ class SaveSchedule:
         self._nvme_failed = False
         """Whether the last save on the NVMe failed, and none on the durable tier has been started since."""
 
+    def follow(self, config: Config) -> None:
+        """Go on with the intervals of another configuration."""
+        self._config = config
+
     def add_measurement(self, blocked: float, seconds: float) -> None:
         """Record that a save blocked the steps for `blocked` seconds and took `seconds` in all."""
         self._cost.add_save(blocked, seconds)
