@@ -16,7 +16,8 @@ from resources.trainings.records import Desired, SubmittedJob
 from trainer.base import atomic, codec, journal
 from trainer.base.journal import JournalEvent
 from trainer.record import fence, files, incidents, ledger
-from trainer.record.accounting.account import Account, TrainingHistory, Wish, account
+from trainer.record.accounting.account import Account, TrainingHistory, Wish
+from trainer.record.accounting.bookkeeper import account
 from trainer.record.accounting.figures import EffectiveTime, effective_time
 from trainer.record.accounting.segments import GenerationFold
 from trainer.record.incidents import IncidentRecord

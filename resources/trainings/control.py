@@ -290,20 +290,18 @@ class TrainingControl:
 
     def _record(self, store: TrainingStore, facts: TrainingFacts, job: Status, by: str) -> None:
         """Record the end of an incarnation that left no record of its own."""
-        lost = faults.lost_nodes(job.lost_nodes, by_name(self.fleet.nodes())) if job.lost_nodes else []
-        disrupted = job.disrupted or bool(lost)
+        nodes = by_name(self.fleet.nodes()) if job.lost_nodes else {}
+        disrupted = job.disrupted or bool(faults.lost_nodes(job.lost_nodes, nodes))
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
-        reason, over = end.reason + words, job.ended_at
-        store.record_exit(facts.incarnation, end.outcome, reason, by, job.nodes, end.disrupted, end.kind, over)
+        what = (end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind, job.ended_at)
+        store.record_exit(facts.incarnation, *what)
 
     def _last_words(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
-        words = ""
-        for node, log in self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096).items():
-            lines = [line for line in log.splitlines() if line.startswith("trainer: ")]
-            words += f"; {node}: {lines[-1]}" if lines else ""
-        return words
+        logs = self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096)
+        said = {node: [line for line in log.splitlines() if line.startswith("trainer: ")] for node, log in logs.items()}
+        return "".join(f"; {node}: {lines[-1]}" for node, lines in said.items() if lines)
 
     def _rest_left(self, facts: TrainingFacts) -> float:
         """Seconds for which the next start waits yet, as machines failed several times in a row."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.base import atomic, codec
-from trainer.record.accounting.account import NOTICE_SECONDS
+from trainer.record.accounting.bookkeeper import NOTICE_SECONDS
 
 RECORD = ".watched.json"
 EVERY_SECONDS = 15.0

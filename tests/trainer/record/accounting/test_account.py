@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from trainer.record import causes
 from trainer.record.accounting import buckets
-from trainer.record.accounting.account import TrainingHistory, Wish, account, lost_by
+from trainer.record.accounting.account import TrainingHistory, Wish, lost_by
+from trainer.record.accounting.bookkeeper import account
 from trainer.record.accounting.figures import effective_time, spent_since
 from trainer.record.accounting.segments import MOST_STRETCHES, GenerationFold
 from trainer.record.claims import Claim
