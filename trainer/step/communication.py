@@ -1,7 +1,9 @@
 """Communication: how DDP sends gradients between the ranks; buckets and overlap are DDP's own."""
 
+from collections.abc import Sequence
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket, ProcessGroup
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
     allreduce_hook,
@@ -15,11 +17,17 @@ from trainer.figures.timeline import Timeline
 from trainer.step.powersgd import PowerSGD
 
 
-def attach(ddp: DistributedDataParallel, config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
-    """Send the gradients of `ddp` as the configuration says; returns a compression whose state a checkpoint must hold.
+def attach(called: Sequence[nn.Module], config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
+    """Send the gradients of those of `called` that DDP joins as the configuration says.
 
-    The timeline records when each bucket of gradients is handed over to be reduced.
+    Returns a compression whose state a checkpoint must hold: there is one only where ranks have the whole model. The
+    timeline records when each bucket of gradients is handed over to be reduced.
     """
+    found = [_attach(each, config, seed, timeline) for each in called if isinstance(each, DistributedDataParallel)]
+    return found[0] if found else None
+
+
+def _attach(ddp: DistributedDataParallel, config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
     match config.compression:
         case "bf16":
             ddp.register_comm_hook(ddp.process_group, timeline.timed_hook(_in_bf16))

@@ -44,14 +44,10 @@ def _supervised(given: argparse.Namespace, store: Path) -> int:
     address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
     host, port = given.endpoint
     helpers: tuple[int, ...] = ()
-    if _is_alone(given):
-        met = JobStore.alone()
-    else:
-        if index == 0:
-            # The DNS may not know this machine yet; the others reach it by the name that they were given.
-            pid, port = hosting.start(port)
-            host, helpers = address, (pid,)
-        met = _connected(host, port)
+    if port == 0 and not _is_alone(given):
+        pid, port = hosting.start()
+        host, helpers = hosting.LOOPBACK, (pid,)
+    met = JobStore.alone() if _is_alone(given) else _connected(host, port)
     own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
     number = int(os.environ[incarnation.VARIABLE])
     return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port), helpers), met).run()

@@ -18,7 +18,7 @@ from trainer.base import processes
 
 
 @dataclass(frozen=True)
-class Cause:
+class GangEnd:
     """Why running nodes are being ended, and their deadline."""
 
     state: JobState
@@ -105,7 +105,7 @@ def is_lost(code: int, sent: Collection[int]) -> bool:
 
 
 def ending(
-    codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: Cause | None, left: Collection[str] = ()
+    codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: GangEnd | None, left: Collection[str] = ()
 ) -> Ending:
     """How a job with these exit codes ended: by `cause` where there is one, else as its nodes ended.
 

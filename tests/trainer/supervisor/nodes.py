@@ -33,10 +33,15 @@ class Fault:
 class SupervisedNodes:
     """The nodes of one incarnation, each the process under which everything of the node dies."""
 
-    def __init__(self, training: Training, names: Sequence[str], fault: Fault | None = None, least: int = 0) -> None:
-        """Start them, with a rank each; `least` nodes are enough to go on, by default all."""
+    def __init__(
+        self, training: Training, names: Sequence[str], fault: Fault | None = None, least: int = 0, ranks: int = 1
+    ) -> None:
+        """Start them; `least` nodes are enough to go on, by default all.
+
+        With more than one rank a node, they meet in a store of that node.
+        """
         assert fence.claim(training.store, Token(INCARNATION), nodes=tuple(names), cause="a test", by="a test")
-        self.training = training
+        self.training, self._ranks = training, ranks
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._port = listener.getsockname()[1]
             self.store = subprocess.Popen(
@@ -104,8 +109,12 @@ class SupervisedNodes:
             return subprocess.Popen(
                 [
                     *(sys.executable, "-m", "trainer.node.process", "supervisor", ""),
-                    *(sys.executable, "-P", "-m", *module, f"--nnodes={count}", "--nproc-per-node=1"),
-                    *("--rdzv-id=tiny", f"--rdzv-endpoint=127.0.0.1:{self._port}", str(self.training.config)),
+                    *(sys.executable, "-P", "-m", *module, f"--nnodes={count}", f"--nproc-per-node={self._ranks}"),
+                    *(
+                        "--rdzv-id=tiny",
+                        f"--rdzv-endpoint=127.0.0.1:{self._port if self._ranks == 1 else 0}",
+                        str(self.training.config),
+                    ),
                 ],
                 env=self.training.environment(SLIPWAY_NODE=name, SLIPWAY_INCARNATION=str(INCARNATION)),
                 stdout=log,

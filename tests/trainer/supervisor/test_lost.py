@@ -47,6 +47,13 @@ def test_a_lone_rank_that_is_killed_is_forked_anew(
     assert training.tensors() == finished.tensors()
 
 
+def test_the_ranks_of_the_only_node_meet_in_a_store_of_its_own(training: Training, start_nodes: StartNodes) -> None:
+    nodes = start_nodes(ONE, Fault(rank=1, step=8, number=SIGKILL), ranks=2)
+    assert nodes.ended() == [0], nodes.said("a")
+    assert generation(training) == 1
+    assert [event["world"] for event in training.events("started")] == [2, 2]
+
+
 @pytest.mark.parametrize("lost", TWO)
 def test_the_other_nodes_go_on_without_a_lost_one(training: Training, start_nodes: StartNodes, lost: str) -> None:
     """The node of rank 0 too."""
