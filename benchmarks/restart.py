@@ -132,10 +132,13 @@ def _peers(folder: Path, case: str) -> dict[str, float | None]:
 def _torchrun(folder: Path, nodes: int, options: Sequence[str]) -> float:
     """Train a bare script by one agent of two ranks, or by two agents of one; seconds from the kill to a step."""
     folder.mkdir(parents=True)
-    agents = [_agent(folder, nodes, options)]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    agents = [_agent(folder, nodes, options, port)]
     try:
         if nodes == 2:
-            agents.append(_agent(folder, nodes, options, _port(agents[0])))
+            _until(lambda: _listens(port), "the peer's store")
+            agents.append(_agent(folder, nodes, options, port))
         _until(lambda: len(_steps(folder, 0.0)) > 2 * EVERY, "steps of the peer")
         begun = time.time()
         victim = agents[-1].pid if nodes == 2 else max(processes.children(agents[0].pid))
@@ -147,11 +150,8 @@ def _torchrun(folder: Path, nodes: int, options: Sequence[str]) -> float:
             agent.wait()
 
 
-def _agent(folder: Path, nodes: int, options: Sequence[str], port: int = 0) -> "subprocess.Popen[bytes]":
+def _agent(folder: Path, nodes: int, options: Sequence[str], port: int) -> "subprocess.Popen[bytes]":
     sizes = [str(size) for size in (SMALL.layers, SMALL.width, BATCH.length, steps.VOCABULARY, EVERY)]
-    if not port:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port = listener.getsockname()[1]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=peer"]
     shape = [f"--nnodes=1:{nodes}" if nodes > 1 else "--nnodes=1", f"--nproc-per-node={2 // nodes}"]
     environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CODE)}
@@ -167,10 +167,10 @@ def _agent(folder: Path, nodes: int, options: Sequence[str], port: int = 0) -> "
     )
 
 
-def _port(agent: "subprocess.Popen[bytes]") -> int:
-    """The port at which an agent meets others."""
-    [endpoint] = [word for word in _arguments(agent.pid) if word.startswith("--rdzv-endpoint=")]
-    return int(endpoint.rpartition(":")[2])
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 def _steps(folder: Path, since: float) -> list[float]:
