@@ -1,15 +1,13 @@
-"""The loop: one training in one incarnation, from the newest good checkpoint to the last step.
+"""The loop: one training in one generation, from the state that it goes on from to the last step.
 
-Read it top-down: `train` opens the data, builds the model, restores, steps, commits, and records the outcome.
+Read it top-down: a `Trainer` opens the data and builds the model; it restores, steps and commits.
 Every number of a step depends on the configuration and the step alone, not on the number of ranks
 (beyond the rounding of a sum in another order), nor on how often the training was interrupted.
 """
 
-import contextlib
 import functools
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,19 +16,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from trainer.base import paths
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
-from trainer.checkpoint import restore, state
-from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
 from trainer.checkpoint.saving.schedule import SaveSchedule
 from trainer.checkpoint.tiers import locations
-from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
-from trainer.checkpoint.tiers.node_copies import SourceFault
+from trainer.checkpoint.tiers.locations import nvme_folder
 from trainer.checkpoint.tiers.node_servers import NodeServers
+from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.config import resolved as configuration
 from trainer.config.resolved import Config
 from trainer.data import contents
@@ -44,37 +38,17 @@ from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
 from trainer.record.phases import Phase
 from trainer.record.recorder import RankRecorder
-from trainer.record.scores import Diverged, require_finite
+from trainer.record.scores import require_finite
+from trainer.resumption import Kept, Resumption
 from trainer.start import initial
-from trainer.step import compiler, parallel
+from trainer.step import compiler, handover, parallel
 from trainer.step.engine import Engine
+from trainer.step.handover import HeldState, Position
 from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
 
 
-def train(config: Config, world: World, token: fence.Token) -> str:
-    """Train to the last step, or to the step during which SIGTERM asked to stop; returns the outcome.
-
-    "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
-    Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
-    """
-    with (
-        RankRecorder(Path(config.placement.store), token, world.rank) as recorder,
-        contextlib.closing(Trainer(config, world, token, recorder)) as trainer,
-    ):
-        stop = StopRequest()
-        trainer.restore()
-        trainer.probe()
-        trainer.feed.stage_rest(trainer.step)
-        try:
-            return _step_to_the_end(config, trainer, stop)
-        except Diverged as error:
-            trainer.finish_commits()
-            trainer.record_end("failed", causes.DIVERGED, str(error))
-            raise
-
-
-def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
+def step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """Do the steps that are left; returns the outcome."""
     first = trainer.step + 1
     while trainer.step < config.run.steps:
@@ -101,18 +75,23 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> s
 class Trainer:
     """The pieces of one incarnation on one rank."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
+    def __init__(
+        self, config: Config, world: World, token: fence.Token, recorder: RankRecorder, kept: Kept | None = None
+    ) -> None:
+        """`kept` is what this process has of the generation before."""
+        self._kept, self._resumed, self._leaves = kept or Kept(), False, False
         self.config, self.world, self.token, self._recorder = config, world, token, recorder
         self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
-        self.saver = Saver(config.training, config.placement, world, token, config.storage, self._servers.ring)
+        self.saver = self._saver()
         self.save_schedule = SaveSchedule(config, world, self._servers.ring)
         self.tiers_due: tuple[str, ...] = ()
-        self._checkpoints, self.step = paths.checkpoints(config.training), 0
+        self.step = self._reported = 0
         self.metrics: dict[str, float] = {}
         self.best: dict[str, float] = {}
+        self._figures: dict[str, float] = {}
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
         self._limits = TimeLimits(config.hardware, world)
         self._enter(phases.STAGING, MOVED)
@@ -140,9 +119,30 @@ class Trainer:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
         self.profiler.end(self.step)
-        self.saver.close()
+        if not self._leaves:
+            self.saver.close()
+            self._kept.saver = None
         self.feed.close()
         self._servers.close()
+
+    def keep(self, kept: Kept) -> None:
+        """Leave what the next generation of this process needs; to close this trainer leaves the saver as it is."""
+        self._leaves = True
+        if self._resumed:
+            state = self.engine.whole_state()
+            reported = self._reported == self.step
+            position = Position(self.step, self.metrics, self.best, self._figures, reported)
+            kept.held = HeldState(position, handover.part(self.world.rank, self.world.mesh), state) if state else None
+
+    def _saver(self) -> Saver:
+        """The saver of the generation before, where this process has one."""
+        kept = self._kept
+        if kept.saver is None:
+            config, ring = self.config, self._servers.ring
+            kept.saver = Saver(config.training, config.placement, self.world, self.token, config.storage, ring)
+        else:
+            kept.saver.follow(self.token, self._servers.ring, self.world)
+        return kept.saver
 
     def _record_staging(self, progress: CopyProgress) -> None:
         """Record how far this node's staging is, in a segment of this rank."""
@@ -158,31 +158,37 @@ class Trainer:
         return every > 0 and self.step % every == 0
 
     def restore(self) -> None:
-        """Continue from the newest good checkpoint, if there is one."""
+        """Continue from what ranks hold, or else from the newest good checkpoint, if there is one."""
         self._enter(phases.RESTORING, MOVED)
-        begun = time.time()
-        if self.world.leads:
-            fence.check(self.store, self.token)
-            publication.remove_unpublished(self.durable / self._checkpoints, self.token)
-            parts.remove_older(self.store, self.token)
-        if self.world.local_rank == 0:
-            publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
-        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._servers.ring)
-        needed = functools.partial(state.files_to_load, self.engine, self.world.rank, self.world.size)
-        nodes = restore.NodeReading(needed, self._on_source_fault, self._on_lost)
-        said = (self._on_damaged, self._on_away, nodes)
-        found = restore.newest_verified(self.store, self.world, self.token, places, *said)
-        if found is None:
+        wait = functools.partial(self._enter, phases.RESTORING, MOVED)
+        resumption = Resumption(self.config, self.world, self.token, self._servers.ring, self.record, wait)
+        resumption.remove_what_is_left()
+        if found := resumption.from_ranks(self.engine, self._kept):
+            self._go_on_after(found.position, has_new_leader=0 in found.givers)
+        elif progress := resumption.from_checkpoint(self.engine, self.saver):
+            self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
+        else:
             self._start_from_initial_weights()
-            return
-        commit, kept = found
-        restore.load(self.engine, kept, self.world)
-        self.saver.resumed_from(commit)
-        progress = kept.progress()
-        self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
-        if self.world.rank < len(progress.random_states):
-            random_state.restore(progress.random_states[self.world.rank])
-        self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
+        self._resumed = True
+
+    def _go_on_after(self, position: Position, has_new_leader: bool) -> None:
+        """Go on after a step that was done; what else was due at it is done now, where it had not been."""
+        self.step = position.step
+        self.metrics, self.best, self._figures = dict(position.metrics), dict(position.best), dict(position.figures)
+        self._resumed = True
+        if self._figures and (has_new_leader or not position.reported):
+            self.record("step", step=self.step, **self._figures, seconds=0.0)
+        self._reported = self.step
+        if self.step and self.due(self.config.validation.every):
+            self.validate()
+        last = self.step == self.config.run.steps
+        if self.step and (last or self.due(self.config.checkpoint.every)) and self._lacks_commit():
+            self.commit(self.save_schedule.last_tiers() if last else (DURABLE,), last)
+
+    def _lacks_commit(self) -> bool:
+        """Whether the checkpoint of this step is not on record."""
+        steps = [commit.step for commit in fence.commits(self.store)] if self.world.leads else []
+        return self.world.from_leader(self.step not in steps)
 
     def probe(self) -> None:
         """Find out whether the micro-batch fits, before a step needs it."""
@@ -219,6 +225,7 @@ class Trainer:
             return self.engine.finish(mine, float(stop), choice)
 
         done = self.engine.repeatable(gradients)
+        self.world.check_generation()
         total, correct, norm, (stopping, choice) = done.loss, done.correct, done.norm, done.others
         targets = self.config.batch.sequences * self.engine.targets_per_sample
         # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
@@ -227,6 +234,8 @@ class Trainer:
         with self.timeline.part("optimiser"):
             self.engine.update(rate)
         self.step += 1
+        self._figures = {"loss": total / targets, "accuracy": correct / targets, "gradient_norm": norm}
+        self._figures |= {"learning_rate": rate}
         if self._step_phase is phases.COMPILING:
             self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
         self._step_phase = phases.TRAINING
@@ -241,6 +250,7 @@ class Trainer:
         seconds = time.perf_counter() - begun
         self.save_schedule.add_step(seconds, saving, self.saver.size)
         self.metrics |= self.report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
+        self._reported = self.step
         return together and stopping > 0
 
     def validate(self) -> None:
@@ -268,13 +278,19 @@ class Trainer:
         self._enter(phases.SAVING, lambda: self.saver.bytes_written)
         while self.saver.busy:
             self._record_commits(seconds=1.0)
+            self.world.check_generation()
         self._record_commits()
 
     def confirm_last_commit(self) -> None:
-        """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
+        """Raises OSError when the checkpoint of the step reached is not committed (a full disk).
+
+        Ranks that stay wait for it: until then, what they hold may be needed.
+        """
         committed = fence.commits(self.store) if self.world.leads else []
         if self.world.leads and (not committed or committed[-1].step != self.step):
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
+        if self.world.groups and self.world.groups.stays:
+            self.world.gather(None)
 
     def record_stop(self, asked: bool) -> None:
         """Record that the training stopped before its end; `asked` says whether this rank was asked to stop."""
@@ -294,7 +310,8 @@ class Trainer:
 
     def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
         self._recorder.enter(phase, self.step, count)
-        self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
+        if not self._leaves:
+            self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
 
     def _hardware(self) -> dict[str, Any]:
         """The settings in force on this rank, with the source of each, and the processors that it may use."""
@@ -329,20 +346,3 @@ class Trainer:
             },
             at=time.time(),
         )
-
-    def _on_source_fault(self, commit: fence.Commit, fault: SourceFault) -> None:
-        self.record("source_failed", **fault.fields(commit))
-        print(f"trainer: {fault.node}: {fault.reason}\n", end="", file=sys.stderr, flush=True)
-
-    def _on_lost(self, commit: fence.Commit, reason: str) -> None:
-        self.record("passed_over", commit=commit.name, reason=reason)
-        print(f"trainer: checkpoint {commit.name} is passed over: {reason}\n", end="", file=sys.stderr, flush=True)
-
-    def _on_damaged(self, commit: fence.Commit, reason: str) -> None:
-        self.record("set_aside", commit=commit.name, reason=reason)
-
-    def _on_away(self, reason: str) -> None:
-        self._enter(phases.RESTORING, MOVED)
-        self.record("tier_away", reason=reason)
-        if self.world.leads:
-            print(f"trainer: waiting: {reason}\n", end="", file=sys.stderr, flush=True)

@@ -14,6 +14,7 @@ from trainer.base import codec
 from trainer.base.invalid import require
 from trainer.config import coherence
 from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
+from trainer.config.recovery import Recovery
 from trainer.config.runtime import Runtime
 from trainer.config.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
 from trainer.config.shapes import Shape
@@ -45,6 +46,7 @@ class Config:
     evaluation: Evaluation = field(default_factory=Evaluation)
     hardware: Hardware = field(default_factory=Hardware)
     runtime: Runtime = field(default_factory=Runtime)
+    recovery: Recovery = field(default_factory=Recovery)
     init: Init | None = None
 
     def __post_init__(self) -> None:

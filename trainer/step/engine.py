@@ -16,7 +16,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.nn.parallel import DistributedDataParallel
 
 from trainer.config.layout import micro_batches
 from trainer.config.resolved import Config
@@ -28,8 +27,7 @@ from trainer.start import drawing
 from trainer.start.initial import WeightSource
 from trainer.step import building, carried, communication, exhaustion, optimisers, parallel, randomness
 from trainer.step.building import DividedModel
-from trainer.step.carried import RunningStatistics
-from trainer.step.exhaustion import OutOfMemory
+from trainer.step.carried import CarriedState, RunningStatistics, StepMark
 from trainer.step.local_updates import LocalUpdates
 from trainer.step.microbatch import MicroBatch, blank, cut
 from trainer.step.parallel import copies, gradients
@@ -69,6 +67,8 @@ class Engine:
         self._scale = LossScale() if config.run.precision == "fp16" else None
         self._overflowed = False
         self._micro = exhaustion.noted_micro_batch(config, world.size)
+        self._mark = StepMark()
+        self._kept: CarriedState | None = None
         self._lay_out()
         self._statistics = RunningStatistics(self.model)
         if draws:
@@ -87,7 +87,7 @@ class Engine:
         self._parameters = dict(self.model.named_parameters())
         self._passes = self._build_passes(divided, devices, self._data)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
-        self._own = self._build_communication(config)
+        self._own = communication.connect(self.model, self._passes.called, self.optimiser, config, world, self.timeline)
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
         if devices is None or self.world.mesh.pipeline == 1:
@@ -103,14 +103,6 @@ class Engine:
     def _replicated(self, called: nn.Module) -> nn.Module:
         """What a pass calls, so that replicas average gradients where the layout has them."""
         return parallel.replicate(called, self.devices, self.config)
-
-    def _build_communication(self, config: Config) -> PowerSGD | LocalUpdates | None:
-        """Connect this rank to the others as `config.communication` says; returns the part that has a state."""
-        if config.communication.local_steps > 1:
-            return LocalUpdates(self.model, self.optimiser, config.communication, self.world, config.run.steps)
-        if isinstance(self._passes.called, DistributedDataParallel):
-            return communication.attach(self._passes.called, config.communication, config.run.seed, self.timeline)
-        return None
 
     def draw_weights(self) -> int:
         """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""
@@ -149,9 +141,10 @@ class Engine:
         that they have. Raises OutOfMemory, on all ranks, when the micro-batch is 1.
         """
         peers = self.world.groups.peers if self.world.groups and self._can_be_repeated else None
+        self._mark.begin(self.extra_state())
         if peers is None:
-            return self._noting(work)
-        extra = self.extra_state()
+            with exhaustion.noting(self.config, self.world.size, lambda: self._largest):
+                return work()
         while True:
             try:
                 with peers.section(exhaustion.reason):
@@ -160,16 +153,6 @@ class Engine:
                 reason = str(interrupted)
             self._shrink(reason)
             self._divide_again(peers)
-            self.load_extra_state(extra)
-
-    def _noting(self, work: Callable[[], T]) -> T:
-        """What `work` returns; when it runs out of memory, the next start is told to halve the micro-batch."""
-        try:
-            return work()
-        except OutOfMemory:
-            if self._largest > 1:
-                exhaustion.note_micro_batch(self.config, self.world.size, self._largest // 2)
-            raise
 
     def probe(self) -> None:
         """Find out before the first step whether its micro-batch fits; afterwards all ranks have one that does.
@@ -263,8 +246,9 @@ class Engine:
         """Take one step of the optimiser at this learning rate, unless fp16 overflowed."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        if not self._overflowed:
-            self.optimiser.step()
+        with self._mark.updating():
+            if not self._overflowed:
+                self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
     def synchronise_if_due(self, step: int) -> bool:
@@ -274,6 +258,21 @@ class Engine:
     def check_copies(self, step: int) -> None:
         """Compare the weights that several ranks hold. All ranks call it at once. Raises copies.Drifted."""
         copies.check(self.model, self.world, step, os.environ.get("SLIPWAY_NODE", "local"))
+
+    def whole_state(self) -> CarriedState | None:
+        """This rank's part of the state after its last update; None where it broke off in one, or has a part alone."""
+        if self._kept or self._own is not None or self._mark.halfway:
+            return self._kept
+        if not self._mark.begun:
+            self._statistics.remember()
+            self._mark.extra = self.extra_state()
+        return carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+
+    def continue_from(self, state: CarriedState) -> None:
+        """Continue from such a state of the same part of the model, whose weights are then no longer in `state`."""
+        carried.give(self.model, self.optimiser, state)
+        self._statistics.give(self.model, state.statistics)
+        self.load_extra_state(state.extra)
 
     def own_state(self) -> dict[str, Tensor]:
         """The state beside weights and optimiser that only this rank has."""
@@ -338,12 +337,12 @@ class Engine:
 
     def _divide_again(self, peers: Peers) -> None:
         """The same weights in a new model, whose ranks talk in new process groups. All ranks call at once."""
-        kept = carried.take(self._parameters, self.optimiser)
+        self._kept = carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
         del self.model, self._passes, self.optimiser, self._parameters, self.devices, self._own
         exhaustion.give_back_memory(self.world.device)
         peers.rejoin()
         self._lay_out()
-        carried.give(self.model, self.optimiser, kept)
-        self._statistics.restore(self.model)
+        self.continue_from(self._kept)
+        self._kept = None
