@@ -6,46 +6,48 @@ Every number of a step depends on the configuration and the step alone, not on t
 """
 
 import functools
-import os
-import platform
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from trainer import lineage
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
 from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.saving.saver import Saver
 from trainer.checkpoint.saving.schedule import SaveSchedule
 from trainer.checkpoint.tiers import locations
 from trainer.checkpoint.tiers.locations import nvme_folder
 from trainer.checkpoint.tiers.node_servers import NodeServers
 from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.config import resolved as configuration
 from trainer.config.resolved import Config
-from trainer.data import contents
 from trainer.figures.profiling import Profiler
 from trainer.figures.report import StepReport, work
 from trainer.loading import nodes, order
 from trainer.loading.feed import Feed
-from trainer.node import affinity, fabric, settings
+from trainer.node import described
 from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
 from trainer.record.phases import Phase
 from trainer.record.recorder import RankRecorder
-from trainer.record.scores import require_finite
+from trainer.record.scores import Diverged
+from trainer.recovery import skipped
+from trainer.recovery.batches import BatchJudge
+from trainer.recovery.pace import StepPace
 from trainer.resumption import Kept, Resumption
-from trainer.start import initial
-from trainer.step import compiler, handover, parallel
+from trainer.start import beginning
+from trainer.step import compiler, parallel, updates
 from trainer.step.engine import Engine
-from trainer.step.handover import HeldState, Position
+from trainer.step.handover import HandOver
 from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
+from trainer.step.updates import HotUpdates
 
 
 def step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
@@ -55,7 +57,7 @@ def step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> st
         asked_to_stop = trainer.train_step(bool(stop))
         if trainer.step == first:
             trainer.record("stepped", step=first)
-        if trainer.due(config.validation.every):
+        if trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
         last = asked_to_stop or trainer.step == config.run.steps
@@ -85,13 +87,11 @@ class Trainer:
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
-        self.saver = self._saver()
+        self.saver = self._kept.saver_for(config, world, token, self._servers.ring)
         self.save_schedule = SaveSchedule(config, world, self._servers.ring)
         self.tiers_due: tuple[str, ...] = ()
         self.step = self._reported = 0
-        self.metrics: dict[str, float] = {}
-        self.best: dict[str, float] = {}
-        self._figures: dict[str, float] = {}
+        self.metrics, self.best, self._figures = dict[str, float](), dict[str, float](), dict[str, float]()
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
         self._limits = TimeLimits(config.hardware, world)
         self._enter(phases.STAGING, MOVED)
@@ -100,17 +100,22 @@ class Trainer:
         self.record("staging", kind=self.feed.holding.kind, why=self.feed.holding.why)
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
+        self._targets = config.batch.sequences * self.engine.targets_per_sample
         self._limits.watch(lambda: parallel.groups(self.engine.devices))
+        self.updates = HotUpdates(config, world, token, self._follow, self.record)
         self.timeline = self.engine.timeline
+        recorder.follow(lambda: self.timeline.section)
+        self._pace = StepPace()
+        self.batches = BatchJudge(config.recovery, self.store, token, world.leads, self.record)
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
         self.record(
             "started",
-            world=world.size,
-            device=str(world.device),
-            torch=torch.__version__,
-            **self._hardware(),
+            incarnation=token.incarnation,
+            revision=lineage.revision(),
+            **{"world": world.size, "device": str(world.device), "torch": torch.__version__},
+            **described.in_force(config),
             tiers=tiers,
             nvme=str(self._servers.ring),
         )
@@ -118,31 +123,12 @@ class Trainer:
     def close(self) -> None:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
+        self.updates.close()
         self.profiler.end(self.step)
         if not self._leaves:
-            self.saver.close()
-            self._kept.saver = None
+            self._kept.close()
         self.feed.close()
         self._servers.close()
-
-    def keep(self, kept: Kept) -> None:
-        """Leave what the next generation of this process needs; to close this trainer leaves the saver as it is."""
-        self._leaves = True
-        if self._resumed:
-            state = self.engine.whole_state()
-            reported = self._reported == self.step
-            position = Position(self.step, self.metrics, self.best, self._figures, reported)
-            kept.held = HeldState(position, handover.part(self.world.rank, self.world.mesh), state) if state else None
-
-    def _saver(self) -> Saver:
-        """The saver of the generation before, where this process has one."""
-        kept = self._kept
-        if kept.saver is None:
-            config, ring = self.config, self._servers.ring
-            kept.saver = Saver(config.training, config.placement, self.world, self.token, config.storage, ring)
-        else:
-            kept.saver.follow(self.token, self._servers.ring, self.world)
-        return kept.saver
 
     def _record_staging(self, progress: CopyProgress) -> None:
         """Record how far this node's staging is, in a segment of this rank."""
@@ -157,101 +143,129 @@ class Trainer:
         """Whether an action that is taken every `every` steps (0: never) is due after this step."""
         return every > 0 and self.step % every == 0
 
+    def keep(self) -> None:
+        """Leave the next generation of this process what it needs of this one, which is over; called before `close`."""
+        self._leaves = True
+        if self._resumed:
+            self._kept.hold(self.engine, self.world, self._progress(), self._figures, self._reported == self.step)
+
     def restore(self) -> None:
         """Continue from what ranks hold, or else from the newest good checkpoint, if there is one."""
         self._enter(phases.RESTORING, MOVED)
-        wait = functools.partial(self._enter, phases.RESTORING, MOVED)
-        resumption = Resumption(self.config, self.world, self.token, self._servers.ring, self.record, wait)
+        ring, moved = self._servers.ring, functools.partial(self._enter, phases.RESTORING, MOVED)
+        resumption = Resumption(self.config, self.world, self.token, ring, self.record, moved)
         resumption.remove_what_is_left()
-        if found := resumption.from_ranks(self.engine, self._kept):
-            self._go_on_after(found.position, has_new_leader=0 in found.givers)
-        elif progress := resumption.from_checkpoint(self.engine, self.saver):
-            self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
+        handed = resumption.from_ranks(self.engine, self._kept)
+        left_out = self.world.from_leader(skipped.read(self.store) if self.world.leads else {})
+        self.batches.begin(left_out, ())
+        found = handed or resumption.from_checkpoint(self.engine, self.saver)
+        if found is None:
+            self.updates.begin(0, {})
+            given = beginning.begin(self.engine, self.config, self.feed, self.world, self.record)
+            if given and self.config.validation.every:
+                self.validate()
         else:
-            self._start_from_initial_weights()
+            progress = found.progress
+            self.step, self.metrics, self.best = progress.step, dict(progress.metrics), dict(progress.best)
+            self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
+            self.updates.begin(self.step, progress.lineage, own=found.own)
         self._resumed = True
+        if handed:
+            self._do_what_was_due(handed)
 
-    def _go_on_after(self, position: Position, has_new_leader: bool) -> None:
-        """Go on after a step that was done; what else was due at it is done now, where it had not been."""
-        self.step = position.step
-        self.metrics, self.best, self._figures = dict(position.metrics), dict(position.best), dict(position.figures)
-        self._resumed = True
-        if self._figures and (has_new_leader or not position.reported):
+    def _do_what_was_due(self, handed: HandOver) -> None:
+        """After a step that was done in the generation before: what was due at it, where it may not have been done."""
+        position, last = handed.position, self.step == self.config.run.steps
+        self._figures = dict(position.figures)
+        if self._figures and (0 in handed.givers or not position.reported):
             self.record("step", step=self.step, **self._figures, seconds=0.0)
         self._reported = self.step
         if self.step and self.due(self.config.validation.every):
             self.validate()
-        last = self.step == self.config.run.steps
-        if self.step and (last or self.due(self.config.checkpoint.every)) and self._lacks_commit():
-            self.commit(self.save_schedule.last_tiers() if last else (DURABLE,), last)
-
-    def _lacks_commit(self) -> bool:
-        """Whether the checkpoint of this step is not on record."""
-        steps = [commit.step for commit in fence.commits(self.store)] if self.world.leads else []
-        return self.world.from_leader(self.step not in steps)
+        if self.step and (last or self.due(self.config.checkpoint.every)):
+            steps = [commit.step for commit in fence.commits(self.store)] if self.world.leads else []
+            if self.world.from_leader(self.step not in steps):
+                self.commit(self.save_schedule.last_tiers() if last else (DURABLE,), last)
 
     def probe(self) -> None:
         """Find out whether the micro-batch fits, before a step needs it."""
         self._enter(self._step_phase)
         self.engine.probe()
 
-    def _start_from_initial_weights(self) -> None:
-        """Load the weights that the configuration names, and validate them before the first step; else draw them."""
-        begun = time.time()
-        if self.config.init is None:
-            elements = self.engine.draw_weights()
-            self.record("drawn", elements=elements, seconds=time.time() - begun)
-            return
-        folder = Path(self.config.placement.init)
-        tokenizer = contents.tokenizer(self.feed.snapshot)
-        source = initial.source(self.config.init, folder, self.config.model, tokenizer, self.feed.data, self.world)
-        self.engine.load_weights(source)
-        self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
-        if self.config.validation.every:
-            self.validate()
-
     def train_step(self, stop: bool) -> bool:
         """Do one optimiser step over the global batch; returns whether to stop, as any rank was asked to."""
-        self._enter(self._step_phase)
-        self.profiler.step_begins(self.step + 1)
+        self._enter(self._step_phase, lambda: self.timeline.entered)
+        with self.timeline.doing("profiling"):
+            self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
-        with self.timeline.part("data"):
-            rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
-
-        def gradients() -> StepTotals:
-            mine = self.engine.accumulate(rows, places)
-            choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-            return self.engine.finish(mine, float(stop), choice)
-
-        done = self.engine.repeatable(gradients)
-        self.world.check_generation()
-        total, correct, norm, (stopping, choice) = done.loss, done.correct, done.norm, done.others
-        targets = self.config.batch.sequences * self.engine.targets_per_sample
-        # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
-        require_finite(f"the loss of step {self.step + 1}", total)
-        require_finite(f"the gradient norm of step {self.step + 1}", norm)
-        with self.timeline.part("optimiser"):
-            self.engine.update(rate)
+        if self.batches.leaves_out(self.step + 1):
+            done, updated = StepTotals(0.0, 0.0, 0.0, self.world.sum(*self._words(stop))), False
+        else:
+            done = self._gradients(stop)
+            self.world.check_generation()
+            updated = self._update(done, rate)
         self.step += 1
-        self._figures = {"loss": total / targets, "accuracy": correct / targets, "gradient_norm": norm}
-        self._figures |= {"learning_rate": rate}
-        if self._step_phase is phases.COMPILING:
+        self._figures = self._known(done, rate) if updated else {}
+        if updated and self._step_phase is phases.COMPILING:
             self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
-        self._step_phase = phases.TRAINING
+        self._step_phase = phases.TRAINING if updated else self._step_phase
+        stopping, choice, change = done.others
         with self.timeline.part("communication"):
             together = self.engine.synchronise_if_due(self.step)
             if together and self.due(self.config.observation.compare_steps):
                 self.engine.check_copies(self.step)
         self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
-        self.saver.prepare(self.engine)
+        self.updates.after_step(change, self.step)
+        if updated:
+            with self.timeline.doing("checkpoint"):
+                self.saver.prepare(self.engine)
         saving = self.saver.busy
         self._record_commits()
         seconds = time.perf_counter() - begun
         self.save_schedule.add_step(seconds, saving, self.saver.size)
-        self.metrics |= self.report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
-        self._reported = self.step
+        if updated:
+            self._report(done, rate, seconds)
         return together and stopping > 0
+
+    def _gradients(self, stop: bool) -> StepTotals:
+        """The gradients of the next batch, in the model; what the step is told about itself, over all ranks."""
+        with self.timeline.part("data"):
+            rows, places = self.feed.rows(self.step)
+
+        def gradients() -> StepTotals:
+            mine = self.engine.accumulate(rows, places)
+            return self.engine.finish(mine, *self._words(stop))
+
+        return self.engine.repeatable(gradients)
+
+    def _words(self, stop: bool) -> tuple[float, float, float]:
+        """What this rank tells the others in a step: whether to stop, the tiers of a checkpoint, a change to take."""
+        choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
+        return float(stop), choice, self.updates.number()
+
+    def _update(self, done: StepTotals, rate: float) -> bool:
+        """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
+        mean = done.loss / self._targets
+        accepted = self.batches.accepts(self.step + 1, mean, done.norm, self.engine.can_leave_out)
+        with self.timeline.part("optimiser"):
+            if accepted:
+                self.engine.update(rate)
+            else:
+                self.engine.leave_out()
+        return accepted
+
+    def _known(self, done: StepTotals, rate: float) -> dict[str, float]:
+        """The figures of a step that all ranks know."""
+        figures = {"loss": done.loss / self._targets, "accuracy": done.correct / self._targets}
+        return figures | {"gradient_norm": done.norm, "learning_rate": rate}
+
+    def _report(self, done: StepTotals, rate: float, seconds: float) -> None:
+        figures = done.loss / self._targets, done.correct / self._targets, done.norm, rate, seconds
+        self.metrics |= self.report.step(self.step, *figures)
+        self._reported = self.step
+        if self._pace.add(seconds, self.report.own_seconds):
+            self._recorder.keep_pace(self._pace.longest, self._pace.own)
 
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
@@ -262,7 +276,9 @@ class Trainer:
         sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
         targets = count * self.engine.targets_per_sample
         mean, accuracy = (total / targets for total in self.world.sum(sums.losses, sums.hits))
-        require_finite(f"the validation loss after step {self.step}", mean)
+        if not math.isfinite(mean):
+            reason = f"the validation loss after step {self.step} is {mean}"
+            raise Diverged(self.batches.roll_back(self.step, reason))
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
@@ -282,15 +298,12 @@ class Trainer:
         self._record_commits()
 
     def confirm_last_commit(self) -> None:
-        """Raises OSError when the checkpoint of the step reached is not committed (a full disk).
-
-        Ranks that stay wait for it: until then, what they hold may be needed.
-        """
+        """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
         committed = fence.commits(self.store) if self.world.leads else []
         if self.world.leads and (not committed or committed[-1].step != self.step):
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
         if self.world.groups and self.world.groups.stays:
-            self.world.gather(None)
+            self.world.gather(None)  # until then, what the other ranks hold may be needed
 
     def record_stop(self, asked: bool) -> None:
         """Record that the training stopped before its end; `asked` says whether this rank was asked to stop."""
@@ -304,7 +317,7 @@ class Trainer:
         for event in self.saver.events(seconds):
             self.record(**event)
             if event["event"] == "committed":
-                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"])
+                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"], event["tier"])
             else:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 
@@ -312,11 +325,6 @@ class Trainer:
         self._recorder.enter(phase, self.step, count)
         if not self._leaves:
             self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
-
-    def _hardware(self) -> dict[str, Any]:
-        """The settings in force on this rank, with the source of each, and the processors that it may use."""
-        network, runtime = fabric.in_force(self.config.hardware, os.environ), settings.in_force(self.config, os.environ)
-        return {"settings": network, "runtime": runtime, "processors": affinity.cpu_list(os.sched_getaffinity(0))}
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
@@ -328,21 +336,15 @@ class Trainer:
         self._recorder.record_own("profiler", event, **fields)
 
     def _progress(self) -> TrainingProgress:
-        samples = self.step * self.config.batch.sequences
-        return TrainingProgress(
-            step=self.step,
-            samples=samples,
-            epoch=samples // len(self.feed.order),
-            metrics=self.metrics,
-            best=self.best,
-            config=configuration.dump(self.config),
-            lineage={
-                "snapshot": self.config.snapshot,
-                "tokenizer": contents.tokenizer_digest(self.feed.snapshot),
-                "revision": os.environ.get("SLIPWAY_REVISION", ""),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-                "world": self.world.size,
-            },
-            at=time.time(),
-        )
+        now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage())
+        done = lineage.progress(self.config, self.step, len(self.feed.order), self.metrics, self.best, now)
+        return replace(done, skipped=self.batches.steps_left_out(self.step), losses=self.batches.losses)
+
+    def _follow(self, config: Config) -> None:
+        """Go on with another configuration: what a change to the running training reaches."""
+        self.config = config
+        updates.give(config, self.engine)
+        self.save_schedule.follow(config)
+        self.report.follow(config)
+        self.batches.follow(config.recovery)
+        self._limits.follow(config.hardware)

@@ -14,9 +14,10 @@ from trainer.config.resolved import Config
 from trainer.loop import Trainer, step_to_the_end
 from trainer.node.stay import GenerationEnded
 from trainer.node.world import World, next_generation
-from trainer.record import causes, endings, fence
+from trainer.record import endings, fence
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
+from trainer.recovery.batches import LossSpike
 from trainer.resumption import Kept
 from trainer.step import exhaustion
 
@@ -49,11 +50,11 @@ def _train_in_one_generation(config: Config, world: World, token: fence.Token, s
                 trainer.feed.stage_rest(trainer.step)
                 return step_to_the_end(config, trainer, stop)
         except GenerationEnded:
-            trainer.keep(kept)
+            trainer.keep()
             raise
-        except Diverged as error:
+        except (Diverged, LossSpike) as error:
             trainer.finish_commits()
-            trainer.record_end("failed", causes.DIVERGED, str(error))
+            trainer.record_end("failed", error.kind, str(error))
             raise
 
 

@@ -1,5 +1,7 @@
 """Several ranks under torchrun: the same training, whatever their number."""
 
+from typing import Any
+
 import pytest
 
 from tests.trainer.conftest import STEPS, Training, read_json
@@ -36,6 +38,39 @@ def test_two_ranks_that_are_killed_end_bit_for_bit_as_two_that_are_not(
     assert [event["step"] for event in training.events("restored")] == [10]
     assert training.losses() == finished_by_two.losses()
     assert training.tensors_by_name() == finished_by_two.tensors_by_name()
+
+
+INTERLEAVED: dict[str, Any] = {
+    "model": {"layers": 4},
+    "layout": {"pipeline": 2, "schedule": "interleaved", "stages_per_rank": 2},
+}
+
+
+@pytest.mark.slow
+def test_interleaved_stages_that_are_killed_end_bit_for_bit_as_those_that_are_not(
+    training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
+) -> None:
+    whole = Training(tmp_path_factory.mktemp("whole"), mark, **INTERLEAVED).completed(ranks=2)
+    training.configure(**INTERLEAVED)
+    training.interrupted(12, ranks=2).completed(ranks=2)
+    assert [event["step"] for event in training.events("restored")] == [10]
+    assert training.losses() == whole.losses()
+    assert training.tensors_by_name() == whole.tensors_by_name()
+
+
+@pytest.mark.nightly
+def test_a_checkpoint_of_interleaved_stages_goes_on_in_any_layout(
+    training: Training, tmp_path_factory: pytest.TempPathFactory, mark: str
+) -> None:
+    alone = Training(tmp_path_factory.mktemp("alone"), mark, model=INTERLEAVED["model"]).completed()
+    training.configure(**INTERLEAVED)
+    training.interrupted(6, ranks=2)
+    training.configure(model=INTERLEAVED["model"], layout={"shard": "full"})
+    training.interrupted(12, ranks=2)
+    training.configure(**INTERLEAVED)
+    training.completed(ranks=2)
+    assert [event["step"] for event in training.events("restored")] == [5, 10]
+    close(training.losses(), alone.losses())
 
 
 @pytest.mark.slow

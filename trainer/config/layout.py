@@ -111,6 +111,26 @@ def micro_batches(sequences: int, micro: int, shares: int) -> int:
     return -(-largest // micro)
 
 
+def waiting(layout: Layout, parts: int) -> float:
+    """The share of a step in which a rank of the pipeline waits for others, with so many micro-batches.
+
+    (p - 1) / (v m + p - 1) for p ranks of v stages, m micro-batches, and forward and backward passes that take equally
+    long everywhere (Narayanan et al., arXiv:2104.04473, section 2.2).
+    """
+    return (layout.pipeline - 1) / (layout.stages_per_rank * parts + layout.pipeline - 1)
+
+
+def in_flight(layout: Layout, stage: int, parts: int) -> int:
+    """The most micro-batches of a step whose activations a rank keeps at once, each of one of its stages.
+
+    stage: the rank's place in the pipeline; parts: the micro-batches of a step.
+    """
+    ranks, each = layout.pipeline, layout.stages_per_rank
+    after = ranks - 1 - stage
+    before = {"1f1b": after, "gpipe": parts, "interleaved": (each - 1) * ranks + 2 * after}[layout.schedule]
+    return min(before + 1, each * parts)
+
+
 def _mesh(layout: Layout, ranks: int, ranks_per_node: int) -> Mesh:
     if ranks % (layout.pipeline * layout.tensor):
         found = f"{layout.pipeline} (x tensor {layout.tensor})"
@@ -156,20 +176,34 @@ def _check_context(settings: LayoutSettings) -> None:
         raise UnfitLayout("layout.context", context, expected)
 
 
+def _check_interleaving(layout: Layout) -> None:
+    """Several stages of a rank, and the order that needs them, go together."""
+    each, interleaved = layout.stages_per_rank, layout.schedule == "interleaved"
+    if interleaved and layout.pipeline == 1:
+        raise UnfitLayout("layout.schedule", "interleaved", "1f1b, as layout.pipeline is 1")
+    if interleaved and each == 1:
+        raise UnfitLayout("layout.stages_per_rank", 1, "2 or more, as layout.schedule is interleaved")
+    if each > 1 and not interleaved:
+        raise UnfitLayout("layout.stages_per_rank", each, f"1, as layout.schedule is {layout.schedule}, or interleaved")
+
+
 def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:
+    _check_interleaving(settings.layout)
     if mesh.pipeline == 1:
         return
-    shape, batch, stages = settings.model, settings.batch, mesh.pipeline
-    if stages > shape.stages:
+    shape, batch, each, ranks = settings.model, settings.batch, settings.layout.stages_per_rank, mesh.pipeline
+    if ranks * each > shape.stages:
         why = ", as the first and the last stage would share a tied embedding" if getattr(shape, "tied", False) else ""
         expected = f"{shape.stages} at most, the stages that a model of this kind ({shape.kind}) can be cut into{why}"
-        raise UnfitLayout("layout.pipeline", stages, expected)
+        found = f"{ranks}" + (f" (x stages_per_rank {each})" if each > 1 else "")
+        raise UnfitLayout("layout.pipeline", found, expected)
     count = micro_batches(batch.sequences, batch.micro, mesh.data)
-    if settings.layout.schedule == "1f1b" and count < stages:
-        cut = (
-            f"batch.sequences {batch.sequences} over {mesh.data} {_shares(mesh)}s in parts of batch.micro {batch.micro}"
-        )
-        raise UnfitLayout("layout.pipeline", stages, f"{count} at most, the micro-batches of a rank ({cut}), or gpipe")
+    cut = f"batch.sequences {batch.sequences} over {mesh.data} {_shares(mesh)}s in parts of batch.micro {batch.micro}"
+    if settings.layout.schedule == "1f1b" and count < ranks:
+        raise UnfitLayout("layout.pipeline", ranks, f"{count} at most, the micro-batches of a rank ({cut}), or gpipe")
+    if settings.layout.schedule == "interleaved" and count % ranks:
+        expected = f"a divisor of {count}, the micro-batches of a rank ({cut}), as interleaved demands, or 1f1b"
+        raise UnfitLayout("layout.pipeline", ranks, expected)
 
 
 def _check_activations(settings: LayoutSettings) -> None:

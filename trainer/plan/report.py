@@ -23,7 +23,11 @@ def report(verdict: PlanVerdict, room: Room) -> Iterator[str]:
         left = f"{gib(stage.spare)} of {gib(room.rank_bytes)} are left"
         short = f"{gib(-stage.spare)} more than the {gib(room.rank_bytes)} that it has"
         yield f"  {'needed':<14} {gib(stage.needed):>14}   {left if stage.spare >= 0 else short}"
+        if verdict.waiting:
+            yield f"  It keeps the activations of {stage.in_flight} micro-batches at most, each of one of its stages."
     yield from _node(verdict, room)
+    if verdict.waiting:
+        yield f"The ranks of the pipeline wait for each other in {100 * verdict.waiting:.1f} % of a step."
     for axis, size in verdict.sent.items():
         if size >= 2**20:
             yield f"A rank sends {gib(size)} in a step to its group `{axis}`."

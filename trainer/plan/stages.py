@@ -20,7 +20,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from trainer.config.layout import Mesh, micro_batches
-from trainer.loading.order import rank_slice
 from trainer.node.world import World
 from trainer.plan.kernels import gpu_kernels
 from trainer.plan.live_bytes import LiveBytes
@@ -28,6 +27,7 @@ from trainer.plan.measure import StageMeasure
 from trainer.plan.question import Question, with_fields
 from trainer.plan.step import PlannedStep
 from trainer.step.microbatch import blank
+from trainer.step.stages import blocks_of, stages_of
 
 FEW, MORE = 3, 5
 """The blocks of a stage with which a deep model is run instead."""
@@ -37,7 +37,7 @@ PARTS_PER_STAGE = 2
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of a training is run: blocks of each stage, and micro-batches of a step."""
+    """How much of a training is run: blocks of each rank of the pipeline, and micro-batches of a step."""
 
     blocks: int
     parts: int
@@ -50,10 +50,14 @@ def measure(question: Question) -> list[StageMeasure]:
 
 def _stage(question: Question, stage: int) -> StageMeasure:
     """The measure at full extent, from those at smaller ones where the work is repeated."""
-    whole = _whole(question, stage)
-    blocks = (FEW, MORE) if whole.blocks > MORE and hasattr(question.model, "layers") else (whole.blocks,) * 2
+    whole, each = _whole(question, stage), question.layout.stages_per_rank
+    few, more = (-(-least // each) * each for least in (FEW, MORE))
+    blocks = (few, max(more, few + each))
+    if whole.blocks <= blocks[1] or not hasattr(question.model, "layers"):
+        blocks = (whole.blocks,) * 2
     least = PARTS_PER_STAGE * question.mesh.pipeline
-    parts = (least, least + 1) if whole.parts > least else (whole.parts,) * 2
+    rounds = question.mesh.pipeline if question.layout.schedule == "interleaved" else 1
+    parts = (least, least + rounds) if whole.parts > least else (whole.parts,) * 2
     first = _run(question, stage, Extent(blocks[0], parts[0]))
     found = first
     if blocks[1] > blocks[0]:
@@ -61,15 +65,16 @@ def _stage(question: Question, stage: int) -> StageMeasure:
         found = found.plus(deeper.minus(first), (whole.blocks - blocks[0]) / (blocks[1] - blocks[0]))
     if parts[1] > parts[0]:
         longer = _run(question, stage, Extent(blocks[0], parts[1]))
-        found = found.plus(longer.minus(first), whole.parts - parts[0])
+        found = found.plus(longer.minus(first), (whole.parts - parts[0]) / rounds)
     return dataclasses.replace(found, ranks=question.ranks // question.mesh.pipeline)
 
 
 def _whole(question: Question, stage: int) -> Extent:
     mesh, batch = question.mesh, question.batch
     layers = getattr(question.model, "layers", question.model.stages)
-    blocks = rank_slice(layers, stage, mesh.pipeline)
-    return Extent(blocks.stop - blocks.start, micro_batches(batch.sequences, batch.micro, mesh.data))
+    each = question.layout.stages_per_rank
+    blocks = blocks_of(layers, stages_of(stage, mesh.pipeline, each), mesh.pipeline * each)
+    return Extent(len(blocks), micro_batches(batch.sequences, batch.micro, mesh.data))
 
 
 def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:

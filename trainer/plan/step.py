@@ -35,7 +35,8 @@ class PlannedStep:
         self._engine = PlannedEngine(question.config(), world, question.data, draws=False)
         live.purpose = "optimiser"
         self._fill_optimiser()
-        _tell_apart(self._engine.model, live)
+        for part in self._engine.divided.parts:
+            _tell_apart(part, live)
 
     def run(self, rows: Rows, count: int) -> StageMeasure:
         """The measure of a step over `count` samples."""

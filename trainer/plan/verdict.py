@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer.base import codec
+from trainer.config.layout import in_flight, micro_batches, waiting
 from trainer.config.operation import Storage
 from trainer.plan.measure import StageMeasure
 from trainer.plan.question import Question
@@ -29,6 +30,8 @@ class StageVerdict:
     ranks: int
     """All ranks of this stage, which take the same, or a little less."""
     first_rank: int
+    in_flight: int
+    """The most micro-batches whose activations it keeps at once; of interleaved stages, each is of one stage."""
     parts: Mapping[str, int]
     """Bytes on the device, by what they are for: those of the measure, and the margins."""
     needed: int
@@ -76,6 +79,8 @@ class PlanVerdict:
     checkpoint: CheckpointVerdict
     sent: Mapping[str, int]
     """Bytes that a rank gives to exchanges in one step, by the axis of the mesh: the largest of all stages."""
+    waiting: float
+    """The share of a step in which a rank of the pipeline waits for others, if all its blocks take equally long."""
     least_gpus: int | None
     """The fewest GPUs with this layout and these nodes' memory, in whole nodes above one; None when no number fits."""
     problems: Sequence[str]
@@ -102,6 +107,7 @@ def judge(question: Question, measures: Sequence[StageMeasure], room: Room, stor
         host=host,
         checkpoint=_checkpoint(question, size, room, storage),
         sent={axis: max(each.sent.get(axis, 0) for each in measures) for axis in _axes(measures)},
+        waiting=waiting(question.layout, _parts(question)),
         least_gpus=_least_gpus(question, measures, room),
         problems=problems,
     )
@@ -130,10 +136,16 @@ def _stage(question: Question, measure: StageMeasure, room: Room) -> StageVerdic
         stage=measure.stage,
         ranks=measure.ranks,
         first_rank=first,
+        in_flight=in_flight(question.layout, measure.stage, _parts(question)),
         parts=parts,
         needed=needed,
         spare=room.rank_bytes - needed,
     )
+
+
+def _parts(question: Question) -> int:
+    """The micro-batches of a step."""
+    return micro_batches(question.batch.sequences, question.batch.micro, question.mesh.data)
 
 
 def _host(question: Question, size: int, room: Room, storage: Storage) -> HostVerdict:

@@ -5,6 +5,7 @@ tensor has a shape and no values; `trainer.start.drawing.allocate` gives this ra
 a checkpoint or the weights of another model give it values. The dry run reads the same divided model.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +18,10 @@ from trainer.config.resolved import Config
 from trainer.config.shapes import network_of
 from trainer.models.model import Data, Model
 from trainer.models.outline import without_memory
+from trainer.models.sequence_share import SequenceShare
 from trainer.start import drawing
 from trainer.step import parallel, randomness
-from trainer.step.stages import StageModule, keep_stage
+from trainer.step.stages import StageModule, keep_stages, share_parameters, stage_model, stages_of
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,23 @@ class DividedModel:
 
     model: Model
     """With the names of the whole model. What is divided by matrices or by FSDP is a DTensor."""
-    called: nn.Module
-    """What a pass calls: the model, or the stage of a pipeline that calls it. DDP is not around it yet."""
+    parts: Sequence[Model]
+    """What a pass goes through: the model, or a part of it for each stage of a pipeline that this rank has."""
+    called: Sequence[nn.Module]
+    """What a pass calls: the model, or the stages, each of which calls its part. DDP is not around them yet."""
     targets_per_sample: int
     flops_per_sample: int
     """Both of the whole model."""
+
+    def take_share(self, share: SequenceShare | None) -> None:
+        """Give all parts this rank's share of every sequence."""
+        for each in (self.model, *self.parts):
+            each.share = share
+
+    def train(self, trains: bool) -> None:
+        """Set whether all parts are being trained."""
+        for each in (self.model, *self.parts):
+            each.train(trains)
 
 
 def built_on_meta(config: Config, devices: DeviceMesh | None, data: Data) -> DividedModel:
@@ -56,7 +70,8 @@ def built(config: Config, devices: DeviceMesh | None, data: Data, device: torch.
     parallel.check_device(config, device)
     if drawing.says_how_it_begins(network_of(config.model.kind)):
         found = built_on_meta(config, devices, data)
-        drawing.allocate(found.called, found.model, device)
+        drawing.allocate(nn.ModuleList(found.called), found.model, device)
+        share_parameters(found.model, found.parts)
         return found
     randomness.seed_for_model(config.run.seed)
     return _divided(models.build(config.model, data), config, devices, device)
@@ -69,15 +84,22 @@ def _divided(
     targets, flops = model.targets_per_sample, model.flops_per_sample
     _freeze(model, config.run.freeze)
     index, count = (devices["pipeline"].get_local_rank(), devices["pipeline"].size()) if devices else (0, 1)
+    numbers, layers = stages_of(index, count, config.layout.stages_per_rank), len(model.blocks)
+    stages = count * config.layout.stages_per_rank
     if count > 1:
-        keep_stage(model, index, count)
+        keep_stages(model, numbers, stages)
     if device is not None:
         model.to(device)
     parallel.divide(model, devices, config)
-    stage = StageModule(model, config.run.precision, index == 0, index == count - 1)
-    called = stage if count > 1 else model
-    parallel.shard(called, model, devices, config)
-    return DividedModel(model, called, targets, flops)
+    parts = [stage_model(model, layers, each, stages) for each in numbers] if len(numbers) > 1 else [model]
+    called: list[nn.Module] = [model]
+    if count > 1:
+        ends = [(each == 0, each == stages - 1) for each in numbers]
+        called = [StageModule(part, config.run.precision, *end) for part, end in zip(parts, ends, strict=True)]
+    for each, part in zip(called, parts, strict=True):
+        parallel.shard(each, part, devices, config)
+    share_parameters(model, parts)
+    return DividedModel(model, parts, called, targets, flops)
 
 
 def _freeze(model: nn.Module, prefixes: tuple[str, ...]) -> None:

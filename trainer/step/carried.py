@@ -62,6 +62,8 @@ class StepMark:
         """A step has begun, and weights are as before; its update has begun."""
         self.extra: dict[str, Any] = {}
         """The engine's extra state as it was when the step began."""
+        self.kept: CarriedState | None = None
+        """The state while the model is laid out anew."""
 
     def begin(self, extra: dict[str, Any]) -> None:
         """A step begins, maybe once more."""

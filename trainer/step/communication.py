@@ -1,5 +1,7 @@
 """Communication: how DDP sends gradients between the ranks; buckets and overlap are DDP's own."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket, ProcessGroup
@@ -20,24 +22,33 @@ from trainer.step.powersgd import PowerSGD
 
 
 def connect(
-    model: nn.Module, called: nn.Module, optimiser: Optimizer, config: Config, world: World, timeline: Timeline
+    model: nn.Module,
+    called: Sequence[nn.Module],
+    optimiser: Optimizer,
+    config: Config,
+    world: World,
+    timeline: Timeline,
 ) -> PowerSGD | LocalUpdates | None:
     """Connect this rank to the others as `config.communication` says; returns the part that has a state.
 
-    `called` is what a pass calls, DDP where replicas average gradients.
+    `called` is what passes call, DDP where replicas average gradients.
     """
     if config.communication.local_steps > 1:
         return LocalUpdates(model, optimiser, config.communication, world, config.run.steps)
-    if isinstance(called, DistributedDataParallel):
-        return attach(called, config.communication, config.run.seed, timeline)
-    return None
+    return attach(called, config.communication, config.run.seed, timeline)
 
 
-def attach(ddp: DistributedDataParallel, config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
-    """Send the gradients of `ddp` as the configuration says; returns a compression whose state a checkpoint must hold.
+def attach(called: Sequence[nn.Module], config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
+    """Send the gradients of those of `called` that DDP joins as the configuration says.
 
-    The timeline records when each bucket of gradients is handed over to be reduced.
+    Returns a compression whose state a checkpoint must hold: there is one only where ranks have the whole model. The
+    timeline records when each bucket of gradients is handed over to be reduced.
     """
+    found = [_attach(each, config, seed, timeline) for each in called if isinstance(each, DistributedDataParallel)]
+    return found[0] if found else None
+
+
+def _attach(ddp: DistributedDataParallel, config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
     match config.compression:
         case "bf16":
             ddp.register_comm_hook(ddp.process_group, timeline.timed_hook(_in_bf16))

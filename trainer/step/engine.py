@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from trainer.config.layout import micro_batches
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
 from trainer.models.model import Data, Rows, SampleNumbers
@@ -29,7 +28,7 @@ from trainer.step import building, carried, communication, exhaustion, optimiser
 from trainer.step.building import DividedModel
 from trainer.step.carried import CarriedState, RunningStatistics, StepMark
 from trainer.step.local_updates import LocalUpdates
-from trainer.step.microbatch import MicroBatch, blank, cut
+from trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
 from trainer.step.parallel import copies, gradients
 from trainer.step.passes import Passes, StepTotals, Sums
 from trainer.step.powersgd import PowerSGD
@@ -50,25 +49,17 @@ class Engine:
     """One rank's part of the model, and of every step's work."""
 
     def __init__(
-        self,
-        config: Config,
-        world: World,
-        data: Data,
-        on_event: OnEvent = lambda _, **__: None,
-        draws: bool = True,
+        self, config: Config, world: World, data: Data, on_event: OnEvent = lambda _, **__: None, draws: bool = True
     ) -> None:
         """Lay the model over the ranks, and draw its weights unless the caller will bring them (`draws` is False).
 
         Raises ValueError for settings that do not fit the model.
         """
-        self.config, self.world, self._on_event = config, world, on_event
+        self.config, self.world, self._data, self._on_event = config, world, data, on_event
         self.timeline = Timeline(world.device)
-        self._data = data
-        self._scale = LossScale() if config.run.precision == "fp16" else None
-        self._overflowed = False
+        self._scale, self._overflowed = LossScale() if config.run.precision == "fp16" else None, False
         self._micro = exhaustion.noted_micro_batch(config, world.size)
         self._mark = StepMark()
-        self._kept: CarriedState | None = None
         self._lay_out()
         self._statistics = RunningStatistics(self.model)
         if draws:
@@ -80,29 +71,26 @@ class Engine:
         """Divide a new model over the ranks, with its optimiser; its weights have no values yet."""
         config, world = self.config, self.world
         self.devices = devices = parallel.device_mesh(world)
-        divided = building.built(config, devices, self._data, world.device)
+        self.divided = divided = building.built(config, devices, self._data, world.device)
         self.model = divided.model
-        self.model.share = parallel.sequence_share(world)
+        divided.take_share(parallel.sequence_share(world))
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
         self._passes = self._build_passes(divided, devices, self._data)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
-        self._own = communication.connect(self.model, self._passes.called, self.optimiser, config, world, self.timeline)
+        self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
+        self._called = [parallel.replicate(each, self.devices, self.config) for each in divided.called]
         if devices is None or self.world.mesh.pipeline == 1:
-            called = self._replicated(divided.called)
+            (called,) = self._called
             return Passes(divided.model, called, self.config, self.world.device, self.timeline)
         # Imported only here: PyTorch's pipelines import its compiler.
         from trainer.step.pipeline import PipelinePasses
 
-        assert isinstance(divided.called, StageModule)
-        called = self._replicated(divided.called)
-        return PipelinePasses(divided.called, called, devices, self.config, data, self.world.device, self.timeline)
-
-    def _replicated(self, called: nn.Module) -> nn.Module:
-        """What a pass calls, so that replicas average gradients where the layout has them."""
-        return parallel.replicate(called, self.devices, self.config)
+        stages = [each for each in divided.called if isinstance(each, StageModule)]
+        given = divided.model, stages, self._called
+        return PipelinePasses(*given, devices, self.config, data, self.world.device, self.timeline)
 
     def draw_weights(self) -> int:
         """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""
@@ -151,8 +139,9 @@ class Engine:
                     return work()
             except Interrupted as interrupted:
                 reason = str(interrupted)
-            self._shrink(reason)
-            self._divide_again(peers)
+            with self.timeline.doing("rebuilding"):
+                self._shrink(reason)
+                self._divide_again(peers)
 
     def probe(self) -> None:
         """Find out before the first step whether its micro-batch fits; afterwards all ranks have one that does.
@@ -176,7 +165,7 @@ class Engine:
         share = -(-self.config.batch.sequences // self.world.data_size)
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
         rows, places = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
-        copies = optimisers.COPIES[self.config.optimiser.kind]
+        copies = self.config.optimiser.copies
         reserved = carried.reserve(self._parameters.values(), self.optimiser, copies)
         self.accumulate(rows, places, count * self.world.data_size)
         del reserved
@@ -187,7 +176,7 @@ class Engine:
     def _accumulate(self, rows: Rows, places: SampleNumbers, sequences: int) -> Sums:
         stage = self.world.mesh.stage(self.world.rank)
         randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
-        sums = self._passes.train(self._parts(rows, places, sequences), self._weight())
+        sums = self._passes.train(self._parts(rows, places, sequences, trains=True), self._weight())
         parallel.complete_gradients(self.model, self.devices)
         return self._counted(sums)
 
@@ -251,6 +240,17 @@ class Engine:
                 self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
+    @property
+    def can_leave_out(self) -> bool:
+        """Whether `leave_out` brings back all that a batch changed; PowerSGD's errors have changed with the batch."""
+        return not isinstance(self._own, PowerSGD)
+
+    def leave_out(self) -> None:
+        """Forget the gradients of a batch, and what it did to running statistics: it changes nothing."""
+        self.optimiser.zero_grad(set_to_none=True)
+        self._statistics.restore(self.model)
+        self._mark.begun = False
+
     def synchronise_if_due(self, step: int) -> bool:
         """Synchronise local updates if due after `step`; returns whether all ranks have the same weights now."""
         return self._own.synchronise_if_due(step) if isinstance(self._own, LocalUpdates) else True
@@ -261,8 +261,8 @@ class Engine:
 
     def whole_state(self) -> CarriedState | None:
         """This rank's part of the state after its last update; None where it broke off in one, or has a part alone."""
-        if self._kept or self._own is not None or self._mark.halfway:
-            return self._kept
+        if self._mark.kept or self._own is not None or self._mark.halfway:
+            return self._mark.kept
         if not self._mark.begun:
             self._statistics.remember()
             self._mark.extra = self.extra_state()
@@ -285,9 +285,9 @@ class Engine:
 
     def measure(self, rows: Rows, places: SampleNumbers, count: int) -> Sums:
         """The sums over these samples, without gradients: this rank's share of the `count` samples of all ranks."""
-        self.model.eval()
+        self.divided.train(False)
         sums = self._passes.measure(self._parts(rows, places, count), self._count_batch)
-        self.model.train()
+        self.divided.train(True)
         return self._counted(sums)
 
     def _count_batch(self) -> None:
@@ -302,13 +302,14 @@ class Engine:
         if self._scale and "loss_scale" in state:
             self._scale = LossScale(*state["loss_scale"])
 
-    def _parts(self, rows: Rows, places: SampleNumbers, sequences: int) -> list[MicroBatch]:
+    def _parts(self, rows: Rows, places: SampleNumbers, sequences: int, trains: bool = False) -> list[MicroBatch]:
         """This rank's share of `sequences` in micro-batches; every rank has equally many."""
-        shares = self.world.data_size
-        count = micro_batches(sequences, self._micro, shares)
-        alike = -(-sequences // shares // count) if self.world.mesh.pipeline > 1 else 1
+        ranks = self.world.mesh.pipeline
+        # Interleaved stages take a step's micro-batches in rounds, one for each rank.
+        rounds = ranks if trains and self.config.layout.schedule == "interleaved" else 1
+        count, alike = alike_parts(sequences, self._micro, self.world.data_size, rounds)
         # Blank samples change no sum, but they would change running statistics: such models get empty parts instead.
-        return list(cut(rows, places, count, alike if self.model.recomputes else 0))
+        return list(cut(rows, places, count, (alike if ranks > 1 else 1) if self.model.recomputes else 0))
 
     def _weight(self) -> float:
         """The factor of a rank's summed losses, whose gradients are averaged over ranks afterwards."""
@@ -337,12 +338,13 @@ class Engine:
 
     def _divide_again(self, peers: Peers) -> None:
         """The same weights in a new model, whose ranks talk in new process groups. All ranks call at once."""
-        self._kept = carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+        self._mark.kept = carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
-        del self.model, self._passes, self.optimiser, self._parameters, self.devices, self._own
+        del self.divided, self.model, self._called, self._passes
+        del self.optimiser, self._parameters, self.devices, self._own
         exhaustion.give_back_memory(self.world.device)
         peers.rejoin()
         self._lay_out()
-        self.continue_from(self._kept)
-        self._kept = None
+        self.continue_from(self._mark.kept)
+        self._mark.kept = None

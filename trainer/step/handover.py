@@ -16,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.config.layout import Mesh
 from trainer.node.world import World
 from trainer.start.divided import is_divided
@@ -31,13 +32,15 @@ WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class Position:
     """Where a training is between two steps, beside what the engine holds."""
 
-    step: int
-    metrics: Mapping[str, float]
-    best: Mapping[str, float]
+    progress: TrainingProgress
     figures: Mapping[str, float]
     """Of the last step: what all ranks know of it."""
     reported: bool
     """Whether rank 0 has put them on record."""
+
+    @property
+    def step(self) -> int:
+        return self.progress.step
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,12 @@ class HandOver:
 
     position: Position
     givers: Mapping[int, int]
+    own: bool = True
+    """It is of this training, as no checkpoint of another one need be."""
+
+    @property
+    def progress(self) -> TrainingProgress:
+        return self.position.progress
 
 
 @dataclass(frozen=True)

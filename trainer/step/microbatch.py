@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trainer.config.layout import micro_batches
 from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
 from trainer.loading.order import rank_slice
@@ -25,6 +26,12 @@ class MicroBatch:
     places: SampleNumbers
     real: int
     """The first `real` rows are samples of the share; the rest is blank, and counts in no loss and no gradient."""
+
+
+def alike_parts(sequences: int, micro: int, shares: int, rounds: int) -> tuple[int, int]:
+    """How many parts every share of a batch is cut into, a multiple of `rounds`, and the samples of the largest one."""
+    count = -(-micro_batches(sequences, micro, shares) // rounds) * rounds
+    return count, -(-sequences // shares // count)
 
 
 def cut(rows: Rows, places: SampleNumbers, count: int, size: int) -> Iterator[MicroBatch]:

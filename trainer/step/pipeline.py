@@ -1,4 +1,4 @@
-"""Pipeline parallelism: each rank has consecutive layers, and micro-batches pass from rank to rank.
+"""Pipeline parallelism: each rank has one or several stages, and micro-batches pass from stage to stage.
 
 PyTorch's schedules pass them. They need micro-batches of one size, so parts are filled up with blank samples.
 """
@@ -10,7 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import (
+    PipelineStage,
+    Schedule1F1B,
+    ScheduleGPipe,
+    ScheduleInterleaved1F1B,
+    ScheduleLoopedBFS,
+)
 
 from trainer import models
 from trainer.config.resolved import Config
@@ -21,29 +27,34 @@ from trainer.models.outline import without_memory
 from trainer.step.microbatch import MicroBatch, joined
 from trainer.step.parallel.replicas import free_gathered_weights
 from trainer.step.passes import Sums, prepared, score
-from trainer.step.stages import StageModule
+from trainer.step.stages import StageModule, stages_of
+
+OneStage = Schedule1F1B | ScheduleGPipe
+SeveralStages = ScheduleInterleaved1F1B | ScheduleLoopedBFS
 
 
 class PipelinePasses:
-    """Forward and backward passes of this rank's stage, by PyTorch's schedules."""
+    """Forward and backward passes of this rank's stages, by PyTorch's schedules."""
 
     def __init__(
         self,
-        stage: StageModule,
-        called: nn.Module,
+        model: Model,
+        stages: Sequence[StageModule],
+        called: Sequence[nn.Module],
         devices: DeviceMesh,
         config: Config,
         data: Data,
         device: torch.device,
         timeline: Timeline,
     ) -> None:
-        """`called` calls the stage, and averages gradients where replicas do."""
-        self._timeline, self._stage, self.called = timeline, stage, called
-        self._model, self._config, self._device = stage.model, config, device
+        """`called` call the stages, which have parts of `model`, and average gradients where replicas do."""
+        self._timeline, self._stages, self._called = timeline, stages, called
+        self._model, self._config, self._device = model, config, device
         self._group = devices["pipeline"].get_group()
-        self._index, self._count = devices["pipeline"].get_local_rank(), devices["pipeline"].size()
-        self._shapes = _shapes(config, data, stage.model)
-        self._schedules: dict[tuple[int, int, bool], Schedule1F1B | ScheduleGPipe] = {}
+        self._numbers = stages_of(devices["pipeline"].get_local_rank(), devices["pipeline"].size(), len(stages))
+        self._count = devices["pipeline"].size() * len(stages)
+        self._shapes = _shapes(config, data, model)
+        self._schedules: dict[tuple[int, int, bool], OneStage | SeveralStages] = {}
         self._parts: Sequence[MicroBatch] = ()
         self._weight, self._targets, self._sums = 0.0, torch.empty(0), Sums.zero(device)
 
@@ -60,7 +71,8 @@ class PipelinePasses:
         with torch.no_grad():
             self._schedule(parts, False).eval(*inputs, target=target, losses=[], **bounds)
         on_part()
-        free_gathered_weights(self._stage)
+        for stage in self._stages:
+            free_gathered_weights(stage)
         return self._sums
 
     def _prepare(
@@ -71,9 +83,9 @@ class PipelinePasses:
         places = np.concatenate([part.places for part in parts])
         inputs, targets, bounds = prepared(self._model, rows, places, self._device)
         self._parts, self._weight, self._targets, self._sums = parts, weight, targets, Sums.zero(self._device)
-        target = torch.arange(len(parts)) if self._stage.last else None
+        target = torch.arange(len(parts)) if self._stages[-1].last else None
         # The stage was described to the schedule by contiguous tensors, so it must receive such tensors.
-        given = (inputs.contiguous(),) if self._stage.first else ()
+        given = (inputs.contiguous(),) if self._stages[0].first else ()
         return given, target, dict(zip(("begins",), bounds, strict=False))
 
     def _loss(self, outputs: Tensor, which: Tensor) -> Tensor:
@@ -84,22 +96,30 @@ class PipelinePasses:
         self._sums = self._sums.plus(loss, correct)
         return loss * self._weight
 
-    def _schedule(self, parts: Sequence[MicroBatch], trains: bool) -> Schedule1F1B | ScheduleGPipe:
+    def _schedule(self, parts: Sequence[MicroBatch], trains: bool) -> OneStage | SeveralStages:
         """The schedule for this number and size of micro-batches; it is kept, as it has receive buffers."""
         key = len(parts), len(parts[0].places), trains
         if key not in self._schedules:
-            in_turn = self._config.layout.schedule == "1f1b" and trains
-            kind = Schedule1F1B if in_turn else ScheduleGPipe
-            self._schedules[key] = kind(self._stage_for(key[1], trains), key[0], loss_fn=self._loss, scale_grads=False)
+            self._schedules[key] = self._new_schedule(*key)
         return self._schedules[key]
 
-    def _stage_for(self, size: int, trains: bool) -> PipelineStage:
-        """The stage for micro-batches of `size` samples, with the shapes of its inputs and outputs."""
+    def _new_schedule(self, count: int, size: int, trains: bool) -> OneStage | SeveralStages:
+        """One of PyTorch's. Without gradients there is nothing to be gained by turns: each stage takes all parts."""
+        stages: list[Any] = [self._stage(place, size, trains) for place in range(len(self._stages))]
+        if len(stages) > 1:
+            several = ScheduleInterleaved1F1B if trains else ScheduleLoopedBFS
+            return several(stages, count, loss_fn=self._loss, scale_grads=False)
+        one = Schedule1F1B if trains and self._config.layout.schedule == "1f1b" else ScheduleGPipe
+        return one(stages[0], count, loss_fn=self._loss, scale_grads=False)
+
+    def _stage(self, place: int, size: int, trains: bool) -> PipelineStage:
+        """A stage of this rank for micro-batches of `size` samples, with the shapes of its inputs and outputs."""
+        stage = self._stages[place]
         inputs, hidden, outputs = (each.new_empty(size, *each.shape[1:]) for each in self._shapes)
-        given = inputs if self._stage.first else hidden.requires_grad_(trains)
-        taken = outputs.requires_grad_(trains) if self._stage.last else hidden.requires_grad_(trains)
-        called = self.called if trains else self._stage
-        return PipelineStage(called, self._index, self._count, self._device, given, taken, group=self._group)
+        given = inputs if stage.first else hidden.requires_grad_(trains)
+        taken = outputs.requires_grad_(trains) if stage.last else hidden.requires_grad_(trains)
+        called = self._called[place] if trains else stage
+        return PipelineStage(called, self._numbers[place], self._count, self._device, given, taken, group=self._group)
 
 
 def _shapes(config: Config, data: Data, divided: Model) -> tuple[Tensor, Tensor, Tensor]:

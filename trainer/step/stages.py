@@ -1,7 +1,11 @@
-"""Stages of a pipeline: which part of the model a stage keeps, and that part as one module.
+"""Stages of a pipeline: which parts of the model a rank keeps, and each part as one module.
 
-Apart from `trainer.step.pipeline`, which runs the stages, because PyTorch's schedules import its compiler.
+A rank has one stage, or several that lie apart (`layout.stages_per_rank`): the stages go round the ranks. Apart from
+`trainer.step.pipeline`, which runs the stages, because PyTorch's schedules import its compiler.
 """
+
+import copy
+from collections.abc import Sequence
 
 from torch import Tensor, nn
 
@@ -12,7 +16,7 @@ from trainer.step.precision import autocast
 
 
 class StageModule(nn.Module):
-    """A stage's part of the model as one module: its input goes through the blocks of this rank."""
+    """A stage's part of the model as one module: its input goes through the blocks of this stage."""
 
     def __init__(self, model: Model, precision: Precision, first: bool, last: bool) -> None:
         super().__init__()
@@ -30,11 +34,49 @@ class StageModule(nn.Module):
         return x.float()
 
 
-def keep_stage(model: Model, index: int, count: int) -> None:
-    """Remove everything from the model that stage `index` of `count` does not need; names stay."""
+def stages_of(rank: int, ranks: int, each: int) -> range:
+    """The numbers of the stages that a rank of the pipeline has, where every rank has `each`."""
+    return range(rank, ranks * each, ranks)
+
+
+def blocks_of(layers: int, numbers: Sequence[int], count: int) -> list[int]:
+    """The blocks that these stages of `count` have, of a model with so many layers."""
+    return [block for number in numbers for block in _blocks(layers, number, count)]
+
+
+def keep_stages(model: Model, numbers: Sequence[int], count: int) -> None:
+    """Remove everything from the model that the stages `numbers` of `count` do not need; names stay."""
     assert not set(model.first_uses) & set(model.last_uses)
-    mine = rank_slice(len(model.blocks), index, count)
-    for number in set(range(len(model.blocks))) - set(range(mine.start, mine.stop)):
-        delattr(model.blocks, str(number))
-    for name in (*(model.first_uses if index > 0 else ()), *(model.last_uses if index < count - 1 else ())):
+    for block in set(range(len(model.blocks))) - set(blocks_of(len(model.blocks), numbers, count)):
+        delattr(model.blocks, str(block))
+    for name in (*(() if 0 in numbers else model.first_uses), *(() if count - 1 in numbers else model.last_uses)):
         delattr(model, name)
+
+
+def stage_model(model: Model, layers: int, number: int, count: int) -> Model:
+    """The model of the stage `number` alone, whose blocks and parameters are those of `model`.
+
+    `model` has what several stages of `count` need (`keep_stages`), of `layers` blocks. See `share_parameters`.
+    """
+    part = copy.copy(model)
+    others = {*(model.first_uses if number else ()), *(model.last_uses if number < count - 1 else ())}
+    part._modules = {name: each for name, each in model._modules.items() if name not in others}
+    part._parameters = {name: each for name, each in model._parameters.items() if name not in others}
+    mine = set(map(str, _blocks(layers, number, count)))
+    part.blocks = copy.copy(model.blocks)
+    part.blocks._modules = {name: each for name, each in model.blocks._modules.items() if name in mine}
+    return part
+
+
+def share_parameters(model: Model, parts: Sequence[Model]) -> None:
+    """Let `model` have those parameters, outside all of its modules, that its `parts` have now.
+
+    What divides weights, or gives them memory, replaces them in the parts.
+    """
+    for part in parts:
+        model._parameters.update(part._parameters)
+
+
+def _blocks(layers: int, number: int, count: int) -> range:
+    mine = rank_slice(layers, number, count)
+    return range(mine.start, mine.stop)

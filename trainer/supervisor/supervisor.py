@@ -17,6 +17,7 @@ from types import FrameType
 import trainer.__main__ as rank_program
 from trainer.base import processes
 from trainer.base.exit_code import ExitCode
+from trainer.diagnosis import stacks
 from trainer.node.generations import STOPPING, VARIABLE, Arrival, End, Members, key
 from trainer.record import causes, fence, incarnation
 from trainer.record.incarnation import Membership
@@ -54,8 +55,6 @@ class JobPlace:
     """Host and port of the job's store, for the ranks."""
     stays: bool = False
     """Whether ranks that are well stay in their processes when a generation ends."""
-    helpers: tuple[int, ...] = ()
-    """Children of this process that are no ranks."""
 
 
 class Supervisor:
@@ -105,6 +104,8 @@ class Supervisor:
         end = self._watched(members)
         if end is None:
             return None
+        if end.kind not in notes.NO_INCIDENT:
+            stacks.snapshot(members.generation)
         if end.final:
             self._let_end()
         elif left := self._end_ranks(self._staying(members) if end.stay else ()):
@@ -251,7 +252,7 @@ class Supervisor:
     def _end_ranks(self, staying: Sequence[Fork] = ()) -> list[int]:
         """End the ranks but for those that stay; the pids of processes that cannot be killed."""
         ending = [fork for fork in self._forks if fork not in staying]
-        left = forks.kill(ending, (*self._place.helpers, *(fork.pid for fork in staying)))
+        left = forks.kill(ending, staying)
         self._forks = list(staying)
         return left
 

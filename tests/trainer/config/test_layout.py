@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainer.base.invalid import Invalid
-from trainer.config.layout import Mesh, check, micro_batches
+from trainer.config.layout import Mesh, check, in_flight, micro_batches, waiting
 from trainer.config.operation import Layout
 from trainer.config.sections import Batch, Run
 from trainer.config.shapes import Shape
@@ -24,6 +24,10 @@ class Settings:
     model: Shape = field(default_factory=lambda: DecoderShape(layers=4, width=64, heads=8, kv_heads=4, hidden=128))
     batch: Batch = field(default_factory=lambda: Batch(sequences=64, length=8, micro=2))
     run: Run = field(default_factory=lambda: Run(steps=1))
+
+
+TWO: dict[str, Any] = {"schedule": "interleaved", "stages_per_rank": 2}
+THREE: dict[str, Any] = {**TWO, "stages_per_rank": 3}
 
 
 def mesh(ranks: int, ranks_per_node: int, **layout: Any) -> Mesh:
@@ -79,6 +83,11 @@ def test_every_share_is_cut_into_equally_many_micro_batches() -> None:
         (6, 6, {"pipeline": 4}, "layout.pipeline: found 4 (x tensor 1), expected a divisor of 6 ranks"),
         (8, 8, {"pipeline": 8}, "layout.pipeline: found 8, expected 4 at most, the stages"),
         (64, 1, {"pipeline": 2}, "layout.pipeline: found 2, expected 1 at most, the micro-batches of a rank (batch"),
+        (2, 2, {"pipeline": 2, **THREE}, "layout.pipeline: found 2 (x stages_per_rank 3), expected 4 at most, the st"),
+        (64, 1, {"pipeline": 2, **TWO}, "layout.pipeline: found 2, expected a divisor of 1, the micro-batches of a ra"),
+        (2, 2, TWO, "layout.schedule: found interleaved, expected 1f1b, as layout.pipeline is 1"),
+        (2, 2, {"pipeline": 2, "schedule": "interleaved"}, "layout.stages_per_rank: found 1, expected 2 or more, as"),
+        (2, 2, {"pipeline": 2, "stages_per_rank": 2}, "layout.stages_per_rank: found 2, expected 1, as layout.schedu"),
         (6, 6, {"context": 4}, "layout.context: found 4, expected a divisor of 6, the ranks that are left for each"),
         (6, 6, {"context": 3}, "layout.context: found 3, expected a number whose double (6) divides batch.length (8)"),
         (6, 2, {"shard": "hybrid", "shard_ranks": 4}, "layout.shard_ranks: found 4 ranks a group, expected a divisor"),
@@ -96,6 +105,44 @@ def test_a_layout_that_does_not_fit_is_refused_with_its_numbers(
 
 def test_gpipe_takes_fewer_micro_batches_than_stages() -> None:
     assert mesh(64, 1, pipeline=2, schedule="gpipe") == Mesh(pipeline=2, replicas=32)
+
+
+def test_interleaved_stages_need_a_whole_number_of_rounds_of_micro_batches() -> None:
+    """64 sequences over 4 ranks in parts of 2 are 8 micro-batches; in parts of 3, 6."""
+    four = Layout(pipeline=4, schedule="interleaved", stages_per_rank=2)
+    deep = DecoderShape(layers=8, width=64, heads=8, kv_heads=4, hidden=128)
+    assert check(Settings(four, deep), 16, 8) == Mesh(pipeline=4, replicas=4)
+    with pytest.raises(Invalid, match=re.escape("found 4, expected a divisor of 6, the micro-batches of a rank")):
+        check(Settings(four, deep, Batch(sequences=64, length=8, micro=3)), 16, 8)
+
+
+@pytest.mark.parametrize(
+    ("layout", "parts", "share"),
+    [
+        (Layout(), 8, 0.0),
+        (Layout(pipeline=4), 8, 3 / 11),
+        (Layout(pipeline=4, schedule="gpipe"), 8, 3 / 11),
+        (Layout(pipeline=4, schedule="interleaved", stages_per_rank=3), 8, 1 / 9),
+    ],
+)
+def test_a_rank_of_a_pipeline_waits_less_with_more_stages(layout: Layout, parts: int, share: float) -> None:
+    """Of 3 passes that a rank waits and 8 that it does; with three stages, of 1 pass and 8."""
+    assert waiting(layout, parts) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("layout", "parts", "kept"),
+    [
+        (Layout(), 8, [1]),
+        (Layout(pipeline=4), 8, [4, 3, 2, 1]),
+        (Layout(pipeline=4), 2, [2, 2, 2, 1]),
+        (Layout(pipeline=2, schedule="gpipe"), 8, [8, 8]),
+        (Layout(pipeline=4, schedule="interleaved", stages_per_rank=2), 8, [11, 9, 7, 5]),
+        (Layout(pipeline=4, schedule="interleaved", stages_per_rank=2), 4, [8, 8, 7, 5]),
+    ],
+)
+def test_the_first_rank_of_a_pipeline_keeps_the_most_activations(layout: Layout, parts: int, kept: list[int]) -> None:
+    assert [in_flight(layout, stage, parts) for stage in range(layout.pipeline)] == kept
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ LAYOUTS = {
     "tensor": question(ranks=2, tensor=2),
     "tensor-full-shard": question(ranks=4, tensor=2, shard="full"),
     "pipeline": question(ranks=2, pipeline=2),
+    "pipeline-interleaved": question(ranks=2, pipeline=2, schedule="interleaved", stages_per_rank=2),
     "context": question(ranks=2, context=2),
     "context-full-shard": question(ranks=4, context=2, shard="full"),
     "encoder-full-shard": question(ENCODER, ranks=2, shard="full"),

@@ -57,7 +57,7 @@ def wrapped(compression: str, rank: int = 2) -> tuple[DistributedDataParallel, P
     """Over several small buckets, which DDP groups anew after the first step."""
     ddp = DistributedDataParallel(network(), bucket_cap_mb=0.002)
     config = Communication(compression=compression, powersgd_rank=rank)  # type: ignore[arg-type]
-    return ddp, communication.attach(ddp, config, 5, Timeline(torch.device("cpu")))
+    return ddp, communication.attach([ddp], config, 5, Timeline(torch.device("cpu")))
 
 
 def averaged(world: World, compression: str) -> tuple[Gradients, Gradients]:

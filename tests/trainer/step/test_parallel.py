@@ -51,12 +51,28 @@ QWEN3 = {"qk_norm": True, "rope_scaling": {"original_length": 16}, "window": 10,
 DOCUMENTS = {"attention": "documents"}
 CONTEXT = {"context": 2}
 FULL, HYBRID = {"shard": "full"}, {"shard": "hybrid", "shard_ranks": 2}
+INTERLEAVED = {"pipeline": 2, "schedule": "interleaved", "stages_per_rank": 2}
 CASES = {
     "DDP": Case(2, {}),
     "FSDP": Case(2, FULL),
     "TP": Case(2, {"tensor": 2}),
     "PP 1F1B": Case(2, {"pipeline": 2}),
     "PP GPipe": Case(2, {"pipeline": 2, "schedule": "gpipe"}),
+    "PP interleaved": Case(2, INTERLEAVED, model={"layers": 4}),
+    "PP interleaved over uneven layers": Case(2, {**INTERLEAVED, "stages_per_rank": 3}, model={"layers": 7}),
+    "PP interleaved, frozen, in bf16, recomputing": Case(
+        2,
+        {**INTERLEAVED, "activations": "recompute"},
+        {"precision": "bf16", "freeze": ["embedding", "blocks.0.attention."]},
+        {"layers": 4},
+    ),
+    "PP interleaved of GPT-2": Case(2, INTERLEAVED, model={**GPT2, "layers": 4}),
+    "PP interleaved inside documents": Case(2, INTERLEAVED, model={**DOCUMENTS, "layers": 4}),
+    "PP interleaved x DP": Case(4, INTERLEAVED, model={"layers": 4}),
+    "PP interleaved x FSDP": Case(4, {**INTERLEAVED, **FULL}, model={"layers": 4}),
+    "PP interleaved x TP": Case(4, {**INTERLEAVED, "tensor": 2}, model={"layers": 4}),
+    "PP interleaved x CP": Case(4, {**INTERLEAVED, **CONTEXT}, model={"layers": 4}),
+    "PP interleaved x HSDP": Case(8, {**INTERLEAVED, **HYBRID}, model={"layers": 4}, batch={"sequences": 16}),
     "FSDP, recomputing": Case(2, {**FULL, "activations": "recompute"}),
     "TP, recomputing": Case(2, {"tensor": 2, "activations": "selective"}),
     "PP, recomputing": Case(2, {"pipeline": 2, "activations": "recompute"}),
@@ -104,6 +120,15 @@ CASES = {
 FAST = ("DDP", "FSDP", "TP", "PP 1F1B")
 NIGHTLY = (
     "PP GPipe",
+    "PP interleaved over uneven layers",
+    "PP interleaved, frozen, in bf16, recomputing",
+    "PP interleaved of GPT-2",
+    "PP interleaved inside documents",
+    "PP interleaved x DP",
+    "PP interleaved x FSDP",
+    "PP interleaved x TP",
+    "PP interleaved x CP",
+    "PP interleaved x HSDP",
     "TP, recomputing",
     "PP, recomputing",
     "FSDP, frozen",
