@@ -52,7 +52,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 def say_that_it_is_over(job: TCPStore, generation: int = 0, stay: bool = True) -> None:
     end = End("c", "killed", "rank 2 was killed", final=not stay, code=137, at=0.0, stay=stay)
-    job.set(key(generation, "end"), codec.encode(end))
+    job.set(key(generation, "end"), codec.encode(end).decode())
 
 
 def test_every_rank_comes_out_of_its_exchange_when_the_generation_is_over(
@@ -108,7 +108,7 @@ def test_ranks_that_wait_for_one_that_is_lost_before_it_comes_leave_the_meeting(
 
 def test_a_rank_finds_its_place_in_the_next_generation_that_begins(job: TCPStore, ranks: tuple[Rank, Rank]) -> None:
     say_that_it_is_over(job, generation=1)
-    job.set(key(2, "members"), codec.encode(Members(1, 2, NODES[1:], at=0.0)))
+    job.set(key(2, "members"), codec.encode(Members(1, 2, NODES[1:], at=0.0)).decode())
     environment = {"LOCAL_RANK": "0"}
     ranks[1].stay.next(SECONDS, "b", environment)
     assert job.check([key(0, "left", 1)])
@@ -122,6 +122,6 @@ def test_a_rank_finds_its_place_in_the_next_generation_that_begins(job: TCPStore
 
 
 def test_a_rank_of_a_node_that_takes_no_part_ends(job: TCPStore, ranks: tuple[Rank, Rank]) -> None:
-    job.set(key(1, "members"), codec.encode(Members(1, 1, NODES[1:], at=0.0)))
+    job.set(key(1, "members"), codec.encode(Members(1, 1, NODES[1:], at=0.0)).decode())
     with pytest.raises(RuntimeError, match="node a has no place in generation 1"):
         ranks[0].stay.next(SECONDS, "a", {})
