@@ -41,10 +41,11 @@ from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
 from trainer.record.phases import Phase
-from trainer.record.recorder import RankRecorder
+from trainer.record.recorder import BY_SIGNAL, RankRecorder
 from trainer.record.scores import Diverged
-from trainer.recovery import skipped
+from trainer.recovery import ended, skipped
 from trainer.recovery.batches import BatchJudge, LossSpike
+from trainer.recovery.lookout import Lookout
 from trainer.recovery.pace import StepPace
 from trainer.start import beginning
 from trainer.step import compiler, parallel, updates
@@ -70,16 +71,15 @@ def train(config: Config, world: World, token: fence.Token) -> str:
         trainer.feed.stage_rest(trainer.step)
         try:
             return _step_to_the_end(config, trainer, stop)
-        except (Diverged, LossSpike) as error:
-            trainer.finish_commits()
-            trainer.record_end("failed", error.kind, str(error))
+        except causes.Failure as error:
+            trainer.tell(error)
             raise
 
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """Do the steps that are left; returns the outcome."""
     while trainer.step < config.run.steps:
-        asked_to_stop = trainer.train_step(bool(stop))
+        asked_to_stop = trainer.train_step(bool(stop or trainer.lookout.asks_to_stop))
         if trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
@@ -89,11 +89,11 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> s
                 trainer.commit(tiers, last)
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.finish_commits()
-            trainer.record_stop(bool(stop))
+            trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
             return "stopped"
     trainer.finish_commits()
     trainer.confirm_last_commit()
-    trainer.record_end("succeeded", causes.DONE, "all steps done")
+    trainer.recorder.record_end("succeeded", causes.DONE, "all steps done", trainer.step)
     return "succeeded"
 
 
@@ -101,7 +101,7 @@ class Trainer:
     """The pieces of one incarnation on one rank."""
 
     def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
-        self.config, self.world, self.token, self._recorder = config, world, token, recorder
+        self.config, self.world, self.token, self.recorder = config, world, token, recorder
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
@@ -126,6 +126,7 @@ class Trainer:
         recorder.follow(lambda: self.timeline.section)
         self._pace = StepPace()
         self.batches = BatchJudge(config.recovery, self.store, token, world.leads, self.record)
+        self.lookout = Lookout(config.recovery, self.store, token, world.leads, self.record, self.saver)
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
@@ -150,11 +151,11 @@ class Trainer:
     def _record_staging(self, progress: CopyProgress) -> None:
         """Record how far this node's staging is, in a segment of this rank."""
         fields = {"bytes": progress.bytes, "total_bytes": progress.total_bytes, "progress": str(progress)}
-        self._recorder.record_own("staging", "staged", node=nodes.name(), **fields)
+        self.recorder.record_own("staging", "staged", node=nodes.name(), **fields)
 
     def record(self, event: str, **fields: Any) -> None:
         """Record an event in the ledger; only rank 0 writes it."""
-        self._recorder.record(event, **fields)
+        self.recorder.record(event, **fields)
 
     def due(self, every: int) -> bool:
         """Whether an action that is taken every `every` steps (0: never) is due after this step."""
@@ -267,8 +268,7 @@ class Trainer:
     def _report(self, done: StepTotals, rate: float, seconds: float) -> None:
         figures = done.loss / self._targets, done.correct / self._targets, done.norm, rate, seconds
         self.metrics |= self.report.step(self.step, *figures)
-        if self._pace.add(seconds, self.report.own_seconds):
-            self._recorder.keep_pace(self._pace.longest, self._pace.own)
+        self.recorder.keep_pace(*self._pace.add(seconds, self.report.own_seconds))
 
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
@@ -305,13 +305,13 @@ class Trainer:
         if self.world.leads and (not committed or committed[-1].step != self.step):
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
 
-    def record_stop(self, asked: bool) -> None:
-        """Record that the training stopped before its end; `asked` says whether this rank was asked to stop."""
-        self._recorder.record_stop(self.step, asked)
-
-    def record_end(self, outcome: str, kind: str, reason: str) -> None:
-        """Record an outcome that a new start would not change."""
-        self._recorder.record_end(outcome, kind, reason, self.step)
+    def tell(self, error: causes.Failure) -> None:
+        """Write the incident of an error that ends this start, and the exit where a new start would do as much."""
+        if self.world.leads:
+            ended.note(self.store, self.token, error, self.step, self.config.recovery.policies)
+        if isinstance(error, Diverged | LossSpike):
+            self.finish_commits()
+            self.recorder.record_end("failed", error.kind, str(error), self.step)
 
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
@@ -322,7 +322,7 @@ class Trainer:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 
     def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
-        self._recorder.enter(phase, self.step, count)
+        self.recorder.enter(phase, self.step, count)
         self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
 
     def _profiler(self) -> Profiler:
@@ -332,7 +332,7 @@ class Trainer:
 
     def _record_own(self, event: str, **fields: Any) -> None:
         """Record an event of this rank in a ledger segment of its own."""
-        self._recorder.record_own("profiler", event, **fields)
+        self.recorder.record_own("profiler", event, **fields)
 
     def _progress(self) -> TrainingProgress:
         now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage())
@@ -346,4 +346,5 @@ class Trainer:
         self.save_schedule.follow(config)
         self.report.follow(config)
         self.batches.follow(config.recovery)
+        self.lookout.recovery = config.recovery
         self._limits.follow(config.hardware)

@@ -114,18 +114,18 @@ def stuck(
 
     deadline: that of a phase. least: the seconds that a step has at least; where they are given, the deadline of a step
     is learned from the steps before. Ranks wait for one another, so that one that moves is a sign of life of all. The
-    fault names the rank that is the farthest over its deadline, and those that are not in the exchange of the others.
+    fault names the rank that waits the longest over its deadline, and those for which it waits.
     """
     over = {sight: sight.age - patience(sight, deadline, least) for sight in sights}
     if status.state is not JobState.RUNNING or not over or min(over.values()) <= 0:
         return None
-    worst = max(over, key=lambda sight: over[sight])
-    cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     apart = outside(sights)
+    worst = max((sight for sight in sights if sight not in apart), key=lambda sight: over[sight])
+    cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     if apart:
         cause += f"; not in the exchange of the others: {_named(apart)}"
     suspects = tuple(dict.fromkeys(sight.node for sight in apart if sight.node))
-    stored = worst.place.phase in STORED or worst.section == "data"
+    stored = all(sight.place.phase in STORED or sight.section == "data" for sight in apart or sights)
     kind, ranks = causes.STORAGE if stored else causes.HUNG, tuple(s.rank for s in apart if s.rank is not None)
     return TrainingFault(cause, status.nodes, kind=kind, suspects=suspects, ranks=ranks)
 
