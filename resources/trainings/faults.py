@@ -125,8 +125,8 @@ def stuck(
     if apart:
         cause += f"; not in the exchange of the others: {_named(apart)}"
     suspects = tuple(dict.fromkeys(sight.node for sight in apart if sight.node))
-    stored = all(sight.place.phase in STORED or sight.section == "data" for sight in apart or sights)
-    kind, ranks = causes.STORAGE if stored else causes.HUNG, tuple(s.rank for s in apart if s.rank is not None)
+    kind = causes.STORAGE if all(_waits_for_a_tier(sight) for sight in apart or sights) else causes.HUNG
+    ranks = tuple(sight.rank for sight in apart if sight.rank is not None)
     return TrainingFault(cause, status.nodes, kind=kind, suspects=suspects, ranks=ranks)
 
 
@@ -173,6 +173,11 @@ def where(sight: Sight) -> str:
     unit = PHASES[place.phase].unit if place.phase in PHASES else ""
     done = f", {_amount(place.done, unit)} done" if unit not in ("", "steps") else ""
     return f"{rank} is {place.phase} after step {place.step}{done}"
+
+
+def _waits_for_a_tier(sight: Sight) -> bool:
+    reads = sight.section == "data" and sight.silent <= SILENT_SECONDS
+    return reads or sight.place.phase in STORED
 
 
 def _named(sights: Sequence[Sight]) -> str:
