@@ -29,7 +29,6 @@ from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
 from trainer.checkpoint.saving.schedule import SaveSchedule
 from trainer.checkpoint.tiers import locations
-from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
 from trainer.checkpoint.tiers.node_servers import NodeServers
 from trainer.config.resolved import Config
 from trainer.figures.profiling import Profiler
@@ -40,7 +39,6 @@ from trainer.node import described
 from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
-from trainer.record.phases import Phase
 from trainer.record.recorder import BY_SIGNAL, RankRecorder
 from trainer.record.scores import Diverged
 from trainer.recovery import ended, skipped
@@ -78,8 +76,11 @@ def train(config: Config, world: World, token: fence.Token) -> str:
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """Do the steps that are left; returns the outcome."""
+    first = trainer.step + 1
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop or trainer.lookout.asks_to_stop))
+        if trainer.step == first:
+            trainer.record("stepped", step=first)
         if trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
@@ -102,8 +103,9 @@ class Trainer:
 
     def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
         self.config, self.world, self.token, self.recorder = config, world, token, recorder
+        self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
-        nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
+        nvme, saves = locations.nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
         self.saver = Saver(config.training, config.placement, world, token, config.storage, self._servers.ring)
         self.save_schedule = SaveSchedule(config, world, self._servers.ring)
@@ -132,6 +134,7 @@ class Trainer:
         self.report = StepReport(config, world, steady, self.timeline, self.record)
         self.record(
             "started",
+            incarnation=token.incarnation,
             revision=lineage.revision(),
             **{"world": world.size, "device": str(world.device), "torch": torch.__version__},
             **described.in_force(config),
@@ -170,9 +173,9 @@ class Trainer:
             publication.remove_unpublished(self.durable / self._checkpoints, self.token)
             parts.remove_older(self.store, self.token)
         if self.world.local_rank == 0:
-            publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
+            publication.remove_unpublished(locations.nvme_folder(self.config.placement) / self._checkpoints, self.token)
         ring = self._servers.ring
-        places = CheckpointPlaces(self.config.placement, self.world, self.token, ring)
+        places = locations.CheckpointPlaces(self.config.placement, self.world, self.token, ring)
         needed = functools.partial(state.files_to_load, self.engine, self.world.rank, self.world.size)
         words = RestoreWords(self.record, self.world.leads, lambda: self._enter(phases.RESTORING, MOVED))
         nodes = restore.NodeReading(needed, words.source_fault, words.lost)
@@ -235,7 +238,9 @@ class Trainer:
         seconds = time.perf_counter() - begun
         self.save_schedule.add_step(seconds, saving, self.saver.size)
         if updated:
-            self._report(done, rate, seconds)
+            means = done.loss / self._targets, done.correct / self._targets
+            self.metrics |= self.report.step(self.step, *means, done.norm, rate, seconds)
+            self.recorder.keep_pace(*self._pace.add(seconds, self.report.own_seconds))
         return together and stopping > 0
 
     def _gradients(self, stop: bool) -> StepTotals:
@@ -251,24 +256,22 @@ class Trainer:
 
     def _words(self, stop: bool) -> tuple[float, float, float]:
         """What this rank tells the others in a step: whether to stop, the tiers of a checkpoint, a change to take."""
-        choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-        return float(stop), choice, self.updates.number()
+        return (
+            float(stop),
+            self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room),
+            self.updates.number(),
+        )
 
     def _update(self, done: StepTotals, rate: float) -> bool:
         """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
-        mean = done.loss / self._targets
-        accepted = self.batches.accepts(self.step + 1, mean, done.norm, self.engine.can_leave_out)
+        figures = done.loss / self._targets, done.norm, self.engine.can_leave_out
+        accepted = self.batches.accepts(self.step + 1, *figures)
         with self.timeline.part("optimiser"):
             if accepted:
                 self.engine.update(rate)
             else:
                 self.engine.leave_out()
         return accepted
-
-    def _report(self, done: StepTotals, rate: float, seconds: float) -> None:
-        figures = done.loss / self._targets, done.correct / self._targets, done.norm, rate, seconds
-        self.metrics |= self.report.step(self.step, *figures)
-        self.recorder.keep_pace(*self._pace.add(seconds, self.report.own_seconds))
 
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
@@ -280,8 +283,7 @@ class Trainer:
         targets = count * self.engine.targets_per_sample
         mean, accuracy = (total / targets for total in self.world.sum(sums.losses, sums.hits))
         if not math.isfinite(mean):
-            reason = f"the validation loss after step {self.step} is {mean}"
-            raise Diverged(self.batches.roll_back(self.step, reason))
+            raise Diverged(self.batches.roll_back(self.step, f"the validation loss after step {self.step} is {mean}"))
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
@@ -317,22 +319,19 @@ class Trainer:
         for event in self.saver.events(seconds):
             self.record(**event)
             if event["event"] == "committed":
-                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"])
+                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"], event["tier"])
             else:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 
-    def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
+    def _enter(self, phase: phases.Phase, count: Callable[[], int] | None = None) -> None:
         self.recorder.enter(phase, self.step, count)
         self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
         name, folder = f"{self.token}.{self.world.rank:05d}", self.store / files.PROFILES
-        return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, self._record_own)
-
-    def _record_own(self, event: str, **fields: Any) -> None:
-        """Record an event of this rank in a ledger segment of its own."""
-        self.recorder.record_own("profiler", event, **fields)
+        own = functools.partial(self.recorder.record_own, "profiler")
+        return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, own)
 
     def _progress(self) -> TrainingProgress:
         now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage())

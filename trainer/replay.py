@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainer.base.invalid import Invalid
 from trainer.checkpoint import branching, restore, state
 from trainer.config import changing
 from trainer.config import resolved as configuration
@@ -295,7 +296,8 @@ def main(arguments: list[str]) -> int:
         with join(config) as world:
             found = replay(config, world, options.first, options.steps, options.tolerance, options.fields)
     except ValueError as error:
-        print(f"replay: {error}", file=sys.stderr)
+        field = f"{error.field}: " if isinstance(error, Invalid) else ""
+        print(f"replay: {field}{error}\n", end="", file=sys.stderr, flush=True)
         return UNUSABLE
     if world.leads:
         shown = json.dumps(dataclasses.asdict(found)) if options.json else f"replay: {found.text}"

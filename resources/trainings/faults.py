@@ -20,6 +20,8 @@ SILENT_SECONDS = 5.0
 """A process whose heartbeat stays the same for longer stands still, whatever it did last."""
 STORED = ("staging", "restoring", "committing", "copying")
 """The phases in which a rank waits for a tier."""
+APART = "not in the exchange of the others: "
+"""What follows in a sentence are the ranks for which the others wait, and their nodes."""
 NAMED = 5
 """So many nodes are named in a sentence; for the rest, the sentence has their number."""
 
@@ -123,7 +125,7 @@ def stuck(
     worst = max((sight for sight in sights if sight not in apart), key=lambda sight: over[sight])
     cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     if apart:
-        cause += f"; not in the exchange of the others: {_named(apart)}"
+        cause += f"; {APART}{_named(apart)}"
     suspects = tuple(dict.fromkeys(sight.node for sight in apart if sight.node))
     kind = causes.STORAGE if all(_waits_for_a_tier(sight) for sight in apart or sights) else causes.HUNG
     ranks = tuple(sight.rank for sight in apart if sight.rank is not None)

@@ -61,7 +61,7 @@ def _slow_down() -> None:
         time.sleep(0.04)
         return forward(passes, called, part)
 
-    Passes._forward = slowly  # type: ignore[method-assign]
+    Passes._forward = slowly  # type: ignore[method-assign,assignment]
 
 
 def _due(kind: str, at: int, step: int) -> bool:
