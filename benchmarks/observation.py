@@ -20,13 +20,17 @@ import torch
 from benchmarks.peers import steps
 from trainer.config import resolved
 from trainer.config.operation import Layout, Observation
+from trainer.config.recovery import Recovery
 from trainer.config.sections import Batch
 from trainer.figures.timeline import Timeline
 from trainer.loop import Trainer
 from trainer.models.decoder import DecoderShape
 from trainer.node.world import World
 from trainer.record import fence
+from trainer.record.phases import TRAINING
 from trainer.record.recorder import RankRecorder
+from trainer.recovery.batches import BatchJudge
+from trainer.recovery.pace import StepPace
 
 WARMUP = 5
 
@@ -41,6 +45,8 @@ class NoTimeline(Timeline):
 
 class NoReport:
     """Says nothing."""
+
+    own_seconds = 0.0
 
     def step(self, *_: Any) -> dict[str, float]:
         return {}
@@ -63,10 +69,12 @@ def main() -> None:
         trainer = _trainer(settings, device)
         watched, alone, profiled = _in_turn(trainer, device, pairs)
         watching = _watching(trainer)
+        detecting = _detecting(trainer)
     described = f"a step, {settings.run.precision}, {device.type}"
     _print(f"{described}, with all figures", watched, alone, 1.01)
     _print(f"{described}, while PyTorch's profiler records it", profiled, alone, 2.0)
     _print(f"{described}, its figures alone", watching, alone, 0.01)
+    _print(f"{described}, detection", detecting, alone, 0.005)
 
 
 def _settings(folder: Path, on_gpu: bool, pairs: int) -> resolved.Config:
@@ -121,6 +129,24 @@ def _watching(trainer: Trainer) -> float:
             with trainer.timeline.part(name):
                 pass
         trainer.report.step(trainer.step, loss=3.0, accuracy=0.5, norm=1.0, rate=1e-3, seconds=0.1)
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
+
+
+def _detecting(trainer: Trainer) -> float:
+    """Median seconds of all that finds faults in one step: its sections, the judgement of its batch, and the
+    figures of its heartbeat. A thread of rank 0 looks at all ranks every ten seconds, beside the steps."""
+    judge, pace = BatchJudge(Recovery(), trainer.store, trainer.token, True, lambda *_, **__: None), StepPace()
+    times = []
+    for step in range(1000):
+        begun = time.perf_counter()
+        trainer.recorder.enter(TRAINING, trainer.step, lambda: trainer.timeline.entered)
+        for name in ("profiling", "checkpoint"):
+            with trainer.timeline.doing(name):
+                pass
+        judge.leaves_out(step)
+        judge.accepts(step, 3.0 + step % 7 / 100, 1.0, in_place=trainer.engine.can_leave_out)
+        trainer.recorder.keep_pace(*pace.add(0.1, 0.09))
         times.append(time.perf_counter() - begun)
     return statistics.median(times)
 

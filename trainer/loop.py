@@ -22,7 +22,6 @@ from trainer.base.progress import MOVED, CopyProgress
 from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.checkpoint.saving.schedule import SaveSchedule
 from trainer.checkpoint.tiers import locations
-from trainer.checkpoint.tiers.locations import nvme_folder
 from trainer.checkpoint.tiers.node_servers import NodeServers
 from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.config.resolved import Config
@@ -34,11 +33,11 @@ from trainer.node import described
 from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
-from trainer.record.phases import Phase
-from trainer.record.recorder import RankRecorder
+from trainer.record.recorder import BY_SIGNAL, RankRecorder
 from trainer.record.scores import Diverged
-from trainer.recovery import skipped
-from trainer.recovery.batches import BatchJudge
+from trainer.recovery import ended, skipped
+from trainer.recovery.batches import BatchJudge, LossSpike
+from trainer.recovery.lookout import Lookout
 from trainer.recovery.pace import StepPace
 from trainer.resumption import Kept, Resumption
 from trainer.start import beginning
@@ -54,7 +53,7 @@ def step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> st
     """Do the steps that are left; returns the outcome."""
     first = trainer.step + 1
     while trainer.step < config.run.steps:
-        asked_to_stop = trainer.train_step(bool(stop))
+        asked_to_stop = trainer.train_step(bool(stop or trainer.lookout.asks_to_stop))
         if trainer.step == first:
             trainer.record("stepped", step=first)
         if trainer.due(trainer.config.validation.every):
@@ -66,11 +65,11 @@ def step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> st
                 trainer.commit(tiers, last)
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.finish_commits()
-            trainer.record_stop(bool(stop))
+            trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
             return "stopped"
     trainer.finish_commits()
     trainer.confirm_last_commit()
-    trainer.record_end("succeeded", causes.DONE, "all steps done")
+    trainer.recorder.record_end("succeeded", causes.DONE, "all steps done", trainer.step)
     return "succeeded"
 
 
@@ -82,10 +81,10 @@ class Trainer:
     ) -> None:
         """`kept` is what this process has of the generation before."""
         self._kept, self._resumed, self._leaves = kept or Kept(), False, False
-        self.config, self.world, self.token, self._recorder = config, world, token, recorder
+        self.config, self.world, self.token, self.recorder = config, world, token, recorder
         self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
-        nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
+        nvme, saves = locations.nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
         self.saver = self._kept.saver_for(config, world, token, self._servers.ring)
         self.save_schedule = SaveSchedule(config, world, self._servers.ring)
@@ -107,6 +106,7 @@ class Trainer:
         recorder.follow(lambda: self.timeline.section)
         self._pace = StepPace()
         self.batches = BatchJudge(config.recovery, self.store, token, world.leads, self.record)
+        self.lookout = Lookout(config.recovery, self.store, token, world.leads, self.record, self.saver)
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
@@ -124,6 +124,7 @@ class Trainer:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
         self.updates.close()
+        self.lookout.close()
         self.profiler.end(self.step)
         if not self._leaves:
             self._kept.close()
@@ -133,11 +134,11 @@ class Trainer:
     def _record_staging(self, progress: CopyProgress) -> None:
         """Record how far this node's staging is, in a segment of this rank."""
         fields = {"bytes": progress.bytes, "total_bytes": progress.total_bytes, "progress": str(progress)}
-        self._recorder.record_own("staging", "staged", node=nodes.name(), **fields)
+        self.recorder.record_own("staging", "staged", node=nodes.name(), **fields)
 
     def record(self, event: str, **fields: Any) -> None:
         """Record an event in the ledger; only rank 0 writes it."""
-        self._recorder.record(event, **fields)
+        self.recorder.record(event, **fields)
 
     def due(self, every: int) -> bool:
         """Whether an action that is taken every `every` steps (0: never) is due after this step."""
@@ -246,8 +247,8 @@ class Trainer:
 
     def _update(self, done: StepTotals, rate: float) -> bool:
         """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
-        mean = done.loss / self._targets
-        accepted = self.batches.accepts(self.step + 1, mean, done.norm, self.engine.can_leave_out)
+        figures = done.loss / self._targets, done.norm, self.engine.can_leave_out
+        accepted = self.batches.accepts(self.step + 1, *figures)
         with self.timeline.part("optimiser"):
             if accepted:
                 self.engine.update(rate)
@@ -264,8 +265,7 @@ class Trainer:
         figures = done.loss / self._targets, done.correct / self._targets, done.norm, rate, seconds
         self.metrics |= self.report.step(self.step, *figures)
         self._reported = self.step
-        if self._pace.add(seconds, self.report.own_seconds):
-            self._recorder.keep_pace(self._pace.longest, self._pace.own)
+        self.recorder.keep_pace(*self._pace.add(seconds, self.report.own_seconds))
 
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
@@ -277,8 +277,7 @@ class Trainer:
         targets = count * self.engine.targets_per_sample
         mean, accuracy = (total / targets for total in self.world.sum(sums.losses, sums.hits))
         if not math.isfinite(mean):
-            reason = f"the validation loss after step {self.step} is {mean}"
-            raise Diverged(self.batches.roll_back(self.step, reason))
+            raise Diverged(self.batches.roll_back(self.step, f"the validation loss after step {self.step} is {mean}"))
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
@@ -305,13 +304,13 @@ class Trainer:
         if self.world.groups and self.world.groups.stays:
             self.world.gather(None)  # until then, what the other ranks hold may be needed
 
-    def record_stop(self, asked: bool) -> None:
-        """Record that the training stopped before its end; `asked` says whether this rank was asked to stop."""
-        self._recorder.record_stop(self.step, asked)
-
-    def record_end(self, outcome: str, kind: str, reason: str) -> None:
-        """Record an outcome that a new start would not change."""
-        self._recorder.record_end(outcome, kind, reason, self.step)
+    def tell(self, error: causes.Failure) -> None:
+        """Write the incident of an error that ends this start, and the exit where a new start would do as much."""
+        if self.world.leads:
+            ended.note(self.store, self.token, error, self.step, self.config.recovery.policies)
+        if isinstance(error, Diverged | LossSpike):
+            self.finish_commits()
+            self.recorder.record_end("failed", error.kind, str(error), self.step)
 
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
@@ -321,19 +320,16 @@ class Trainer:
             else:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 
-    def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
-        self._recorder.enter(phase, self.step, count)
+    def _enter(self, phase: phases.Phase, count: Callable[[], int] | None = None) -> None:
+        self.recorder.enter(phase, self.step, count)
         if not self._leaves:
             self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
         name, folder = f"{self.token}.{self.world.rank:05d}", self.store / files.PROFILES
-        return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, self._record_own)
-
-    def _record_own(self, event: str, **fields: Any) -> None:
-        """Record an event of this rank in a ledger segment of its own."""
-        self._recorder.record_own("profiler", event, **fields)
+        own = functools.partial(self.recorder.record_own, "profiler")
+        return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, own)
 
     def _progress(self) -> TrainingProgress:
         now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage())
@@ -347,4 +343,5 @@ class Trainer:
         self.save_schedule.follow(config)
         self.report.follow(config)
         self.batches.follow(config.recovery)
+        self.lookout.recovery = config.recovery
         self._limits.follow(config.hardware)

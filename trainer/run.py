@@ -14,10 +14,8 @@ from trainer.config.resolved import Config
 from trainer.loop import Trainer, step_to_the_end
 from trainer.node.stay import GenerationEnded
 from trainer.node.world import World, next_generation
-from trainer.record import endings, fence
+from trainer.record import causes, endings, fence
 from trainer.record.recorder import RankRecorder
-from trainer.record.scores import Diverged
-from trainer.recovery.batches import LossSpike
 from trainer.resumption import Kept
 from trainer.step import exhaustion
 
@@ -52,9 +50,8 @@ def _train_in_one_generation(config: Config, world: World, token: fence.Token, s
         except GenerationEnded:
             trainer.keep()
             raise
-        except (Diverged, LossSpike) as error:
-            trainer.finish_commits()
-            trainer.record_end("failed", error.kind, str(error))
+        except causes.Failure as error:
+            trainer.tell(error)
             raise
 
 

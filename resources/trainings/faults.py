@@ -20,6 +20,8 @@ SILENT_SECONDS = 5.0
 """A process whose heartbeat stays the same for longer stands still, whatever it did last."""
 STORED = ("staging", "restoring", "committing", "copying")
 """The phases in which a rank waits for a tier."""
+APART = "not in the exchange of the others: "
+"""What follows in a sentence are the ranks for which the others wait, and their nodes."""
 NAMED = 5
 """So many nodes are named in a sentence; for the rest, the sentence has their number."""
 
@@ -114,19 +116,19 @@ def stuck(
 
     deadline: that of a phase. least: the seconds that a step has at least; where they are given, the deadline of a step
     is learned from the steps before. Ranks wait for one another, so that one that moves is a sign of life of all. The
-    fault names the rank that is the farthest over its deadline, and those that are not in the exchange of the others.
+    fault names the rank that waits the longest over its deadline, and those for which it waits.
     """
     over = {sight: sight.age - patience(sight, deadline, least) for sight in sights}
     if status.state is not JobState.RUNNING or not over or min(over.values()) <= 0:
         return None
-    worst = max(over, key=lambda sight: over[sight])
-    cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     apart = outside(sights)
+    worst = max((sight for sight in sights if sight not in apart), key=lambda sight: over[sight])
+    cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     if apart:
-        cause += f"; not in the exchange of the others: {_named(apart)}"
+        cause += f"; {APART}{_named(apart)}"
     suspects = tuple(dict.fromkeys(sight.node for sight in apart if sight.node))
-    stored = worst.place.phase in STORED or worst.section == "data"
-    kind, ranks = causes.STORAGE if stored else causes.HUNG, tuple(s.rank for s in apart if s.rank is not None)
+    kind = causes.STORAGE if all(_waits_for_a_tier(sight) for sight in apart or sights) else causes.HUNG
+    ranks = tuple(sight.rank for sight in apart if sight.rank is not None)
     return TrainingFault(cause, status.nodes, kind=kind, suspects=suspects, ranks=ranks)
 
 
@@ -173,6 +175,11 @@ def where(sight: Sight) -> str:
     unit = PHASES[place.phase].unit if place.phase in PHASES else ""
     done = f", {_amount(place.done, unit)} done" if unit not in ("", "steps") else ""
     return f"{rank} is {place.phase} after step {place.step}{done}"
+
+
+def _waits_for_a_tier(sight: Sight) -> bool:
+    reads = sight.section == "data" and sight.silent <= SILENT_SECONDS
+    return reads or sight.place.phase in STORED
 
 
 def _named(sights: Sequence[Sight]) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from resources.launchers.protocol import Launcher
 from resources.trainings import tails
 from resources.trainings.facts import TrainingFacts
-from resources.trainings.faults import TrainingFault
+from resources.trainings.faults import APART, TrainingFault
 from resources.trainings.store import TrainingStore
 from trainer.base import codec
 from trainer.diagnosis import folder, requests
@@ -99,10 +99,9 @@ def began_with(
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The ranks and the nodes with which it began: those suspected, those that said why they ended, those named."""
     end = endings.decisive(store, token.incarnation)
-    ranks = [each.rank for each in suspected] or (
-        [end.rank] if end else [int(each) for each in _RANK.findall(ended.reason)]
-    )
-    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", ended.reason)]
+    said = ended.reason.partition(APART)[2] or ended.reason
+    ranks = [each.rank for each in suspected] or ([end.rank] if end else [int(each) for each in _RANK.findall(said)])
+    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", said)]
     nodes = [each.node for each in suspected if each.node] or ([end.node] if end else named)
     return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
 

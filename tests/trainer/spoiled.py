@@ -2,11 +2,13 @@
 
 ``python -m tests.trainer.spoiled FAULTS CONFIG.json``: faults by commas. ``nan@5`` gives step 5 gradients that are not
 finite, each time it is done; ``nan-once@5`` only the first time in this folder; ``nan-from@5`` every step from 5 on;
-``spike@40`` multiplies the loss that step 40 is told by 100.
+``spike@40`` multiplies the loss that step 40 is told by 100. ``flip@5`` flips a bit of the last rank's weights before
+step 5. ``slow@0`` has the last rank's forward passes take 40 ms longer, and rank 0 look at the ranks all the time.
 """
 
 import os
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +17,9 @@ from typing import Any
 import torch
 
 from trainer.__main__ import main
+from trainer.recovery import lookout
 from trainer.step.engine import Engine
-from trainer.step.passes import StepTotals, Sums
+from trainer.step.passes import Passes, StepTotals, Sums
 
 Fault = tuple[str, int]
 
@@ -24,12 +27,14 @@ Fault = tuple[str, int]
 def spoil(faults: list[Fault]) -> None:
     """Have this process spoil its batches."""
     accumulate, finish = Engine.accumulate, Engine.finish
-    step = 0
+    step, is_last = 0, os.environ.get("RANK") == str(int(os.environ.get("WORLD_SIZE", "1")) - 1)
 
     def spoilt(engine: Engine, rows: Any, places: Any, *more: Any) -> Sums:
         nonlocal step
-        sums = accumulate(engine, rows, places, *more)
         step = int(places[0]) // engine.config.batch.sequences + 1
+        if is_last and ("flip", step) in faults:
+            next(engine.model.parameters()).detach().view(torch.int32)[0, 0] ^= 1 << 20
+        sums = accumulate(engine, rows, places, *more)
         if any(_due(kind, at, step) for kind, at in faults):
             for parameter in engine.model.parameters():
                 if parameter.grad is not None:
@@ -40,8 +45,23 @@ def spoil(faults: list[Fault]) -> None:
         done = finish(engine, sums, *others)
         return replace(done, loss=100 * done.loss) if ("spike", step) in faults else done
 
+    if ("slow", 0) in faults:
+        lookout.LOOK_SECONDS, lookout.PERSISTS_SECONDS = 0.2, 1.0
+        if is_last:
+            _slow_down()
     Engine.accumulate = spoilt  # type: ignore[method-assign,assignment]
     Engine.finish = told  # type: ignore[method-assign,assignment]
+
+
+def _slow_down() -> None:
+    """Have each forward pass of this process take longer."""
+    forward = Passes._forward
+
+    def slowly(passes: Passes, called: Any, part: Any) -> Any:
+        time.sleep(0.04)
+        return forward(passes, called, part)
+
+    Passes._forward = slowly  # type: ignore[method-assign,assignment]
 
 
 def _due(kind: str, at: int, step: int) -> bool:

@@ -126,6 +126,10 @@ class Failure(Exception):
     """A rank ends for a reason of a known class; the message is one line for a person."""
 
     kind = PROGRAM
+    ranks: tuple[int, ...] = ()
+    """The ranks with which it began, where they are known."""
+    nodes: tuple[str, ...] = ()
+    """The nodes on which it began, where they are known."""
 
 
 def cause(name: str) -> Cause:

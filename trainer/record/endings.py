@@ -2,7 +2,7 @@
 
 An exit code survives every launcher, and says little: torchrun ends with 1 for a rank that was asked to stop on another
 node. So a rank that ends before the last step leaves a record, ends/<token>.<rank>.json. Of the records of several
-ranks the most telling one counts. A rank that only lost the others leaves none, and neither does one that was killed.
+ranks the most telling one counts. A rank that was killed leaves none.
 """
 
 import contextlib
@@ -17,14 +17,17 @@ from trainer.record import causes, fence, files, incarnation
 
 PRECEDENCE = (
     causes.CONFIGURATION,
+    causes.CORRUPTION,
     causes.MACHINE,
     causes.DIVERGED,
+    causes.SPIKE,
     causes.OUT_OF_MEMORY,
     causes.ANSWERED,
     causes.STORAGE,
     causes.ASKED,
     causes.SUPERSEDED,
     causes.PROGRAM,
+    causes.NETWORK,
 )
 """The most telling class first: the later ones may follow from an earlier one on another rank."""
 HARDWARE = (
@@ -34,6 +37,8 @@ HARDWARE = (
     "CUDA-capable device(s) is/are busy or unavailable",
     "unknown error",
     "GPU is lost",
+    "fallen off the bus",
+    "Xid",
 )
 """Of the texts of CUDA's errors, those that a program does not cause (CUDA runtime API, `cudaError_t`)."""
 COMMUNICATION = ("NCCL", "gloo", "Connection closed by peer", "Connection reset by peer", "ProcessGroup")
@@ -52,11 +57,13 @@ class RankEnd:
     node: str
     at: float
     """Seconds since the epoch, by the clock of the node."""
+    world: int = 0
+    """The number of ranks; 0 in a record of an earlier version."""
 
 
 def note(store: Path, token: fence.Token, rank: int, kind: str, reason: str, step: int = 0) -> None:
     """Leave a rank's record; the first one stands, and a store that cannot be written gets none."""
-    end = RankEnd(rank, kind, reason, step, os.environ.get("SLIPWAY_NODE", "local"), time.time())
+    end = RankEnd(rank, kind, reason, step, os.environ.get("SLIPWAY_NODE", "local"), time.time(), _world())
     with contextlib.suppress(OSError):
         codec.create_only(files.named(store, files.ENDS, f"{token}.{rank:05d}"), end)
 
@@ -76,18 +83,23 @@ def noted(store: Path) -> Iterator[None]:
 
 
 def decisive(store: Path, incarnation: int) -> RankEnd | None:
-    """The most telling record of an incarnation's newest generation that has any; None without one. Raises OSError."""
+    """The most telling record of an incarnation's newest generation that has any; None without one. Raises OSError.
+
+    Where ranks say only that an exchange failed, and not all of them say so, another rank died without a word.
+    """
     names = [name for name in files.names(store, files.ENDS) if name.startswith(f"{incarnation:06d}.")]
     newest = [name for name in names if name.rpartition(".")[0] == names[-1].rpartition(".")[0]]
     found = []
     for name in newest:
         with contextlib.suppress(codec.UndecodableRecord):
             found.append(codec.read(files.named(store, files.ENDS, name), RankEnd))
-    return min(found, key=lambda end: _place(end.kind), default=None)
+    most_telling = min(found, key=lambda end: _place(end.kind), default=None)
+    alone = most_telling is not None and most_telling.kind == causes.NETWORK and len(found) < most_telling.world
+    return None if alone else most_telling
 
 
 def kind_of(error: BaseException) -> str:
-    """The class of the error that ends a rank; empty where it only follows from the end of another rank."""
+    """The class of the error that ends a rank; that of the network may only follow from the end of another rank."""
     text = str(error)
     match error:
         case causes.Failure():
@@ -103,8 +115,12 @@ def kind_of(error: BaseException) -> str:
         case RuntimeError() if "CUDA error" in text and any(sign in text for sign in HARDWARE):
             return causes.MACHINE
         case RuntimeError() if any(sign in text for sign in COMMUNICATION):
-            return ""
+            return causes.NETWORK
     return causes.PROGRAM
+
+
+def _world() -> int:
+    return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _place(kind: str) -> int:

@@ -20,6 +20,8 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     set_aside       commit, reason                       ended      outcome, step, reason
     tier_away       reason: a start waits for a tier     passed_over  commit, reason: no node had now gives it whole
     source_failed   commit, node, file, kind (damaged, away), reason: a restore asked the next place for the file
+    skipped         step, found, kind, reason: the batch is left out
+    incident        id, kind, step, cause, action, nodes: of rank 0, for one that the start survived
     not_recorded    events: how many found no room while the store could not be written
     replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
 from a supervisor, of the recovery that led to this generation: detected (when the one before was seen to be over),

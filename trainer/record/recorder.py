@@ -18,6 +18,8 @@ from trainer.record.ledger import Ledger
 from trainer.record.phases import ENDING, STARTING, Phase
 from trainer.record.scribe import Scribe
 
+BY_SIGNAL = "asked to stop by SIGTERM"
+
 
 class RankRecorder:
     """The records of one rank under one token. Close it: what was recorded last may still be in memory."""
@@ -64,12 +66,12 @@ class RankRecorder:
         """Write an event of this rank to a segment of its own, which the first such event creates."""
         self._scribe.record(f"{writer}-{self._rank}", event, {"rank": self._rank, **fields})
 
-    def record_stop(self, step: int, asked: bool) -> None:
-        """Record that this incarnation stopped as it was asked to; `asked` says whether this rank was asked itself."""
+    def record_stop(self, step: int, asked: str) -> None:
+        """Record that this incarnation stopped as it was asked to; `asked` says how this rank was, if it was."""
         self.enter(ENDING, step)
         self.record("ended", outcome="stopped", kind=causes.ASKED, step=step, reason="asked to stop")
         if asked:
-            endings.note(self._store, self._token, self._rank, causes.ASKED, "asked to stop by SIGTERM", step)
+            endings.note(self._store, self._token, self._rank, causes.ASKED, asked, step)
 
     def record_end(self, outcome: str, kind: str, reason: str, step: int) -> None:
         """Write the exit of an incarnation that would end in the same way if it was started again.

@@ -44,7 +44,10 @@ class BatchJudge:
     """Judges the batches of one incarnation, on every rank alike."""
 
     def __init__(self, recovery: Recovery, store: Path, token: fence.Token, leads: bool, record: Record) -> None:
-        """`leads`: whether this rank writes the records."""
+        """`leads`: whether this rank writes the records. Raises ValueError for an answer that no such cause has."""
+        name, wrong = causes.wrong_choice(recovery.policies)
+        if name:
+            raise ValueError(f"field recovery.policies.{name}: {wrong}")
         self._recovery, self._store, self._token, self._leads, self._record = recovery, store, token, leads, record
         self._skipped: dict[int, int] = {}
         self._losses: deque[float] = deque(maxlen=WINDOW)

@@ -10,24 +10,18 @@ FEWEST = 16
 
 
 class StepPace:
-    """The last steps of one rank. To add one takes a microsecond; the figures are made every few steps."""
+    """The last steps of one rank. To add one takes a few microseconds."""
 
     def __init__(self) -> None:
         self._steps: deque[float] = deque(maxlen=WINDOW)
         self._own: deque[float] = deque(maxlen=FEWEST)
 
-    def add(self, seconds: float, own: float) -> bool:
-        """Take in a step that took so many seconds, `own` of them without waiting; whether there are new figures."""
+    def add(self, seconds: float, own: float) -> tuple[float, float]:
+        """Take in a step that took so many seconds, `own` of them without waiting.
+
+        Returns the seconds of the longest of the last steps, and the median of their own ones; 0 before there are
+        enough.
+        """
         self._steps.append(seconds)
         self._own.append(own)
-        return len(self._steps) >= FEWEST
-
-    @property
-    def longest(self) -> float:
-        """Seconds of the longest of the last steps."""
-        return max(self._steps)
-
-    @property
-    def own(self) -> float:
-        """Median seconds of the last steps without waiting."""
-        return median(self._own)
+        return (max(self._steps), median(self._own)) if len(self._steps) >= FEWEST else (0.0, 0.0)

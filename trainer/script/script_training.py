@@ -16,7 +16,7 @@ from trainer.data import shards, snapshots
 from trainer.diagnosis import stacks
 from trainer.record import causes, endings, fence, incarnation, phases
 from trainer.record.agreement import NEVER, Agreement
-from trainer.record.recorder import RankRecorder
+from trainer.record.recorder import BY_SIGNAL, RankRecorder
 from trainer.record.scores import Diverged, require_finite
 from trainer.script.checkpoints import RestoredCheckpoint, ScriptCheckpoints, file_name
 from trainer.script.settings import FORMAT, Parameters, ScriptSettings
@@ -136,7 +136,7 @@ class ScriptTraining:
         Raises SystemExit if its last step is not committed.
         """
         if self.step < self._total and (self.stopping or self._stop):
-            self._recorder.record_stop(self.step, bool(self._stop))
+            self._recorder.record_stop(self.step, BY_SIGNAL if self._stop else "")
             if self.rank == 0:
                 print("trainer: stopped", flush=True)
             return

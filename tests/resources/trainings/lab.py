@@ -41,7 +41,7 @@ def numbers(steps: int, every: int = 50) -> dict[str, Any]:
 class Lab:
     """The platform."""
 
-    no_progress_seconds = 60.0
+    no_progress_seconds = hang_seconds = 60.0
 
     def __init__(self, root: Path) -> None:
         self.root, self.durable = root, root / "durable"
@@ -84,6 +84,7 @@ class Lab:
             1,
             no_progress_seconds=self.no_progress_seconds,
             failures_without_checkpoint=failures,
+            hang_seconds=self.hang_seconds,
             operation=operation,
         )
         store = self.trainings.propose(Specification("tiny", configuration, snapshot or self.snapshot, "0" * 64), terms)

@@ -1,7 +1,9 @@
 """Recovery: ranks, keepers and nodes die, and the training goes on from its newest good checkpoint."""
 
 import os
+import re
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -129,6 +131,38 @@ def test_progress_is_what_the_ranks_last_said_they_did(lab: Lab, marked: Marked)
 
 
 @pytest.mark.slow
+def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_node(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(ENDLESS), nodes=2)
+    lab.started(store)
+    until(
+        lambda: len(beats := store.read().beats) == 2 and all(beat.longest for beat in beats), "the pace of two ranks"
+    )
+    stopped = marked.running("trainer")[-1]
+    os.kill(stopped, signal.SIGSTOP)
+    environment = Path(f"/proc/{stopped}/environ").read_bytes().decode().split("\0")
+    [node] = [each.partition("=")[2] for each in environment if each.startswith("SLIPWAY_NODE=")]
+    now, written = 0.0, 0.0
+    control = lab.control(watch=ProgressWatch(clock=lambda: now))
+
+    def at() -> float:
+        return max(beat.at for beat in store.read().beats if beat.node != node)
+
+    def found() -> TrainingFault | None:
+        nonlocal now, written
+        # What stands still is silent; the other rank says every second that it is still where it was.
+        until(lambda: at() > written, "the next heartbeat of the rank that waits")
+        now, written = now + 31, at()
+        return control.fault(store.read(), lab.fleet.nodes())
+
+    fault = until(found, "the hang")
+    assert fault and (fault.kind, fault.suspects) == (causes.HUNG, (node,))
+    assert re.search(rf"rank \d on node-\d is in \w+ after step \d+; .* rank \d on {node} \(silent for", fault.cause)
+    assert control.supersede(store, store.read(), fault, BY)
+    os.kill(stopped, signal.SIGCONT)
+    lab.stopped(store)
+
+
+@pytest.mark.slow
 def test_a_store_that_cannot_be_read_or_written_is_no_hang(lab: Lab, marked: Marked):
     store = lab.wanted(numbers(ENDLESS))
     lab.started(store)
@@ -154,7 +188,8 @@ def test_a_store_that_cannot_be_read_or_written_is_no_hang(lab: Lab, marked: Mar
     aside.rename(beats)
     assert [after(0), after(59)] == [None, None]
     fault = after(59)
-    assert fault is not None and fault.kind == causes.HUNG and "rank 0 is training after step" in fault.cause
+    assert fault is not None and fault.kind == causes.HUNG
+    assert re.search(r"rank 0 on node-\d is (training|in \w+) after step", fault.cause)
     os.kill(rank, signal.SIGCONT)
     lab.stopped(store)
 

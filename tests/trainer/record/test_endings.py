@@ -7,6 +7,7 @@ import pytest
 from trainer.record import causes, endings
 from trainer.record.fence import Superseded, Token
 from trainer.record.scores import Diverged
+from trainer.step.parallel.copies import Drifted
 
 pytestmark = pytest.mark.pure
 
@@ -25,6 +26,9 @@ def kind(store: Path, incarnation: int = 1) -> str | None:
         (Superseded("by another"), causes.SUPERSEDED),
         (Diverged("the loss of step 2 is nan"), causes.DIVERGED),
         (RuntimeError("CUDA error: uncorrectable ECC error encountered"), causes.MACHINE),
+        (RuntimeError("CUDA error: unspecified launch failure (Xid 79: GPU has fallen off the bus)"), causes.MACHINE),
+        (RuntimeError("NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled system error"), causes.NETWORK),
+        (Drifted("the weights of ranks 2 (node-2) differ", (2,), ("node-2",)), causes.CORRUPTION),
         (RuntimeError("CUDA error: device-side assert triggered"), causes.PROGRAM),
         (KeyError("x"), causes.PROGRAM),
     ],
@@ -33,11 +37,34 @@ def test_errors_are_told_apart(error: Exception, expected: str) -> None:
     assert endings.kind_of(error) == expected
 
 
-def test_a_rank_that_lost_the_others_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def exchange_failed(store: Path, monkeypatch: pytest.MonkeyPatch, *ranks: int) -> None:
+    """Of two ranks, these say that an exchange failed."""
     monkeypatch.setenv("SLIPWAY_INCARNATION", "1")
-    with pytest.raises(RuntimeError), endings.noted(tmp_path):
-        raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ranks:
+        monkeypatch.setenv("RANK", str(rank))
+        with pytest.raises(RuntimeError), endings.noted(store):
+            raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1234")
+
+
+def test_a_rank_that_lost_one_that_says_nothing_knows_no_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange_failed(tmp_path, monkeypatch, 0)
     assert kind(tmp_path) is None
+
+
+def test_where_all_ranks_lost_one_another_and_none_died_it_was_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange_failed(tmp_path, monkeypatch, 0, 1)
+    assert kind(tmp_path) == causes.NETWORK
+
+
+def test_what_another_rank_says_of_itself_is_more_telling_than_a_lost_exchange(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exchange_failed(tmp_path, monkeypatch, 0)
+    endings.note(tmp_path, Token(1), 1, causes.PROGRAM, "a reason")
+    assert kind(tmp_path) == causes.PROGRAM
 
 
 def test_an_error_leaves_its_first_line_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

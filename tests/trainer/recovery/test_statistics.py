@@ -29,6 +29,5 @@ def test_numbers_that_are_all_alike_make_no_other_far_that_is_within_the_least_s
 
 def test_the_pace_says_nothing_before_it_has_enough_steps() -> None:
     pace = StepPace()
-    assert [pace.add(0.1, 0.05) for _ in range(FEWEST)] == [False] * (FEWEST - 1) + [True]
-    pace.add(0.7, 0.05)
-    assert (pace.longest, pace.own) == (0.7, 0.05)
+    assert [pace.add(0.1, 0.05) for _ in range(FEWEST)] == [(0.0, 0.0)] * (FEWEST - 1) + [(0.1, 0.05)]
+    assert pace.add(0.7, 0.05) == (0.7, 0.05)

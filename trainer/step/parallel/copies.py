@@ -30,7 +30,11 @@ Sums = Sequence[int]
 class Drifted(causes.Failure):
     """Ranks hold different copies of what should be the same."""
 
-    kind = causes.MACHINE
+    kind = causes.CORRUPTION
+
+    def __init__(self, message: str, ranks: tuple[int, ...], nodes: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.ranks, self.nodes = ranks, nodes
 
 
 def check(model: nn.Module, world: World, step: int, node: str) -> None:
@@ -46,7 +50,9 @@ def check(model: nn.Module, world: World, step: int, node: str) -> None:
         named = ", ".join(f"{rank} ({nodes[rank]})" for rank in apart)
         raise Drifted(
             f"the weights of ranks {named} differ after step {step} from those of ranks that should have the same: "
-            "a fault of the hardware, or randomness of the model's own"
+            "a fault of the hardware, or randomness of the model's own",
+            tuple(apart),
+            tuple(dict.fromkeys(nodes[rank] for rank in apart)),
         )
 
 

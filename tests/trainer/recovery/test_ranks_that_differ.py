@@ -1,0 +1,42 @@
+"""Ranks that differ: one is slow, or has other weights; it is named, and what the recipe says follows."""
+
+import pytest
+
+from tests.trainer.conftest import Ended, Training, wait
+from trainer.record import causes, endings, fence, incidents
+from trainer.record.incidents import IncidentRecord
+
+
+def spoilt(training: Training, faults: str, ranks: int, **environment: str) -> Ended:
+    agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
+    return wait(training.spawn(*agent, "tests.trainer.spoiled", faults, str(training.config), **environment))
+
+
+def the_incident(training: Training) -> IncidentRecord:
+    [id] = incidents.names(training.store)
+    return incidents.read(training.store, id)
+
+
+@pytest.mark.slow
+def test_a_slow_rank_is_named_and_its_node_replaced_where_the_recipe_says_so(training: Training) -> None:
+    training.configure(run={"steps": 100_000}, recovery={"policies": {"straggler": "replace"}}, validation={"every": 0})
+    assert fence.claim(training.store, fence.Token(1), nodes=("local",), cause="a test", by="a test")
+    ended = spoilt(training, "slow@0", 2, SLIPWAY_INCARNATION="1")
+    assert ended.code == 0, ended.err
+    told = the_incident(training)
+    assert (told.kind, told.ranks, told.nodes, told.survived) == (causes.STRAGGLER, (1,), ("local",), True)
+    end = endings.decisive(training.store, 1)
+    assert end is not None and end.kind == causes.ASKED
+    assert end.reason.startswith("asked to stop, as rank 1 on local needs")
+    assert training.commits()[-1].step == training.losses()[-1][0]
+
+
+@pytest.mark.nightly
+def test_a_flipped_bit_of_one_ranks_weights_ends_the_start_and_the_incident_names_the_rank(training: Training) -> None:
+    training.configure(observation={"compare_steps": 1}, batch={"sequences": 9})
+    ended = spoilt(training, "flip@7", 3)
+    assert ended.code == 1
+    told = the_incident(training)
+    assert (told.kind, told.ranks, told.survived) == (causes.CORRUPTION, (2,), False)
+    assert told.reason.startswith("the weights of ranks 2 (local) differ after step 7 from those of ranks")
+    assert told.action == "starts again on other nodes, where enough are ready"

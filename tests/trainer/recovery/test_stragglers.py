@@ -1,0 +1,130 @@
+"""Stragglers: which ranks are slow, for how long, and that it is told once."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainer.config.recovery import Recovery
+from trainer.record import causes, incidents
+from trainer.record.fence import Token
+from trainer.record.heartbeat import Heartbeat
+from trainer.recovery.lookout import PERSISTS_SECONDS, Lookout
+from trainer.recovery.stragglers import SlowRanks, slow_ranks
+
+pytestmark = pytest.mark.pure
+
+
+def test_of_two_ranks_the_one_that_takes_twice_as_long_is_slow() -> None:
+    assert slow_ranks({0: 0.1, 1: 0.2}, 6.0) == {1: pytest.approx(2.0)}
+
+
+def test_ranks_that_are_nearly_alike_are_not_slow() -> None:
+    assert slow_ranks({rank: 0.1 + 0.004 * rank for rank in range(8)}, 6.0) == {}
+
+
+def test_one_of_many_is_found_although_the_others_differ_too() -> None:
+    own = {rank: 0.1 + 0.01 * (rank % 3) for rank in range(31)} | {31: 0.3}
+    assert list(slow_ranks(own, 6.0)) == [31]
+
+
+def test_two_slow_ranks_do_not_hide_one_another() -> None:
+    own = dict.fromkeys(range(8), 0.1) | {3: 0.5, 6: 0.6}
+    assert sorted(slow_ranks(own, 6.0)) == [3, 6]
+
+
+def test_the_noise_of_steps_that_take_no_time_is_no_straggler() -> None:
+    assert slow_ranks({0: 1e-5, 1: 9e-4}, 6.0) == {}
+
+
+def test_a_rank_alone_is_never_slow() -> None:
+    assert slow_ranks({0: 5.0}, 6.0) == {}
+
+
+def test_a_rank_is_told_once_when_it_has_been_slow_for_long_enough() -> None:
+    slow = SlowRanks(60.0)
+    assert [slow.look({1: 2.0}, now) for now in (0.0, 30.0, 60.0, 90.0)] == [[], [], [1], []]
+
+
+def test_a_rank_that_was_not_slow_once_begins_anew() -> None:
+    slow = SlowRanks(60.0)
+    told = [slow.look(each, now) for each, now in (({1: 2.0}, 0.0), ({}, 50.0), ({1: 2.0}, 70.0), ({1: 2.0}, 131.0))]
+    assert told == [[], [], [], [1]]
+
+
+@dataclass
+class Writer:
+    """What writes checkpoints."""
+
+    busy: bool = False
+    bytes_written: int = 0
+
+
+TOKEN = Token(1)
+
+
+def lookout(store: Path, writer: Writer | None = None, **recovery: Any) -> Lookout:
+    nothing = lambda *_, **__: None  # noqa: E731
+    return Lookout(Recovery(**recovery), store, TOKEN, False, nothing, writer or Writer(), stalls=100.0)
+
+
+def beats(store: Path, *own: float) -> None:
+    for rank, seconds in enumerate(own):
+        Heartbeat(store, TOKEN, rank).beat("training", 41, pace=(0.5, seconds))
+
+
+def told(store: Path) -> list[incidents.IncidentRecord]:
+    return [incidents.read(store, id) for id in incidents.names(store)]
+
+
+def test_the_lookout_tells_of_a_slow_rank_with_its_node_and_the_training_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLIPWAY_NODE", "node-7")
+    beats(tmp_path, 0.1, 0.1, 0.35)
+    seen = lookout(tmp_path)
+    seen.look(0.0)
+    assert told(tmp_path) == []
+    seen.look(PERSISTS_SECONDS)
+    [incident] = told(tmp_path)
+    assert incident.reason == (
+        "rank 2 on node-7 needs 350 ms for its own part of a step, 3.5 times as long as the others, after step 41"
+    )
+    assert (incident.kind, incident.ranks, incident.nodes) == (causes.STRAGGLER, (2,), ("node-7",))
+    assert incident.survived and seen.asks_to_stop == ""
+
+
+def test_where_the_recipe_says_so_the_lookout_asks_the_training_to_stop(tmp_path: Path) -> None:
+    beats(tmp_path, 0.1, 0.5)
+    seen = lookout(tmp_path, policies={"straggler": "replace"})
+    seen.look(0.0)
+    seen.look(PERSISTS_SECONDS)
+    assert seen.asks_to_stop.startswith("asked to stop, as rank 1 on local needs 500 ms")
+
+
+def test_a_recipe_may_have_nobody_look_for_stragglers(tmp_path: Path) -> None:
+    beats(tmp_path, 0.1, 0.5)
+    seen = lookout(tmp_path, straggler_sigmas=0.0)
+    seen.look(0.0)
+    seen.look(PERSISTS_SECONDS)
+    assert told(tmp_path) == []
+
+
+def test_a_checkpoint_whose_writer_does_not_move_is_told_once(tmp_path: Path) -> None:
+    writer = Writer(busy=True, bytes_written=7)
+    seen = lookout(tmp_path, writer)
+    for now in (0.0, 99.0, 101.0, 300.0):
+        seen.look(now)
+    [incident] = told(tmp_path)
+    assert incident.kind == causes.STORAGE and incident.survived
+    assert incident.reason == "no byte of a checkpoint has been written for 101 s, after step 0"
+
+
+def test_a_checkpoint_that_is_written_slowly_is_no_stall(tmp_path: Path) -> None:
+    writer = Writer(busy=True)
+    seen = lookout(tmp_path, writer)
+    for now in range(0, 1000, 90):
+        writer.bytes_written += 1
+        seen.look(float(now))
+    assert told(tmp_path) == []
