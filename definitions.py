@@ -16,10 +16,12 @@ from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
 from assets.incidents import incident_assets, overview_asset
 from assets.models import model_assets
+from assets.preflight import preflight
 from assets.staging import staging_assets
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
 from operations import (
+    branching,
     checkpoint_retention,
     garbage,
     logs,
@@ -39,6 +41,7 @@ from sensors.incidents import incidents_sensor
 from sensors.job_watch import job_watch
 from sensors.metrics_shipping import metrics_shipping
 from sensors.node_failures import node_failures
+from sensors.node_health import node_health
 from sensors.offers import offers
 from sensors.promotions import promotions
 from sensors.retraining import retraining
@@ -96,6 +99,7 @@ def sensors_of(recipes: Recipes) -> list[dg.SensorDefinition]:
         incidents_sensor(recipes.all_trainings),
         promotions,
         node_failures(recipes.datasets),
+        node_health,
         metrics_shipping,
         staging(recipes.datasets),
         sweep_completions(recipes.sweeps, recipes.trainings),
@@ -121,12 +125,15 @@ def build(
         assets=[
             *assets_of(recipes),
             overview_asset(),
+            preflight,
             storage.storage,
             *([metadata_backup.backup_of_metadata] if own_databases else []),
         ],
         asset_checks=[check for recipe in recipes.trainings.values() for check in restore_drill.restore_checks(recipe)],
         jobs=[
             *(sweep_job(recipes, name) for name in recipes.sweeps),
+            *(branching.branch_job(recipe) for recipe in recipes.trainings.values()),
+            *(branching.update_job(recipe) for recipe in recipes.all_trainings.values()),
             checkpoint_retention.job,
             nvme_retention.job,
             garbage.job,

@@ -11,6 +11,7 @@ from typer.exceptions import Abort, TyperException
 
 from cli import (
     backup,
+    branching,
     chaos,
     checkpoints,
     cluster,
@@ -48,7 +49,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for verbs in (instance, starting, trainings, backup, chaos):
+for verbs in (instance, starting, trainings, branching, backup, chaos):
     app.add_typer(verbs.app)
 for name, verbs in (
     ("recipes", recipes),
