@@ -96,7 +96,7 @@ def timeline(report: IncidentReport) -> "Figure":
     axes = figure.subplots()
     at = 0.0
     for place, (mark, seconds) in enumerate(report.seconds.items()):
-        label = f"{post_mortem.MEANING.get(mark, mark)}: {seconds:.1f} s"
+        label = f"{post_mortem.MEANING.get(mark, mark)}: {seconds:,.2f} s"
         axes.barh([0], [seconds], left=at, color=COLOURS[place % len(COLOURS)], label=label)
         at += seconds
     axes.set(xlabel="seconds after the last step", yticks=[])

@@ -36,6 +36,8 @@ PAGE = Subject("overview of incidents", shown.OVERVIEW)
 DAYS = 7
 """The overview has the incidents of so many days, and those that wait for a person."""
 POST_MORTEM = "post-mortem.md"
+EVIDENCE_SECONDS = 20.0
+"""After so long, the nodes that were asked for evidence will leave none."""
 _OVERVIEW = "*"
 """Under this name, which no training has, a memory keeps what the overview is made of."""
 
@@ -121,7 +123,7 @@ def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: OpenDuty, 
         folder = incidents.evidence(store.folder, each.id)
         atomic.replace(folder / POST_MORTEM, page.encode())
         tick.events.append(shown.incident_materialisation(facts.specification.recipe, each, page, str(folder)))
-    if changed or not all(each.settled for each in reports):
+    if changed or not all(each.settled and not _awaits_evidence(store, each) for each in reports):
         return
     memory.found_nothing(store.id)
     if facts.over:
@@ -132,7 +134,7 @@ def _reports(
     tick: Tick, store: TrainingStore, facts: TrainingFacts, known: dict[str, IncidentReport]
 ) -> list[IncidentReport]:
     """The incidents of a training; those that are over are not computed again, one that is damaged is told and left."""
-    open_ones = [id for id in incidents.names(store.folder) if id not in known or known[id].state != OVER]
+    open_ones = [id for id in incidents.names(store.folder) if not _is_final(store, known.get(id))]
     claims = fence.claims(store.folder) if open_ones else []
 
     def compute(id: str) -> None:
@@ -142,6 +144,18 @@ def _reports(
         who = Subject(f"{store.id}, incident {id}", keys.key(facts.specification.recipe, "training"), store.id)
         tick.visit(who, lambda id=id: compute(id))  # type: ignore[misc]
     return [known[id] for id in sorted(known)]
+
+
+def _is_final(store: TrainingStore, report: IncidentReport | None) -> bool:
+    """Whether nothing about an incident can change any more."""
+    return report is not None and report.state == OVER and not _awaits_evidence(store, report)
+
+
+def _awaits_evidence(store: TrainingStore, report: IncidentReport) -> bool:
+    """Whether nodes were asked for evidence a moment ago, and have left none yet."""
+    if report.evidence or time.time() - report.at > EVIDENCE_SECONDS:
+        return False
+    return files.named(store.folder, files.DIAGNOSES, report.id).exists()
 
 
 def _unshown(

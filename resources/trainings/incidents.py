@@ -45,7 +45,7 @@ def diagnose(store: TrainingStore, facts: TrainingFacts, fault: TrainingFault, b
 
 def note_failure(store: TrainingStore, ended: Exit, action: str = RESTARTS) -> bool:
     """Write the record of an incarnation that failed, unless there is one. Raises OSError."""
-    token = _last_token(store.folder, ended.incarnation)
+    token = _last_tokens(store.folder).get(ended.incarnation, Token(ended.incarnation))
     if str(token) in incidents.names(store.folder, ended.incarnation):
         return False
     return store.note_incident(_of_exit(store.folder, token, ended, action))
@@ -67,8 +67,15 @@ def note_if_failed(store: TrainingStore, incarnation: int) -> None:
 
 def lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[Exit]:
     """Of the failed incarnations, those whose last generation has no record. Raises OSError."""
-    known = set(incidents.names(store.folder))
-    return [each for each in failures if str(_last_token(store.folder, each.incarnation)) not in known]
+    return [each for _, each in _lacking(store, failures)]
+
+
+def _lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[tuple[Token, Exit]]:
+    """The same, each with its last generation."""
+    failures = list(failures)
+    tokens, names = _last_tokens(store.folder) if failures else {}, set(incidents.names(store.folder))
+    found = [(tokens.get(each.incarnation, Token(each.incarnation)), each) for each in failures]
+    return [(token, each) for token, each in found if str(token) not in names]
 
 
 def _of_exit(store: Path, token: Token, ended: Exit, action: str) -> IncidentRecord:
@@ -106,10 +113,9 @@ def began_with(
     return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
 
 
-def _last_token(store: Path, incarnation: int) -> Token:
-    """The last generation of an incarnation."""
-    tokens = [claim.token for claim in fence.claims(store) if claim.token.incarnation == incarnation]
-    return max(tokens, default=Token(incarnation))
+def _last_tokens(store: Path) -> dict[int, Token]:
+    """The last generation of each incarnation."""
+    return {claim.token.incarnation: claim.token for claim in fence.claims(store)}  # each is later than the one before
 
 
 def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]:
@@ -122,7 +128,7 @@ def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]
         path = files.named(store.folder, files.INCIDENTS, name)
         if (record := codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)) is not None:
             found[name] = record
-    for ended in lacking(store, facts.failures):
-        record = _of_exit(store.folder, _last_token(store.folder, ended.incarnation), ended, RESTARTS)
+    for token, ended in _lacking(store, facts.failures):
+        record = _of_exit(store.folder, token, ended, RESTARTS)
         found.setdefault(record.id, record)
     return [found[name] for name in sorted(found)]

@@ -11,7 +11,7 @@ from trainer.diagnosis import folder
 from trainer.diagnosis.folder import DiagnosisManifest
 from trainer.record import incidents
 
-RANKS, STACK_LINES, LOG_LINES, NODES = 8, 14, 20, 4
+RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
 MEANING = {
     "detected": "from the last step until it was noticed",
@@ -34,7 +34,8 @@ def text(store: TrainingStore, report: IncidentReport) -> str:
 
 def headline(report: IncidentReport) -> str:
     """What happened and what it cost, in one line."""
-    where = ", ".join([*report.nodes, *(f"rank {rank}" for rank in report.ranks)])
+    named = [*report.nodes, *(f"rank {rank}" for rank in report.ranks)]
+    where = ", ".join(each for each in named if each not in report.cause)
     return f"{where + ': ' if where else ''}{first_line(report.cause)} after step {report.step:,}; {cost(report)}"
 
 

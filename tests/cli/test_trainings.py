@@ -105,6 +105,24 @@ def test_the_incidents_are_those_since_a_day(slipway: Call, home: Home):
     assert "node-0 died" in slipway("incidents").out
 
 
+def test_the_incidents_of_one_training_are_listed_with_what_is_to_be_done(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "node-0 died", 50)
+    homes.ended(home, "other", "failed", "node-1 died", 50)
+    listed = slipway("incidents", "--training", "tiny").out
+    assert f"{store.id}.000001.0000" in listed and "node-1 died" not in listed
+    [found] = json.loads(slipway("incidents", "--training", "tiny", "--json").out)
+    assert (found["id"], found["step"], found["state"]) == ("000001.0000", 50, "waits for a person")
+
+
+def test_an_incident_shows_its_post_mortem(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "node-0 died", 50)
+    page = slipway("incidents", "show", f"{store.id}.000001").out
+    assert page.startswith(f"# Incident {store.id}.000001.0000\n\nnode-0 died after step 50; no step followed\n")
+    assert "| to be done by a person | read the evidence" in page
+    said = slipway("incidents", "show", "nonsense")
+    assert said.code == 1 and f"expected one of {store.id}.000001.0000" in said.err
+
+
 def test_what_was_kept_of_a_failed_start_stands_for_its_logs(slipway: Call, home: Home):
     store = homes.ended(home, "tiny", "failed", "node-0 died", 50)
     (store.folder / "tails").mkdir()

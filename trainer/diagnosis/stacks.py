@@ -27,6 +27,8 @@ VARIABLE = "SLIPWAY_STACKS"
 """The folder, for all processes of a node."""
 SIGNAL = signal.SIGUSR1
 PREFIX = "slipway-stacks-"
+FORGOTTEN_SECONDS = 86_400.0
+"""The folder of a node's process that was killed is removed after so long."""
 MOST_BYTES = 256 << 10
 """Of one rank's stacks."""
 STILL_SECONDS = 0.03
@@ -89,7 +91,11 @@ def make_folder() -> Path | None:
     with contextlib.suppress(OSError):
         for left in above.glob(f"{PREFIX}*"):
             pid = left.name.removeprefix(PREFIX).partition("-")[0]
-            if pid.isdecimal() and processes.parent_of(int(pid)) is None and left.stat().st_uid == os.getuid():
+            found = left.stat()
+            # A container beside this one may share the folder, and has other pids: what is young is left alone.
+            if found.st_uid != os.getuid() or time.time() - found.st_mtime < FORGOTTEN_SECONDS:
+                continue
+            if pid.isdecimal() and processes.parent_of(int(pid)) is None:
                 shutil.rmtree(left, ignore_errors=True)
     try:
         return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))

@@ -12,7 +12,7 @@ import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,9 @@ class DiagnosisWatch:
     def _look(self, node: DiagnosedNode) -> None:
         """Answer each request once."""
         done: set[str] = set()
+        said: set[str] = set()
         while not self._ended.wait(POLL_SECONDS):
-            with _told(node):
+            with _told(node, said):
                 for id in requests.asked(node.store, self._incarnation):
                     if id in done:
                         continue
@@ -102,9 +103,13 @@ def _why(store: Path, id: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(node: DiagnosedNode) -> Any:
-    """What goes wrong within is said in the log, and nothing else follows."""
+def _told(node: DiagnosedNode, said: set[str] | None = None) -> Iterator[None]:
+    """What goes wrong within is said in the log, unless it was `said`; nothing else follows."""
     try:
         yield
     except Exception as error:
-        print(f"trainer: the evidence of {node.name} could not be kept: {error}\n", end="", file=sys.stderr, flush=True)
+        line = f"trainer: the evidence of {node.name} could not be kept: {error}\n"
+        if said is None or line not in said:
+            print(line, end="", file=sys.stderr, flush=True)
+        if said is not None:
+            said.add(line)
