@@ -7,6 +7,7 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import PODS
 from resources.kubernetes.mirror import Mirror
 from resources.launchers.kubernetes import access
 from resources.launchers.kubernetes.launcher import KubernetesLauncher
@@ -15,10 +16,12 @@ from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.launchers.kubernetes.workloads.protocol import Workload
 from resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
 from resources.launchers.kubernetes.workloads.train_job import TrainJob
+from resources.launchers.protocol import JobState
 from tests.conftest import Marked
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
-from tests.resources.launchers.contract import LauncherContract, Nodes
+from tests.resources.launchers.contract import LauncherContract, Nodes, Survivors, ended, job
+from tests.resources.launchers.notes import Notes
 
 
 @pytest.fixture
