@@ -48,6 +48,8 @@ NEEDS: dict[str, Need] = {
     "storage": WAITING,
     "node_retention": WAITING,
     "logs": WAITING,
+    "branch": WAITING,
+    "set": WAITING,
 }
 
 

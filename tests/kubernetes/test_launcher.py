@@ -9,6 +9,7 @@ from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import PODS
 from resources.kubernetes.mirror import Mirror
+from resources.kubernetes.objects import PODS
 from resources.launchers.kubernetes import access
 from resources.launchers.kubernetes.launcher import KubernetesLauncher
 from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob

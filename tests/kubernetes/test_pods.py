@@ -31,9 +31,11 @@ def environment(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
 
 def test_several_nodes_meet_at_the_jobs_own_store():
     command = pods.command("job-1", RICH)
-    assert command[:5] == ["python", "-m", "trainer.node.process", "agent", "/checkpoints/llama-70b"]
+    assert command[:5] == ["python", "-m", "trainer.node.process", "supervisor", "/checkpoints/llama-70b"]
     assert {"--rdzv-endpoint=job-1-store:29500", "--rdzv-id=llama-70b-2", "--nproc-per-node=8"} <= set(command)
-    assert command[-5:] == ["--no-python", "python", "-m", "trainer", "/etc/slipway/config.json"]
+    assert command[-1] == "/etc/slipway/config.json"
+    script = pods.command("job-1", replace(RICH, command=("python", "train.py")))
+    assert script[3] == "agent" and script[-4:] == ["--no-python", "python", "train.py", "/etc/slipway/config.json"]
 
 
 def test_an_elastic_job_states_its_smallest_number_of_nodes():
@@ -47,18 +49,14 @@ def test_the_ranks_of_one_node_need_no_host_name_and_no_port():
 
 
 def test_a_lone_rank_needs_no_agent():
-    assert pods.command("job-1", LONE)[2:] == [
-        "trainer.node.process",
-        "rank",
-        "",
-        *LONE.command,
-        "/etc/slipway/config.json",
-    ]
+    script = replace(LONE, command=("python", "train.py"))
+    own = ["python", "train.py", "/etc/slipway/config.json"]
+    assert pods.command("job-1", script)[2:] == ["trainer.node.process", "rank", "", *own]
     assert environment(LONE)["WORLD_SIZE"] == "1" and "WORLD_SIZE" not in environment(RICH)
 
 
 def test_one_of_many_nodes_is_one_rank():
-    anywhere = replace(LONE, nodes=("a", "b", "c"), size=1)
+    anywhere = replace(LONE, command=("python", "train.py"), nodes=("a", "b", "c"), size=1)
     assert "rank" in pods.command("job-1", anywhere)
     assert set(template(anywhere)["spec"]["affinity"]) == {"nodeAffinity"}
 
