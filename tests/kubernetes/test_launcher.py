@@ -7,7 +7,6 @@ import pytest
 
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import PODS
 from resources.kubernetes.mirror import Mirror
 from resources.kubernetes.objects import PODS
 from resources.launchers.kubernetes import access

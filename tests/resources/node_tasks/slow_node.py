@@ -13,7 +13,7 @@ SECONDS = 0.2
 if os.environ["SLIPWAY_NODE"] == "node-2":
     measured = collective._timed
 
-    def slowly(world, values, count):  # type: ignore[no-untyped-def]
+    def slowly(world, values, count):
         begun = time.perf_counter()
         measured(world, values, count)
         time.sleep(SECONDS * count)
