@@ -48,7 +48,7 @@ def diagnosed(platform: Platform, node: str) -> dg.ExecuteInProcessResult:
         instance=platform.instance,
         resources=platform.resources,
         partition_key=node,
-        run_config=dg.RunConfig(ops={"preflight": PreflightConfig(seconds=0.5, disk_size="8M")}),
+        run_config=dg.RunConfig(ops={"platform__preflight": PreflightConfig(seconds=0.5, disk_size="8M")}),
     )
 
 
