@@ -14,7 +14,7 @@ from cli.verbs import AsJson, group, verb
 if TYPE_CHECKING:
     from resources.fleet.kubernetes.cordon import Act, Cordon
 
-app = group("The nodes of the fleet: list, show, quarantine, release, preflight, cordon, kill, clean.")
+app = group("The nodes of the fleet: list, quarantine, preflight, kill.")
 
 Node = Annotated[
     str, typer.Argument(metavar="NODE", help="Its name, or the beginning of it.", autocompletion=complete.nodes)
@@ -94,16 +94,16 @@ def release(node: Node, why: Why, json: AsJson = False) -> None:
 
 @verb(app, "slipway nodes bisect node-0 node-1 node-2 node-3")
 def bisect(
-    nodes: Annotated[list[str], typer.Argument(metavar="NODE...", help="The nodes, one of which spoils the network.")],
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE", help="The nodes, one of which spoils the network.")],
     good: Annotated[list[str] | None, typer.Option(metavar="NODE", help="A node that is known to be good.")] = None,
     largest: Annotated[int, typer.Option(metavar="MEGABYTES", help="The largest all-reduce.")] = 64,
     seconds: Annotated[float, typer.Option(help="How long each group measures.")] = 9.0,
     expect: Annotated[float | None, typer.Option(metavar="GB/S", help="What a good group reaches.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Find the nodes that spoil the network, by all-reduces among ever smaller groups.
+    """Find the nodes that spoil the network.
 
-    The nodes must be free. A node that is found is reported as suspect, and goes into quarantine as the rules say.
+    By all-reduces among ever smaller groups. The nodes must be free. A node that is found is reported as suspect, and goes into quarantine as the rules say.
     """
     import uuid
 
