@@ -103,7 +103,8 @@ def bisect(
 ) -> None:
     """Find the nodes that spoil the network.
 
-    By all-reduces among ever smaller groups. The nodes must be free. A node that is found is reported as suspect, and goes into quarantine as the rules say.
+    By all-reduces among ever smaller groups. The nodes must be free. A node that is found is reported as suspect, and
+    goes into quarantine as the rules say.
     """
     import uuid
 
