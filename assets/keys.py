@@ -10,7 +10,7 @@ import re
 import dagster as dg
 
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
-PREFLIGHT = dg.AssetKey("preflight")
+PREFLIGHT = dg.AssetKey(["platform", "preflight"])
 DIAGNOSES_TAG = "slipway/diagnoses"
 """On a run that diagnoses a node: the node."""
 TRAINING_TAG = "slipway/training"

@@ -28,7 +28,8 @@ class PreflightConfig(dg.Config):
     key=keys.PREFLIGHT,
     partitions_def=keys.NODES,
     op_tags=pods.tags("preflight"),
-    group_name="fleet",
+    group_name="platform",
+    owners=["team:platform"],
     kinds={"preflight"},
     description=(
         "What a node's hardware gives beside what it should. For a node in quarantine it is the diagnosis, which the "

@@ -2,6 +2,7 @@
 
 import getpass
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from cli.verbs import AsJson, group, verb
 if TYPE_CHECKING:
     from resources.fleet.kubernetes.cordon import Act, Cordon
 
-app = group("The nodes of the fleet: list, show, quarantine, release, preflight, cordon, kill, clean.")
+app = group("The nodes of the fleet: list, quarantine, preflight, kill.")
 
 Node = Annotated[
     str, typer.Argument(metavar="NODE", help="Its name, or the beginning of it.", autocompletion=complete.nodes)
@@ -89,6 +90,43 @@ def release(node: Node, why: Why, json: AsJson = False) -> None:
     It is on probation: the next fault takes it out of service again.
     """
     _set(node, "released", why, json)
+
+
+@verb(app, "slipway nodes bisect node-0 node-1 node-2 node-3")
+def bisect(
+    nodes: Annotated[list[str], typer.Argument(metavar="NODE", help="The nodes, one of which spoils the network.")],
+    good: Annotated[list[str] | None, typer.Option(metavar="NODE", help="A node that is known to be good.")] = None,
+    largest: Annotated[int, typer.Option(metavar="MEGABYTES", help="The largest all-reduce.")] = 64,
+    seconds: Annotated[float, typer.Option(help="How long each group measures.")] = 9.0,
+    expect: Annotated[float | None, typer.Option(metavar="GB/S", help="What a good group reaches.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Find the nodes that spoil the network.
+
+    By all-reduces among ever smaller groups. The nodes must be free. A node that is found is reported as suspect, and
+    goes into quarantine as the rules say.
+    """
+    import uuid
+
+    from resources.fleet.health import suspicion
+    from resources.node_tasks.together import FOLDER, Together
+    from trainer.node_task import CollectiveTask
+
+    here = place.here()
+    suspects, peers = [_full(node) for node in nodes], [_full(node) for node in good or ()]
+    run = uuid.uuid4().hex[:12]
+    compute = None if here.home else here.compute
+    ranks, poll = (max(1, compute.gpus), compute.poll_seconds) if compute else (1, 0.5)
+    task = CollectiveTask(largest * 2**20, seconds)
+    together = Together(here.launcher, here.durable / FOLDER / run, task, ranks, poll, expected=expect)
+    state = together.bisect(suspects, peers, lambda line: None if json else print(line))
+    for node in state.bad:
+        here.node_health.suspect(node, [suspicion.by_bisection(run, time.time())], place.who())
+    if json:
+        return output.print_json({"bad": state.bad, "unresolved": state.unresolved, "good": state.good})
+    print(f"bad: {', '.join(state.bad) or 'none'}")
+    if state.unresolved:
+        print(f"nothing is known of {', '.join(state.unresolved)}: name a good node with --good")
 
 
 @verb(app, "slipway nodes exempt node-1 --why 'it is used for tests'")

@@ -7,6 +7,9 @@ from resources.fleet.health.standing import HealthRules
 from resources.home import CODE, NODES, Home
 from resources.launchers.local.launcher import LocalLauncher
 
+RULES = HealthRules(apply=True, hold_seconds=30.0)
+"""When its nodes are taken out of service; a person who tries it out need not wait long for the diagnosis."""
+
 
 def fleet(home: Home) -> EmbeddedFleet:
     """The nodes of a home."""
@@ -15,7 +18,7 @@ def fleet(home: Home) -> EmbeddedFleet:
 
 def node_health(home: Home) -> NodeHealth:
     """The one door to the standings of these nodes."""
-    return NodeHealth(NodeRegister(home.durable), HealthRules(apply=True), fleet(home).nodes)
+    return NodeHealth(NodeRegister(home.durable), RULES, fleet(home).nodes)
 
 
 def launcher(home: Home) -> LocalLauncher:

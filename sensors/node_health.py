@@ -35,7 +35,7 @@ BY = "node health"
 
 @dg.sensor(
     name=NAME,
-    asset_selection='key:"preflight"',
+    asset_selection='key:"platform/preflight"',
     minimum_interval_seconds=15,
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Takes nodes that something speaks against out of service, and has them diagnosed.",

@@ -38,6 +38,7 @@ SENSORS = [
     "job_watch",
     "metrics_shipping",
     "node_failures",
+    "node_health",
     "offers",
     "promotions",
     "staging",
@@ -83,7 +84,7 @@ def lane(name: str, *nouns: str) -> list[str]:
 def test_each_recipe_is_a_lane_of_assets(folder: Path):
     assert keys_of(built(folder)) == [
         *lane("bigram", *SCRIPT_NOUNS),
-        *lane("platform", "incidents", "metadata_backup", "storage"),
+        *lane("platform", "incidents", "metadata_backup", "preflight", "storage"),
         *lane("python_stdlib", *DATASET_NOUNS),
         *lane("tiny_decoder", *sorted(TRAINING_NOUNS + SWEEP_NOUNS)),
     ]

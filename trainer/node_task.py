@@ -7,6 +7,7 @@ the control plane sees the nodes' disks itself, it calls `perform` of the same t
 import contextlib
 import dataclasses
 import json
+import os
 import shutil
 import sys
 import time
@@ -139,9 +140,30 @@ class PreflightTask:
         return ["--json", "--folder", self.folder, *numbers, *expected]
 
 
-Task = StageTask | RetainTask | DiscardTask | MeasureTask | PreflightTask
+@dataclass(frozen=True)
+class CollectiveTask:
+    """Measure an all-reduce among the ranks of several nodes: every rank of the job does this task."""
+
+    KIND: ClassVar = "collective"
+    largest: int
+    """Bytes of the largest all-reduce."""
+    seconds: float
+
+    def perform(self, report: OnProgress) -> Result:
+        """The highest bus bandwidth in GB/s and the number of ranks, the same on every rank."""
+        from trainer.node.world import join  # imports torch, which no other task needs
+        from trainer.preflight import collective
+
+        with join() as world:
+            hosts = world.gather(os.environ.get("GROUP_RANK", "0"))
+            ranks_by_node = [hosts.count(host) for host in dict.fromkeys(hosts)]
+            found = list(collective.all_reduce(world, self.largest, self.seconds, ranks_by_node))
+        return {"gigabytes_per_second": max(float(each.value or 0) for each in found), "ranks": sum(ranks_by_node)}
+
+
+Task = StageTask | RetainTask | DiscardTask | MeasureTask | PreflightTask | CollectiveTask
 _KINDS: dict[str, type[Task]] = {
-    kind.KIND: kind for kind in (StageTask, RetainTask, DiscardTask, MeasureTask, PreflightTask)
+    kind.KIND: kind for kind in (StageTask, RetainTask, DiscardTask, MeasureTask, PreflightTask, CollectiveTask)
 }
 
 

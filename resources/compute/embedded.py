@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from resources.compute.protocol import Compute
+from resources.embedded import RULES
 from resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
 from resources.fleet.health.standing import HealthRules
 from resources.home import CODE
@@ -31,7 +32,7 @@ class EmbeddedCompute(Compute):
 
     @property
     def health_rules(self) -> HealthRules:
-        return codec.build(HealthRules, {"apply": True, **self.quarantine})
+        return codec.build(HealthRules, {**vars(RULES), **self.quarantine})
 
     def launcher(self) -> LocalLauncher:
         return LocalLauncher(Path(self.jobs), CODE, fleet=self.fleet())

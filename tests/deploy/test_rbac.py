@@ -12,7 +12,7 @@ LOOK = "get list watch"
 LAUNCHER = {
     "configmaps": f"{MAKE_AND_WATCH} patch",
     **{f"{each.group}/{each.plural}".lstrip("/"): MAKE_AND_WATCH for each in access.made()},
-    "pods": f"delete {LOOK}",
+    "pods": MAKE_AND_WATCH,
     "pods/log": "get",
     "events": "list watch",
     "kueue.x-k8s.io/localqueues": LOOK,

@@ -44,8 +44,8 @@ def test_an_elastic_job_states_its_smallest_number_of_nodes():
     assert "--nnodes=5" in pods.command("job-1", replace(RICH, size=0, least=0))
 
 
-def test_the_ranks_of_one_node_need_no_host_name_and_no_port():
-    assert "--rdzv-endpoint=localhost:0" in pods.command("job-1", replace(LONE, ranks_per_node=2))
+def test_the_ranks_of_one_node_meet_at_a_store_too():
+    assert "--rdzv-endpoint=job-1-store:29500" in pods.command("job-1", replace(LONE, ranks_per_node=2))
 
 
 def test_a_lone_rank_needs_no_agent():

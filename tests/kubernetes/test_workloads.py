@@ -48,7 +48,7 @@ def test_pods_meet_at_a_store_that_no_pod_of_the_job_hosts(kind: str):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_on_one_node_has_no_store(kind: str):
+def test_a_lone_rank_has_no_store(kind: str):
     assert "store" not in str([each["metadata"]["name"] for each in KINDS[kind].objects("job-1", LONE, SMALL)])
 
 

@@ -48,7 +48,7 @@ def diagnosed(platform: Platform, node: str) -> dg.ExecuteInProcessResult:
         instance=platform.instance,
         resources=platform.resources,
         partition_key=node,
-        run_config=dg.RunConfig(ops={"preflight": PreflightConfig(seconds=0.5, disk_size="8M")}),
+        run_config=dg.RunConfig(ops={"platform__preflight": PreflightConfig(seconds=0.5, disk_size="8M")}),
     )
 
 
@@ -87,7 +87,11 @@ def test_a_healthy_node_is_released_and_a_faulty_one_goes_to_repair(platform: Pl
     nvme = Path(platform.tiers.nvme_path("node-1"))
     nvme.parent.mkdir(parents=True, exist_ok=True)
     nvme.write_text("what should be a folder is a file: the disk is not mounted")
-    assert diagnosed(platform, "node-0").success and diagnosed(platform, "node-1").success
+    assert standing(platform, "node-1") is Standing.SUSPECT, "never all nodes are out of service at once"
+    assert diagnosed(platform, "node-0").success
+    platform.apply("node_health")
+    assert standing(platform, "node-1") is Standing.QUARANTINED
+    assert diagnosed(platform, "node-1").success
     assert standing(platform, "node-0") is Standing.RELEASED and standing(platform, "node-1") is Standing.REPAIR
     fleet = platform.compute.working_fleet(platform.tiers)
     assert [node.name for node in fleet.nodes() if node.ready] == ["node-0"]

@@ -1,5 +1,4 @@
-"""torchrun on one machine of a job. The only machine of a job hosts its rendezvous store; several join one that their
-launcher starts.
+"""torchrun on one machine of a job, which joins a rendezvous store that its launcher has started.
 
 ``python -P -m trainer.node.agent ARGUMENT...`` takes torchrun's arguments (with -P, files in the job's folder cannot
 replace modules). torchrun alone asks the DNS whether it must host the store. When a pod starts, the DNS may not know
@@ -16,18 +15,15 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 """The index of this machine in the job, from 0; Kubernetes' Indexed Jobs set it."""
 ADDRESS_VARIABLE = "SLIPWAY_ADDRESS"
 """The IP address of this machine, by which the others reach it without resolving a name."""
-ALONE = "localhost"
-"""The host of the rendezvous store of a job on one machine: that machine hosts it."""
 JOIN_SECONDS = 900
 """Time for the machines to find each other, as some still pull their image."""
 
 
 def arguments(given: list[str], environment: Mapping[str, str]) -> list[str]:
     """Torchrun's arguments on the machine that `environment` describes."""
-    is_host = int(any(each.startswith(f"--rdzv-endpoint={ALONE}:") for each in given))
     return [
         "--rdzv-backend=c10d",
-        f"--rdzv-conf=is_host={is_host},join_timeout={JOIN_SECONDS},read_timeout={JOIN_SECONDS}",
+        f"--rdzv-conf=is_host=0,join_timeout={JOIN_SECONDS},read_timeout={JOIN_SECONDS}",
         f"--local-addr={environment[ADDRESS_VARIABLE]}",
         *given,
     ]

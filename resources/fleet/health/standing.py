@@ -127,5 +127,5 @@ class HealthRules:
             require(getattr(self, name) >= 0, name, "expected 0 or more")
 
     def limit(self, nodes: int) -> int:
-        """How many of a fleet's `nodes` may be out of service at once."""
-        return max(self.least, int(nodes * self.share))
+        """How many of a fleet's `nodes` may be out of service at once: never all of them."""
+        return min(max(self.least, int(nodes * self.share)), max(0, nodes - 1))

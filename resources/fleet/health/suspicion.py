@@ -54,6 +54,12 @@ def by_preflight(run: str, faults: str, now: float) -> Evidence:
     return Evidence(f"preflight/{run}", "preflight", f"preflight: {faults}", Weight.MACHINE, now)
 
 
+def by_bisection(run: str, now: float) -> Evidence:
+    """That a bisection found the node to spoil the network."""
+    why = "a bisection found that exchanges with it fail, or are slow"
+    return Evidence(f"bisection/{run}", causes.NETWORK, why, Weight.SEVERE, now)
+
+
 def _weight(reason: str, codes: list[int]) -> Weight | None:
     """An Xid of the machine is severe, one that the driver's catalog says to ignore says nothing."""
     if xid.machine_codes(reason):

@@ -36,12 +36,12 @@ def name_of(name: str) -> str:
 
 
 def is_needed(job: Job) -> bool:
-    """Whether a job has a store of its own: the ranks of one node meet on that node."""
-    return job.node_count > 1
+    """Whether a job has a store: a lone rank meets no other."""
+    return not job.is_lone
 
 
 def endpoint(name: str, job: Job) -> str:
-    """``HOST:PORT`` at which the nodes of the job meet; the ranks of one node take any free port."""
+    """``HOST:PORT`` at which the ranks of the job meet; a lone rank asks nobody."""
     return f"{name_of(name)}:{PORT}" if is_needed(job) else "localhost:0"
 
 

@@ -83,28 +83,27 @@ def test_the_last_words_of_a_stopped_rank_are_kept(last_words: Path, marked: Mar
 
 
 @pytest.mark.parametrize("index", ["0", "1"])
-def test_no_machine_of_several_hosts_the_rendezvous_and_each_gives_its_address(index: str):
+def test_no_machine_hosts_the_rendezvous_and_each_gives_its_address(index: str):
     given = ["--rdzv-endpoint=job-1-store:29500", "--nnodes=2"]
     found = arguments(given, {INDEX_VARIABLE: index, ADDRESS_VARIABLE: "10.0.0.2"})
     assert any("is_host=0" in each for each in found)
     assert "--local-addr=10.0.0.2" in found and found[-1] == "--nnodes=2"
 
 
-def test_the_only_machine_of_a_job_hosts_its_rendezvous():
-    given = ["--rdzv-endpoint=localhost:0", "--nnodes=1"]
-    assert any("is_host=1" in each for each in arguments(given, {ADDRESS_VARIABLE: "127.0.0.1"}))
-
-
 def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_first(last_words: Path, marked: Marked):
     rank = "import os, sys, time; time.sleep(600) if os.environ['RANK'] == '0' else sys.exit(print('no disk') or 42)"
     torchrun = ["-P", "-m", "trainer.node.agent", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]
-    alone = ["--rdzv-id=it", "--rdzv-endpoint=localhost:0", "--shutdown-timeout=3", "--no-python"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    held = store(port)
+    alone = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
     environment = {FILE_VARIABLE: str(last_words), INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "127.0.0.1"}
     command = [sys.executable, "-m", "trainer.node.process", "agent", "", sys.executable, *torchrun, *alone]
     done = subprocess.run([*command, sys.executable, "-c", rank], env={**os.environ, **environment})
     assert done.returncode == 42
     assert "no disk\n" in last_words.read_text()
     assert last_words.read_text().endswith("trainer: rank 1 ended with exit code 42\n")
+    assert held.wait(100) == 0, "the store ends when all have left"
 
 
 def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":

@@ -73,8 +73,8 @@ def test_the_circuit_breaker_keeps_a_third_node_in_service_until_one_is_back():
     assert seen(held, around=Surroundings(3, ("node-1",))).standing is Standing.QUARANTINED
 
 
-@pytest.mark.parametrize(("nodes", "limit"), [(2, 2), (20, 2), (32, 3), (100, 10)])
-def test_a_tenth_of_the_fleet_may_be_out_of_service_or_two_nodes(nodes: int, limit: int):
+@pytest.mark.parametrize(("nodes", "limit"), [(1, 0), (2, 1), (3, 2), (20, 2), (32, 3), (100, 10)])
+def test_a_tenth_of_the_fleet_may_be_out_of_service_or_two_nodes_but_never_all(nodes: int, limit: int):
     assert RULES.limit(nodes) == limit
 
 

@@ -1,0 +1,100 @@
+"""Node tasks of several nodes together: all-reduces among groups of nodes at once, and the bisection made of them.
+
+Each group is a launcher's job, whose name is a function of the bisection and the group: whoever asks again adopts it.
+A group that fails, or has not ended in time, could not exchange.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resources.launchers.protocol import Job, Launcher
+from resources.node_tasks.protocol import Say, TaskOutcome
+from resources.unavailable import Unavailable
+from trainer import node_task
+from trainer.base import codec, digest
+from trainer.node_task import CollectiveTask
+from trainer.preflight import bisection
+from trainer.preflight.bisection import BisectionState, NodeGroup
+
+FOLDER = "bisections"
+"""The folder of the outcomes, on the durable tier."""
+GRACE_SECONDS = 5.0
+START_SECONDS = 300.0
+"""What the start of a job may take beyond its measuring: pods, imports, the ranks' meeting."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """Measures groups of nodes for one bisection."""
+
+    launcher: Launcher
+    folder: Path
+    """Of this bisection, on the durable tier, which nodes see under the same path."""
+    task: CollectiveTask
+    ranks_per_node: int
+    poll_seconds: float
+    command: tuple[str, ...] = ("python", "-m", "trainer.node_task")
+    expected: float | None = None
+    """The bus bandwidth that a good group reaches, in GB/s; None to judge by the fastest group."""
+    rates: dict[NodeGroup, float | None] = field(default_factory=dict)
+    """What each group gave, in GB/s; None for one that could not exchange."""
+
+    def bisect(self, suspects: Sequence[str], good: Sequence[str], say: Say) -> BisectionState:
+        """Find the nodes that spoil the network. Raises ValueError for a group that no job can have."""
+        state = bisection.begin(suspects, good)
+        while groups := bisection.next_round(state):
+            self.rates.update(self._measured(groups, say))
+            fastest = max((rate for rate in self.rates.values() if rate is not None), default=0.0)
+            judged = {group: bisection.is_good(self.rates[group], fastest, self.expected) for group in groups}
+            for group, is_good in judged.items():
+                say(f"{', '.join(group.nodes)}: {_shown(self.rates[group])}: {'good' if is_good else 'not good'}")
+            state = bisection.after(state, judged)
+        return state
+
+    def _measured(self, groups: list[NodeGroup], say: Say) -> dict[NodeGroup, float | None]:
+        """The bus bandwidth of each group, measured at once."""
+        for group in groups:
+            self.launcher.submit(self._job(group))
+        waiting, found = list(groups), dict[NodeGroup, float | None]()
+        deadline = time.monotonic() + self.task.seconds + START_SECONDS
+        while waiting:
+            for group in list(waiting):
+                try:
+                    ended = self.launcher.poll(self._name(group)).state.terminal
+                except Unavailable as error:
+                    say(f"the launcher does not answer ({error}); asking again")
+                    continue
+                if ended or time.monotonic() > deadline:
+                    waiting.remove(group)
+                    found[group] = self._rate(group)
+                    self.launcher.cancel(self._name(group), GRACE_SECONDS)
+                    self.launcher.release(self._name(group))
+            if waiting:
+                time.sleep(self.poll_seconds)
+        return found
+
+    def _job(self, group: NodeGroup) -> Job:
+        return Job(
+            name=self._name(group),
+            command=self.command,
+            config=node_task.document(self.task, self._outcome(group)),
+            nodes=group.nodes,
+            ranks_per_node=self.ranks_per_node,
+            labels={"task": self.task.KIND},
+        )
+
+    def _rate(self, group: NodeGroup) -> float | None:
+        done = codec.read_if_there(self._outcome(group), TaskOutcome)
+        return None if done is None or done.failure else float(done.result["gigabytes_per_second"])
+
+    def _name(self, group: NodeGroup) -> str:
+        return f"collective-{self.folder.name}-{digest.sha256(' '.join(group.nodes).encode())[:12]}"
+
+    def _outcome(self, group: NodeGroup) -> Path:
+        return self.folder / f"{self._name(group)}.json"
+
+
+def _shown(rate: float | None) -> str:
+    return "no exchange" if rate is None else f"{rate:.3g} GB/s"
