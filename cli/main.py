@@ -9,7 +9,21 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cli import backup, chaos, checkpoints, cluster, data, instance, models, nodes, recipes, starting, sweeps, trainings
+from cli import (
+    backup,
+    chaos,
+    checkpoints,
+    cluster,
+    data,
+    instance,
+    models,
+    nodes,
+    recipes,
+    simulate,
+    starting,
+    sweeps,
+    trainings,
+)
 from cli.verbs import Sections
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -34,7 +48,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for verbs in (instance, starting, trainings, backup, chaos):
+for verbs in (instance, starting, trainings, backup, chaos, simulate):
     app.add_typer(verbs.app)
 for name, verbs in (
     ("recipes", recipes),
