@@ -15,7 +15,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots, spent
+from assets import changed, keys, plots, spent
 from resources.event_log import materialised
 from resources.trainings import course
 from resources.trainings.facts import TrainingFacts
@@ -77,6 +77,7 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
         **spent.metadata(facts.folder, read.seconds),
         "snapshot": facts.specification.snapshot,
         "origin": dg.MetadataValue.json(dict(facts.terms.origin)),
+        **changed.of_training(facts.folder),
         "dagster/uri": str(facts.folder),
     }
 

@@ -11,10 +11,12 @@ from typer.exceptions import Abort, TyperException
 
 from cli import (
     backup,
+    branching,
     chaos,
     checkpoints,
     cluster,
     data,
+    incidents,
     instance,
     models,
     nodes,
@@ -48,12 +50,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for verbs in (instance, starting, trainings, backup, chaos, simulate):
+for verbs in (instance, starting, trainings, branching, backup, chaos, simulate):
     app.add_typer(verbs.app)
 for name, verbs in (
     ("recipes", recipes),
     ("data", data),
     ("checkpoints", checkpoints),
+    ("incidents", incidents),
     ("sweeps", sweeps),
     ("models", models),
     ("nodes", nodes),

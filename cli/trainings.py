@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, output, place
+from cli import complete, output, place, spent
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def ls(
 
     here = place.here()
     if sql:
-        return _answer(here, sql, everything, json)
+        return spent.answer(here, sql, everything, json)
     with output.progress("reading the trainings"):
         found = [summary(store, here.launcher) for store in here.stores(trials=everything).values()]
     shown = [each for each in found if everything or each.state != "offered"]
@@ -66,11 +66,14 @@ def ls(
 @verb(app, "slipway show tiny-dec", section=SECTION)
 def show(training: Id, json: AsJson = False) -> None:
     """Show a training: what it is, and where it stands."""
-    from resources.trainings.summary import incidents, summary
+    from resources.trainings import incident_reports, post_mortem, updating
+    from resources.trainings.summary import summary
 
     here = place.here()
     store = here.training(training)
+    incidents = incident_reports.of_all([store])
     specification, told = store.specification(), summary(store, here.launcher)
+    changes, branch = updating.known(store.folder), specification.branch
     if json:
         return output.print_json(
             {
@@ -79,10 +82,11 @@ def show(training: Id, json: AsJson = False) -> None:
                 "snapshot": specification.snapshot,
                 "numbers": specification.numbers,
                 "origin": store.terms().origin,
+                "changes": [{**vars(each), "state": each.state} for each in changes],
                 "folder": store.folder,
                 "checkpoints": [{"step": commit.step, "manifest": commit.manifest} for commit in store.commits()],
-                "incidents": incidents([store]),
-                "account": _account(store),
+                "incidents": incidents,
+                "account": spent.account(store),
             }
         )
     fields = {
@@ -97,11 +101,17 @@ def show(training: Id, json: AsJson = False) -> None:
         "nodes": ", ".join(told.nodes) or "-",
         "checkpoints": ", ".join(str(commit.step) for commit in store.commits()) or "none",
         "folder": store.folder,
-        **_spent(store),
+        **({"continues": f"{branch.training}@{branch.step}"} if branch else {}),
+        **spent.fields(store),
     }
     output.print_fields(fields)
-    for each in incidents([store]):
-        print(f"incarnation {each.incarnation} failed {output.when(each.at)}: {each.cause}")
+    for name, (old, new) in store.terms().origin.get("changed", {}).items() if branch else ():
+        print(f"branched with {name}: {old!r} to {new!r}")
+    for change in changes:
+        pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
+        print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
+    for each in incidents:
+        print(f"incident {each.id} {output.when(each.at)}: {post_mortem.headline(each)}; {each.state}")
 
 
 @verb(app, "slipway watch tiny-dec", section=SECTION)
@@ -192,93 +202,6 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
     with output.progress(f"starting {store.id}"):
         waiting = by_hand.begin(here.control, store, place.who())
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
-
-
-@verb(app, "slipway incidents --since 7", section=SECTION)
-def incidents(
-    since: Annotated[float | None, typer.Option(metavar="DAYS", min=0, help="Those of the last days alone.")] = None,
-    json: AsJson = False,
-) -> None:
-    """List the failed starts of trainings, with their causes."""
-    import time
-
-    from resources.trainings.summary import incidents as found_in
-
-    here = place.here()
-    with output.progress("reading the incidents"):
-        found = found_in(here.stores().values(), 0.0 if since is None else time.time() - since * 86_400)
-    if json:
-        return output.print_json(found)
-    head = ("when", "training", "start", "nodes", "checkpoint", "cause")
-    output.print_table(
-        head,
-        [
-            (output.when(i.at), i.training, i.incarnation, ", ".join(i.nodes) or "-", i.step, i.cause.splitlines()[0])
-            for i in found
-        ],
-    )
-    if not found:
-        output.note("there is no incident")
-
-
-def _answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
-    """Print what a query over all trainings' accounts gives."""
-    from resources.trainings import account_tables
-
-    with output.progress("reading the ledgers"):
-        names, rows = account_tables.ask(here.stores(trials=trials).values(), query)
-    if json:
-        return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
-    output.print_table(names, [[_told(value) for value in row] for row in rows])
-    if not rows:
-        output.note("the query found no row")
-
-
-def _plain(value: object) -> object:
-    return value if isinstance(value, str | int | float | None) else str(value)
-
-
-def _told(value: object) -> object:
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
-
-
-def _account(store: "TrainingStore") -> dict[str, object] | None:
-    """What the training's time was spent on, for a script; None before it was wanted."""
-    from resources.trainings import accounts
-
-    if (found := accounts.of_if_any(store.folder)) is None:
-        return None
-    account, figures = found
-    return {
-        "wall_seconds": account.wall,
-        "seconds": account.seconds,
-        "interruptions": account.interruptions,
-        "notes": list(account.notes),
-        **vars(figures),
-    }
-
-
-def _spent(store: "TrainingStore") -> dict[str, object]:
-    """Fields on what the training's time was spent on; none before it was wanted."""
-    from resources.trainings import accounts
-    from trainer.record.accounting import buckets
-
-    found = accounts.of_if_any(store.folder)
-    if found is None or found[0].wall <= 0:
-        return {}
-    account, figures = found
-    seconds = account.seconds
-    ordered = sorted(seconds, key=lambda name: -seconds[name])
-    parts = ", ".join(f"{buckets.TITLES[name]} {seconds[name] / account.wall:.1%}" for name in ordered if seconds[name])
-    shares = {"ETTR (Meta)": figures.ettr_meta, "ETTR (ByteDance)": figures.ettr_bytedance}
-    shares |= {"goodput": figures.goodput, "MFU": figures.mfu}
-    lost = sum(each.seconds for each in account.interruptions)
-    return {
-        "time": f"{account.wall:,.1f} s: {parts}",
-        **{name: f"{share:.1%}" for name, share in shares.items() if share is not None},
-        **({"lost": f"{lost:,.1f} s to {len(account.interruptions)} interruptions"} if account.interruptions else {}),
-        **({"away": "; ".join(account.notes)} if account.notes else {}),
-    }
 
 
 def _stop(given: str, why: str) -> None:

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainer.base.invalid import Invalid
 from trainer.checkpoint import branching, restore, state
 from trainer.config import changing
 from trainer.config import resolved as configuration
@@ -35,7 +36,7 @@ from trainer.config.resolved import Config
 from trainer.config.sections import Branch
 from trainer.loop import Trainer
 from trainer.node.world import World, join
-from trainer.record import causes, fence, ledger
+from trainer.record import causes, fence, files, ledger
 from trainer.record.fence import Commit
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
@@ -81,6 +82,9 @@ def replay(
     """
     original = _Original.read(config, world, first, steps)
     scratch = Path(world.from_leader(tempfile.mkdtemp(prefix="replay-") if world.leads else ""))
+    left_out = Path(config.placement.store) / files.SKIPPED
+    if world.leads and left_out.is_dir():
+        shutil.copytree(left_out, scratch / files.SKIPPED)
     found: list[StepDifference] = []
     try:
         with (
@@ -292,7 +296,8 @@ def main(arguments: list[str]) -> int:
         with join(config) as world:
             found = replay(config, world, options.first, options.steps, options.tolerance, options.fields)
     except ValueError as error:
-        print(f"replay: {error}", file=sys.stderr)
+        field = f"{error.field}: " if isinstance(error, Invalid) else ""
+        print(f"replay: {field}{error}\n", end="", file=sys.stderr, flush=True)
         return UNUSABLE
     if world.leads:
         shown = json.dumps(dataclasses.asdict(found)) if options.json else f"replay: {found.text}"

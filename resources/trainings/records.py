@@ -18,6 +18,25 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
+class BranchRecord:
+    """The checkpoint of another training that one continues with its full state, and what it has otherwise."""
+
+    training: str
+    """The parent's id."""
+    store: str
+    """The parent's folder, relative to the folder of the training's root."""
+    commit: str
+    """The name of the parent's commit."""
+    step: int
+    manifest: str
+    """SHA-256 of the checkpoint's manifest."""
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    """By field, the value that a person gave it for this training."""
+    revision: str = ""
+    """Of the code when it was branched."""
+
+
+@dataclass(frozen=True)
 class Specification:
     """Everything that decides what a training computes."""
 
@@ -29,7 +48,9 @@ class Specification:
     tokenizer: str
     """SHA-256 of the tokenizer; empty for a snapshot of images."""
     cause: str = ""
-    """Distinguishes trainings of the same numbers: a schedule's tick, a replay, a person's "again"."""
+    """Distinguishes trainings of the same numbers: a schedule's tick, a person's "again", the name of a branch."""
+    branch: BranchRecord | None = None
+    """What it continues; None for a training that begins at step 0."""
 
     @property
     def script(self) -> Mapping[str, Any] | None:
@@ -40,7 +61,10 @@ class Specification:
     @property
     def id(self) -> str:
         """The logical id, which outlives every run and every job of the training."""
-        return f"{self.recipe}-{digest.sha256(atomic.canonical_json(dataclasses.asdict(self)))[:12]}"
+        decisive = dataclasses.asdict(self)
+        if self.branch is None:  # such a training has the id that it had before there were branches
+            del decisive["branch"]
+        return f"{self.recipe}-{digest.sha256(atomic.canonical_json(decisive))[:12]}"
 
 
 @dataclass(frozen=True)

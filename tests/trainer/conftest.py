@@ -104,7 +104,7 @@ class Training:
         make: Callable[[Path], Any] = make_snapshot,
         **changed: dict[str, Any],
     ) -> None:
-        self.folder, self._mark, self._marked = folder, mark, Marked({MARK: mark})
+        self.folder, self.mark, self._marked = folder, mark, Marked({MARK: mark})
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
         self.snapshot: shards.TextSnapshot = make(self.durable)
@@ -142,7 +142,7 @@ class Training:
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
             "PYTHONUNBUFFERED": "1",
-            MARK: self._mark,
+            MARK: self.mark,
             **environment,
         }
         return subprocess.Popen(

@@ -16,7 +16,8 @@ def branched(parent: Training, folder: Path, mark: str, step: int = 10, **change
 
     It has the parent's durable tier as it was then, so that what is written there disturbs no other test.
     """
-    child = Training(folder, mark, **changed)
+    child = Training(folder, mark)
+    child.configure(**changed)
     shutil.copytree(parent.durable, child.durable, dirs_exist_ok=True)
     commit = next(commit for commit in parent.commits() if commit.step == step)
     document = read_json(child.config)

@@ -57,12 +57,15 @@ REMEDY = "to start from its weights alone, use `init` in a recipe"
 
 def check_continues(fields: Mapping[str, Any], sections: Mapping[str, Any]) -> None:
     """Raises Invalid for a field that a continuation with the full state of `sections` cannot change."""
+    named = {name.split(".")[0] for name in fields} & SECTIONS.keys()
+    whole = {**sections, **{each: _checked(each, SECTIONS[each], sections.get(each, {})) for each in named}}
     for name, value in fields.items():
         parts = name.split(".")
         fixed = next((each for each in (parts[0], ".".join(parts[:2])) if each in FIXED), "")
-        held = value_of(sections, name)
-        if fixed and value != held:
-            raise Invalid(name, f"found {value!r}, expected {held!r}, as it was: {FIXED[fixed]}; {REMEDY}")
+        held = value_of(whole, name)
+        if fixed and (held is None or value != held):
+            was = f", expected {held!r}, as it was" if held is not None else ", expected no change"
+            raise Invalid(name, f"found {value!r}{was}: {FIXED[fixed]}; {REMEDY}")
 
 
 def value_of(sections: Mapping[str, Any], name: str) -> Any:
