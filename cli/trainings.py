@@ -209,6 +209,8 @@ def _stop(given: str, why: str) -> None:
 
     here = place.here()
     store = here.training(given, lambda each: each.read().unfinished, "running training")
+    if warning := by_hand.grace_warning(store):
+        output.note(warning)
     with output.progress(f"stopping {store.id}: its job saves a last checkpoint"):
         step = by_hand.stop(here.control, store, place.who(), why)
     print(f"{store.id} is stopped at step {step}; to go on: slipway resume {store.id}")

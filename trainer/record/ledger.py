@@ -17,6 +17,7 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     validated       step, loss                           restored   step, commit, seconds
     committed       step, commit, seconds, bytes, blocked_seconds   commit_failed  step, reason, tier, blocked_seconds
     set_aside       commit, reason                       ended      outcome, step, reason
+    step_left       step, seconds, reason: asked to stop     grace_too_short step, grace, seconds, reason
     tier_away       reason: a start waits for a tier     passed_over  commit, reason: no node had now gives it whole
     source_failed   commit, node, file, kind (damaged, away), reason: a restore asked the next place for the file
     not_recorded    events: how many found no room while the store could not be written

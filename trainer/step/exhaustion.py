@@ -6,10 +6,10 @@ update, the smaller size is noted in the training's store, and the rank ends, so
 
 import gc
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +17,7 @@ from trainer.base import codec
 from trainer.config.resolved import Config
 from trainer.record import causes, files
 
+T = TypeVar("T")
 ADVICE = "divide the model (layout.shard, layout.tensor), recompute (layout.activations), or shorten its samples"
 
 WORDS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -96,6 +97,16 @@ def give_back_memory(device: torch.device) -> None:
 def note_micro_batch(config: Config, ranks: int, micro: int) -> None:
     """Note the micro-batch that the next start must take."""
     codec.replace(_path(config), MicroBatchNote(micro, _where(config, ranks)))
+
+
+def noting(work: Callable[[], T], config: Config, ranks: int, micro: Callable[[], int]) -> T:
+    """What `work` returns; when it runs out of memory, the next start is told to halve the micro-batch."""
+    try:
+        return work()
+    except OutOfMemory:
+        if micro() > 1:
+            note_micro_batch(config, ranks, micro() // 2)
+        raise
 
 
 def has_noted(config: Config, ranks: int) -> bool:

@@ -13,6 +13,7 @@ from trainer.node import settings
 
 ALWAYS = (
     "trainer.loop",
+    "trainer.training",
     "trainer.node.world",
     # Of the first save, which imports them late so that a rank's first step does not wait for them.
     "trainer.checkpoint.saving.planning",
