@@ -118,6 +118,8 @@ class _Builder:
         if ended.outcome == "failed" or ended.disrupted:
             self._interrupt(token, ended)
         detected, over = self._mark("detected", token), self._history.ended.get(number)
+        if detected is not None and detected <= self._at:  # it was of the recovery that led to this generation
+            detected = None
         noticed = min((each for each in (detected, over) if each is not None), default=None)
         self._spend(ended.at if noticed is None else min(noticed, ended.at), buckets.UNDETECTED)
         self._see(number, ended)
