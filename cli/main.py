@@ -21,6 +21,7 @@ from cli import (
     models,
     nodes,
     recipes,
+    simulate,
     starting,
     sweeps,
     trainings,
@@ -49,7 +50,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for verbs in (instance, starting, trainings, branching, backup, chaos):
+for verbs in (instance, starting, trainings, branching, backup, chaos, simulate):
     app.add_typer(verbs.app)
 for name, verbs in (
     ("recipes", recipes),

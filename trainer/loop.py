@@ -20,10 +20,11 @@ from trainer import lineage
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
 from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.saving.grace import StopGrace
 from trainer.checkpoint.saving.schedule import SaveSchedule
 from trainer.checkpoint.tiers import locations
 from trainer.checkpoint.tiers.node_servers import NodeServers
-from trainer.checkpoint.tiers.tier import DURABLE
+from trainer.checkpoint.tiers.tier import DURABLE, LASTING
 from trainer.config.resolved import Config
 from trainer.figures.profiling import Profiler
 from trainer.figures.report import StepReport, work
@@ -33,7 +34,7 @@ from trainer.node import described
 from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
-from trainer.record.recorder import BY_SIGNAL, RankRecorder
+from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
 from trainer.recovery import ended, skipped
 from trainer.recovery.batches import BatchJudge, LossSpike
@@ -44,33 +45,10 @@ from trainer.start import beginning
 from trainer.step import compiler, parallel, updates
 from trainer.step.engine import Engine
 from trainer.step.handover import HandOver
+from trainer.step.leaving import StepLeft
 from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
 from trainer.step.updates import HotUpdates
-
-
-def step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
-    """Do the steps that are left; returns the outcome."""
-    first = trainer.step + 1
-    while trainer.step < config.run.steps:
-        asked_to_stop = trainer.train_step(bool(stop or trainer.lookout.asks_to_stop))
-        if trainer.step == first:
-            trainer.record("stepped", step=first)
-        if trainer.due(trainer.config.validation.every):
-            with trainer.timeline.part("validation"):
-                trainer.validate()
-        last = asked_to_stop or trainer.step == config.run.steps
-        if tiers := trainer.save_schedule.last_tiers() if last else trainer.tiers_due:
-            with trainer.timeline.part("checkpoint"):
-                trainer.commit(tiers, last)
-        if asked_to_stop and trainer.step < config.run.steps:
-            trainer.finish_commits()
-            trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
-            return "stopped"
-    trainer.finish_commits()
-    trainer.confirm_last_commit()
-    trainer.recorder.record_end("succeeded", causes.DONE, "all steps done", trainer.step)
-    return "succeeded"
 
 
 class Trainer:
@@ -87,9 +65,10 @@ class Trainer:
         nvme, saves = locations.nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
         self.saver = self._kept.saver_for(config, world, token, self._servers.ring)
-        self.save_schedule = SaveSchedule(config, world, self._servers.ring)
+        self.save_schedule, self._grace = SaveSchedule(config, world, self._servers.ring), StopGrace(self.record)
         self.tiers_due: tuple[str, ...] = ()
         self.step = self._reported = 0
+        self._saved = self._lasting = 0  # the newest steps that are saved, and that are on a tier which outlives nodes
         self.metrics, self.best, self._figures = dict[str, float](), dict[str, float](), dict[str, float]()
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
         self._limits = TimeLimits(config.hardware, world)
@@ -168,6 +147,7 @@ class Trainer:
         else:
             progress = found.progress
             self.step, self.metrics, self.best = progress.step, dict(progress.metrics), dict(progress.best)
+            self._saved = self._lasting = 0 if handed else self.step
             self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
             self.updates.begin(self.step, progress.lineage, own=found.own)
         self._resumed = True
@@ -193,8 +173,11 @@ class Trainer:
         self._enter(self._step_phase)
         self.engine.probe()
 
-    def train_step(self, stop: bool) -> bool:
-        """Do one optimiser step over the global batch; returns whether to stop, as any rank was asked to."""
+    def train_step(self, stop: StopRequest | bool) -> bool:
+        """Do one optimiser step over the global batch; returns whether to stop, as any rank was asked to.
+
+        A long step is left undone when a rank is asked in the middle.
+        """
         self._enter(self._step_phase, lambda: self.timeline.entered)
         with self.timeline.doing("profiling"):
             self.profiler.step_begins(self.step + 1)
@@ -203,7 +186,12 @@ class Trainer:
         if self.batches.leaves_out(self.step + 1):
             done, updated = StepTotals(0.0, 0.0, 0.0, self.world.sum(*self._words(stop))), False
         else:
-            done = self._gradients(stop)
+            try:
+                done = self._gradients(stop)
+            except StepLeft as left:
+                self.engine.leave_out()
+                self.record("step_left", step=self.step + 1, seconds=time.perf_counter() - begun, reason=str(left))
+                return True
             self.world.check_generation()
             updated = self._update(done, rate)
         self.step += 1
@@ -229,7 +217,7 @@ class Trainer:
             self._report(done, rate, seconds)
         return together and stopping > 0
 
-    def _gradients(self, stop: bool) -> StepTotals:
+    def _gradients(self, stop: StopRequest | bool) -> StepTotals:
         """The gradients of the next batch, in the model; what the step is told about itself, over all ranks."""
         with self.timeline.part("data"):
             rows, places = self.feed.rows(self.step)
@@ -238,12 +226,17 @@ class Trainer:
             mine = self.engine.accumulate(rows, places)
             return self.engine.finish(mine, *self._words(stop))
 
-        return self.engine.repeatable(gradients)
+        # What was saved on the NVMe alone cannot be saved again, and would be lost with the node.
+        leaves = self.engine.can_leave and (self._lasting == self.step or self._saved < self.step)
+        self.engine.leaving.begin(stop if leaves else False)
+        done = self.engine.repeatable(gradients)
+        self.engine.leaving.end()
+        return done
 
-    def _words(self, stop: bool) -> tuple[float, float, float]:
+    def _words(self, stop: StopRequest | bool) -> tuple[float, float, float]:
         """What this rank tells the others in a step: whether to stop, the tiers of a checkpoint, a change to take."""
         choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-        return float(stop), choice, self.updates.number()
+        return float(bool(stop)), choice, self.updates.number()
 
     def _update(self, done: StepTotals, rate: float) -> bool:
         """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
@@ -285,6 +278,9 @@ class Trainer:
 
     def commit(self, tiers: tuple[str, ...], last: bool) -> None:
         """Take a checkpoint, which is written while training goes on; success or failure is an event in the ledger."""
+        if last and self.step == self._lasting and self._is_committed():
+            return  # the step after it was left
+        self._saved, self._lasting = self.step, self.step if LASTING & set(tiers) else self._lasting
         self._enter(phases.SAVING, lambda: self.saver.bytes_written)
         self.saver.save(self.engine, self._progress(), last, tiers)
 
@@ -296,10 +292,17 @@ class Trainer:
             self.world.check_generation()
         self._record_commits()
 
+    def _is_committed(self) -> bool:
+        """Whether the step reached, which all ranks have saved, has a commit; before the first step, nothing is due."""
+        self.finish_commits()
+        return self.step == 0 or self.world.from_leader(self.world.leads and self._committed_step() == self.step)
+
+    def _committed_step(self) -> int:
+        return max((commit.step for commit in fence.commits(self.store)), default=0)
+
     def confirm_last_commit(self) -> None:
         """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
-        committed = fence.commits(self.store) if self.world.leads else []
-        if self.world.leads and (not committed or committed[-1].step != self.step):
+        if self.world.leads and self._committed_step() != self.step:
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
         if self.world.groups and self.world.groups.stays:
             self.world.gather(None)  # until then, what the other ranks hold may be needed
@@ -317,6 +320,7 @@ class Trainer:
             self.record(**event)
             if event["event"] == "committed":
                 self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"], event["tier"])
+                self._grace.saved(event["step"], event["seconds"], event["tier"])
             else:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 

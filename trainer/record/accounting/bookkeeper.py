@@ -102,8 +102,10 @@ class _Builder:
                 self._add(token, min(ceiling, self._now), buckets.RESTART if place else buckets.QUEUE)
             if not last:
                 self._interrupt(token, ended=None)
-                self._spend_within(self._mark(token, "detected"), ceiling, buckets.UNDETECTED)
-                self._spend_within(self._mark(token, "ranks_gone"), ceiling, buckets.RESTART)
+                # A supervisor writes them into the segment of the generation that follows.
+                both = token, generations[place + 1]
+                self._spend_within(self._mark("detected", *both), ceiling, buckets.UNDETECTED)
+                self._spend_within(self._mark("ranks_ready", *both), ceiling, buckets.RESTART)
         token = generations[-1]
         fold = self._history.generations.get(token)
         if ended is None or trainers_own or (fold is not None and fold.ended):
@@ -115,7 +117,9 @@ class _Builder:
             return
         if ended.outcome == "failed" or ended.disrupted:
             self._interrupt(token, ended)
-        detected, over = self._mark(token, "detected"), self._history.ended.get(number)
+        detected, over = self._mark("detected", token), self._history.ended.get(number)
+        if detected is not None and detected <= self._at:  # it was of the recovery that led to this generation
+            detected = None
         noticed = min((each for each in (detected, over) if each is not None), default=None)
         self._spend(ended.at if noticed is None else min(noticed, ended.at), buckets.UNDETECTED)
         self._see(number, ended)
@@ -252,10 +256,10 @@ class _Builder:
             if bucket not in buckets.KEPT:
                 self._charge(self._stretches[-1].seconds)
 
-    def _mark(self, token: Token, event: str) -> float | None:
-        """When another writer than rank 0 wrote this event of a generation, for the first time."""
-        times = [float(each["t"]) for each in self._history.marks.get(token, ()) if each["event"] == event]
-        return min(times, default=None)
+    def _mark(self, event: str, *tokens: Token) -> float | None:
+        """When another writer than rank 0 wrote this event into the segments of these tokens, for the first time."""
+        marks = [each for token in tokens for each in self._history.marks.get(token, ())]
+        return min((float(each["t"]) for each in marks if each["event"] == event), default=None)
 
 
 def _by_incarnation(history: TrainingHistory) -> dict[int, list[Token]]:

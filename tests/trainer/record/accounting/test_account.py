@@ -146,7 +146,10 @@ def test_a_generation_that_the_supervisor_restarts_has_its_parts() -> None:
                 Token(1): fold(run(0.001, 1, 10)),  # until 18
                 Token(1, 1): fold(run(22, 11, 20, restored=True, ends=True)),
             },
-            marks={Token(1): [{"event": "detected", "t": 19, "kind": causes.MACHINE, "nodes": ("node-2",)}]},
+            marks={
+                Token(1): [{"event": "incident", "t": 19, "kind": causes.MACHINE, "nodes": ("node-2",)}],
+                Token(1, 1): [{"event": "detected", "t": 19}, {"event": "ranks_ready", "t": 20}],
+            },
             exits={1: end(1, "succeeded", 44, by="trainer")},
         ),
         now=1000,

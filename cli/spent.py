@@ -1,0 +1,68 @@
+"""Spent: what trainings' time was spent on, as the command shows it."""
+
+from typing import TYPE_CHECKING
+
+from cli import output, place
+
+if TYPE_CHECKING:
+    from resources.trainings.store import TrainingStore
+
+
+def answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
+    """Print what a query over all trainings' accounts gives."""
+    from resources.trainings import account_tables
+
+    with output.progress("reading the ledgers"):
+        names, rows = account_tables.ask(here.stores(trials=trials).values(), query)
+    if json:
+        return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
+    output.print_table(names, [[_told(value) for value in row] for row in rows])
+    if not rows:
+        output.note("the query found no row")
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _told(value: object) -> object:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
+
+
+def account(store: "TrainingStore") -> dict[str, object] | None:
+    """What the training's time was spent on, for a script; None before it was wanted."""
+    from resources.trainings import accounts
+
+    if (found := accounts.of_if_any(store.folder)) is None:
+        return None
+    told, figures = found
+    return {
+        "wall_seconds": told.wall,
+        "seconds": told.seconds,
+        "interruptions": told.interruptions,
+        "notes": list(told.notes),
+        **vars(figures),
+    }
+
+
+def fields(store: "TrainingStore") -> dict[str, object]:
+    """Fields on what the training's time was spent on; none before it was wanted."""
+    from resources.trainings import accounts
+    from trainer.record.accounting import buckets
+
+    found = accounts.of_if_any(store.folder)
+    if found is None or found[0].wall <= 0:
+        return {}
+    told, figures = found
+    seconds = told.seconds
+    ordered = sorted(seconds, key=lambda name: -seconds[name])
+    parts = ", ".join(f"{buckets.TITLES[name]} {seconds[name] / told.wall:.1%}" for name in ordered if seconds[name])
+    shares = {"ETTR (Meta)": figures.ettr_meta, "ETTR (ByteDance)": figures.ettr_bytedance}
+    shares |= {"goodput": figures.goodput, "MFU": figures.mfu}
+    lost = sum(each.seconds for each in told.interruptions)
+    return {
+        "time": f"{told.wall:,.1f} s: {parts}",
+        **{name: f"{share:.1%}" for name, share in shares.items() if share is not None},
+        **({"lost": f"{lost:,.1f} s to {len(told.interruptions)} interruptions"} if told.interruptions else {}),
+        **({"away": "; ".join(told.notes)} if told.notes else {}),
+    }

@@ -1,0 +1,86 @@
+"""Graceful stops: heard in the middle of a step, with a checkpoint of the step before it; and what does not fit."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.trainer.conftest import Training, wait
+from trainer.base import processes
+from trainer.checkpoint.saving import grace
+
+
+def stopped_in_a_step(training: Training, step: int, ranks: int = 1, asked: int = 0) -> "subprocess.Popen[str]":
+    """Ask rank `asked` to stop while rank 0 is in the middle of this step."""
+    agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}", "-m"]
+    module = ["tests.trainer.mid_step", str(step), "2", str(training.config)]
+    process = training.spawn(*(agent if ranks > 1 else []), *module)
+    training.until_frozen()
+    os.kill(processes.children(process.pid)[asked] if ranks > 1 else process.pid, signal.SIGTERM)
+    training.thaw()
+    return process
+
+
+@pytest.mark.slow
+def test_a_stop_in_the_middle_of_a_long_step_saves_the_step_before_it(training: Training, finished: Training) -> None:
+    ended = wait(stopped_in_a_step(training, 8))
+    assert ended.code == 0, ended.err
+    assert [event["step"] for event in training.events("step_left")] == [8]
+    assert training.losses()[-1][0] == training.commits()[-1].step == 7
+    (told,) = training.events("ended")
+    assert (told["outcome"], told["step"]) == ("stopped", 7)
+    training.completed()
+    assert training.tensors() == finished.tensors()
+
+
+@pytest.mark.slow
+def test_a_stop_right_after_a_checkpoint_saves_nothing_again(training: Training) -> None:
+    ended = wait(stopped_in_a_step(training, 6))
+    assert ended.code == 0, ended.err
+    assert [commit.step for commit in training.commits()] == [5]
+    assert training.events("commit_failed") == []
+
+
+@pytest.mark.nightly
+def test_a_stop_in_the_first_step_leaves_nothing_and_the_next_start_begins_anew(training: Training) -> None:
+    ended = wait(stopped_in_a_step(training, 1))
+    assert ended.code == 0, ended.err
+    assert training.commits() == []
+    assert training.completed().commits()[-1].step == 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [0, pytest.param(1, marks=pytest.mark.nightly)])
+def test_one_rank_that_is_asked_takes_all_out_of_the_step(training: Training, asked: int) -> None:
+    """Without an exchange of their own for it: whoever waits for the other's gradients is told in the store."""
+    process = stopped_in_a_step(training, 4, ranks=2, asked=asked)
+    ended = wait(process)
+    assert ended.code == 0, ended.err
+    (commit,) = training.commits()
+    assert commit.step == training.losses()[-1][0]
+    if asked == 0:
+        assert commit.step == 3 and [event["step"] for event in training.events("step_left")] == [4]
+
+
+def test_a_save_that_is_longer_than_the_grace_is_said_beforehand_once(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(grace.VARIABLE, "20")
+    said: list[dict[str, object]] = []
+    told = grace.StopGrace(lambda event, **fields: said.append({"event": event, **fields}))
+    told.saved(10, 19.0, "durable")
+    told.saved(20, 300.0, "nvme")
+    assert said == []
+    for step, seconds in ((30, 34.0), (40, 36.0), (50, 60.0)):
+        told.saved(step, seconds, "durable")
+    assert [event["step"] for event in said] == [30, 50]
+    assert "the grace of 20 s is shorter than the last save took, 34 s: a stop now falls back to step 30" in str(
+        said[0]
+    )
+    assert capfd.readouterr().err.count("trainer: the grace of 20 s") == 2
+
+
+def test_without_a_grace_that_is_known_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(grace.VARIABLE, raising=False)
+    grace.StopGrace(lambda event, **_: pytest.fail(event)).saved(10, 1e6, "durable")
