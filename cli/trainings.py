@@ -58,11 +58,12 @@ def ls(
 @verb(app, "slipway show tiny-dec", section=SECTION)
 def show(training: Id, json: AsJson = False) -> None:
     """Show a training: what it is, and where it stands."""
-    from resources.trainings import updating
-    from resources.trainings.summary import incidents, summary
+    from resources.trainings import incident_reports, post_mortem, updating
+    from resources.trainings.summary import summary
 
     here = place.here()
     store = here.training(training)
+    incidents = incident_reports.of_all([store])
     specification, told = store.specification(), summary(store, here.launcher)
     changes, branch = updating.known(store.folder), specification.branch
     if json:
@@ -76,7 +77,7 @@ def show(training: Id, json: AsJson = False) -> None:
                 "changes": [{**vars(each), "state": each.state} for each in changes],
                 "folder": store.folder,
                 "checkpoints": [{"step": commit.step, "manifest": commit.manifest} for commit in store.commits()],
-                "incidents": incidents([store]),
+                "incidents": incidents,
             }
         )
     fields = {
@@ -99,8 +100,8 @@ def show(training: Id, json: AsJson = False) -> None:
     for change in changes:
         pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
         print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
-    for each in incidents([store]):
-        print(f"incarnation {each.incarnation} failed {output.when(each.at)}: {each.cause}")
+    for each in incidents:
+        print(f"incident {each.id} {output.when(each.at)}: {post_mortem.headline(each)}; {each.state}")
 
 
 @verb(app, "slipway watch tiny-dec", section=SECTION)
@@ -191,33 +192,6 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
     with output.progress(f"starting {store.id}"):
         waiting = by_hand.begin(here.control, store, place.who())
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
-
-
-@verb(app, "slipway incidents --since 7", section=SECTION)
-def incidents(
-    since: Annotated[float | None, typer.Option(metavar="DAYS", min=0, help="Those of the last days alone.")] = None,
-    json: AsJson = False,
-) -> None:
-    """List the failed starts of trainings, with their causes."""
-    import time
-
-    from resources.trainings.summary import incidents as found_in
-
-    here = place.here()
-    with output.progress("reading the incidents"):
-        found = found_in(here.stores().values(), 0.0 if since is None else time.time() - since * 86_400)
-    if json:
-        return output.print_json(found)
-    head = ("when", "training", "start", "nodes", "checkpoint", "cause")
-    output.print_table(
-        head,
-        [
-            (output.when(i.at), i.training, i.incarnation, ", ".join(i.nodes) or "-", i.step, i.cause.splitlines()[0])
-            for i in found
-        ],
-    )
-    if not found:
-        output.note("there is no incident")
 
 
 def _stop(given: str, why: str) -> None:

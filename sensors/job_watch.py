@@ -169,7 +169,6 @@ def _complete(store: TrainingStore, facts: TrainingFacts, settled: set[int]) -> 
     for incarnation in lacking:
         nodes = claims[incarnation].nodes if incarnation in claims else ()
         cause = claims[incarnation + 1].cause if incarnation + 1 in claims else "it was superseded"
-        store.note_incident(incarnation, cause, nodes, BY)
         store.record_exit(incarnation, "failed", cause, BY, nodes, disrupted=True)
 
 

@@ -23,12 +23,17 @@ REVISION = "SLIPWAY_REVISION"
 """The variable with the revision of the code that runs."""
 
 
+def revision() -> str:
+    """The revision of the code that runs; empty where it is not known."""
+    return os.environ.get(REVISION, "")
+
+
 def lineage(config: Config, world: World, snapshot: Snapshot, changes: list[list[Any]]) -> dict[str, Any]:
     """The lineage of a checkpoint that is made now; `changes` are those that the running training took over."""
     return {
         "snapshot": config.snapshot,
         "tokenizer": contents.tokenizer_digest(snapshot),
-        "revision": os.environ.get(REVISION, ""),
+        "revision": revision(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "world": world.size,
@@ -56,7 +61,7 @@ def progress(
 
 def since(kept: TrainingProgress, config: Config) -> dict[str, Any]:
     """What is different since a checkpoint, for the ledger: the code, and the training that made it."""
-    before, now = kept.lineage.get("revision", ""), os.environ.get(REVISION, "")
+    before, now = kept.lineage.get("revision", ""), revision()
     former = kept.config.get("training", config.training)
     return {
         **({"revision": [before, now]} if before != now else {}),

@@ -36,7 +36,7 @@ from trainer.config.resolved import Config
 from trainer.config.sections import Branch
 from trainer.loop import Trainer
 from trainer.node.world import World, join
-from trainer.record import causes, fence, ledger
+from trainer.record import causes, fence, files, ledger
 from trainer.record.fence import Commit
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
@@ -82,6 +82,9 @@ def replay(
     """
     original = _Original.read(config, world, first, steps)
     scratch = Path(world.from_leader(tempfile.mkdtemp(prefix="replay-") if world.leads else ""))
+    left_out = Path(config.placement.store) / files.SKIPPED
+    if world.leads and left_out.is_dir():
+        shutil.copytree(left_out, scratch / files.SKIPPED)
     found: list[StepDifference] = []
     try:
         with (

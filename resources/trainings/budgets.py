@@ -6,8 +6,10 @@ is tried a few times. What a new start cannot change is not tried again. `traine
 
 from collections.abc import Mapping, Sequence
 
+from resources.trainings.facts import TrainingFacts
 from trainer.record import causes
 
+IN_A_ROW = "in a row without a new checkpoint"
 IN_ALL = 3
 """So many times the recipe's `recovery.failures_without_checkpoint` ends of all counted classes are too many."""
 PROMPT = 2
@@ -25,12 +27,26 @@ def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> 
     for kind in dict.fromkeys(kinds):
         count, limit = kinds.count(kind), _limit(kind, given, policies)
         if limit is not None and count >= limit:
-            of = f"{_ends(count)} of class {kind or 'unknown'}"
-            return f"{of} in a row without a new checkpoint, expected {limit - 1} at most"
+            return f"{_ends(count)} of class {kind or 'unknown'} {IN_A_ROW}, expected {limit - 1} at most"
     counted = [kind for kind in kinds if _limit(kind, given, policies) is not None]
     if len(counted) >= IN_ALL * given:
-        return f"{_ends(len(counted))} in a row without a new checkpoint, expected {IN_ALL * given - 1} at most"
+        return f"{_ends(len(counted))} {IN_A_ROW}, expected {IN_ALL * given - 1} at most"
     return ""
+
+
+def exhausted_by(facts: TrainingFacts) -> str:
+    """Which budget of a training ran out, as `exhausted`."""
+    terms = facts.terms
+    return exhausted(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
+
+
+def rest_left(facts: TrainingFacts, now: float) -> float:
+    """Seconds for which the next start of a training waits yet, at `now`, seconds since the epoch."""
+    rest = rest_seconds(facts.kinds_without_checkpoint)
+    last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if rest else None
+    passed = now - last.at if last else -1.0
+    # A clock that is behind the one of who recorded the end says nothing.
+    return max(0.0, rest - passed) if passed >= 0 else 0.0
 
 
 def rest_seconds(kinds: Sequence[str]) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import budgets, faults, fit, staging_fit, tails
+from resources.trainings import budgets, faults, fit, incidents, staging_fit, suspects
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
@@ -127,12 +127,13 @@ class TrainingControl:
         except OSError:
             self._watch.restart(*key)
             raise
-        fault = faults.stuck(status, sights, deadline)
+        least = facts.terms.hang_seconds
+        fault = faults.stuck(status, sights, deadline, least)
         if fault and not _is_writable(facts.folder):
             self._watch.restart(*key)
             return None
         if fault is None:
-            self._watch.rest(*key, faults.rest(sights, deadline))
+            self._watch.rest(*key, faults.rest(sights, deadline, least))
         return fault
 
     def supersede(
@@ -149,15 +150,14 @@ class TrainingControl:
         """
         if not facts.running:
             return False
-        chosen, incarnation = self._choose(facts, nodes), facts.incarnation
+        chosen, incarnation = self._choose(facts, nodes, fault), facts.incarnation
         if len(chosen) < facts.terms.min_nodes:
             return False
+        incidents.diagnose(store, facts, fault, by)  # while its ranks still hang
         ended = store.exit_of(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted, fault.kind)
         if not store.claim(incarnation + 1, chosen, fault.cause, by, ended):
             return False
-        tails.keep(store, incarnation, self.launcher)  # before its job is stopped
-        store.note_incident(incarnation, fault.cause, fault.nodes, by)
-        store.note_end(ended)
+        incidents.note_given_up(store, ended, self.launcher)  # before its job is stopped
         return True
 
     def grow(self, store: TrainingStore, facts: TrainingFacts, fleet: Mapping[str, Node], by: str) -> str:
@@ -219,8 +219,8 @@ class TrainingControl:
             wanted=facts.wanted,
             incarnation=facts.incarnation,
             outcome=facts.ended.outcome if facts.ended else None,
-            exhausted="" if facts.running and submitted else _exhausted(facts),
-            rests=not (facts.running and submitted) and self._rest_left(facts) > 0,
+            exhausted="" if facts.running and submitted else budgets.exhausted_by(facts),
+            rests=not (facts.running and submitted) and budgets.rest_left(facts, self._clock()) > 0,
             job=job.state,
             submitted=submitted,
             missing_confirmed=facts.running and self._missing_confirmed(store, facts, job.state),
@@ -255,12 +255,19 @@ class TrainingControl:
             return False
         return self._clock() - since >= MISSING_GRACE_SECONDS
 
-    def _choose(self, facts: TrainingFacts, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
+    def _choose(
+        self, facts: TrainingFacts, allowed: tuple[str, ...] | None, fault: TrainingFault | None = None
+    ) -> tuple[str, ...]:
         """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from.
 
-        First those that it has now: they hold its data and its newest checkpoint.
+        First those that it has now: they hold its data and its newest checkpoint; those on which its last faults began
+        only where it would have fewer nodes otherwise.
         """
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
+        policies = facts.terms.policies
+        doubtful = suspects.on_record(facts.folder, facts.incarnation, facts.nodes, policies)
+        doubtful |= suspects.of_fault(fault, policies) if fault else frozenset()
+        ready = suspects.avoiding(ready, doubtful, facts.terms.max_nodes)
         if not self.fleet.scheduled:
             ready = sorted(ready, key=lambda node: node not in facts.nodes)[: facts.terms.max_nodes]
         return tuple(sorted(ready))
@@ -295,6 +302,7 @@ class TrainingControl:
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
         store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)
+        incidents.note_if_failed(store, facts.incarnation)
 
     def _last_words(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
@@ -304,17 +312,9 @@ class TrainingControl:
             words += f"; {node}: {lines[-1]}" if lines else ""
         return words
 
-    def _rest_left(self, facts: TrainingFacts) -> float:
-        """Seconds for which the next start waits yet, as machines failed several times in a row."""
-        rest = budgets.rest_seconds(facts.kinds_without_checkpoint)
-        last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if rest else None
-        passed = self._clock() - last.at if last else -1.0
-        # A clock that is behind the one of who recorded the end says nothing.
-        return max(0.0, rest - passed) if passed >= 0 else 0.0
-
     def _start_waits_for(self, facts: TrainingFacts) -> str:
         """What the next incarnation waits for; empty when enough nodes are ready."""
-        if (left := self._rest_left(facts)) > 0:
+        if (left := budgets.rest_left(facts, self._clock())) > 0:
             return f"a rest of {left:.0f} s more, as machines failed several times in a row"
         return faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
 
@@ -331,12 +331,6 @@ def _cause(facts: TrainingFacts) -> str:
     """Why the next incarnation is claimed, or the training given up."""
     ended = facts.ended
     return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
-
-
-def _exhausted(facts: TrainingFacts) -> str:
-    """Which budget of failures ran out; empty while none did."""
-    terms = facts.terms
-    return budgets.exhausted(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
 
 
 def _is_writable(folder: Path) -> bool:

@@ -7,6 +7,8 @@
             claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
             replicas/ withdrawn/ which tiers hold its checkpoints
             starts/ stops/       what a script's ranks agree on
+            incidents/           what interrupted the steps, a record each, with the evidence of the nodes
+            diagnoses/           which nodes are asked what their ranks do
             tails/               the end of what the nodes of a failed incarnation wrote
             evaluations/         the scores of its checkpoints
             tracking.json        how far its metrics have been delivered
@@ -30,7 +32,8 @@ from resources.trainings.records import Desired, MissingJob, Specification, Subm
 from trainer.base import atomic, codec, journal
 from trainer.checkpoint.tiers import replicas
 from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.record import fence, files, ledger
+from trainer.record import fence, files, incidents, ledger
+from trainer.record.incidents import IncidentRecord
 
 
 class TrainingStore:
@@ -150,9 +153,13 @@ class TrainingStore:
         claim = self.newest_claim()
         self._note(by, "released", claim.token.incarnation if claim else 0, commit=commit, reason=reason)
 
-    def note_incident(self, incarnation: int, cause: str, nodes: tuple[str, ...], by: str) -> None:
-        """Write into the ledger why an incarnation was given up."""
-        self._note(by, "incident", incarnation, cause=cause, nodes=list(nodes))
+    def note_incident(self, incident: IncidentRecord) -> bool:
+        """Write what interrupted the steps, also into the ledger; the first record of an incident stands."""
+        if not incidents.note(self.folder, incident):
+            return False
+        fields = {"id": incident.id, "kind": incident.kind, "cause": incident.reason, "nodes": list(incident.nodes)}
+        self._note(incident.by, "incident", fence.Token.parse(incident.token).incarnation, **fields)
+        return True
 
     def note_growth(self, incarnation: int, cause: str, nodes: tuple[str, ...], by: str) -> None:
         """Write into the ledger that an incarnation is started again on more nodes, and which ones are new."""

@@ -44,6 +44,14 @@ class RankRecorder:
         if new:
             self._scribe.beat()
 
+    def follow(self, section: Callable[[], str]) -> None:
+        """Have the heartbeats say in which section of a step this rank is; any thread may call `section`."""
+        self._position.section = section
+
+    def keep_pace(self, longest: float, own: float) -> None:
+        """Have the heartbeats say how long this rank's last steps took; see `Beat`."""
+        self._position.pace = (longest, own)
+
     def record(self, event: str, **fields: Any) -> None:
         """Write an event to the ledger; only rank 0 does."""
         if self._rank == 0:

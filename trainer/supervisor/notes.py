@@ -6,6 +6,7 @@ They are written when the new ranks are on their way, and what cannot be written
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainer.diagnosis import requests
 from trainer.node.generations import End, Members
 from trainer.record import causes, incidents, ledger
 from trainer.record.fence import Token
@@ -26,6 +27,7 @@ def incident(store: Path, members: Members, end: End, step: int, action: str) ->
     )
     with warn_if_unwritable("incident"):
         incidents.note(store, record)
+        requests.ask(store, record.id, end.reason, record.by)  # the nodes' processes have what the ranks have left
 
 
 def recovery(store: Path, members: Members, moments: Mapping[str, float]) -> None:

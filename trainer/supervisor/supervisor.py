@@ -16,6 +16,7 @@ from types import FrameType
 import trainer.__main__ as rank_program
 from trainer.base import processes
 from trainer.base.exit_code import ExitCode
+from trainer.diagnosis import stacks
 from trainer.node.generations import STOPPING, VARIABLE, Arrival, End, Members, key
 from trainer.record import causes, fence, incarnation
 from trainer.record.incarnation import Membership
@@ -99,6 +100,8 @@ class Supervisor:
         end = self._watched(members)
         if end is None:
             return None
+        if end.kind not in notes.NO_INCIDENT:
+            stacks.snapshot(members.generation)
         if end.final:
             self._let_end()
         elif left := self._end_ranks():
