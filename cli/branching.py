@@ -43,7 +43,8 @@ def branch(
 ) -> None:
     """Continue a checkpoint otherwise, as a training of its own.
 
-    It has its full state: the weights, the optimiser's state, the random state and the place in the data. The parent goes on untouched.
+    It has its full state: the weights, the optimiser's state, the random state and the place in the data. The parent
+    goes on untouched.
     """
     from assets import branching
     from resources.trainings.by_hand import begin
