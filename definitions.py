@@ -16,6 +16,7 @@ from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
 from assets.incidents import incident_assets, overview_asset
 from assets.models import model_assets
+from assets.preflight import preflight
 from assets.staging import staging_assets
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
@@ -40,6 +41,7 @@ from sensors.incidents import incidents_sensor
 from sensors.job_watch import job_watch
 from sensors.metrics_shipping import metrics_shipping
 from sensors.node_failures import node_failures
+from sensors.node_health import node_health
 from sensors.offers import offers
 from sensors.promotions import promotions
 from sensors.retraining import retraining
@@ -97,6 +99,7 @@ def sensors_of(recipes: Recipes) -> list[dg.SensorDefinition]:
         incidents_sensor(recipes.all_trainings),
         promotions,
         node_failures(recipes.datasets),
+        node_health,
         metrics_shipping,
         staging(recipes.datasets),
         sweep_completions(recipes.sweeps, recipes.trainings),
@@ -122,6 +125,7 @@ def build(
         assets=[
             *assets_of(recipes),
             overview_asset(),
+            preflight,
             storage.storage,
             *([metadata_backup.backup_of_metadata] if own_databases else []),
         ],

@@ -10,6 +10,9 @@ import re
 import dagster as dg
 
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
+PREFLIGHT = dg.AssetKey("preflight")
+DIAGNOSES_TAG = "slipway/diagnoses"
+"""On a run that diagnoses a node: the node."""
 TRAINING_TAG = "slipway/training"
 SWEEP_TAG = "slipway/sweep"
 SHOWS_TAG = "slipway/shows"

@@ -24,12 +24,20 @@ def ls(
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also trials, and trainings that are not wanted yet.")
     ] = False,
+    sql: Annotated[
+        str, typer.Option(metavar="QUERY", help="Answer this over the tables trainings, spent and lost.")
+    ] = "",
     json: AsJson = False,
 ) -> None:
-    """List the trainings and where each stands."""
+    """List the trainings and where each stands.
+
+    With --sql, what their time was spent on: SELECT cause, sum(seconds) FROM lost GROUP BY cause.
+    """
     from resources.trainings.summary import summary
 
     here = place.here()
+    if sql:
+        return _answer(here, sql, everything, json)
     with output.progress("reading the trainings"):
         found = [summary(store, here.launcher) for store in here.stores(trials=everything).values()]
     shown = [each for each in found if everything or each.state != "offered"]
@@ -78,6 +86,7 @@ def show(training: Id, json: AsJson = False) -> None:
                 "folder": store.folder,
                 "checkpoints": [{"step": commit.step, "manifest": commit.manifest} for commit in store.commits()],
                 "incidents": incidents,
+                "account": _account(store),
             }
         )
     fields = {
@@ -93,6 +102,7 @@ def show(training: Id, json: AsJson = False) -> None:
         "checkpoints": ", ".join(str(commit.step) for commit in store.commits()) or "none",
         "folder": store.folder,
         **({"continues": f"{branch.training}@{branch.step}"} if branch else {}),
+        **_spent(store),
     }
     output.print_fields(fields)
     for name, (old, new) in store.terms().origin.get("changed", {}).items() if branch else ():
@@ -192,6 +202,66 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
     with output.progress(f"starting {store.id}"):
         waiting = by_hand.begin(here.control, store, place.who())
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
+
+
+def _answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
+    """Print what a query over all trainings' accounts gives."""
+    from resources.trainings import account_tables
+
+    with output.progress("reading the ledgers"):
+        names, rows = account_tables.ask(here.stores(trials=trials).values(), query)
+    if json:
+        return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
+    output.print_table(names, [[_told(value) for value in row] for row in rows])
+    if not rows:
+        output.note("the query found no row")
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _told(value: object) -> object:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
+
+
+def _account(store: "TrainingStore") -> dict[str, object] | None:
+    """What the training's time was spent on, for a script; None before it was wanted."""
+    from resources.trainings import accounts
+
+    if (found := accounts.of_if_any(store.folder)) is None:
+        return None
+    account, figures = found
+    return {
+        "wall_seconds": account.wall,
+        "seconds": account.seconds,
+        "interruptions": account.interruptions,
+        "notes": list(account.notes),
+        **vars(figures),
+    }
+
+
+def _spent(store: "TrainingStore") -> dict[str, object]:
+    """Fields on what the training's time was spent on; none before it was wanted."""
+    from resources.trainings import accounts
+    from trainer.record.accounting import buckets
+
+    found = accounts.of_if_any(store.folder)
+    if found is None or found[0].wall <= 0:
+        return {}
+    account, figures = found
+    seconds = account.seconds
+    ordered = sorted(seconds, key=lambda name: -seconds[name])
+    parts = ", ".join(f"{buckets.TITLES[name]} {seconds[name] / account.wall:.1%}" for name in ordered if seconds[name])
+    shares = {"ETTR (Meta)": figures.ettr_meta, "ETTR (ByteDance)": figures.ettr_bytedance}
+    shares |= {"goodput": figures.goodput, "MFU": figures.mfu}
+    lost = sum(each.seconds for each in account.interruptions)
+    return {
+        "time": f"{account.wall:,.1f} s: {parts}",
+        **{name: f"{share:.1%}" for name, share in shares.items() if share is not None},
+        **({"lost": f"{lost:,.1f} s to {len(account.interruptions)} interruptions"} if account.interruptions else {}),
+        **({"away": "; ".join(account.notes)} if account.notes else {}),
+    }
 
 
 def _stop(given: str, why: str) -> None:

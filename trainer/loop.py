@@ -322,7 +322,7 @@ class Trainer:
         for event in self.saver.events(seconds):
             self.record(**event)
             if event["event"] == "committed":
-                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"])
+                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"], event["tier"])
             else:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 

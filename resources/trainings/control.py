@@ -286,7 +286,7 @@ class TrainingControl:
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
             return
-        store.mark_submitted(facts.incarnation)
+        store.mark_submitted(facts.incarnation, by)
         after = store.read()
         if after.ended is not None or after.incarnation != facts.incarnation:
             # While the job was on its way, the training was stopped and its end recorded, or it was superseded.
@@ -297,20 +297,19 @@ class TrainingControl:
 
     def _record(self, store: TrainingStore, facts: TrainingFacts, job: Status, by: str) -> None:
         """Record the end of an incarnation that left no record of its own."""
-        lost = faults.lost_nodes(job.lost_nodes, by_name(self.fleet.nodes())) if job.lost_nodes else []
-        disrupted = job.disrupted or bool(lost)
+        nodes = by_name(self.fleet.nodes()) if job.lost_nodes else {}
+        disrupted = job.disrupted or bool(faults.lost_nodes(job.lost_nodes, nodes))
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
-        store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)
+        what = (end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind, job.ended_at)
+        store.record_exit(facts.incarnation, *what)
         incidents.note_if_failed(store, facts.incarnation)
 
     def _last_words(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
-        words = ""
-        for node, log in self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096).items():
-            lines = [line for line in log.splitlines() if line.startswith("trainer: ")]
-            words += f"; {node}: {lines[-1]}" if lines else ""
-        return words
+        logs = self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096)
+        said = {node: [line for line in log.splitlines() if line.startswith("trainer: ")] for node, log in logs.items()}
+        return "".join(f"; {node}: {lines[-1]}" for node, lines in said.items() if lines)
 
     def _start_waits_for(self, facts: TrainingFacts) -> str:
         """What the next incarnation waits for; empty when enough nodes are ready."""

@@ -90,7 +90,10 @@ class TrainingStore:
             if held is not None and held.want == want:
                 return number
             path = files.numbered(self.folder, files.DESIRED, number + 1)
-            if records.create(Desired(want, by, why, time.time(), self._newest_incarnation()), path):
+            newest = self._newest_incarnation()
+            if records.create(Desired(want, by, why, time.time(), newest), path):
+                with contextlib.suppress(OSError):  # the record stands, and says the same
+                    self._note(by, "wanted", newest or 0, want=want, why=why)
                 return number + 1
 
     def _newest_incarnation(self) -> int | None:
@@ -122,11 +125,15 @@ class TrainingStore:
         nodes: tuple[str, ...] = (),
         disrupted: bool = False,
         kind: str = "",
+        ended_at: float | None = None,
     ) -> None:
-        """Record an incarnation's end, unless it has a record: the first one stands."""
+        """Record an incarnation's end, unless it has a record: the first one stands.
+
+        `ended_at` is when its job ended, by its launcher's record: maybe long before that was seen.
+        """
         ended = self.exit_of(incarnation, outcome, reason, by, nodes, disrupted, kind)
         if fence.record_exit(self.folder, ended):
-            self.note_end(ended)
+            self.note_end(ended, ended_at)
 
     def exit_of(
         self,
@@ -143,9 +150,10 @@ class TrainingStore:
         step = commits[-1].step if commits else 0
         return fence.Exit(incarnation, outcome, reason, step, by, time.time(), nodes, disrupted, kind)
 
-    def note_end(self, ended: fence.Exit) -> None:
-        """Write into the ledger how an incarnation ended."""
+    def note_end(self, ended: fence.Exit, ended_at: float | None = None) -> None:
+        """Write into the ledger how an incarnation ended, and when its job did where that is known."""
         fields = {"outcome": ended.outcome, "kind": ended.kind, "reason": ended.reason, "step": ended.step}
+        fields |= {} if ended_at is None else {"ended_at": ended_at}
         self._note(ended.by, "ended", ended.incarnation, **fields)
 
     def note_release(self, commit: str, reason: str, by: str) -> None:
@@ -197,9 +205,16 @@ class TrainingStore:
         """Withdraw a damaged copy from the durable tier, and set the commit aside when no tier holds another copy."""
         replicas.set_aside(self.folder, commit, {DURABLE: reason})
 
-    def mark_submitted(self, incarnation: int) -> None:
+    def note_away(self, seconds: float, by: str) -> None:
+        """Write into the ledger that for so many seconds until now nothing looked after this training."""
+        claim = self.newest_claim()
+        self._note(by, "away", claim.token.incarnation if claim else 0, seconds=seconds)
+
+    def mark_submitted(self, incarnation: int, by: str = "control") -> None:
         """Record that the job of an incarnation was submitted."""
-        codec.create_only(self.folder / files.JOBS / facts.job_record(incarnation), SubmittedJob(time.time()))
+        if codec.create_only(self.folder / files.JOBS / facts.job_record(incarnation), SubmittedJob(time.time())):
+            with contextlib.suppress(OSError):  # the record stands, and says the same
+                self._note(by, "submitted", incarnation)
 
     def mark_missing(self, incarnation: int, now: float) -> None:
         """Record when the job was first seen missing."""

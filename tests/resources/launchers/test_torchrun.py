@@ -7,7 +7,7 @@ import pytest
 
 from resources.kubernetes.cluster import Cluster
 from resources.launchers.environment import LONE_RANK, rank_environment
-from resources.launchers.kubernetes import pods
+from resources.launchers.kubernetes import pods, store
 from resources.launchers.local.environment import keeper_environment, local_rank_environment
 from resources.launchers.local.folder import LocalOrder
 from resources.launchers.protocol import Job
@@ -65,14 +65,16 @@ def test_a_command_that_is_not_python_is_run_as_it_is():
 
 
 def test_both_launchers_give_torchrun_the_same_arguments():
-    in_a_pod = pods.command(JOB, "10.0.0.1")
-    on_this_machine = node_command(JOB, f"{pods.CONFIG_FOLDER}/{pods.CONFIG_FILE}", f"10.0.0.1:{pods.PORT}", "python")
+    in_a_pod = pods.command("job-1", JOB)
+    on_this_machine = node_command(
+        JOB, f"{pods.CONFIG_FOLDER}/{pods.CONFIG_FILE}", store.endpoint("job-1", JOB), "python"
+    )
     assert in_a_pod == on_this_machine
 
 
 def test_both_launchers_give_ranks_the_same_environment():
     cluster = Cluster(image="trainer:1", resources={"cpu": "8"})
-    [container] = pods.template("job-1", LONE, cluster, "job-1-0")["spec"]["containers"]
+    [container] = pods.template("job-1", LONE, cluster)["spec"]["containers"]
     shared = rank_environment(LONE, 8, {})
     assert shared.items() <= local_environment(LONE).items()
     assert shared.items() <= {each["name"]: each.get("value") for each in container["env"]}.items()
