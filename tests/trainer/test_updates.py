@@ -10,7 +10,7 @@ from tests.trainer.test_replay import last_line, replay
 from trainer.checkpoint.disk import contents
 from trainer.record import changes, fence
 
-RATE, LATER, STEPS = 0.01, 0.0025, 200
+RATE, LATER, STEPS = 0.01, 0.0025, 300
 ENDLESS: dict[str, Any] = {
     "run": {"steps": STEPS},
     "checkpoint": {"every": 10 * STEPS},
