@@ -63,10 +63,10 @@ class Fork:
             os.kill(self.pid, number)
 
 
-def kill(forks: Collection[Fork]) -> list[int]:
+def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
     """Kill ranks with all that they started, and wait until they are gone; the pids of those that cannot be killed.
 
-    The caller must be a subreaper.
+    spared: children of this process that are no ranks. The caller must be a subreaper.
     """
     deadline = time.monotonic() + GONE_SECONDS
     for fork in forks:
@@ -77,7 +77,7 @@ def kill(forks: Collection[Fork]) -> list[int]:
     while time.monotonic() < deadline:
         running = [fork for fork in forks if fork.poll() is None]
         # What a rank started may have a session of its own, and becomes this process's child.
-        left = [] if running else processes.descendants(os.getpid())
+        left = [] if running else _left(spared)
         if not running and not left:
             return []
         for pid in left:
@@ -86,7 +86,11 @@ def kill(forks: Collection[Fork]) -> list[int]:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.002)
-    return [*(fork.pid for fork in forks if fork.poll() is None), *processes.descendants(os.getpid())]
+    return [*(fork.pid for fork in forks if fork.poll() is None), *_left(spared)]
+
+
+def _left(spared: Collection[int]) -> list[int]:
+    return [pid for pid in processes.descendants(os.getpid()) if pid not in spared]
 
 
 def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]) -> None:

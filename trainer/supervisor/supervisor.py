@@ -49,6 +49,8 @@ class JobPlace:
     own: Arrival
     endpoint: tuple[str, int]
     """Host and port of the job's store, for the ranks."""
+    helpers: tuple[int, ...] = ()
+    """Children of this process that are no ranks."""
 
 
 class Supervisor:
@@ -227,7 +229,7 @@ class Supervisor:
         self._end_ranks()
 
     def _end_ranks(self) -> list[int]:
-        left = forks.kill(self._forks)
+        left = forks.kill(self._forks, self._place.helpers)
         self._forks = []
         return left
 
