@@ -41,9 +41,10 @@ def branch(
     watch: Annotated[bool, typer.Option("--watch", help="Follow it until it ends.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Continue a checkpoint with its full state, as a training of its own.
+    """Continue a checkpoint otherwise, as a training of its own.
 
-    It has the weights, the optimiser's state, the random state and the place in the data. The parent goes on untouched.
+    It has its full state: the weights, the optimiser's state, the random state and the place in the data. The parent
+    goes on untouched.
     """
     from assets import branching
     from resources.trainings.by_hand import begin
@@ -93,7 +94,7 @@ def replay(
     raise typer.Exit(code)
 
 
-@verb(app, "slipway set tiny-dec optimiser.learning_rate=0.001 --why 'the loss rises'", name="set", section=SECTION)
+@verb(app, "slipway set tiny-dec optimiser.learning_rate=0.001", name="set", section=SECTION)
 def set_(
     training: trainings.Id,
     fields: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE", help="As a recipe names them.")],

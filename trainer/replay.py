@@ -40,6 +40,7 @@ from trainer.record import causes, fence, files, ledger
 from trainer.record.fence import Commit
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
+from trainer.recovery import skipped
 
 EQUAL, DIFFERENT, UNUSABLE, WITHIN = 0, 1, 2, 3
 TOLERANCE = 1e-4
@@ -193,6 +194,7 @@ def _trainer(
     )
     if world.leads:
         fence.claim(scratch, fence.Token(1), nodes=("local",), cause="replay", by="replay")
+        skipped.copy(Path(config.placement.store), scratch, original.start.step)
     world.gather(None)
     return Trainer(changing.changed(again, fields), world, fence.Token(1), recorder)
 

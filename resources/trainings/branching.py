@@ -18,6 +18,7 @@ from trainer.config import changing
 from trainer.config.resolved import SECTIONS
 from trainer.record import changes as recorded
 from trainer.record.fence import Commit
+from trainer.recovery import skipped
 
 NEAREST = 4
 """So many steps are named where there is no checkpoint of the one that was asked for."""
@@ -48,6 +49,7 @@ def branch(
     holds.hold_for(parent.folder, commit.name, root.store(wanted.id).folder)
     if commit.name not in {each.name for each in parent.commits()}:
         raise ValueError(f"{parent.id}@{commit.step}: the checkpoint was removed at this moment; choose another one")
+    skipped.copy(parent.folder, root.store(wanted.id).folder, commit.step)
     return root.propose(wanted, dataclasses.replace(terms, init="", origin=origin), by=by)
 
 

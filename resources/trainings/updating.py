@@ -70,9 +70,13 @@ def update(store: TrainingStore, changes: Mapping[str, Any], terms: Terms, by: s
         again = f"slipway branch {store.id}@STEP"
         raise ValueError(f"training {store.id}: it has succeeded; to continue it otherwise: {again}")
     before, held = sections_now(facts), facts.terms
-    check(changes, before, script=facts.specification.script is not None)
-    in_place = {name: value for name, value in changes.items() if name in changing.IN_PLACE}
-    found = [FieldUpdate(name, changing.value_of(before, name), value, effect(name)) for name, value in changes.items()]
+    script = facts.specification.script is not None
+    check(changes, before, script)
+    in_place = {name: value for name, value in changes.items() if name in changing.IN_PLACE and not script}
+    found = [
+        FieldUpdate(name, changing.value_of(before, name), value, effect(name, script))
+        for name, value in changes.items()
+    ]
     if terms_changes.changes(held, terms):
         store.change_terms(terms, by, why)
     if in_place:
@@ -102,9 +106,9 @@ def check(changes: Mapping[str, Any], before: Mapping[str, Any], script: bool = 
         raise ValueError(f"{fault.field}: {fault}") from None
 
 
-def effect(name: str) -> str:
-    """When a change of this field takes effect."""
-    if name in changing.IN_PLACE:
+def effect(name: str, script: bool = False) -> str:
+    """When a change of this field takes effect; a script hears of none while it runs."""
+    if name in changing.IN_PLACE and not script:
         return IN_PLACE
     return "at once" if name.removeprefix("recovery.") in terms_changes.AT_ONCE else NEXT_START
 

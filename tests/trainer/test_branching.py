@@ -59,7 +59,7 @@ def test_a_branch_with_another_rate_begins_with_its_parents_weights_and_goes_ano
     assert second != after(finished.losses(), 11)[0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_branch_that_is_killed_begins_again_from_its_parent_and_later_from_its_own(
     finished: Training, tmp_path: Path, mark: str
 ):

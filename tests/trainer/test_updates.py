@@ -10,7 +10,7 @@ from tests.trainer.test_replay import last_line, replay
 from trainer.checkpoint.disk import contents
 from trainer.record import changes, fence
 
-RATE, LATER, STEPS = 0.01, 0.0025, 400
+RATE, LATER, STEPS = 0.01, 0.0025, 300
 ENDLESS: dict[str, Any] = {
     "run": {"steps": STEPS},
     "checkpoint": {"every": 10 * STEPS},
@@ -26,7 +26,7 @@ def change(training: Training, **fields: Any) -> None:
 
 def killed_after_the_change(training: Training, ranks: int) -> int:
     """Change the rate while it runs, and kill it some steps after it took that over; the step of the change."""
-    process = training.start(ranks, freeze=",".join(map(str, range(20, STEPS, 40))))
+    process = training.start(ranks, freeze=",".join(map(str, range(20, STEPS, 20))))
     training.until_frozen()
     change(training, optimiser__learning_rate=LATER)
     while not (held := changes.applied(training.store)):
@@ -61,7 +61,7 @@ def test_a_start_that_follows_a_kill_takes_over_the_change_after_the_same_step(t
     assert told == 2 * [(step, {"optimiser.learning_rate": [RATE, LATER]}, "ada")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_change_between_two_starts_is_in_the_lineage_and_replays_repeat_it(training: Training):
     training.interrupted(8)
     change(training, optimiser__learning_rate=LATER, optimiser__weight_decay=0.0, validation__every=5)

@@ -24,12 +24,9 @@ IN_PLACE = frozenset(
         ),
         *("checkpoint.every", "validation.every", "observation.window_steps", "observation.compare_steps"),
         *(f"storage.{tier}.minutes" for tier in ("nvme", "durable", "backup")),
-        *(
-            "storage.cost_share",
-            "storage.failures_per_rank_day",
-            "hardware.timeout_seconds",
-            "hardware.step_timeout_seconds",
-        ),
+        *(f"recovery.{name}" for name in ("skips", "skip_steps", "spike_sigmas", "straggler_sigmas")),
+        *("storage.cost_share", "storage.failures_per_rank_day"),
+        *("hardware.timeout_seconds", "hardware.step_timeout_seconds"),
     }
 )
 """The fields that a running training takes over between two steps, without a restart."""

@@ -25,6 +25,8 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     incident        id, kind, step, cause, action, nodes: of rank 0, for one that the start survived
     not_recorded    events: how many found no room while the store could not be written
     replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
+    changed         number, step, changed (by field, the value before and now), asked_by, why
+    change_refused  number, step, reason, asked_by
 from a supervisor, of the recovery that led to this generation: detected (when the one before was seen to be over),
 ranks_gone, ranks_ready (when the new ones were started);
 and from the control plane, each with `by`: wanted (want, why), claimed (nodes, cause), submitted, incident (nodes,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import codec
+from trainer.base import atomic, codec
 from trainer.record import files
 
 FORMAT = "slipway.skipped/1"
@@ -40,6 +40,16 @@ def read(store: Path) -> dict[int, int]:
     """The steps that are left out, each with the step at which the reason was found. Raises OSError."""
     steps = [int(name) for name in files.names(store, files.SKIPPED) if name.isdigit()]
     return {step: _found(store, step) for step in steps}
+
+
+def copy(source: Path, target: Path, after: int) -> None:
+    """Leave out in `target`, which continues `source` after a step, the later batches that `source` leaves out.
+
+    Raises OSError.
+    """
+    for step in read(source):
+        if step > after:
+            atomic.create_only(path(target, step), path(source, step).read_bytes())
 
 
 def reasons(skipped: dict[int, int], step: int, within: int) -> list[int]:

@@ -208,6 +208,8 @@ class ChangeWatch:
 
 def give(config: Config, engine: Engine) -> None:
     """Let an engine go on with another configuration of its optimiser; the optimiser keeps its state."""
+    if config is engine.config:
+        return
     engine.config = config
     fresh = optimisers.build(engine.model, config.optimiser)
     for group, new in zip(engine.optimiser.param_groups, fresh.param_groups, strict=True):

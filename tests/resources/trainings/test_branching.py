@@ -15,6 +15,8 @@ from trainer.checkpoint.retention import holds
 from trainer.record import changes, fence
 from trainer.record.changes import AppliedChange
 from trainer.record.fence import Commit, Token
+from trainer.recovery import skipped
+from trainer.recovery.skipped import SkippedBatch
 
 TERMS = Terms(1, 1, 1, 60.0, 3)
 
@@ -112,6 +114,12 @@ def test_a_branch_has_what_its_parent_had_changed_by_that_step_and_not_what_came
         changes.record(parent.folder, AppliedChange(number, step, Token(1), pairs))
     rates = [branch(root, parent, step).specification().numbers["optimiser"]["learning_rate"] for step in (10, 20)]
     assert rates == [0.01, 0.5]
+
+
+def test_a_branch_leaves_out_the_batches_that_its_parent_left_out_later(root: Trainings, parent: TrainingStore):
+    for step in (7, 13):
+        assert skipped.note(parent.folder, SkippedBatch(step, step, "diverged", "a test", "000001.0000", 1.0))
+    assert skipped.read(branch(root, parent).folder) == {13: 13}
 
 
 def test_the_parents_checkpoint_is_held_until_the_branch_has_one_that_lasts(root: Trainings, parent: TrainingStore):

@@ -4,13 +4,14 @@ While a training runs, its writer keeps the NVMe small (`remove_surplus`). When 
 of it (`clear`); what is newer than all that lasts is brought to the durable tier first.
 """
 
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.base import listing, paths, removal
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
-from trainer.checkpoint.retention import rules
+from trainer.checkpoint.retention import holds, rules
 from trainer.checkpoint.retention.removal import Records, Remover
 from trainer.checkpoint.tiers import replicas, spread
 from trainer.checkpoint.tiers.copying import replicate, replicate_share
@@ -26,14 +27,15 @@ def remove_surplus(
 ) -> list[str]:
     """Remove a training's checkpoints on the NVMe that its rule does not keep; returns their names.
 
-    The commits `copying` are being copied to other tiers, and stay. A checkpoint that is newer than the newest commit
-    is being written, and stays. Raises fence.Superseded, and removes nothing, when `token` is not the newest claim's;
-    OSError, ValueError and TierUnavailable where the records or the NVMe cannot be read.
+    The commits `copying` are being copied to other tiers, and stay, and so does what is held. A checkpoint that is
+    newer than the newest commit is being written, and stays. Raises fence.Superseded, and removes nothing, when `token`
+    is not the newest claim's; OSError, ValueError and TierUnavailable where the records or the NVMe cannot be read.
     """
     Records.read(store)
     commits = fence.commits(store)
     holders = replicas.holders(store, commits)
-    referred = {name: ["it is being copied"] for name in copying}
+    referred = {commit.name: holds.reasons(store, commit.name, time.time()) for commit in commits}
+    referred |= {name: ["it is being copied"] for name in copying}
     plan = rules.removal_plan(commits, holders, {NVME: rule}, rules.validation_losses(commits, {}), referred)
     rules.record_removals(store, plan, token)
     return _remove_old(store, checkpoints, commits, token)
@@ -126,7 +128,7 @@ def _withdraw_covered(store: Path, name: str) -> str:
     """Withdraw a commit's copy on the NVMe if a tier that lasts holds it or a newer one; else why it stays."""
     for commit in fence.commits(store):
         if commit.name == name:
-            if why := _why_uncovered(store, commit):
+            if why := _why_uncovered(store, commit) or "; ".join(holds.reasons(store, name, time.time())):
                 return why
             alone = replicas.holders(store, [commit])[name] == (NVME,)
             plan = rules.RemovalPlan(((NVME, commit),), (commit,) if alone else (), {})
