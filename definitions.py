@@ -14,11 +14,14 @@ from assets import keys
 from assets.checkpoints import checkpoint_assets
 from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
+from assets.incidents import incident_assets, overview_asset
 from assets.models import model_assets
+from assets.preflight import preflight
 from assets.staging import staging_assets
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
 from operations import (
+    branching,
     checkpoint_retention,
     garbage,
     logs,
@@ -34,9 +37,11 @@ from resources.home import Home
 from resources.lease import HomeLease
 from resources.platform import Platform
 from sensors.checkpoint_arrivals import checkpoint_arrivals
+from sensors.incidents import incidents_sensor
 from sensors.job_watch import job_watch
 from sensors.metrics_shipping import metrics_shipping
 from sensors.node_failures import node_failures
+from sensors.node_health import node_health
 from sensors.offers import offers
 from sensors.promotions import promotions
 from sensors.retraining import retraining
@@ -55,7 +60,7 @@ def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     for dataset in recipes.datasets.values():
         assets += [*dataset_assets(dataset), *staging_assets(dataset)]
     for recipe in recipes.all_trainings.values():
-        assets += [*training_assets(recipe), *checkpoint_assets(recipe)]
+        assets += [*training_assets(recipe), *checkpoint_assets(recipe), *incident_assets(recipe)]
     for training in recipes.trainings.values():
         assets += [*evaluation_assets(training), *model_assets(training)]
     for sweep in recipes.sweeps.values():
@@ -91,8 +96,10 @@ def sensors_of(recipes: Recipes) -> list[dg.SensorDefinition]:
     return [
         job_watch,
         checkpoint_arrivals,
+        incidents_sensor(recipes.all_trainings),
         promotions,
         node_failures(recipes.datasets),
+        node_health,
         metrics_shipping,
         staging(recipes.datasets),
         sweep_completions(recipes.sweeps, recipes.trainings),
@@ -115,10 +122,18 @@ def build(
     """
     schedules, sensors = schedules_of(recipes, own_databases), sensors_of(recipes)
     return dg.Definitions(
-        assets=[*assets_of(recipes), storage.storage, *([metadata_backup.backup_of_metadata] if own_databases else [])],
+        assets=[
+            *assets_of(recipes),
+            overview_asset(),
+            preflight,
+            storage.storage,
+            *([metadata_backup.backup_of_metadata] if own_databases else []),
+        ],
         asset_checks=[check for recipe in recipes.trainings.values() for check in restore_drill.restore_checks(recipe)],
         jobs=[
             *(sweep_job(recipes, name) for name in recipes.sweeps),
+            *(branching.branch_job(recipe) for recipe in recipes.trainings.values()),
+            *(branching.update_job(recipe) for recipe in recipes.all_trainings.values()),
             checkpoint_retention.job,
             nvme_retention.job,
             garbage.job,

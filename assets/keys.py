@@ -2,12 +2,17 @@
 
 Dagster allows letters, digits and underscores in a key; a recipe's dashes become underscores. Partition keys:
 a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
-``<sweep>.<n>`` for trials.
+``<training>.<incarnation>.<generation>[.<step>]`` for its incidents, ``<sweep>.<n>`` for trials.
 """
+
+import re
 
 import dagster as dg
 
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
+PREFLIGHT = dg.AssetKey("preflight")
+DIAGNOSES_TAG = "slipway/diagnoses"
+"""On a run that diagnoses a node: the node."""
 TRAINING_TAG = "slipway/training"
 SWEEP_TAG = "slipway/sweep"
 SHOWS_TAG = "slipway/shows"
@@ -33,6 +38,11 @@ def checkpoint_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_checkpoints")
 
 
+def incident_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
+    """``<training>.<incarnation>.<generation>[.<step>]``: the training, and the id of the incident."""
+    return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_incidents")
+
+
 def trial_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
     return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_trials")
 
@@ -51,3 +61,18 @@ def parse_checkpoint_partition(partition: str) -> tuple[str, int]:
     """(training, step) of a checkpoint's partition key."""
     training, _, step = partition.rpartition(".")
     return training, int(step)
+
+
+def incident_partition(training: str, incident: str) -> str:
+    return f"{training}.{incident}"
+
+
+def parse_incident_partition(partition: str) -> tuple[str, str]:
+    """(training, id of the incident) of an incident's partition key. Raises ValueError for any other."""
+    found = _INCIDENT.fullmatch(partition)
+    if found is None:
+        raise ValueError(f"partition {partition!r}: expected <training>.<incarnation>.<generation>[.<step>]")
+    return found[1], found[2]
+
+
+_INCIDENT = re.compile(r"(.+?)\.(\d{6}\.\d{4}(?:\.\d{9})?)")

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,11 @@ RESOLUTIONS = (80, 64, 48, 32)
 """Dots per inch, the first that keeps the PNG small enough."""
 MOST_BYTES = 30_000
 """Of a PNG: the event log stores it twice for each event."""
+COLOURS = (
+    "#2e7d32", "#a5d6a7", "#80cbc4", "#4fc3f7", "#1565c0", "#e53935", "#b71c1c", "#fb8c00", "#6d4c41", "#ffca28",
+    "#fff176", "#ce93d8", "#9575cd", "#7986cb", "#f48fb1", "#ad1457", "#90a4ae", "#cfd8dc",
+)  # fmt: skip
+"""Of layers: greens and blues for what is productive, warm colours for what is lost."""
 MOST_POINTS = 200
 """Of a line: a longer one is drawn through the means of as many neighbours as it takes."""
 
@@ -91,3 +97,17 @@ def thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
         return points
     groups = [points[start : start + every] for start in range(0, len(points), every)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
+
+
+def stacked(edges: Sequence[float], layers: Mapping[str, Sequence[float]], x: str, y: str) -> dg.MarkdownMetadataValue:
+    """Layers on top of one another, by label: the height of each between two edges, one fewer than there are edges."""
+    figure = new_figure()
+    axes = figure.subplots()
+    below = [0.0] * (len(edges) - 1)
+    for (label, heights), colour in zip(layers.items(), itertools.cycle(COLOURS), strict=False):
+        top = [low + height for low, height in zip(below, heights, strict=True)]
+        axes.fill_between(edges, [*below, below[-1]], [*top, top[-1]], step="post", label=label, color=colour, lw=0)
+        below = top
+    axes.set(xlabel=x, ylabel=y, xlim=(edges[0], edges[-1]), ylim=(0, max([*below, 1e-9])))
+    axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5), reverse=True)
+    return png_markdown(figure, f"{y} by {x}")

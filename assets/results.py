@@ -15,7 +15,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots
+from assets import changed, keys, plots, spent
 from resources.event_log import materialised
 from resources.trainings import course
 from resources.trainings.facts import TrainingFacts
@@ -74,9 +74,10 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
         "staging": read.staging,
         "incarnations": ended.incarnation,
         "checkpoints": len(facts.commits),
-        "wall_seconds": read.seconds,
+        **spent.metadata(facts.folder, read.seconds),
         "snapshot": facts.specification.snapshot,
         "origin": dg.MetadataValue.json(dict(facts.terms.origin)),
+        **changed.of_training(facts.folder),
         "dagster/uri": str(facts.folder),
     }
 

@@ -56,6 +56,10 @@ def dataset(recipe: str) -> Subject:
 FLEET = Subject("fleet")
 
 
+def node(name: str) -> Subject:
+    return Subject(f"node {name}", keys.PREFLIGHT, name)
+
+
 def problem(error: Exception) -> str:
     """What happened, for a person."""
     return str(error) if isinstance(error, ValueError | OSError) and str(error) else f"{type(error).__name__}: {error}"

@@ -35,7 +35,7 @@ from trainer.data import contents, snapshots
 from trainer.figures import measures
 from trainer.record import ledger
 
-TERMS = ("placement", "recovery", *OPERATION)
+TERMS = ("placement", *OPERATION)
 """The sections of a recipe that are terms; the others decide what a training is."""
 LOG_SECONDS = 60.0
 """Between two log lines about what a training waits for: a launcher that tries again each second has many reasons."""
@@ -76,7 +76,10 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, field
         no_progress_seconds=recipe.recovery.no_progress_seconds,
         failures_without_checkpoint=recipe.recovery.failures_without_checkpoint,
         pending_seconds=recipe.recovery.pending_seconds,
+        grow=recipe.recovery.grow,
         phase_seconds=dict[str, float](recipe.recovery.phase_seconds.items()),
+        policies=dict(recipe.recovery.policies),
+        hang_seconds=recipe.recovery.hang_seconds,
         origin=dict(origin or {}),
         init=recipe.init.folder if isinstance(recipe, ModelRecipe) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, ModelRecipe) else {},

@@ -9,7 +9,22 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import Abort, TyperException
 
-from cli import backup, checkpoints, cluster, data, instance, models, nodes, recipes, starting, sweeps, trainings
+from cli import (
+    backup,
+    branching,
+    chaos,
+    checkpoints,
+    cluster,
+    data,
+    incidents,
+    instance,
+    models,
+    nodes,
+    recipes,
+    starting,
+    sweeps,
+    trainings,
+)
 from cli.verbs import Sections
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -34,12 +49,13 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for verbs in (instance, starting, trainings, backup):
+for verbs in (instance, starting, trainings, branching, backup, chaos):
     app.add_typer(verbs.app)
 for name, verbs in (
     ("recipes", recipes),
     ("data", data),
     ("checkpoints", checkpoints),
+    ("incidents", incidents),
     ("sweeps", sweeps),
     ("models", models),
     ("nodes", nodes),

@@ -13,7 +13,7 @@ from cli.verbs import AsJson, group, verb
 if TYPE_CHECKING:
     from resources.fleet.kubernetes.cordon import Act, Cordon
 
-app = group("The nodes of the fleet: list, preflight, cordon, kill, clean.")
+app = group("The nodes of the fleet: list, show, quarantine, release, preflight, cordon, kill, clean.")
 
 Node = Annotated[
     str, typer.Argument(metavar="NODE", help="Its name, or the beginning of it.", autocompletion=complete.nodes)
@@ -25,23 +25,88 @@ Apply = Annotated[bool, typer.Option("--apply", help="Do it, and do not only say
 @verb(app, "slipway nodes list", name="list")
 def list_(json: AsJson = False) -> None:
     """List the nodes, and whether each can take work."""
+    from resources.fleet.health.guarded import GuardedFleet
+
     here = place.here()
+    register = here.node_health.register
     with output.progress("asking the fleet"):
-        found = here.fleet.nodes()
+        found, standings = GuardedFleet(here.fleet, register).nodes(), register.newest()
+    standing = {
+        node.name: str(standings[node.name].standing) if node.name in standings else "healthy" for node in found
+    }
     if json:
-        return output.print_json(found)
+        return output.print_json([{**vars(node), "standing": standing[node.name]} for node in found])
     output.print_table(
-        ("node", "state", "since", "reason"),
+        ("node", "state", "standing", "since", "reason"),
         [
             (
                 node.name,
-                "ready" if node.ready else "cordoned" if node.cordoned else "lost",
+                "ready" if node.ready else "closed" if node.cordoned else "lost",
+                standing[node.name],
                 output.when(node.since),
                 node.reason,
             )
             for node in found
         ],
     )
+
+
+@verb(app, "slipway nodes show node-1")
+def show(node: Node, json: AsJson = False) -> None:
+    """Show what became of a node: each transition, by whom and why."""
+    here = place.here()
+    name = _full(node)
+    history, exemption = here.node_health.register.history(name), here.node_health.register.exemption(name)
+    if json:
+        return output.print_json({"node": name, "transitions": history, "exemption": exemption})
+    if exemption:
+        print(f"no process takes {name} out of service: {exemption.why} ({exemption.who})")
+    if not history:
+        print(f"node {name} is healthy: nothing was ever found against it")
+        return
+    output.print_table(
+        ("when", "standing", "by", "why"),
+        [
+            (output.when(each.at), f"{each.standing}{'' if each.applied else ' (dry run)'}", each.who, each.why)
+            for each in history
+        ],
+    )
+
+
+@verb(app, "slipway nodes quarantine node-1 --why 'a new cable'")
+def quarantine(node: Node, why: Why, json: AsJson = False) -> None:
+    """Take a node out of service: no training is placed on it.
+
+    What runs there runs on. No process takes it back: slipway nodes release does.
+    """
+    _set(node, "quarantined", why, json)
+
+
+@verb(app, "slipway nodes release node-1 --why 'it was the switch'")
+def release(node: Node, why: Why, json: AsJson = False) -> None:
+    """Take a node back into service, whatever was found against it.
+
+    It is on probation: the next fault takes it out of service again.
+    """
+    _set(node, "released", why, json)
+
+
+@verb(app, "slipway nodes exempt node-1 --why 'it is used for tests'")
+def exempt(
+    node: Node,
+    why: Why,
+    end: Annotated[bool, typer.Option("--end", help="Take the exemption back.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Keep every process from taking a node out of service."""
+    door, name = place.here().node_health, _full(node)
+    if end:
+        door.end_exemption(name)
+    else:
+        door.exempt(name, place.who(), why)
+    if json:
+        return output.print_json({"node": name, "exempt": not end})
+    print(f"node {name}: {'it may be taken out of service again' if end else 'no process takes it out of service'}")
 
 
 @verb(app, "slipway nodes preflight --folder /nvme --expect 'disk read=7'")
@@ -129,6 +194,18 @@ def clean(
 
 def _full(given: str) -> str:
     return names.resolved(given, [node.name for node in place.here().fleet.nodes()], "node")
+
+
+def _set(node: str, standing: str, why: str, json: bool) -> None:
+    """Put a node where a person wants it, and say so."""
+    from resources.fleet.health.standing import Standing
+
+    door, name = place.here().node_health, _full(node)
+    record = door.set_by_hand(name, Standing(standing), place.who(), why)
+    if json:
+        return output.print_json(record)
+    dry = "" if record.applied else "; only on record, as compute.quarantine.apply is false in the platform's settings"
+    print(f"node {name} is {record.standing}: {why}{dry}")
 
 
 def _cordon() -> "Cordon":

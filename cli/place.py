@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance
 
     from resources.compute.protocol import Compute
+    from resources.fleet.health.door import NodeHealth
     from resources.fleet.protocol import Fleet
     from resources.here import Resources
     from resources.home import Home
@@ -97,6 +98,15 @@ class Workplace:
         from resources import embedded
 
         return embedded.fleet(self.home)
+
+    @functools.cached_property
+    def node_health(self) -> "NodeHealth":
+        """The one door to the standings of the nodes."""
+        if self.home is None:
+            return self.compute.node_health(self.tiers)
+        from resources import embedded
+
+        return embedded.node_health(self.home)
 
     @functools.cached_property
     def control(self) -> "TrainingControl":

@@ -160,34 +160,6 @@ def run(
         trainings.follow(here, store, bring=True)
 
 
-@verb(app, "slipway replay tiny-dec@80 --steps 5", section=SECTION)
-def replay(
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRAINING@STEP", help="The checkpoint to begin from.", autocompletion=complete.checkpoints
-        ),
-    ],
-    steps: Annotated[int, typer.Option(min=1, help="How many steps to do again.")] = 10,
-    ranks: Annotated[int | None, typer.Option(min=1, help="With so many ranks; by default as many as trained.")] = None,
-    tolerance: Annotated[float | None, typer.Option(help="Relative difference that is still accepted.")] = None,
-) -> None:
-    """Do steps of a training again, and compare.
-
-    On this machine; nothing of the training is changed.
-
-    Exit code 0 says that they are bitwise equal, 3 within the tolerance, 1 different, 2 that they cannot be replayed.
-    """
-    from resources.trainings.replays import replay as replayed
-
-    given, step = names.with_step(checkpoint)
-    if step is None:
-        raise ValueError(f"{checkpoint}: found no step, expected TRAINING@STEP; slipway checkpoints list {given}")
-    here = place.here()
-    code = replayed(here.training(given), here.control.paths, step, steps, ranks, tolerance)
-    raise typer.Exit(code)
-
-
 def _named(given: str) -> str:
     """The training recipe that a name means, by the files in its folder. Raises ValueError."""
     return names.resolved(given, complete.training_recipes(""), "training recipe")

@@ -24,12 +24,20 @@ def ls(
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also trials, and trainings that are not wanted yet.")
     ] = False,
+    sql: Annotated[
+        str, typer.Option(metavar="QUERY", help="Answer this over the tables trainings, spent and lost.")
+    ] = "",
     json: AsJson = False,
 ) -> None:
-    """List the trainings and where each stands."""
+    """List the trainings and where each stands.
+
+    With --sql, what their time was spent on: SELECT cause, sum(seconds) FROM lost GROUP BY cause.
+    """
     from resources.trainings.summary import summary
 
     here = place.here()
+    if sql:
+        return _answer(here, sql, everything, json)
     with output.progress("reading the trainings"):
         found = [summary(store, here.launcher) for store in here.stores(trials=everything).values()]
     shown = [each for each in found if everything or each.state != "offered"]
@@ -58,11 +66,14 @@ def ls(
 @verb(app, "slipway show tiny-dec", section=SECTION)
 def show(training: Id, json: AsJson = False) -> None:
     """Show a training: what it is, and where it stands."""
-    from resources.trainings.summary import incidents, summary
+    from resources.trainings import incident_reports, post_mortem, updating
+    from resources.trainings.summary import summary
 
     here = place.here()
     store = here.training(training)
+    incidents = incident_reports.of_all([store])
     specification, told = store.specification(), summary(store, here.launcher)
+    changes, branch = updating.known(store.folder), specification.branch
     if json:
         return output.print_json(
             {
@@ -71,9 +82,11 @@ def show(training: Id, json: AsJson = False) -> None:
                 "snapshot": specification.snapshot,
                 "numbers": specification.numbers,
                 "origin": store.terms().origin,
+                "changes": [{**vars(each), "state": each.state} for each in changes],
                 "folder": store.folder,
                 "checkpoints": [{"step": commit.step, "manifest": commit.manifest} for commit in store.commits()],
-                "incidents": incidents([store]),
+                "incidents": incidents,
+                "account": _account(store),
             }
         )
     fields = {
@@ -88,10 +101,17 @@ def show(training: Id, json: AsJson = False) -> None:
         "nodes": ", ".join(told.nodes) or "-",
         "checkpoints": ", ".join(str(commit.step) for commit in store.commits()) or "none",
         "folder": store.folder,
+        **({"continues": f"{branch.training}@{branch.step}"} if branch else {}),
+        **_spent(store),
     }
     output.print_fields(fields)
-    for each in incidents([store]):
-        print(f"incarnation {each.incarnation} failed {output.when(each.at)}: {each.cause}")
+    for name, (old, new) in store.terms().origin.get("changed", {}).items() if branch else ():
+        print(f"branched with {name}: {old!r} to {new!r}")
+    for change in changes:
+        pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in change.pairs.items())
+        print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
+    for each in incidents:
+        print(f"incident {each.id} {output.when(each.at)}: {post_mortem.headline(each)}; {each.state}")
 
 
 @verb(app, "slipway watch tiny-dec", section=SECTION)
@@ -184,31 +204,64 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
 
 
-@verb(app, "slipway incidents --since 7", section=SECTION)
-def incidents(
-    since: Annotated[float | None, typer.Option(metavar="DAYS", min=0, help="Those of the last days alone.")] = None,
-    json: AsJson = False,
-) -> None:
-    """List the failed starts of trainings, with their causes."""
-    import time
+def _answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
+    """Print what a query over all trainings' accounts gives."""
+    from resources.trainings import account_tables
 
-    from resources.trainings.summary import incidents as found_in
-
-    here = place.here()
-    with output.progress("reading the incidents"):
-        found = found_in(here.stores().values(), 0.0 if since is None else time.time() - since * 86_400)
+    with output.progress("reading the ledgers"):
+        names, rows = account_tables.ask(here.stores(trials=trials).values(), query)
     if json:
-        return output.print_json(found)
-    head = ("when", "training", "start", "nodes", "checkpoint", "cause")
-    output.print_table(
-        head,
-        [
-            (output.when(i.at), i.training, i.incarnation, ", ".join(i.nodes) or "-", i.step, i.cause.splitlines()[0])
-            for i in found
-        ],
-    )
-    if not found:
-        output.note("there is no incident")
+        return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
+    output.print_table(names, [[_told(value) for value in row] for row in rows])
+    if not rows:
+        output.note("the query found no row")
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def _told(value: object) -> object:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else value
+
+
+def _account(store: "TrainingStore") -> dict[str, object] | None:
+    """What the training's time was spent on, for a script; None before it was wanted."""
+    from resources.trainings import accounts
+
+    if (found := accounts.of_if_any(store.folder)) is None:
+        return None
+    account, figures = found
+    return {
+        "wall_seconds": account.wall,
+        "seconds": account.seconds,
+        "interruptions": account.interruptions,
+        "notes": list(account.notes),
+        **vars(figures),
+    }
+
+
+def _spent(store: "TrainingStore") -> dict[str, object]:
+    """Fields on what the training's time was spent on; none before it was wanted."""
+    from resources.trainings import accounts
+    from trainer.record.accounting import buckets
+
+    found = accounts.of_if_any(store.folder)
+    if found is None or found[0].wall <= 0:
+        return {}
+    account, figures = found
+    seconds = account.seconds
+    ordered = sorted(seconds, key=lambda name: -seconds[name])
+    parts = ", ".join(f"{buckets.TITLES[name]} {seconds[name] / account.wall:.1%}" for name in ordered if seconds[name])
+    shares = {"ETTR (Meta)": figures.ettr_meta, "ETTR (ByteDance)": figures.ettr_bytedance}
+    shares |= {"goodput": figures.goodput, "MFU": figures.mfu}
+    lost = sum(each.seconds for each in account.interruptions)
+    return {
+        "time": f"{account.wall:,.1f} s: {parts}",
+        **{name: f"{share:.1%}" for name, share in shares.items() if share is not None},
+        **({"lost": f"{lost:,.1f} s to {len(account.interruptions)} interruptions"} if account.interruptions else {}),
+        **({"away": "; ".join(account.notes)} if account.notes else {}),
+    }
 
 
 def _stop(given: str, why: str) -> None:

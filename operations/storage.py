@@ -126,7 +126,7 @@ def demands_of(facts: TrainingFacts, size: int) -> dict[str, Demand]:
     pace = sum(event["seconds"] for event in steps) / max(1, len(steps))
     left = numbers["run"]["steps"] - facts.commits[-1].step
     every = numbers["checkpoint"]["every"] * pace
-    seconds = interval.seconds_by_tier(rules, 60 * rules.nvme.minutes)
+    seconds = interval.ceilings(rules)
     seconds[DURABLE] = min([s for s in (every, seconds[DURABLE]) if s], default=0.0)
     return {
         tier: forecast.demand(size, left, pace, each, getattr(rules, tier), 1, saves[-1] if saves else 0.0)

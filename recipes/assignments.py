@@ -46,6 +46,20 @@ def applied(recipe: AnyTraining, assignments: Sequence[str]) -> AnyTraining:
     return validate(type(recipe), value)
 
 
+def parsed(assignments: Sequence[str]) -> dict[str, Any]:
+    """The value of each field, by its dotted name. Raises ValueError for what is no FIELD=VALUE."""
+    found: dict[str, Any] = {}
+    for assignment in assignments:
+        field, equals, text = assignment.partition("=")
+        if not equals or not field:
+            raise ValueError(f"{assignment}: found no FIELD=VALUE, expected for example run.steps=50")
+        document, problems = yaml_lines.read(text, assignment)
+        if document is None or problems:
+            raise InvalidRecipes(problems)
+        found[field] = document.value
+    return found
+
+
 def _variable(kind: str, name: str, assignment: str) -> str:
     """The environment variable with the same meaning as an assignment."""
     field, equals, _ = assignment.partition("=")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Set
 
+from recipes.asking import memory_faults
 from recipes.dataset import DatasetRecipe
 from recipes.problems import RecipeFault, dotted, shown
 from recipes.strict import RefusedValue
@@ -26,7 +27,10 @@ def training_faults(
         return
     if dataset is not None:
         yield from _content_faults(training, dataset)
-    yield from layout_faults(training)
+    unfit = list(layout_faults(training))
+    yield from unfit
+    if dataset is not None and not unfit:
+        yield from memory_faults(training, dataset)
     yield from _evaluation_faults(training)
 
 

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
+from recipes import asking
 from recipes.dataset import DatasetRecipe
 from recipes.kubernetes import amount
 from recipes.load import Recipes
 from recipes.training import ModelRecipe
 from trainer.base.invalid import Invalid
-from trainer.config import profiles
 from trainer.config.profiles import HardwareProfile
-from trainer.config.shapes import Data
 from trainer.data.shards import ShardFile
 from trainer.data.snapshots import Snapshot
 from trainer.loading.needs import SnapshotReading
@@ -21,8 +20,6 @@ from trainer.plan.room import Room
 from trainer.staging.holding import SnapshotNeed
 
 LABEL_BYTES = 4
-CLASSES = 1000
-"""The classes of pictures that are counted before a snapshot says how many there are."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +39,11 @@ def planned(recipes: Recipes, name: str, on: str | None = None) -> PlannedRecipe
     training = recipes.trainings.get(name)
     if training is None:
         raise ValueError(f"found {name!r}, expected a training recipe: {', '.join(recipes.trainings)}")
-    profile = _profile(training, on)
+    profile = asking.profile_of(training, on)
     nodes, each = training.placement.nodes, training.placement.ranks_per_node
     if profile is not None:
         check_nodes(profile, name, nodes.max, each)
-    asked = Question(
-        model=training.model,
-        batch=training.batch,
-        optimiser=training.optimiser,
-        run=training.run,
-        layout=training.layout,
-        communication=training.communication,
-        data=_data(training, recipes.datasets[training.dataset]),
-        nodes=nodes.min,
-        ranks_per_node=each,
-        kernels="cuda" if profile else "cpu",
-    )
+    asked = asking.question_of(training, recipes.datasets[training.dataset], "cuda" if profile else "cpu")
     return PlannedRecipe(asked, room.of_profile(profile, _pod_bytes(training)) if profile else room.here(asked.ranks))
 
 
@@ -96,7 +82,7 @@ def _average_shard(training: ModelRecipe, dataset: DatasetRecipe) -> tuple[int, 
         picture = pictures.height * pictures.width * pictures.channels
         samples = max(1, int(pictures.shard_megabytes * 1e6 / picture))
         return samples, samples * (picture + LABEL_BYTES)
-    width = 2 if _vocabulary(dataset) <= 1 << 16 else 4
+    width = 2 if asking.vocabulary(dataset) <= 1 << 16 else 4
     return max(1, dataset.shards.tokens // training.batch.length), dataset.shards.tokens * width
 
 
@@ -108,26 +94,6 @@ def check_nodes(profile: HardwareProfile, name: str, nodes: int, ranks_per_node:
         raise ValueError(f"{name}: {fault.field}: {fault}") from None
 
 
-def _profile(training: ModelRecipe, on: str | None) -> HardwareProfile | None:
-    name = on or profiles.FABRICS.get(training.hardware.profile)
-    return profiles.named(name) if name else None
-
-
 def _pod_bytes(training: ModelRecipe) -> int | None:
     asked = (training.placement.kubernetes.resources or {}).get("memory")
     return amount(asked) if asked else None
-
-
-def _data(training: ModelRecipe, dataset: DatasetRecipe) -> Data:
-    if pictures := dataset.images:
-        return Data(picture=(pictures.height, pictures.width, pictures.channels), classes=CLASSES)
-    return Data(vocabulary=_vocabulary(dataset), length=training.batch.length)
-
-
-def _vocabulary(dataset: DatasetRecipe) -> int:
-    """Tokens that a dataset's tokenizer tells apart; at most, where it is still to be trained."""
-    if dataset.tokenizer.file is None:
-        return dataset.tokenizer.vocab_size
-    import tokenizers
-
-    return int(tokenizers.Tokenizer.from_file(dataset.tokenizer.file).get_vocab_size())

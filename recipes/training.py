@@ -29,11 +29,13 @@ from recipes.strict import RefusedValue, fields_of, validate, validate_section
 from trainer.base.invalid import require
 from trainer.config import coherence
 from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
+from trainer.config.recovery import Recovery
 from trainer.config.resolved import OPERATION, SECTIONS
 from trainer.config.runtime import Runtime
 from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.config.shapes import Shape, type_of
 from trainer.models.decoder.presets import PRESETS
+from trainer.record import causes
 
 
 def _model(section: Any) -> Shape:
@@ -103,6 +105,9 @@ PhaseName = Literal[
 """The phases of `trainer.record.phases` but for training, whose deadline is `no_progress_seconds`."""
 
 
+USUAL = Recovery()
+
+
 class RecoverySection(RecipeSection):
     """When a training is started again, and when it is given up."""
 
@@ -112,8 +117,34 @@ class RecoverySection(RecipeSection):
     """Failures in a row without a new checkpoint after which the training is given up."""
     pending_seconds: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which a training that still waits for nodes, a quota or an image is reported with the reason."""
+    grow: bool = True
+    """Whether a training that runs on fewer nodes than it may is started again on more when nodes come back."""
     phase_seconds: dict[PhaseName, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Seconds without progress after which a job counts as hung in a phase other than its steps."""
+    hang_seconds: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds after which a step counts as hung at the earliest, however short the steps are; the deadline is learned
+    from the steps of the run, and is at most `no_progress_seconds`."""
+    policies: dict[str, str] = Field(default_factory=dict)
+    """The answers to causes, by the cause's name: see `trainer.record.causes.CHOICES`."""
+    skips: Annotated[int, Field(ge=0)] = USUAL.skips
+    """So many batches are left out in `skip_steps` steps at most; one more ends the training."""
+    skip_steps: Count = USUAL.skip_steps
+    spike_sigmas: Annotated[float, Field(ge=0)] = USUAL.spike_sigmas
+    """A loss so many robust standard deviations above the last ones is a spike; 0 for never."""
+    straggler_sigmas: Annotated[float, Field(ge=0)] = USUAL.straggler_sigmas
+    """A rank so many robust standard deviations slower than the others is a straggler; 0 for never."""
+
+    @field_validator("policies")
+    @classmethod
+    def _has_answers(cls, policies: dict[str, str]) -> dict[str, str]:
+        name, wrong = causes.wrong_choice(policies)
+        if name:
+            raise ValueError(f"{name}: {wrong}")
+        return policies
+
+    def of_the_ranks(self) -> Recovery:
+        """The part that the ranks act on."""
+        return Recovery(**{each.name: getattr(self, each.name) for each in dataclasses.fields(Recovery)})
 
 
 class TrainingRecipe(Recipe):
@@ -185,6 +216,8 @@ class ModelRecipe(TrainingRecipe):
 
     def _sections(self, names: Iterable[str]) -> dict[str, Any]:
         sections = {name: getattr(self, name) for name in names}
+        if "recovery" in sections:
+            sections["recovery"] = self.recovery.of_the_ranks()
         plain = {
             n: each.section() if isinstance(each, Shape) else dataclasses.asdict(each) for n, each in sections.items()
         }

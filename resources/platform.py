@@ -18,6 +18,7 @@ from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted
 from recipes.strict import RefusedValue, validate
 from resources import credentials
 from resources.credentials import PublicAddress
+from resources.fleet.health.standing import HealthRules
 from resources.kubernetes.cluster import Cluster
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.jobset import JobSet
@@ -89,6 +90,8 @@ class ComputeSettings(RecipeSection):
     """One of the kubeconfig's contexts; empty for its current one."""
     cluster: Cluster
     node_tasks: NodeTaskSettings = NodeTaskSettings()
+    quarantine: HealthRules = HealthRules()
+    """When a node that something speaks against is taken out of service; without `apply`, it is only recorded."""
 
     @field_validator("cluster")
     @classmethod

@@ -1,9 +1,9 @@
-"""Warehouse: SQL over documents tables by duckdb, in this process, on the Parquet files themselves.
+"""Warehouse: SQL by duckdb, in this process: over documents tables, on the Parquet files themselves, and over rows.
 
 Every function returns plain values and keeps nothing between calls, so that there is no server and no state.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
@@ -139,6 +139,30 @@ def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int
         same=counts.get("same", 0),
         examples={change: tuple(names) for change, _, names in rows if change != "same"},
     )
+
+
+def query(
+    text: str, columns: Mapping[str, Mapping[str, str]], rows: Mapping[str, Sequence[tuple[Any, ...]]]
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """What a query gives over tables of these columns (by name, their types) and rows: names of columns, and rows.
+
+    A TIMESTAMP is given in seconds since the epoch. No file and no network can be reached from the query. Raises
+    ValueError for a query that cannot be answered.
+    """
+    with duckdb.connect() as connection:
+        for table, types in columns.items():
+            fields = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            connection.execute(f"CREATE TABLE {table} ({fields})")
+            places = ", ".join("make_timestamp((? * 1e6)::BIGINT)" if k == "TIMESTAMP" else "?" for k in types.values())
+            if rows[table]:
+                connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows[table])
+        connection.execute("SET enable_external_access = false")
+        try:
+            asked = connection.execute(text)
+            found = asked.fetchall()
+        except duckdb.Error as error:
+            raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}") from None
+        return [name for name, *_ in asked.description or ()], [tuple(row) for row in found]
 
 
 def stability_index(old: Sequence[tuple[Any, int]], new: Sequence[tuple[Any, int]]) -> float:

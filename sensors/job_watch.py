@@ -24,7 +24,7 @@ from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import job_name
 from resources.trainings.roots import trainings
 from resources.trainings.store import Trainings, TrainingStore
-from sensors.support import incidents, waits
+from sensors.support import absence, incidents, waits
 from sensors.support.memory import SensorMemory, decisive, recalled
 from sensors.support.runs import NewestRuns, request
 from sensors.support.tick import Tick
@@ -58,13 +58,19 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
         _owe_what_is_not_shown(tick, root)
     owed = root.with_open(Duty.RUN)
     memory.keep_only(duty.training for duty in owed)
+    if gone := absence.seconds(root.root):
+        tick.each(owed, _subject, lambda duty: root.store(duty.training).note_away(gone, BY))
     runs = NewestRuns(tick.instance, keys.TRAINING_TAG, [duty.training for duty in owed])
     tick.each(
         owed,
-        lambda duty: subjects.training(duty.training),
+        _subject,
         lambda duty: _bring_to_its_end(tick, duty, root.store(duty.training), control, runs, memory),
     )
     return tick.result()
+
+
+def _subject(duty: OpenDuty) -> subjects.Subject:
+    return subjects.training(duty.training)
 
 
 def _owe_what_is_not_shown(tick: Tick, root: Trainings) -> None:
@@ -169,7 +175,6 @@ def _complete(store: TrainingStore, facts: TrainingFacts, settled: set[int]) -> 
     for incarnation in lacking:
         nodes = claims[incarnation].nodes if incarnation in claims else ()
         cause = claims[incarnation + 1].cause if incarnation + 1 in claims else "it was superseded"
-        store.note_incident(incarnation, cause, nodes, BY)
         store.record_exit(incarnation, "failed", cause, BY, nodes, disrupted=True)
 
 

@@ -1,7 +1,8 @@
 """Node failures: gives a training a new incarnation when a node of it died, and keeps node partitions like the fleet.
 
-Should be: every wanted training runs on nodes that live, keeps its place, and makes progress within its deadline. The
-partitions of staged shards are those of the nodes in the fleet.
+Should be: every wanted training runs on nodes that live, keeps its place, makes progress within its deadline, and has
+as many nodes as it may have where more of them pay back (`resources.trainings.growth`). The partitions of staged shards
+are those of the nodes in the fleet.
 Is: the fleet, the training's facts, and its job.
 Follows: the next incarnation is claimed. The job watch then stops the old job, confirms that it is gone, submits the
 next one and shows the incident. What was staged on a lost node counts as lost. This sensor cordons no node: a person or
@@ -58,7 +59,7 @@ def node_failures(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
         tick.each(
             owed,
             lambda duty: subjects.training(duty.training),
-            lambda duty: _replace_what_failed(root.store(duty.training), control, fleet, memory),
+            lambda duty: _replace_what_failed(tick, root.store(duty.training), control, fleet, memory),
         )
         return tick.result()
 
@@ -66,13 +67,27 @@ def node_failures(datasets: dict[str, DatasetRecipe]) -> dg.SensorDefinition:
 
 
 def _replace_what_failed(
-    store: TrainingStore, control: TrainingControl, fleet: dict[str, Node], memory: SensorMemory
+    tick: Tick, store: TrainingStore, control: TrainingControl, fleet: dict[str, Node], memory: SensorMemory
 ) -> None:
-    """Claim the next incarnation of a training whose running one has a fault."""
+    """Claim the next incarnation of a training whose running one has a fault, or could have more nodes."""
     facts = _facts(store, memory)
-    fault = control.fault(facts, fleet)
-    if fault and facts.wanted:
+    if not facts.wanted:
+        return
+    if fault := control.fault(facts, fleet):
         control.supersede(store, facts, fault, BY)
+    elif cause := control.grow(store, facts, fleet, BY):
+        tick.events.append(_grown(facts, cause))
+
+
+def _grown(facts: TrainingFacts, cause: str) -> dg.AssetObservation:
+    """What the UI shows of a growth, which the ledger has too."""
+    key = keys.key(facts.specification.recipe, "training")
+    metadata: dict[str, str | int] = {
+        "grown": cause,
+        "incarnation": facts.incarnation,
+        "nodes_before": ", ".join(facts.nodes),
+    }
+    return dg.AssetObservation(key, partition=facts.id, description=cause, metadata=metadata)
 
 
 def _facts(store: TrainingStore, memory: SensorMemory) -> TrainingFacts:

@@ -1,20 +1,22 @@
-"""Terms: brings the terms of each unfinished training to what its recipe says now.
+"""Terms: brings the terms of each unfinished training to what its recipe says now, and shows what was changed by hand.
 
 Should be: a training that should run has the terms of its recipe as this code location has it, but for what a person
-set for that training alone.
-Is: the terms in the training's store, and what the event log has of their changes.
+set for that training alone; and every change that it took over while it ran is shown.
+Is: the terms and changes in the training's store, and what the event log has of them.
 Follows: an observation of what changes, by whom and when it takes effect; once the event log has it, the terms are
-replaced, and the ledger has the change too. So no crash between the two leaves a change that nobody can see.
+replaced, and the ledger has the change too. So no crash between the two leaves a change that nobody can see. A change
+that ranks took over, or refused, is observed with the step.
 """
 
 import dagster as dg
 
-from assets import keys, subjects
+from assets import changed, keys, subjects
 from assets.training import follows, terms_now, terms_of_all
 from recipes.training import TrainingRecipe
 from resources.compute.protocol import Compute
 from resources.event_log import observed
 from resources.tiers import Tiers
+from resources.trainings import updating
 from resources.trainings.changes import changes, sentence, takes_effect
 from resources.trainings.duties import Duty
 from resources.trainings.records import Terms
@@ -45,7 +47,10 @@ def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
 
         def bring(id: str) -> None:
             store, recipe = root.store(id), id.rpartition("-")[0]
-            if memory.is_quiet(id, [f"{store.folder}/{files.TERMS}"]) and memory.kept.get(id) == common.get(recipe):
+            watched = [f"{store.folder}/{name}" for name in (files.TERMS, files.APPLIED)]
+            if memory.is_quiet(id, watched) and memory.kept.get(id) == common.get(recipe):
+                return
+            if _show_changes(tick, store, recipe):
                 return
             held = store.terms()
             if recipe in recipes and not follows(held, common[recipe]):
@@ -60,19 +65,38 @@ def terms(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
     return sensor
 
 
+def _show_changes(tick: Tick, store: TrainingStore, recipe: str) -> bool:
+    """Show what ranks took over of the changes by hand; whether there was anything to show."""
+    key, shown = keys.key(recipe, "training"), store.read().reported
+    found = [each for each in updating.known(store.folder) if each.applied and _mark(each) not in shown]
+    for change in found:
+        metadata = changed.metadata(change)
+        if observed(tick.instance, key, store.id, {"change": change.number, "state": change.state}):
+            store.mark_reported(_mark(change))
+        else:
+            said = changed.description(change)
+            tick.events.append(dg.AssetObservation(key, partition=store.id, description=said, metadata=metadata))
+    return bool(found)
+
+
+def _mark(change: updating.KnownChange) -> str:
+    assert change.applied is not None
+    return f"change-{change.number:06d}-{change.applied.step}"
+
+
 def _follow(tick: Tick, store: TrainingStore, held: Terms, recipe: TrainingRecipe, revision: str) -> None:
     """Bring one training's terms to what its recipe says. Raises ValueError when they do not fit the training."""
     now = terms_now(recipe, held, store.specification().numbers)
-    changed = changes(held, now)
-    if not changed or not store.read().unfinished:
+    differing = changes(held, now)
+    if not differing or not store.read().unfinished:
         return
     key, source = keys.key(recipe.name, "training"), f"recipe {recipe.name}, owned by {recipe.owner}"
     source += f", at revision {revision}" if revision else ""
-    shown: dict[str, str | int] = {"terms": held.edition + 1, "changed": sentence(changed)}
+    shown: dict[str, str | int] = {"terms": held.edition + 1, "changed": sentence(differing)}
     if observed(tick.instance, key, store.id, shown):
         store.change_terms(now, BY, source)
     else:
-        metadata = {**shown, "by": source, "takes_effect": takes_effect(changed)}
+        metadata = {**shown, "by": source, "takes_effect": takes_effect(differing)}
         tick.events.append(
             dg.AssetObservation(key, partition=store.id, description=f"terms: {shown['changed']}", metadata=metadata)
         )

@@ -26,14 +26,15 @@ from resources.home import Home
 from tests.kubernetes.settings import settings, write
 
 ROOT = Path(__file__).parents[1]
-MODULES = 1650
+MODULES = 1690
 """So many modules loading the definitions may import; every run and every sensor pays for them."""
 DATASET_NOUNS = ("documents", "snapshot", "staged_shards", "tokenizer")
-TRAINING_NOUNS = ("candidate", "champion", "checkpoint", "evaluation", "training")
-SCRIPT_NOUNS = ("checkpoint", "training")
+TRAINING_NOUNS = ("candidate", "champion", "checkpoint", "evaluation", "incident", "training")
+SCRIPT_NOUNS = ("checkpoint", "incident", "training")
 SWEEP_NOUNS = ("sweep", "trial")
 SENSORS = [
     "checkpoint_arrivals",
+    "incidents",
     "job_watch",
     "metrics_shipping",
     "node_failures",
@@ -82,7 +83,7 @@ def lane(name: str, *nouns: str) -> list[str]:
 def test_each_recipe_is_a_lane_of_assets(folder: Path):
     assert keys_of(built(folder)) == [
         *lane("bigram", *SCRIPT_NOUNS),
-        *lane("platform", "metadata_backup", "storage"),
+        *lane("platform", "incidents", "metadata_backup", "storage"),
         *lane("python_stdlib", *DATASET_NOUNS),
         *lane("tiny_decoder", *sorted(TRAINING_NOUNS + SWEEP_NOUNS)),
     ]

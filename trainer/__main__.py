@@ -16,6 +16,7 @@ from trainer.base.exit_code import ExitCode
 from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk import encryption
 from trainer.config import resolved as config
+from trainer.diagnosis import stacks
 from trainer.node import settings
 from trainer.record import causes, endings, fence, incarnation
 
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
     # SIGUSR2 asks for a profile. Until there is something to profile, it must not end the rank.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     bind_to_launcher()
+    stacks.open_file()
     try:
         resolved = config.load(Path(arguments[0]))
         with endings.noted(Path(resolved.placement.store)):

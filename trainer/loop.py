@@ -7,49 +7,51 @@ Every number of a step depends on the configuration and the step alone, not on t
 
 import contextlib
 import functools
-import os
-import platform
-import sys
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from trainer import lineage
 from trainer.base import paths
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
-from trainer.checkpoint import restore, state
+from trainer.checkpoint import branching, restore, state
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.restore_words import RestoreWords
 from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
 from trainer.checkpoint.saving.schedule import SaveSchedule
 from trainer.checkpoint.tiers import locations
 from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
-from trainer.checkpoint.tiers.node_copies import SourceFault
 from trainer.checkpoint.tiers.node_servers import NodeServers
-from trainer.config import resolved as configuration
 from trainer.config.resolved import Config
-from trainer.data import contents
 from trainer.figures.profiling import Profiler
 from trainer.figures.report import StepReport, work
 from trainer.loading import nodes, order
 from trainer.loading.feed import Feed
-from trainer.node import affinity, fabric, settings
+from trainer.node import described
 from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
 from trainer.record.phases import Phase
 from trainer.record.recorder import RankRecorder
-from trainer.record.scores import Diverged, require_finite
-from trainer.start import initial
-from trainer.step import compiler, parallel
+from trainer.record.scores import Diverged
+from trainer.recovery import skipped
+from trainer.recovery.batches import BatchJudge, LossSpike
+from trainer.recovery.pace import StepPace
+from trainer.start import beginning
+from trainer.step import compiler, parallel, updates
 from trainer.step.engine import Engine
 from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
+from trainer.step.updates import HotUpdates
 
 
 def train(config: Config, world: World, token: fence.Token) -> str:
@@ -68,17 +70,20 @@ def train(config: Config, world: World, token: fence.Token) -> str:
         trainer.feed.stage_rest(trainer.step)
         try:
             return _step_to_the_end(config, trainer, stop)
-        except Diverged as error:
+        except (Diverged, LossSpike) as error:
             trainer.finish_commits()
-            trainer.record_end("failed", causes.DIVERGED, str(error))
+            trainer.record_end("failed", error.kind, str(error))
             raise
 
 
 def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """Do the steps that are left; returns the outcome."""
+    first = trainer.step + 1
     while trainer.step < config.run.steps:
         asked_to_stop = trainer.train_step(bool(stop))
-        if trainer.due(config.validation.every):
+        if trainer.step == first:
+            trainer.record("stepped", step=first)
+        if trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
         last = asked_to_stop or trainer.step == config.run.steps
@@ -100,6 +105,7 @@ class Trainer:
 
     def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
         self.config, self.world, self.token, self._recorder = config, world, token, recorder
+        self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
         nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
@@ -117,17 +123,22 @@ class Trainer:
         self.record("staging", kind=self.feed.holding.kind, why=self.feed.holding.why)
         self._enter(phases.BUILDING, MOVED)
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
+        self._targets = config.batch.sequences * self.engine.targets_per_sample
         self._limits.watch(lambda: parallel.groups(self.engine.devices))
+        self.updates = HotUpdates(config, world, token, self._follow, self.record)
         self.timeline = self.engine.timeline
+        recorder.follow(lambda: self.timeline.section)
+        self._pace = StepPace()
+        self.batches = BatchJudge(config.recovery, self.store, token, world.leads, self.record)
         self.profiler = self._profiler()
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
         self.record(
             "started",
-            world=world.size,
-            device=str(world.device),
-            torch=torch.__version__,
-            **self._hardware(),
+            incarnation=token.incarnation,
+            revision=lineage.revision(),
+            **{"world": world.size, "device": str(world.device), "torch": torch.__version__},
+            **described.in_force(config),
             tiers=tiers,
             nvme=str(self._servers.ring),
         )
@@ -135,6 +146,7 @@ class Trainer:
     def close(self) -> None:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
+        self.updates.close()
         self.profiler.end(self.step)
         self.saver.close()
         self.feed.close()
@@ -163,81 +175,105 @@ class Trainer:
             parts.remove_older(self.store, self.token)
         if self.world.local_rank == 0:
             publication.remove_unpublished(nvme_folder(self.config.placement) / self._checkpoints, self.token)
-        places = CheckpointPlaces(self.config.placement, self.world, self.token, self._servers.ring)
+        ring = self._servers.ring
+        places = CheckpointPlaces(self.config.placement, self.world, self.token, ring)
         needed = functools.partial(state.files_to_load, self.engine, self.world.rank, self.world.size)
-        nodes = restore.NodeReading(needed, self._on_source_fault, self._on_lost)
-        said = (self._on_damaged, self._on_away, nodes)
+        words = RestoreWords(self.record, self.world.leads, lambda: self._enter(phases.RESTORING, MOVED))
+        nodes = restore.NodeReading(needed, words.source_fault, words.lost)
+        said = (words.damaged, words.away, nodes)
         found = restore.newest_verified(self.store, self.world, self.token, places, *said)
-        if found is None:
-            self._start_from_initial_weights()
+        left_out = self.world.from_leader(skipped.read(self.store) if self.world.leads else {})
+        self.batches.begin(left_out, ())
+        if found is None and self.config.branch is None:
+            self.updates.begin(0, {})
+            given = beginning.begin(self.engine, self.config, self.feed, self.world, self.record)
+            if given and self.config.validation.every:
+                self.validate()
             return
-        commit, kept = found
+        commit, kept = found or branching.parents(self.config, self.world, self.token, ring, nodes, words.away)
         restore.load(self.engine, kept, self.world)
-        self.saver.resumed_from(commit)
         progress = kept.progress()
+        if found:
+            self.saver.resumed_from(commit)
         self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
+        self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
         if self.world.rank < len(progress.random_states):
             random_state.restore(progress.random_states[self.world.rank])
-        self.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
+        since = lineage.since(progress, self.config)
+        self.record("restored", step=self.step, commit=commit.name, **since, seconds=time.time() - begun)
+        self.updates.begin(self.step, progress.lineage, own=found is not None)
 
     def probe(self) -> None:
         """Find out whether the micro-batch fits, before a step needs it."""
         self._enter(self._step_phase)
         self.engine.probe()
 
-    def _start_from_initial_weights(self) -> None:
-        """Load the weights that the configuration names, and validate them before the first step; else draw them."""
-        begun = time.time()
-        if self.config.init is None:
-            elements = self.engine.draw_weights()
-            self.record("drawn", elements=elements, seconds=time.time() - begun)
-            return
-        folder = Path(self.config.placement.init)
-        tokenizer = contents.tokenizer(self.feed.snapshot)
-        source = initial.source(self.config.init, folder, self.config.model, tokenizer, self.feed.data, self.world)
-        self.engine.load_weights(source)
-        self.record("initialised", digest=self.config.init.digest, folder=str(folder), seconds=time.time() - begun)
-        if self.config.validation.every:
-            self.validate()
-
     def train_step(self, stop: bool) -> bool:
         """Do one optimiser step over the global batch; returns whether to stop, as any rank was asked to."""
-        self._enter(self._step_phase)
-        self.profiler.step_begins(self.step + 1)
+        self._enter(self._step_phase, lambda: self.timeline.entered)
+        with self.timeline.doing("profiling"):
+            self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
-        with self.timeline.part("data"):
-            rows, places = self.feed.rows(self.step)
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
-
-        def gradients() -> StepTotals:
-            mine = self.engine.accumulate(rows, places)
-            choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-            return self.engine.finish(mine, float(stop), choice)
-
-        done = self.engine.repeatable(gradients)
-        total, correct, norm, (stopping, choice) = done.loss, done.correct, done.norm, done.others
-        targets = self.config.batch.sequences * self.engine.targets_per_sample
-        # Checked before the update: the weights, and so every checkpoint, are from before the step that diverged.
-        require_finite(f"the loss of step {self.step + 1}", total)
-        require_finite(f"the gradient norm of step {self.step + 1}", norm)
-        with self.timeline.part("optimiser"):
-            self.engine.update(rate)
+        if self.batches.leaves_out(self.step + 1):
+            done, updated = StepTotals(0.0, 0.0, 0.0, self.world.sum(*self._words(stop))), False
+        else:
+            done = self._gradients(stop)
+            updated = self._update(done, rate)
         self.step += 1
-        if self._step_phase is phases.COMPILING:
+        if updated and self._step_phase is phases.COMPILING:
             self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
-        self._step_phase = phases.TRAINING
+        self._step_phase = phases.TRAINING if updated else self._step_phase
+        stopping, choice, change = done.others
         with self.timeline.part("communication"):
             together = self.engine.synchronise_if_due(self.step)
             if together and self.due(self.config.observation.compare_steps):
                 self.engine.check_copies(self.step)
         self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
-        self.saver.prepare(self.engine)
+        self.updates.after_step(change, self.step)
+        if updated:
+            with self.timeline.doing("checkpoint"):
+                self.saver.prepare(self.engine)
         saving = self.saver.busy
         self._record_commits()
         seconds = time.perf_counter() - begun
         self.save_schedule.add_step(seconds, saving, self.saver.size)
-        self.metrics |= self.report.step(self.step, total / targets, correct / targets, norm, rate, seconds)
+        if updated:
+            self._report(done, rate, seconds)
         return together and stopping > 0
+
+    def _gradients(self, stop: bool) -> StepTotals:
+        """The gradients of the next batch, in the model; what the step is told about itself, over all ranks."""
+        with self.timeline.part("data"):
+            rows, places = self.feed.rows(self.step)
+
+        def gradients() -> StepTotals:
+            mine = self.engine.accumulate(rows, places)
+            return self.engine.finish(mine, *self._words(stop))
+
+        return self.engine.repeatable(gradients)
+
+    def _words(self, stop: bool) -> tuple[float, float, float]:
+        """What this rank tells the others in a step: whether to stop, the tiers of a checkpoint, a change to take."""
+        choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
+        return float(stop), choice, self.updates.number()
+
+    def _update(self, done: StepTotals, rate: float) -> bool:
+        """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
+        mean = done.loss / self._targets
+        accepted = self.batches.accepts(self.step + 1, mean, done.norm, self.engine.can_leave_out)
+        with self.timeline.part("optimiser"):
+            if accepted:
+                self.engine.update(rate)
+            else:
+                self.engine.leave_out()
+        return accepted
+
+    def _report(self, done: StepTotals, rate: float, seconds: float) -> None:
+        figures = done.loss / self._targets, done.correct / self._targets, done.norm, rate, seconds
+        self.metrics |= self.report.step(self.step, *figures)
+        if self._pace.add(seconds, self.report.own_seconds):
+            self._recorder.keep_pace(self._pace.longest, self._pace.own)
 
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
@@ -248,7 +284,9 @@ class Trainer:
         sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
         targets = count * self.engine.targets_per_sample
         mean, accuracy = (total / targets for total in self.world.sum(sums.losses, sums.hits))
-        require_finite(f"the validation loss after step {self.step}", mean)
+        if not math.isfinite(mean):
+            reason = f"the validation loss after step {self.step} is {mean}"
+            raise Diverged(self.batches.roll_back(self.step, reason))
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
         self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
@@ -284,18 +322,13 @@ class Trainer:
         for event in self.saver.events(seconds):
             self.record(**event)
             if event["event"] == "committed":
-                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"])
+                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"], event["tier"])
             else:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 
     def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
         self._recorder.enter(phase, self.step, count)
         self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
-
-    def _hardware(self) -> dict[str, Any]:
-        """The settings in force on this rank, with the source of each, and the processors that it may use."""
-        network, runtime = fabric.in_force(self.config.hardware, os.environ), settings.in_force(self.config, os.environ)
-        return {"settings": network, "runtime": runtime, "processors": affinity.cpu_list(os.sched_getaffinity(0))}
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
@@ -307,38 +340,15 @@ class Trainer:
         self._recorder.record_own("profiler", event, **fields)
 
     def _progress(self) -> TrainingProgress:
-        samples = self.step * self.config.batch.sequences
-        return TrainingProgress(
-            step=self.step,
-            samples=samples,
-            epoch=samples // len(self.feed.order),
-            metrics=self.metrics,
-            best=self.best,
-            config=configuration.dump(self.config),
-            lineage={
-                "snapshot": self.config.snapshot,
-                "tokenizer": contents.tokenizer_digest(self.feed.snapshot),
-                "revision": os.environ.get("SLIPWAY_REVISION", ""),
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-                "world": self.world.size,
-            },
-            at=time.time(),
-        )
+        now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage())
+        done = lineage.progress(self.config, self.step, len(self.feed.order), self.metrics, self.best, now)
+        return replace(done, skipped=self.batches.steps_left_out(self.step), losses=self.batches.losses)
 
-    def _on_source_fault(self, commit: fence.Commit, fault: SourceFault) -> None:
-        self.record("source_failed", **fault.fields(commit))
-        print(f"trainer: {fault.node}: {fault.reason}\n", end="", file=sys.stderr, flush=True)
-
-    def _on_lost(self, commit: fence.Commit, reason: str) -> None:
-        self.record("passed_over", commit=commit.name, reason=reason)
-        print(f"trainer: checkpoint {commit.name} is passed over: {reason}\n", end="", file=sys.stderr, flush=True)
-
-    def _on_damaged(self, commit: fence.Commit, reason: str) -> None:
-        self.record("set_aside", commit=commit.name, reason=reason)
-
-    def _on_away(self, reason: str) -> None:
-        self._enter(phases.RESTORING, MOVED)
-        self.record("tier_away", reason=reason)
-        if self.world.leads:
-            print(f"trainer: waiting: {reason}\n", end="", file=sys.stderr, flush=True)
+    def _follow(self, config: Config) -> None:
+        """Go on with another configuration: what a change to the running training reaches."""
+        self.config = config
+        updates.give(config, self.engine)
+        self.save_schedule.follow(config)
+        self.report.follow(config)
+        self.batches.follow(config.recovery)
+        self._limits.follow(config.hardware)

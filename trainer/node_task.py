@@ -4,6 +4,7 @@
 the control plane sees the nodes' disks itself, it calls `perform` of the same task.
 """
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainer.base import codec, not_by_hand, paths, removal
+from trainer.base import child, codec, not_by_hand, paths, removal
 from trainer.base.progress import OnProgress, every
 from trainer.checkpoint.retention import nvme as checkpoints
 from trainer.checkpoint.retention.forecast import Sample
@@ -23,6 +24,8 @@ from trainer.staging import retention, stage
 
 FORMAT = "slipway.node-task/1"
 LINE_SECONDS = 5.0
+GRACE_SECONDS = 300.0
+"""Beyond the time for measuring: for imports on a busy machine, and for ranks to meet."""
 Result = dict[str, Any]
 """What a task found and did: a JSON object."""
 
@@ -106,8 +109,40 @@ class MeasureTask:
         return {"sample": dataclasses.asdict(of_folder(folder)) if folder.is_dir() else None}
 
 
-Task = StageTask | RetainTask | DiscardTask | MeasureTask
-_KINDS: dict[str, type[Task]] = {kind.KIND: kind for kind in (StageTask, RetainTask, DiscardTask, MeasureTask)}
+@dataclass(frozen=True)
+class PreflightTask:
+    """Measure the node's hardware and judge it."""
+
+    KIND: ClassVar = "preflight"
+    folder: str
+    """A folder on the disk to measure."""
+    ranks: int
+    """One for each GPU; 1 for a node without."""
+    seconds: float
+    disk_size: str
+    expect: Sequence[str]
+    """What lines should give, as `NAME=VALUE`."""
+
+    def perform(self, report: OnProgress) -> Result:
+        """The findings as `trainer.preflight` prints them as JSON. Raises ValueError where it could not measure."""
+        with contextlib.suppress(OSError):  # the preflight says what is wrong with the folder
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+        return child.json_of([*self._ranks(), *self._options()], self.seconds + GRACE_SECONDS)
+
+    def _ranks(self) -> list[str]:
+        together = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.ranks}"]
+        return [sys.executable, *(together if self.ranks > 1 else []), "-m", "trainer.preflight"]
+
+    def _options(self) -> list[str]:
+        expected = [word for each in self.expect for word in ("--expect", each)]
+        numbers = ["--seconds", str(self.seconds), "--disk-size", self.disk_size]
+        return ["--json", "--folder", self.folder, *numbers, *expected]
+
+
+Task = StageTask | RetainTask | DiscardTask | MeasureTask | PreflightTask
+_KINDS: dict[str, type[Task]] = {
+    kind.KIND: kind for kind in (StageTask, RetainTask, DiscardTask, MeasureTask, PreflightTask)
+}
 
 
 def of_folder(folder: Path) -> Sample:

@@ -1,10 +1,12 @@
 """``python -m trainer.replay CONFIG.json --from STEP --steps K``: repeat steps of a training and compare.
 
-`slipway replay` starts it for a training of the platform. The steps start from the checkpoint of STEP, in a temporary
-training store: nothing of the original training is changed. The loss and gradient norm of each step are compared with
-the ledger's, and the tensors with those of the checkpoints that the original saved at these steps. With as many ranks
-as the original had (under torchrun if there were several) they are bitwise equal; a difference means that the hardware,
-the software or a checkpoint has changed.
+`slipway replay` starts it for a training of the platform. A replay is a branch from the checkpoint of STEP that keeps
+nothing: its training store is temporary, and nothing of the original training is changed. It takes over the changes
+that the original took over while it ran, after the same steps. The loss and gradient norm of each step are compared
+with the ledger's, and the tensors with those of the checkpoints that the original saved at these steps. With as many
+ranks as the original had (under torchrun if there were several) they are bitwise equal; a difference means that the
+hardware, the software or a checkpoint has changed, or what ``--set`` names. An original that ended as it diverged is
+replayed up to the step in which it did.
 
 Exit codes: 0 bitwise equal, 3 within the tolerance, 1 different, 2 the steps cannot be replayed. torchrun turns every
 code but 0 into 1; the last line of the output has the result.
@@ -13,10 +15,11 @@ code but 0 into 1; the last line of the output has the result.
 import argparse
 import contextlib
 import dataclasses
+import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +27,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainer.checkpoint import state
+from trainer.base.invalid import Invalid
+from trainer.checkpoint import branching, restore, state
+from trainer.config import changing
 from trainer.config import resolved as configuration
 from trainer.config.operation import Observation
 from trainer.config.resolved import Config
+from trainer.config.sections import Branch
 from trainer.loop import Trainer
 from trainer.node.world import World, join
-from trainer.record import fence, ledger
+from trainer.record import causes, fence, files, ledger
 from trainer.record.fence import Commit
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
@@ -50,6 +56,7 @@ class StepDifference:
     """The largest absolute difference."""
     relative: float
     """The largest difference, divided by the largest absolute value."""
+    step: int
 
     def __str__(self) -> str:
         return f"{self.what} differs by up to {self.largest:.3g} ({self.relative:.3g} of its largest value)"
@@ -61,23 +68,34 @@ class ReplayFinding:
 
     code: int
     text: str
+    step: int | None = None
+    """The first step that differs."""
 
 
-def replay(config: Config, world: World, first: int, steps: int, tolerance: float) -> ReplayFinding:
+def replay(
+    config: Config, world: World, first: int, steps: int, tolerance: float, fields: Mapping[str, Any] | None = None
+) -> ReplayFinding:
     """Repeat `steps` steps from the checkpoint of step `first`, up to the first difference beyond `tolerance`.
 
-    Raises ValueError when there is no such checkpoint, and when the store has nothing to compare the steps with.
+    `fields` are set otherwise than in the original. Raises ValueError when there is no such checkpoint, when the store
+    has nothing to compare the steps with, and for fields that no continuation can change.
     """
     original = _Original.read(config, world, first, steps)
     scratch = Path(world.from_leader(tempfile.mkdtemp(prefix="replay-") if world.leads else ""))
+    left_out = Path(config.placement.store) / files.SKIPPED
+    if world.leads and left_out.is_dir():
+        shutil.copytree(left_out, scratch / files.SKIPPED)
+    found: list[StepDifference] = []
     try:
         with (
             RankRecorder(scratch, fence.Token(1), world.rank) as recorder,
-            contextlib.closing(_trainer(config, world, scratch, recorder)) as trainer,
+            contextlib.closing(_trainer(config, world, scratch, recorder, original, fields or {})) as trainer,
         ):
-            found = list(_differences(trainer, original, tolerance))
+            found += _differences(trainer, original, tolerance, fields or {})
     except Diverged as error:
-        return ReplayFinding(DIFFERENT, f"different: {error}")
+        if str(error) != original.failure:
+            return ReplayFinding(DIFFERENT, f"different: {error}", original.steps[0])
+        original = dataclasses.replace(original, repeated=True)
     finally:
         if world.local_rank == 0:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -85,8 +103,9 @@ def replay(config: Config, world: World, first: int, steps: int, tolerance: floa
         return ReplayFinding(EQUAL, f"bitwise equal: {original}")
     if _is_within(found[-1], tolerance):
         largest = max(found, key=lambda each: each.relative)
-        return ReplayFinding(WITHIN, f"within {tolerance:g}: first {found[0]}; largest {largest}; {original}")
-    return ReplayFinding(DIFFERENT, f"different: {found[-1]}; {original}")
+        text = f"within {tolerance:g}: first {found[0]}; largest {largest}; {original}"
+        return ReplayFinding(WITHIN, text, found[0].step)
+    return ReplayFinding(DIFFERENT, f"different: {found[-1]}; {original}", found[-1].step)
 
 
 @dataclass(frozen=True)
@@ -101,6 +120,10 @@ class _Original:
     """The checkpoints of these steps, by step."""
     ranks: int
     """The number of ranks that did these steps."""
+    failure: str = ""
+    """Why the original ended in these steps, where it diverged."""
+    repeated: bool = False
+    """Whether the replay ended so too."""
 
     @classmethod
     def read(cls, config: Config, world: World, first: int, count: int) -> "_Original":
@@ -110,18 +133,36 @@ class _Original:
         events = world.from_leader(ledger.read(store) if world.leads else [])
         if first not in commits:
             raise ValueError(f"--from: found no checkpoint of step {first}, expected one of {sorted(commits)}")
+        failed_at, failure = world.from_leader(_divergence(store, first) if world.leads else (0, ""))
         done = [event for event in events if event["event"] == "step" and event["step"] in steps]
         later = {step: commit for step, commit in commits.items() if step in steps}
-        if not done and not later:
+        if failed_at not in steps:
+            failed_at, failure = 0, ""
+        if not done and not later and not failure:
             raise ValueError(
                 f"--steps: found no record of steps {steps[0]} to {steps[-1]}, expected steps that were done"
             )
         recorded = {event["step"]: {name: event[name] for name in COMPARED} for event in done}
-        return cls(commits[first], range(first + 1, max(*recorded, *later) + 1), recorded, later, _ranks(events, done))
+        last = max(failed_at, *recorded, *later)
+        return cls(commits[first], range(first + 1, last + 1), recorded, later, _ranks(events, done), failure)
 
     def __str__(self) -> str:
         steps = f"steps {self.steps[0]} to {self.steps[-1]} from checkpoint {self.start.name}"
-        return f"{steps}, against {len(self.recorded)} losses and {len(self.later)} checkpoints of {self.ranks} ranks"
+        against = f"against {len(self.recorded)} losses and {len(self.later)} checkpoints of {self.ranks} ranks"
+        return f"{steps}, {against}" + (f"; it fails as the original did: {self.failure}" if self.repeated else "")
+
+
+def _divergence(store: Path, first: int) -> tuple[int, str]:
+    """The step in which the training diverged last, after `first`, and what is on record of it; (0, "") if it did not.
+
+    Its exit has the last step that was done.
+    """
+    holder = fence.newest_claim(store)
+    for incarnation in range(holder.token.incarnation if holder else 0, 0, -1):
+        ended = fence.past_exit(store, incarnation)
+        if ended is not None and ended.kind == causes.DIVERGED and ended.step >= first:
+            return ended.step + 1, ended.reason
+    return 0, ""
 
 
 def _ranks(events: list[dict[str, Any]], done: list[dict[str, Any]]) -> int:
@@ -131,16 +172,42 @@ def _ranks(events: list[dict[str, Any]], done: list[dict[str, Any]]) -> int:
     return int(worlds[-1]) if worlds else 0
 
 
-def _trainer(config: Config, world: World, scratch: Path, recorder: RankRecorder) -> Trainer:
-    """The same training in the store `scratch`; checkpoints are only read."""
-    placement = dataclasses.replace(config.placement, store=str(scratch))
-    again = dataclasses.replace(config, training=scratch.name, placement=placement, observation=Observation())
-    return Trainer(again, world, fence.Token(1), recorder)
+def _trainer(
+    config: Config,
+    world: World,
+    scratch: Path,
+    recorder: RankRecorder,
+    original: _Original,
+    fields: Mapping[str, Any],
+) -> Trainer:
+    """A branch of the original in the store `scratch`; checkpoints are only read."""
+    changing.check_continues(fields, configuration.dump(config))
+    placement = dataclasses.replace(config.placement, store=str(scratch), parent=config.placement.store)
+    again = dataclasses.replace(
+        config,
+        training=scratch.name,
+        placement=placement,
+        observation=Observation(),
+        branch=_branch(config.training, original.start),
+        init=None,
+    )
+    if world.leads:
+        fence.claim(scratch, fence.Token(1), nodes=("local",), cause="replay", by="replay")
+    world.gather(None)
+    return Trainer(changing.changed(again, fields), world, fence.Token(1), recorder)
 
 
-def _differences(trainer: Trainer, original: _Original, tolerance: float) -> Iterator[StepDifference]:
+def _branch(training: str, commit: Commit) -> Branch:
+    return Branch(training=training, commit=commit.name, step=commit.step, manifest=commit.manifest)
+
+
+def _differences(
+    trainer: Trainer, original: _Original, tolerance: float, fields: Mapping[str, Any]
+) -> Iterator[StepDifference]:
     """The differences, in the order of the steps, up to the first one beyond the tolerance."""
-    _restore(trainer, original.start)
+    trainer.restore()
+    store = Path(trainer.config.placement.parent)
+    trainer.updates.repeat(store, trainer.step, trainer.updates.inherited, fields)
     for step in original.steps:
         trainer.train_step(False)
         for difference in _step_differences(trainer, original, step):
@@ -154,26 +221,20 @@ def _step_differences(trainer: Trainer, original: _Original, step: int) -> Itera
         found = trainer.metrics[name]
         if found != expected:
             apart = abs(found - expected)
-            yield StepDifference(f"the {name.replace('_', ' ')} of step {step}", apart, apart / abs(expected))
+            yield StepDifference(f"the {name.replace('_', ' ')} of step {step}", apart, apart / abs(expected), step)
     if step in original.later:
         mine = _copies(trainer)
-        _restore(trainer, original.later[step])
+        _load(trainer, original.later[step])
         yield from _tensor_differences(mine, _copies(trainer), step, trainer.world)
 
 
-def _restore(trainer: Trainer, commit: Commit) -> None:
-    """Load this checkpoint of the original into the trainer; its record is added to the temporary store."""
-    if trainer.world.leads:
-        holder = fence.newest_claim(trainer.store)
-        if holder is None or holder.token != commit.token:
-            fence.claim(trainer.store, commit.token, nodes=("local",), cause="replay", by="replay")
-        fence.commit(trainer.store, commit)
-    trainer.world.gather(None)
-    trainer.token = commit.token
-    trainer.restore()
-    if trainer.step != commit.step:
-        reason = "; ".join(fence.set_aside_reasons(trainer.store).values()) or "another rank could not read it"
-        raise ValueError(f"checkpoint {commit.name} cannot be loaded: {reason}")
+def _load(trainer: Trainer, commit: Commit) -> None:
+    """Go on from the state that this checkpoint of the original has."""
+    assert trainer.config.branch is not None
+    branch = _branch(trainer.config.branch.training, commit)
+    config = dataclasses.replace(trainer.config, branch=branch)
+    _, kept = branching.parents(config, trainer.world, trainer.token)
+    restore.load(trainer.engine, kept, trainer.world)
 
 
 def _copies(trainer: Trainer) -> dict[str, Tensor]:
@@ -199,7 +260,7 @@ def _tensor_differences(
     }
     everywhere = world.gather(here)
     found = {name: [each[name] for each in everywhere if name in each] for name in theirs}
-    return [StepDifference(f"{name} after step {step}", *max(apart)) for name, apart in found.items() if apart]
+    return [StepDifference(f"{name} after step {step}", *max(apart), step) for name, apart in found.items() if apart]
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:
@@ -224,6 +285,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("config", type=Path, help="the training's resolved configuration")
     parser.add_argument("--from", dest="first", type=int, required=True, help="the step of a checkpoint")
     parser.add_argument("--steps", type=int, required=True, help="how many steps to repeat")
+    parser.add_argument("--set", dest="fields", type=json.loads, default={}, help="fields set otherwise, as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="relative; default %(default)g")
     options = parser.parse_args(arguments)
     if options.steps < 1:
@@ -231,12 +294,14 @@ def main(arguments: list[str]) -> int:
     try:
         config = configuration.load(options.config)
         with join(config) as world:
-            found = replay(config, world, options.first, options.steps, options.tolerance)
+            found = replay(config, world, options.first, options.steps, options.tolerance, options.fields)
     except ValueError as error:
-        print(f"replay: {error}", file=sys.stderr)
+        field = f"{error.field}: " if isinstance(error, Invalid) else ""
+        print(f"replay: {field}{error}\n", end="", file=sys.stderr, flush=True)
         return UNUSABLE
     if world.leads:
-        print(f"replay: {found.text}", flush=True)
+        shown = json.dumps(dataclasses.asdict(found)) if options.json else f"replay: {found.text}"
+        print(f"{shown}\n", end="", flush=True)
     return found.code
 
 

@@ -9,16 +9,23 @@ import dagster as dg
 from dagster import DagsterExecutionInterruptedError, DagsterRunStatus
 
 from resources.compute.protocol import Compute
-from resources.node_tasks.protocol import TaskOutcome
+from resources.node_tasks.protocol import NodeTasks, TaskOutcome
 from resources.tiers import Tiers
 from trainer.node_task import Task
 
 
 def run(
-    context: dg.OpExecutionContext | dg.AssetExecutionContext, compute: Compute, tiers: Tiers, tasks: Mapping[str, Task]
+    context: dg.OpExecutionContext | dg.AssetExecutionContext,
+    compute: Compute,
+    tiers: Tiers,
+    tasks: Mapping[str, Task],
+    nodes: NodeTasks | None = None,
 ) -> dict[str, TaskOutcome]:
-    """Have each node do its task, and wait for all. Raises `resources.unavailable.Unavailable`."""
-    nodes = compute.node_tasks(tiers)
+    """Have each node do its task, and wait for all. Raises `resources.unavailable.Unavailable`.
+
+    `nodes` runs them; by default what runs the tasks of nodes in service.
+    """
+    nodes = nodes or compute.node_tasks(tiers)
     try:
         return nodes.run(tasks, context.log.info)
     except DagsterExecutionInterruptedError:

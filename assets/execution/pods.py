@@ -44,9 +44,12 @@ NEEDS: dict[str, Need] = {
     "checkpoint_retention": Need(HEAVY, "500m", "2Gi", "1Gi"),
     "staged_shards": WAITING,
     "training": WAITING,
+    "preflight": WAITING,
     "storage": WAITING,
     "node_retention": WAITING,
     "logs": WAITING,
+    "branch": WAITING,
+    "set": WAITING,
 }
 
 

@@ -59,7 +59,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class RungArrival:
     """The arrival of a trial at a rung, with its value there."""
 
     trial: int
@@ -73,7 +73,7 @@ class SweepState:
 
     plan: Opened
     trials: Mapping[int, Trial] = field(default_factory=dict)
-    arrivals: tuple[Arrival, ...] = ()
+    arrivals: tuple[RungArrival, ...] = ()
     """Which trial reached which rung, in the order of the log."""
     verdicts: Mapping[tuple[int, int], halving.Verdict] = field(default_factory=dict)
     """By trial and rung."""
@@ -114,7 +114,7 @@ class SweepState:
         arrived = any(each.trial == event.trial and each.rung == rung for each in self.arrivals)
         if rung is None or arrived or event.step >= self.plan.steps:
             return after
-        return dataclasses.replace(after, arrivals=(*self.arrivals, Arrival(event.trial, rung, event.value)))
+        return dataclasses.replace(after, arrivals=(*self.arrivals, RungArrival(event.trial, rung, event.value)))
 
     def _with(self, trial: Trial) -> "SweepState":
         return dataclasses.replace(self, trials={**self.trials, trial.number: trial})

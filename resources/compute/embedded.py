@@ -1,16 +1,18 @@
 """The compute of one machine: a few embedded nodes, each with an NVMe folder of its own."""
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
 from resources.compute.protocol import Compute
 from resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
+from resources.fleet.health.standing import HealthRules
 from resources.home import CODE
 from resources.launchers.local.launcher import LocalLauncher
 from resources.node_tasks.in_process import InProcess
 from resources.tiers import Tiers
+from trainer.base import codec
 
 
 class EmbeddedCompute(Compute):
@@ -24,6 +26,12 @@ class EmbeddedCompute(Compute):
     reboot_seconds: float = Field(
         default=REBOOT_SECONDS, description="Seconds that a killed node stays away, like a machine that reboots"
     )
+
+    quarantine: dict[str, Any] = Field(default={}, description="Rules of the nodes' health other than the usual ones")
+
+    @property
+    def health_rules(self) -> HealthRules:
+        return codec.build(HealthRules, {"apply": True, **self.quarantine})
 
     def launcher(self) -> LocalLauncher:
         return LocalLauncher(Path(self.jobs), CODE, fleet=self.fleet())

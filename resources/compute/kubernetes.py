@@ -13,6 +13,8 @@ from pydantic import Field, PrivateAttr
 
 from recipes.strict import validate
 from resources.compute.protocol import Compute
+from resources.fleet.health.standing import HealthRules
+from resources.fleet.kubernetes.cordon import Cordon
 from resources.fleet.kubernetes.fleet import KubernetesFleet
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
@@ -27,6 +29,10 @@ from resources.platform import ComputeSettings, NodeTaskSettings
 from resources.tiers import Tiers
 from trainer.config import profiles
 from trainer.config.profiles import HardwareProfile
+
+UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
+"""What lets a diagnosis onto a node that is cordoned."""
+GPU = "nvidia.com/gpu"
 
 
 class KubernetesCompute(Compute):
@@ -52,6 +58,30 @@ class KubernetesCompute(Compute):
         cluster = node_task_cluster(self._cluster, self._compute.node_tasks)
         launcher = KubernetesLauncher(self._client, cluster, KINDS["job"])
         return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
+
+    def diagnosis(self, tiers: Tiers) -> ByJobs:
+        """A diagnosis gets what a training's pod gets, on a node that is cordoned too."""
+        cluster = dataclasses.replace(
+            self._cluster,
+            priority=self._compute.node_tasks.priority,
+            queue="",
+            scheduler="",
+            topology="",
+            tolerations=(*self._cluster.tolerations, *self._cluster.spot_tolerations, UNSCHEDULABLE),
+        )
+        launcher = KubernetesLauncher(self._client, cluster, KINDS["job"])
+        return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
+
+    def scheduler(self, tiers: Tiers) -> Cordon:
+        return Cordon(self._client, dict(self._cluster.node_selector), tiers.durable_path)
+
+    @property
+    def health_rules(self) -> HealthRules:
+        return self._compute.quarantine
+
+    @property
+    def gpus(self) -> int:
+        return int(self._cluster.resources.get(GPU, "0"))
 
     @property
     def grace_seconds(self) -> float:

@@ -9,6 +9,10 @@ from typing import ClassVar
 import dagster as dg
 from pydantic import Field
 
+from resources.fleet.health.door import NodeHealth, Scheduler
+from resources.fleet.health.guarded import GuardedFleet
+from resources.fleet.health.register import NodeRegister
+from resources.fleet.health.standing import HealthRules
 from resources.fleet.protocol import Fleet
 from resources.launchers.protocol import Launcher
 from resources.node_tasks.protocol import NodeTasks
@@ -40,9 +44,36 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
     def node_tasks(self, tiers: Tiers) -> NodeTasks:
         """What runs tasks on a node, where its NVMe is."""
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs each node gives a job; 0 for none."""
+        return 0
+
+    def diagnosis(self, tiers: Tiers) -> NodeTasks:
+        """What runs tasks on a node that is out of service, with all its hardware."""
+        return self.node_tasks(tiers)
+
+    @property
+    def health_rules(self) -> HealthRules:
+        """When nodes are taken out of service."""
+        return HealthRules()
+
+    def scheduler(self, tiers: Tiers) -> Scheduler | None:
+        """What else places work on the nodes, and must obey their standings; None for nothing."""
+        return None
+
+    def node_health(self, tiers: Tiers) -> NodeHealth:
+        """The one door to the standings of the nodes."""
+        fleet = self.fleet()
+        return NodeHealth(NodeRegister(tiers.durable_path), self.health_rules, fleet.nodes, self.scheduler(tiers))
+
+    def working_fleet(self, tiers: Tiers) -> Fleet:
+        """The fleet as work may use it: without the nodes that are out of service."""
+        return GuardedFleet(self.fleet(), NodeRegister(tiers.durable_path))
+
     def short_jobs(self, tiers: Tiers) -> ShortJobs:
         """What runs jobs that come after a training, on the nodes of trainings."""
-        return ShortJobs(self.launcher(), self.fleet(), tiers.durable_path, self.poll_seconds)
+        return ShortJobs(self.launcher(), self.working_fleet(tiers), tiers.durable_path, self.poll_seconds)
 
     @property
     def grace_seconds(self) -> float:
@@ -59,7 +90,7 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
         paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup, tuple(tiers.origins))
         return TrainingControl(
             self.launcher(),
-            self.fleet(),
+            self.working_fleet(tiers),
             paths,
             self.revision,
             grace_seconds=self.grace_seconds,

@@ -21,6 +21,8 @@ class Node:
     """When it became not ready, seconds since the epoch."""
     cordoned: bool = False
     """Whether it is only closed to new work: what runs there may finish."""
+    fault: str = ""
+    """What says that its hardware is at fault; empty where nothing does."""
 
     @property
     def lost(self) -> bool:

@@ -20,6 +20,8 @@ class Cluster:
     service_account: str = "slipway-trainer"
     node_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes of the fleet."""
+    store_node_selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the nodes for the jobs' rendezvous stores; without any, they prefer nodes outside the fleet."""
     resources: Mapping[str, Quantity] = field(default_factory=dict)
     """What each pod of a training gets, as requests and as limits."""
     shared_memory: Quantity = "1Gi"

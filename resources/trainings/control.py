@@ -12,11 +12,13 @@ from pathlib import Path
 
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
-from resources.trainings import faults, fit, staging_fit, tails
+from resources.trainings import budgets, faults, fit, incidents, staging_fit, suspects
 from resources.trainings import job as training_job
 from resources.trainings.decision import Action, TrainingObservation, decide
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.faults import TrainingFault, Waiting
+from resources.trainings.growing import Growing
+from resources.trainings.growth import GROWTHS, GrowthWatch
 from resources.trainings.job import Paths, job_name
 from resources.trainings.store import TrainingStore
 from resources.trainings.watch import WATCH, ProgressWatch
@@ -46,10 +48,12 @@ class TrainingControl:
         watch: ProgressWatch = WATCH,
         hardware: HardwareProfile | None = None,
         sees_nodes: bool = False,
+        growths: GrowthWatch = GROWTHS,
     ) -> None:
         """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
         self._hardware, self._sees_nodes = hardware, sees_nodes
+        self._growing = Growing(growths, paths.durable, fleet.scheduled)
         self._revision, self._clock, self._grace_seconds, self._watch = revision, clock, grace_seconds, watch
 
     def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
@@ -84,7 +88,7 @@ class TrainingControl:
             case Action.RECORD:
                 self._record(store, facts, job, by)
             case Action.GIVE_UP:
-                store.want("stop", by, f"{seen.failures} in a row without a new checkpoint; {_cause(facts)}")
+                store.want("stop", by, f"{seen.exhausted}; {_cause(facts)}")
             case Action.WAIT | Action.DONE:
                 pass
         return action
@@ -123,12 +127,13 @@ class TrainingControl:
         except OSError:
             self._watch.restart(*key)
             raise
-        fault = faults.stuck(status, sights, deadline)
+        least = facts.terms.hang_seconds
+        fault = faults.stuck(status, sights, deadline, least)
         if fault and not _is_writable(facts.folder):
             self._watch.restart(*key)
             return None
         if fault is None:
-            self._watch.rest(*key, faults.rest(sights, deadline))
+            self._watch.rest(*key, faults.rest(sights, deadline, least))
         return fault
 
     def supersede(
@@ -145,16 +150,33 @@ class TrainingControl:
         """
         if not facts.running:
             return False
-        chosen, incarnation = self._choose(facts, nodes), facts.incarnation
+        chosen, incarnation = self._choose(facts, nodes, fault), facts.incarnation
         if len(chosen) < facts.terms.min_nodes:
             return False
+        incidents.diagnose(store, facts, fault, by)  # while its ranks still hang
         ended = store.exit_of(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted, fault.kind)
         if not store.claim(incarnation + 1, chosen, fault.cause, by, ended):
             return False
-        tails.keep(store, incarnation, self.launcher)  # before its job is stopped
-        store.note_incident(incarnation, fault.cause, fault.nodes, by)
-        store.note_end(ended)
+        incidents.note_given_up(store, ended, self.launcher)  # before its job is stopped
         return True
+
+    def grow(self, store: TrainingStore, facts: TrainingFacts, fleet: Mapping[str, Node], by: str) -> str:
+        """Start the running incarnation again on more nodes where that is due; why, or empty where it is not.
+
+        It is no failure. Raises Unavailable.
+        """
+        if not self._growing.is_wanted(facts, fleet) or self.status(facts).state is not JobState.RUNNING:
+            return ""
+        chosen, incarnation = self._choose(facts, self._growing.allowed(facts, fleet)), facts.incarnation
+        if not (new := self._growing.due(facts, chosen)):
+            return ""
+        cause = self._growing.cause(facts, new)
+        ended = store.exit_of(incarnation, "stopped", cause, by, facts.nodes, disrupted=True, kind=causes.GROWN)
+        if not store.claim(incarnation + 1, chosen, cause, by, ended):
+            return ""
+        store.note_growth(incarnation, cause, new, by)
+        store.note_end(ended)
+        return cause
 
     def overdue(self, facts: TrainingFacts) -> Waiting | None:
         """What a wanted training has been waiting for longer than its terms say, None when it does not.
@@ -197,8 +219,8 @@ class TrainingControl:
             wanted=facts.wanted,
             incarnation=facts.incarnation,
             outcome=facts.ended.outcome if facts.ended else None,
-            failures=0 if facts.running and submitted else facts.failures_without_checkpoint,
-            failures_limit=facts.terms.failures_without_checkpoint,
+            exhausted="" if facts.running and submitted else budgets.exhausted_by(facts),
+            rests=not (facts.running and submitted) and budgets.rest_left(facts, self._clock()) > 0,
             job=job.state,
             submitted=submitted,
             missing_confirmed=facts.running and self._missing_confirmed(store, facts, job.state),
@@ -233,10 +255,22 @@ class TrainingControl:
             return False
         return self._clock() - since >= MISSING_GRACE_SECONDS
 
-    def _choose(self, facts: TrainingFacts, allowed: tuple[str, ...] | None) -> tuple[str, ...]:
-        """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from."""
+    def _choose(
+        self, facts: TrainingFacts, allowed: tuple[str, ...] | None, fault: TrainingFault | None = None
+    ) -> tuple[str, ...]:
+        """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from.
+
+        First those that it has now: they hold its data and its newest checkpoint; those on which its last faults began
+        only where it would have fewer nodes otherwise.
+        """
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
-        return tuple(ready if self.fleet.scheduled else ready[: facts.terms.max_nodes])
+        policies = facts.terms.policies
+        doubtful = suspects.on_record(facts.folder, facts.incarnation, facts.nodes, policies)
+        doubtful |= suspects.of_fault(fault, policies) if fault else frozenset()
+        ready = suspects.avoiding(ready, doubtful, facts.terms.max_nodes)
+        if not self.fleet.scheduled:
+            ready = sorted(ready, key=lambda node: node not in facts.nodes)[: facts.terms.max_nodes]
+        return tuple(sorted(ready))
 
     def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
@@ -246,11 +280,13 @@ class TrainingControl:
             staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
             if self._hardware is not None:
                 fit.check(job, self.paths.durable, self._hardware)
+            elif self._sees_nodes:
+                fit.check_here(job, self.paths.durable)
             self.launcher.submit(job)
         except ValueError as error:
             store.record_exit(facts.incarnation, "failed", str(error), by, kind=causes.CONFIGURATION)
             return
-        store.mark_submitted(facts.incarnation)
+        store.mark_submitted(facts.incarnation, by)
         after = store.read()
         if after.ended is not None or after.incarnation != facts.incarnation:
             # While the job was on its way, the training was stopped and its end recorded, or it was superseded.
@@ -261,22 +297,24 @@ class TrainingControl:
 
     def _record(self, store: TrainingStore, facts: TrainingFacts, job: Status, by: str) -> None:
         """Record the end of an incarnation that left no record of its own."""
-        lost = faults.lost_nodes(job.lost_nodes, by_name(self.fleet.nodes())) if job.lost_nodes else []
-        disrupted = job.disrupted or bool(lost)
+        nodes = by_name(self.fleet.nodes()) if job.lost_nodes else {}
+        disrupted = job.disrupted or bool(faults.lost_nodes(job.lost_nodes, nodes))
         end = faults.verdict(facts.wanted, job, disrupted, endings.decisive(facts.folder, facts.incarnation))
         words = self._last_words(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
-        store.record_exit(facts.incarnation, end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind)
+        what = (end.outcome, end.reason + words, by, job.nodes, end.disrupted, end.kind, job.ended_at)
+        store.record_exit(facts.incarnation, *what)
+        incidents.note_if_failed(store, facts.incarnation)
 
     def _last_words(self, facts: TrainingFacts) -> str:
         """The last line of the trainer on each node, for the reason of a failure."""
-        words = ""
-        for node, log in self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096).items():
-            lines = [line for line in log.splitlines() if line.startswith("trainer: ")]
-            words += f"; {node}: {lines[-1]}" if lines else ""
-        return words
+        logs = self.launcher.logs(job_name(facts.id, facts.incarnation), tail_bytes=4096)
+        said = {node: [line for line in log.splitlines() if line.startswith("trainer: ")] for node, log in logs.items()}
+        return "".join(f"; {node}: {lines[-1]}" for node, lines in said.items() if lines)
 
     def _start_waits_for(self, facts: TrainingFacts) -> str:
         """What the next incarnation waits for; empty when enough nodes are ready."""
+        if (left := budgets.rest_left(facts, self._clock())) > 0:
+            return f"a rest of {left:.0f} s more, as machines failed several times in a row"
         return faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
 
     def _job_waits_for(self, facts: TrainingFacts) -> str:

@@ -31,10 +31,10 @@ class TrainingObservation:
     """The newest one, 0 before the first."""
     outcome: str | None
     """How it ended, None while it has not."""
-    failures: int
-    """In a row without a new checkpoint; 0 while a job is submitted, as no start is due then."""
-    failures_limit: int
-    """After so many of them the training is given up."""
+    exhausted: str
+    """Which budget of failures ran out; empty while none did, or while a job is submitted, as no start is due then."""
+    rests: bool
+    """Whether the next start waits for a while yet, as machines failed several times in a row."""
     job: JobState
     """The newest incarnation's job."""
     submitted: bool
@@ -66,13 +66,15 @@ def _before_the_start(seen: TrainingObservation) -> Action:
     """The action when an incarnation is claimed and no job of the training runs."""
     if not seen.wanted:
         return Action.RECORD
-    return Action.GIVE_UP if seen.failures >= seen.failures_limit else Action.SUBMIT
+    if seen.exhausted:
+        return Action.GIVE_UP
+    return Action.WAIT if seen.rests else Action.SUBMIT
 
 
 def _after_the_end(seen: TrainingObservation) -> Action:
     """The action when no incarnation runs: start the first or the next one, or nothing."""
     if seen.outcome == "succeeded" or not seen.wanted:
         return Action.DONE
-    if seen.failures >= seen.failures_limit:
+    if seen.exhausted:
         return Action.GIVE_UP
-    return Action.CLAIM if seen.ready_nodes >= seen.min_nodes else Action.WAIT
+    return Action.CLAIM if seen.ready_nodes >= seen.min_nodes and not seen.rests else Action.WAIT

@@ -24,6 +24,8 @@ class Duty(enum.StrEnum):
     """Show its checkpoints and have them evaluated: checkpoint arrivals."""
     PROMOTION = "promotion"
     """Judge its result once it has succeeded: promotions."""
+    INCIDENTS = "incidents"
+    """Show what interrupted its steps, what that cost, and where it went on: incidents."""
     TRACKING = "tracking"
     """Deliver its metrics to MLflow: metrics shipping."""
 

@@ -46,6 +46,11 @@ class TrainingFacts:
         return self.claim.token.incarnation if self.claim else 0
 
     @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that the newest incarnation may run on."""
+        return self.claim.nodes if self.claim else ()
+
+    @property
     def running(self) -> bool:
         """Whether an incarnation is claimed and has not ended."""
         return self.claim is not None and self.ended is None
@@ -119,30 +124,43 @@ class TrainingFacts:
     @lazy
     def failures(self) -> list[fence.Exit]:
         """How each failed incarnation ended, the first one first."""
-        exits = (self._exit(number + 1) for number in range(self.incarnation))
+        exits = (self.exit_of(number + 1) for number in range(self.incarnation))
         return [ended for ended in exits if ended is not None and ended.outcome == "failed"]
 
     @lazy
+    def growths(self) -> int:
+        """How many of its incarnations were started again on more nodes."""
+        exits = (self.exit_of(number + 1) for number in range(self.incarnation))
+        return sum(ended is not None and ended.kind == causes.GROWN for ended in exits)
+
+    @property
     def failures_without_checkpoint(self) -> int:
         """How many incarnations in a row, counted from the newest back, failed and left no checkpoint of their own.
 
-        The count passes over an incarnation that has not ended, over one that was disrupted (a lost node, an eviction
-        or a pre-emption is not the training's fault), and over one that ran out of memory when the next start takes a
-        smaller micro-batch. It starts anew when the training is wanted again.
+        Those of a class that is never counted are not among them: a lost node, an eviction or a pre-emption is not the
+        training's fault, and one that ran out of memory heals when the next start takes a smaller micro-batch.
+        """
+        return sum(causes.cause(kind).factor is not None for kind in self.kinds_without_checkpoint)
+
+    @lazy
+    def kinds_without_checkpoint(self) -> tuple[str, ...]:
+        """The class of each failed end in a row, from the newest back, without a checkpoint of its own.
+
+        The row passes over an incarnation that has not ended. It starts anew when the training is wanted again.
         """
         names = fence.names_under(self.folder, self.claim)
         left_checkpoint = {fence.token_of(name).incarnation for name in names}
-        count = 0
+        kinds: list[str] = []
         for incarnation in range(self.incarnation, 0, -1):
             if incarnation in left_checkpoint:
                 break
-            ended = self._exit(incarnation)
-            if ended is None or ended.disrupted or ended.kind == causes.ANSWERED:
+            ended = self.exit_of(incarnation)
+            if ended is None:
                 continue
-            if ended.outcome != "failed" or self._is_of_an_earlier_life(ended):
+            if self._is_of_an_earlier_life(ended) or (ended.outcome != "failed" and not ended.disrupted):
                 break
-            count += 1
-        return count
+            kinds.append(causes.DISRUPTED if ended.disrupted else ended.kind)
+        return tuple(kinds)
 
     def _is_of_an_earlier_life(self, ended: fence.Exit) -> bool:
         """Whether the training was wanted again after this end; by the clock only where no order is on record."""
@@ -152,7 +170,8 @@ class TrainingFacts:
             return ended.at < self.desired.at
         return ended.incarnation <= self.desired.incarnation
 
-    def _exit(self, incarnation: int) -> fence.Exit | None:
+    def exit_of(self, incarnation: int) -> fence.Exit | None:
+        """How an incarnation ended; None while it has not, or where no record says."""
         return self.ended if incarnation == self.incarnation else fence.past_exit(self.folder, incarnation)
 
     @lazy

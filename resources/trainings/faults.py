@@ -8,10 +8,18 @@ from resources.launchers.protocol import JobState, Status
 from resources.trainings.watch import Sight
 from trainer.record import causes
 from trainer.record.endings import RankEnd
-from trainer.record.phases import PHASES
+from trainer.record.phases import PHASES, TRAINING
 
 REST = 0.1
 """A hang is found so much later than its deadline at most, as a share of it."""
+LEARNED = 10.0
+"""A step hangs when it takes so many times as long as the longest of the last ones; slow is not hung."""
+SHORT = ("", "forward", "backward", "pipeline", "optimiser", "communication")
+"""The sections of a step that take about as long in every step. Data may have to come from far away."""
+SILENT_SECONDS = 5.0
+"""A process whose heartbeat stays the same for longer stands still, whatever it did last."""
+STORED = ("staging", "restoring", "committing", "copying")
+"""The phases in which a rank waits for a tier."""
 NAMED = 5
 """So many nodes are named in a sentence; for the rest, the sentence has their number."""
 
@@ -27,6 +35,10 @@ class TrainingFault:
     """Whether the training is not to blame: a node died, or its place was taken away."""
     kind: str = ""
     """What class of cause it is: see `trainer.record.causes`."""
+    suspects: tuple[str, ...] = ()
+    """Those of the nodes on which it seems to have begun."""
+    ranks: tuple[int, ...] = ()
+    """The ranks with which it seems to have begun."""
 
 
 @dataclass(frozen=True)
@@ -95,33 +107,83 @@ def stranded(status: Status, offered: Iterable[str], fleet: Iterable[Node], need
     return TrainingFault(cause, status.nodes, disrupted=True, kind=causes.DISRUPTED)
 
 
-def stuck(status: Status, sights: Sequence[Sight], deadline: Callable[[str], float]) -> TrainingFault | None:
-    """The fault when every rank has been at one place for longer than the deadline of its phase.
+def stuck(
+    status: Status, sights: Sequence[Sight], deadline: Callable[[str], float], least: float | None = None
+) -> TrainingFault | None:
+    """The fault when every rank has been at one place for longer than its deadline.
 
-    Ranks wait for one another, so that one that moves is a sign of life of all. The fault names the rank that is the
-    farthest over its deadline.
+    deadline: that of a phase. least: the seconds that a step has at least; where they are given, the deadline of a step
+    is learned from the steps before. Ranks wait for one another, so that one that moves is a sign of life of all. The
+    fault names the rank that is the farthest over its deadline, and those that are not in the exchange of the others.
     """
-    late = [sight for sight in sights if sight.age > deadline(sight.place.phase)]
-    if status.state is not JobState.RUNNING or not late or len(late) < len(sights):
+    over = {sight: sight.age - patience(sight, deadline, least) for sight in sights}
+    if status.state is not JobState.RUNNING or not over or min(over.values()) <= 0:
         return None
-    worst = max(late, key=lambda sight: sight.age - deadline(sight.place.phase))
-    cause = f"no progress for {worst.age:.0f} s (the deadline is {deadline(worst.place.phase):.0f} s): {where(worst)}"
-    return TrainingFault(cause, status.nodes, kind=causes.HUNG)
+    worst = max(over, key=lambda sight: over[sight])
+    cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
+    apart = outside(sights)
+    if apart:
+        cause += f"; not in the exchange of the others: {_named(apart)}"
+    suspects = tuple(dict.fromkeys(sight.node for sight in apart if sight.node))
+    stored = worst.place.phase in STORED or worst.section == "data"
+    kind, ranks = causes.STORAGE if stored else causes.HUNG, tuple(s.rank for s in apart if s.rank is not None)
+    return TrainingFault(cause, status.nodes, kind=kind, suspects=suspects, ranks=ranks)
 
 
-def rest(sights: Sequence[Sight], deadline: Callable[[str], float]) -> float:
+def patience(sight: Sight, deadline: Callable[[str], float], least: float | None = None) -> float:
+    """Seconds for which a rank may stay at the place where it was seen; arguments as for `stuck`."""
+    given = deadline(sight.place.phase)
+    is_short = sight.section in SHORT or sight.silent > SILENT_SECONDS
+    if least is None or not sight.longest or sight.place.phase != TRAINING.name or not is_short:
+        return given
+    return min(given, max(least, LEARNED * sight.longest))
+
+
+def outside(sights: Sequence[Sight]) -> list[Sight]:
+    """The ranks for which the others wait: those that stand still, are behind, or are not in an exchange.
+
+    None where all ranks are alike.
+    """
+    behind = min(sight.place.step for sight in sights)
+    signs: Sequence[Callable[[Sight], bool]] = (
+        lambda sight: sight.silent > SILENT_SECONDS,
+        lambda sight: sight.place.step == behind,
+        lambda sight: sight.section != "communication",
+    )
+    for sign in signs:
+        found = [sight for sight in sights if sign(sight)]
+        if 0 < len(found) < len(sights):
+            return found
+    return []
+
+
+def rest(sights: Sequence[Sight], deadline: Callable[[str], float], least: float | None = None) -> float:
     """Seconds for which nobody need look at these ranks again: a share of what is left before all can be late."""
-    return REST * max((deadline(sight.place.phase) - sight.age for sight in sights), default=0.0)
+    return REST * max((patience(sight, deadline, least) - sight.age for sight in sights), default=0.0)
 
 
 def where(sight: Sight) -> str:
-    """A rank's phase and progress in words."""
+    """A rank's phase, or its section of a step, and its progress in words."""
     place = sight.place
     if sight.rank is None:
         return f"{place.phase}, no rank has written a heartbeat"
+    rank = f"rank {sight.rank} on {sight.node}" if sight.node else f"rank {sight.rank}"
+    if sight.section:
+        return f"{rank} is in {sight.section} after step {place.step}"
     unit = PHASES[place.phase].unit if place.phase in PHASES else ""
     done = f", {_amount(place.done, unit)} done" if unit not in ("", "steps") else ""
-    return f"rank {sight.rank} is {place.phase} after step {place.step}{done}"
+    return f"{rank} is {place.phase} after step {place.step}{done}"
+
+
+def _named(sights: Sequence[Sight]) -> str:
+    """Some ranks in words, and how many more there are."""
+    said = [
+        f"rank {sight.rank} on {sight.node or 'an unknown node'}"
+        + (f" (silent for {sight.silent:.0f} s)" if sight.silent > SILENT_SECONDS else "")
+        for sight in sights[:NAMED]
+    ]
+    more = [f"{len(sights) - NAMED} more"] if len(sights) > NAMED else []
+    return ", ".join(said + more)
 
 
 def _amount(count: int, unit: str) -> str:

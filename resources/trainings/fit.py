@@ -1,8 +1,8 @@
-"""Fit: a job is refused before it is submitted when the plan says that its layout cannot fit the cluster's hardware.
+"""Fit: a job is refused before it is submitted when the plan says that its layout cannot fit its hardware.
 
-The plan is the one of `slipway plan`; its measures are kept on the durable tier, so that later incarnations and later
-trainings of the same layout find them. Where no measure can be made, nothing is refused: a step that runs out of memory
-is answered by the trainer itself.
+The hardware is the cluster's, by its profile, or this machine's. The plan is the one of `slipway plan`; its measures
+are kept on the durable tier, so that later incarnations and later trainings of the same layout find them. Where no
+measure can be made, nothing is refused: a step that runs out of memory is answered by the trainer itself.
 """
 
 import logging
@@ -19,6 +19,9 @@ from trainer.config.profiles import HardwareProfile
 from trainer.config.resolved import Config
 from trainer.data import contents, snapshots
 from trainer.plan import asking, question, room
+from trainer.plan.floor import may_not_fit
+from trainer.plan.question import Kernels, Question
+from trainer.plan.room import Room
 from trainer.plan.verdict import judge
 
 FOLDER = "plans"
@@ -29,24 +32,58 @@ log = logging.getLogger(__name__)
 
 def check(job: Job, durable: Path, profile: HardwareProfile) -> None:
     """Raises ValueError, with the numbers, for a job that does not fit the nodes of the profile."""
-    if job.config.get("format") != resolved.FORMAT:
-        return  # a script's memory is its own
-    config = codec.build(Config, {name: each for name, each in job.config.items() if name != "format"})
+    config = _config(job)
+    if config is None:
+        return
     try:
         profile.check_nodes(job.size, job.ranks_per_node, "placement.nodes")
     except Invalid as fault:
         raise ValueError(f"{fault.field}: {fault}") from None
+    asked = _question(job, config, durable, "cuda")
+    _check(job, config, asked, room.of_profile(profile, _pod_bytes(job.kubernetes)), durable)
+
+
+def check_here(job: Job, durable: Path) -> None:
+    """Raises ValueError, with the numbers, for a job whose nodes are all on this machine, and that does not fit it.
+
+    A small training is not kept waiting for its plan, and neither is one on a GPU, whose memory nothing here knows.
+    """
+    config = _config(job)
+    if config is None or has_gpus():
+        return
+    asked = _question(job, config, durable, "cpu")
+    here = room.here(asked.ranks)
+    if may_not_fit(asked, here.rank_bytes):
+        _check(job, config, asked, here, durable)
+
+
+def has_gpus() -> bool:
+    """Whether this machine has a GPU of NVIDIA."""
+    return Path("/dev/nvidiactl").exists()
+
+
+def _config(job: Job) -> Config | None:
+    """The job's configuration; None for a script, whose memory is its own."""
+    if job.config.get("format") != resolved.FORMAT:
+        return None
+    return codec.build(Config, {name: each for name, each in job.config.items() if name != "format"})
+
+
+def _question(job: Job, config: Config, durable: Path, kernels: Kernels) -> Question:
     data = contents.data(snapshots.read(durable, config.snapshot), config.model, config.batch.length)
-    asked = question.of_config(config, data, job.size, job.ranks_per_node)
+    return question.of_config(config, data, job.size, job.ranks_per_node, kernels)
+
+
+def _check(job: Job, config: Config, asked: Question, where: Room, durable: Path) -> None:
     try:
         measures = asking.ask(asked, durable / FOLDER, SECONDS)
     except asking.NotPlanned as error:
         log.warning("%s: started without a plan: %s", job.name, error)
         return
-    verdict = judge(asked, measures, room.of_profile(profile, _pod_bytes(job.kubernetes)), config.storage)
+    verdict = judge(asked, measures, where, config.storage)
     if not verdict.fits:
-        where = f"it does not fit {job.size} nodes of {profile.name}"
-        raise ValueError(f"{where}: {'; '.join(verdict.problems)}; slipway plan says what to change")
+        on = f"{job.size} nodes of {where.name}" if where.on_gpu else f"{asked.ranks} ranks on {where.name}"
+        raise ValueError(f"it does not fit {on}: {'; '.join(verdict.problems)}; slipway plan says what to change")
 
 
 def _pod_bytes(section: Mapping[str, Any]) -> int | None:

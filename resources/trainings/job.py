@@ -1,5 +1,6 @@
 """Training job: the job of one incarnation of a training, from its facts and the paths of the platform."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,12 +81,18 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
         "nvme_gigabytes": terms.nvme_gigabytes,
         "init": terms.init,
     }
+    branch: dict[str, object] = {}
+    if parent := specification.branch:
+        placement["parent"] = os.path.normpath(facts.folder.parent / parent.store)
+        named = {"training": parent.training, "commit": parent.commit, "step": parent.step}
+        branch = {"branch": {**named, "manifest": parent.manifest}}
     return {
         "format": FORMAT if specification.script else resolved.FORMAT,
         "training": facts.id,
         "snapshot": specification.snapshot,
         **specification.numbers,
         **terms.operation,
+        **branch,
         "placement": placement,
     }
 

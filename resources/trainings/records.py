@@ -18,6 +18,25 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
+class BranchRecord:
+    """The checkpoint of another training that one continues with its full state, and what it has otherwise."""
+
+    training: str
+    """The parent's id."""
+    store: str
+    """The parent's folder, relative to the folder of the training's root."""
+    commit: str
+    """The name of the parent's commit."""
+    step: int
+    manifest: str
+    """SHA-256 of the checkpoint's manifest."""
+    changed: Mapping[str, Any] = field(default_factory=dict)
+    """By field, the value that a person gave it for this training."""
+    revision: str = ""
+    """Of the code when it was branched."""
+
+
+@dataclass(frozen=True)
 class Specification:
     """Everything that decides what a training computes."""
 
@@ -29,7 +48,9 @@ class Specification:
     tokenizer: str
     """SHA-256 of the tokenizer; empty for a snapshot of images."""
     cause: str = ""
-    """Distinguishes trainings of the same numbers: a schedule's tick, a replay, a person's "again"."""
+    """Distinguishes trainings of the same numbers: a schedule's tick, a person's "again", the name of a branch."""
+    branch: BranchRecord | None = None
+    """What it continues; None for a training that begins at step 0."""
 
     @property
     def script(self) -> Mapping[str, Any] | None:
@@ -40,7 +61,10 @@ class Specification:
     @property
     def id(self) -> str:
         """The logical id, which outlives every run and every job of the training."""
-        return f"{self.recipe}-{digest.sha256(atomic.canonical_json(dataclasses.asdict(self)))[:12]}"
+        decisive = dataclasses.asdict(self)
+        if self.branch is None:  # such a training has the id that it had before there were branches
+            del decisive["branch"]
+        return f"{self.recipe}-{digest.sha256(atomic.canonical_json(decisive))[:12]}"
 
 
 @dataclass(frozen=True)
@@ -72,8 +96,15 @@ class Terms:
     """FIELD=VALUE: what a person set otherwise than the recipe for this training alone. The rest follows the recipe."""
     edition: int = 1
     """Counts the changes: 1 for the first terms."""
+    grow: bool = True
+    """Whether it is started again on more nodes when it runs on fewer than `max_nodes` and others are ready."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
     """Without progress for this long in a phase, an incarnation is given up: deadlines other than the usual ones."""
+
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The recipe's answers to causes, by cause: those that differ from the usual ones."""
+    hang_seconds: float = 10.0
+    """A step counts as hung after so long at the earliest; its deadline is learned from the steps of the run."""
 
     def deadline(self, phase: str) -> float:
         """Seconds for which a rank may stay at one place of a phase."""

@@ -1,11 +1,17 @@
-"""Replays: does steps of a training again, in processes of their own that run `trainer.replay`."""
+"""Replays: does steps of a training again, in processes of their own that run `trainer.replay`.
 
+A replay is a branch that keeps nothing, and is compared with what its parent did.
+"""
+
+import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from resources.trainings import course, job
+from resources.trainings import branching, course, job
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import Paths
 from resources.trainings.store import TrainingStore
@@ -14,16 +20,25 @@ from trainer.checkpoint.retention import holds
 
 
 def replay(
-    store: TrainingStore, paths: Paths, first: int, steps: int, ranks: int | None = None, tolerance: float | None = None
+    store: TrainingStore,
+    paths: Paths,
+    first: int,
+    steps: int,
+    ranks: int | None = None,
+    tolerance: float | None = None,
+    changes: Mapping[str, Any] | None = None,
+    as_json: bool = False,
 ) -> int:
     """Do `steps` steps from the checkpoint of step `first` again; the exit code of `trainer.replay`, which prints.
 
     By default with as many ranks as trained last. The shards are staged into a scratch folder, so that no node's NVMe
-    is touched. Raises ValueError for a training whose loop is a script's.
+    is touched. `changes` are fields that are set otherwise. Raises ValueError for a training whose loop is a script's,
+    and for a step without a checkpoint, with the nearest ones.
     """
     facts = store.read()
     if facts.specification.script:
         raise ValueError(f"training {store.id}: found a script's, expected one of our models: only its steps are known")
+    branching.commit_at(store, first)
     with tempfile.TemporaryDirectory(prefix="slipway-replay-") as scratch:
         config = Path(scratch, "config.json")
         apart = Paths(paths.durable, str(Path(scratch, "nvme")), paths.backup)
@@ -32,6 +47,8 @@ def replay(
         agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"] if ranks > 1 else []
         chosen = ["--from", str(first), "--steps", str(steps)]
         chosen += [] if tolerance is None else ["--tolerance", str(tolerance)]
+        chosen += ["--set", json.dumps(changes)] if changes else []
+        chosen += ["--json"] if as_json else []
         command = [sys.executable, "-m", *agent, "trainer.replay", str(config), *chosen]
         read = [commit.name for commit in facts.commits if first <= commit.step <= first + steps]
         with holds.held(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):

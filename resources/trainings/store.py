@@ -7,6 +7,8 @@
             claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
             replicas/ withdrawn/ which tiers hold its checkpoints
             starts/ stops/       what a script's ranks agree on
+            incidents/           what interrupted the steps, a record each, with the evidence of the nodes
+            diagnoses/           which nodes are asked what their ranks do
             tails/               the end of what the nodes of a failed incarnation wrote
             evaluations/         the scores of its checkpoints
             tracking.json        how far its metrics have been delivered
@@ -30,7 +32,8 @@ from resources.trainings.records import Desired, MissingJob, Specification, Subm
 from trainer.base import atomic, codec, journal
 from trainer.checkpoint.tiers import replicas
 from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.record import fence, files, ledger
+from trainer.record import fence, files, incidents, ledger
+from trainer.record.incidents import IncidentRecord
 
 
 class TrainingStore:
@@ -87,7 +90,10 @@ class TrainingStore:
             if held is not None and held.want == want:
                 return number
             path = files.numbered(self.folder, files.DESIRED, number + 1)
-            if records.create(Desired(want, by, why, time.time(), self._newest_incarnation()), path):
+            newest = self._newest_incarnation()
+            if records.create(Desired(want, by, why, time.time(), newest), path):
+                with contextlib.suppress(OSError):  # the record stands, and says the same
+                    self._note(by, "wanted", newest or 0, want=want, why=why)
                 return number + 1
 
     def _newest_incarnation(self) -> int | None:
@@ -119,11 +125,15 @@ class TrainingStore:
         nodes: tuple[str, ...] = (),
         disrupted: bool = False,
         kind: str = "",
+        ended_at: float | None = None,
     ) -> None:
-        """Record an incarnation's end, unless it has a record: the first one stands."""
+        """Record an incarnation's end, unless it has a record: the first one stands.
+
+        `ended_at` is when its job ended, by its launcher's record: maybe long before that was seen.
+        """
         ended = self.exit_of(incarnation, outcome, reason, by, nodes, disrupted, kind)
         if fence.record_exit(self.folder, ended):
-            self.note_end(ended)
+            self.note_end(ended, ended_at)
 
     def exit_of(
         self,
@@ -140,9 +150,10 @@ class TrainingStore:
         step = commits[-1].step if commits else 0
         return fence.Exit(incarnation, outcome, reason, step, by, time.time(), nodes, disrupted, kind)
 
-    def note_end(self, ended: fence.Exit) -> None:
-        """Write into the ledger how an incarnation ended."""
+    def note_end(self, ended: fence.Exit, ended_at: float | None = None) -> None:
+        """Write into the ledger how an incarnation ended, and when its job did where that is known."""
         fields = {"outcome": ended.outcome, "kind": ended.kind, "reason": ended.reason, "step": ended.step}
+        fields |= {} if ended_at is None else {"ended_at": ended_at}
         self._note(ended.by, "ended", ended.incarnation, **fields)
 
     def note_release(self, commit: str, reason: str, by: str) -> None:
@@ -150,9 +161,17 @@ class TrainingStore:
         claim = self.newest_claim()
         self._note(by, "released", claim.token.incarnation if claim else 0, commit=commit, reason=reason)
 
-    def note_incident(self, incarnation: int, cause: str, nodes: tuple[str, ...], by: str) -> None:
-        """Write into the ledger why an incarnation was given up."""
-        self._note(by, "incident", incarnation, cause=cause, nodes=list(nodes))
+    def note_incident(self, incident: IncidentRecord) -> bool:
+        """Write what interrupted the steps, also into the ledger; the first record of an incident stands."""
+        if not incidents.note(self.folder, incident):
+            return False
+        fields = {"id": incident.id, "kind": incident.kind, "cause": incident.reason, "nodes": list(incident.nodes)}
+        self._note(incident.by, "incident", fence.Token.parse(incident.token).incarnation, **fields)
+        return True
+
+    def note_growth(self, incarnation: int, cause: str, nodes: tuple[str, ...], by: str) -> None:
+        """Write into the ledger that an incarnation is started again on more nodes, and which ones are new."""
+        self._note(by, "grown", incarnation, cause=cause, nodes=list(nodes))
 
     def _note(self, by: str, event: str, incarnation: int, **fields: Any) -> None:
         """Write an event of the control plane into the ledger, into the writer's own segment."""
@@ -186,9 +205,16 @@ class TrainingStore:
         """Withdraw a damaged copy from the durable tier, and set the commit aside when no tier holds another copy."""
         replicas.set_aside(self.folder, commit, {DURABLE: reason})
 
-    def mark_submitted(self, incarnation: int) -> None:
+    def note_away(self, seconds: float, by: str) -> None:
+        """Write into the ledger that for so many seconds until now nothing looked after this training."""
+        claim = self.newest_claim()
+        self._note(by, "away", claim.token.incarnation if claim else 0, seconds=seconds)
+
+    def mark_submitted(self, incarnation: int, by: str = "control") -> None:
         """Record that the job of an incarnation was submitted."""
-        codec.create_only(self.folder / files.JOBS / facts.job_record(incarnation), SubmittedJob(time.time()))
+        if codec.create_only(self.folder / files.JOBS / facts.job_record(incarnation), SubmittedJob(time.time())):
+            with contextlib.suppress(OSError):  # the record stands, and says the same
+                self._note(by, "submitted", incarnation)
 
     def mark_missing(self, incarnation: int, now: float) -> None:
         """Record when the job was first seen missing."""

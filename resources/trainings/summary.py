@@ -1,7 +1,5 @@
 """A training in a few words, for people: its state, what is desired, and by whom. Reads, and changes nothing."""
 
-import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from resources.launchers.protocol import Launcher
@@ -10,7 +8,6 @@ from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import job_name
 from resources.trainings.store import TrainingStore
 from resources.unavailable import Unavailable
-from trainer.record.fence import Exit
 
 
 @dataclass(frozen=True)
@@ -35,25 +32,6 @@ class TrainingSummary:
     """Why it failed; otherwise by whom and why it should run or stop."""
     since: float | None
     """When it reached that state, in seconds since the epoch, as far as is on record."""
-
-
-@dataclass(frozen=True)
-class Incident:
-    """One incarnation that failed."""
-
-    training: str
-    incarnation: int
-    at: float
-    """Seconds since the epoch."""
-    cause: str
-    nodes: tuple[str, ...]
-    step: int
-    """The step of the newest checkpoint at that time."""
-    noticed_by: str
-    disrupted: bool
-    """Whether the training is not to blame."""
-    kind: str
-    """The class of the cause, of `trainer.record.causes`."""
 
 
 def summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
@@ -91,32 +69,6 @@ def _state(facts: TrainingFacts, launcher: Launcher) -> str:
         return str(launcher.poll(job_name(facts.id, facts.incarnation)).state.value)
     except Unavailable:
         return "unknown"
-
-
-def incidents(stores: Iterable[TrainingStore], since: float = 0.0) -> list[Incident]:
-    """The incarnations that failed since a moment (seconds since the epoch), the latest last.
-
-    A training whose records cannot be read has none here; its summary says so.
-    """
-    found: list[Incident] = []
-    for store in stores:
-        with contextlib.suppress(ValueError, OSError):
-            found += [_incident(store.id, failure) for failure in store.read().failures if failure.at >= since]
-    return sorted(found, key=lambda each: each.at)
-
-
-def _incident(training: str, failure: Exit) -> Incident:
-    return Incident(
-        training=training,
-        incarnation=failure.incarnation,
-        at=failure.at,
-        cause=failure.reason,
-        nodes=failure.nodes,
-        step=failure.step,
-        noticed_by=failure.by,
-        disrupted=failure.disrupted,
-        kind=failure.kind,
-    )
 
 
 def logs(

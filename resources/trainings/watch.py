@@ -7,7 +7,7 @@ a frozen store itself, adds `LONGEST_LOOK` at most. A new process begins anew, s
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,15 @@ class Sight:
     place: RankPlace
     age: float
     """Seconds for which it has been seen there."""
+    section: str = ""
+    """The part of a step in which it is; empty elsewhere, and between parts."""
+    longest: float = 0.0
+    """Seconds of the longest of its last steps; 0 where that is not known."""
+    node: str = ""
+    silent: float = 0.0
+    """Seconds for which its heartbeat has been seen unchanged: a process that runs changes it every second."""
+    stamp: float = 0.0
+    """The time in its heartbeat, by its node's clock: it only tells one heartbeat from the next."""
 
 
 @dataclass
@@ -39,7 +48,7 @@ class _Seen:
     """What was seen of one incarnation and generation."""
 
     looked: float
-    sights: dict[int | None, Sight] = field(default_factory=dict)
+    sights: Mapping[int | None, Sight] = field(default_factory=dict)
     until: float = 0.0
     """No look is due before."""
 
@@ -58,9 +67,10 @@ class ProgressWatch:
             now = self._clock()
             before = self._seen.get((folder, token), _Seen(now))
             passed = min(now - before.looked, LONGEST_LOOK)
-            places: dict[int | None, RankPlace] = {beat.rank: beat.place for beat in beats}
-            places = places or {None: RankPlace(STARTING.name, 0)}
-            sights = {rank: _sight(rank, place, before.sights.get(rank), passed) for rank, place in places.items()}
+            sights: dict[int | None, Sight] = {
+                beat.rank: _sight(beat, before.sights.get(beat.rank), passed) for beat in beats
+            }
+            sights = sights or {None: _unseen(before.sights.get(None), passed)}
             self._forget(now)
             self._seen[folder, token] = _Seen(now, sights)
         return list(sights.values())
@@ -91,8 +101,15 @@ class ProgressWatch:
             del self._seen[key]
 
 
-def _sight(rank: int | None, place: RankPlace, before: Sight | None, passed: float) -> Sight:
-    return Sight(rank, place, before.age + passed if before and before.place == place else 0.0)
+def _sight(beat: Beat, before: Sight | None, passed: float) -> Sight:
+    age = before.age + passed if before and before.place == beat.place else 0.0
+    silent = before.silent + passed if before and before.stamp == beat.at else 0.0
+    return Sight(beat.rank, beat.place, age, beat.section, beat.longest, beat.node, silent, beat.at)
+
+
+def _unseen(before: Sight | None, passed: float) -> Sight:
+    """No rank has written a heartbeat yet."""
+    return Sight(None, RankPlace(STARTING.name, 0), before.age + passed if before else 0.0)
 
 
 WATCH = ProgressWatch()

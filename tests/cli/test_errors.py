@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
     ("arguments", "code", "sentence"),
     [
         (["xyz"], 2, "No such command 'xyz'; see `slipway --help`"),
-        (["shows"], 2, "No such command 'shows'. Did you mean 'show'? See `slipway --help`"),
+        (["shows"], 2, "No such command 'shows'. Did you mean 'show', 'chaos'? See `slipway --help`"),
         (["stop"], 2, "Missing argument 'TRAINING'; see `slipway stop --help`"),
         (["ls", "--colour"], 2, "No such option: --colour; see `slipway ls --help`"),
         (["stop", "tiny"], 1, "running training tiny: found none that begins so, and there is none"),

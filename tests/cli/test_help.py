@@ -24,6 +24,7 @@ PROCESSES = (
     "trainer.node.agent",
     "trainer.node.process",
     "trainer.node_task",
+    "trainer.supervisor",
 )
 
 

@@ -176,3 +176,19 @@ def test_a_killed_node_is_lost_and_the_list_says_so(slipway: Call, home: Home):
 def test_lists_of_what_there_is_none_of_are_empty_json(slipway: Call):
     for noun in ("sweeps", "models", "data"):
         assert json.loads(slipway(noun, "list", "--json").out) == []
+
+
+def test_a_training_is_shown_with_what_its_time_was_spent_on(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "a test", 50)
+    shown = {line.partition("  ")[0]: line for line in slipway("show", store.id).out.splitlines()}
+    assert {"time", "ETTR (Meta)", "ETTR (ByteDance)", "goodput", "lost"} <= set(shown)
+    account = json.loads(slipway("show", store.id, "--json").out)["account"]
+    assert sum(account["seconds"].values()) == pytest.approx(account["wall_seconds"], rel=1e-3)
+
+
+def test_sql_over_the_accounts_is_a_table_or_json(slipway: Call, home: Home):
+    store = homes.ended(home, "tiny", "failed", "a test", 50)
+    query = "SELECT training, count(*) AS parts FROM lost GROUP BY training"
+    assert slipway("ls", "--sql", query).out.splitlines()[1].split()[0] == store.id
+    assert [each["training"] for each in json.loads(slipway("ls", "--sql", query, "--json").out)] == [store.id]
+    assert slipway("ls", "--sql", "SELECT nothing").err.startswith("slipway: query 'SELECT nothing': ")

@@ -71,4 +71,4 @@ def platform_settings(case: str) -> Platform:
 @functools.cache
 def training_pod(case: str) -> Object:
     """The pod template of a training, with the cluster of the chart's settings."""
-    return pods.template("llama-i1", JOB, platform_settings(case).compute.cluster, "llama-i1-0")
+    return pods.template("llama-i1", JOB, platform_settings(case).compute.cluster)

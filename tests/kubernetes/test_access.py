@@ -8,7 +8,7 @@ import pytest
 from deploy.cluster import values
 from resources.kubernetes import answers
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import JOB, KubernetesObject, Resource
+from resources.kubernetes.objects import JOB, PODS, SERVICES, KubernetesObject, Resource
 from resources.launchers.kubernetes import access
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
@@ -60,8 +60,8 @@ def test_the_message_about_a_kind_that_is_not_served_says_what_installs_it():
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_kind_makes_nothing_that_it_does_not_declare(kind: Workload):
     made = [kind.resource_of(part) for part in kind.objects("job-1", RICH, SMALL)]
-    assert made == [*kind.parts, kind.resource]
-    assert set(made) <= set(access.made())
+    assert made == [SERVICES, PODS, *kind.parts, kind.resource]
+    assert set(made) <= {*access.made(), PODS}
 
 
 def test_the_values_of_the_chart_accept_every_kind():

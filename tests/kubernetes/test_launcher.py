@@ -8,6 +8,7 @@ import pytest
 from resources.kubernetes.client import Client
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.mirror import Mirror
+from resources.kubernetes.objects import PODS
 from resources.launchers.kubernetes import access
 from resources.launchers.kubernetes.launcher import KubernetesLauncher
 from resources.launchers.kubernetes.workloads.indexed_job import IndexedJob
@@ -15,10 +16,12 @@ from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.launchers.kubernetes.workloads.protocol import Workload
 from resources.launchers.kubernetes.workloads.pytorch_job import PyTorchJob
 from resources.launchers.kubernetes.workloads.train_job import TrainJob
+from resources.launchers.protocol import JobState
 from tests.conftest import Marked
 from tests.kubernetes.live import Live
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
-from tests.resources.launchers.contract import LauncherContract, Nodes
+from tests.resources.launchers.contract import LauncherContract, Nodes, Survivors, ended, job
+from tests.resources.launchers.notes import Notes
 
 
 @pytest.fixture
@@ -51,6 +54,16 @@ class OnASimulatedCluster(LauncherContract):
 
 class TestJobSet(OnASimulatedCluster):
     workload = JobSet()
+
+    @pytest.mark.slow
+    def test_a_job_whose_rendezvous_store_died_fails(
+        self, launcher: KubernetesLauncher, nodes: Nodes, notes: Notes, survivors: Survivors
+    ):
+        launcher.submit(job("waits", *nodes))
+        notes.until("pid", count=2)
+        launcher.client.delete(PODS, "job-1-store", grace_seconds=1)
+        assert ended(launcher).state is JobState.FAILED
+        survivors.until_gone()
 
 
 @pytest.mark.nightly

@@ -15,7 +15,7 @@ from tests.schemas import VERSIONS
 
 pytestmark = pytest.mark.pure
 
-TEMPLATE = pods.template("job-1", RICH, LARGE, "job-1-0.job-1")
+TEMPLATE = pods.template("job-1", RICH, LARGE)
 
 
 def patched(**spec: Any) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def test_amounts_may_be_numbers():
 
 def test_the_message_says_whose_patch_does_not_fit():
     with pytest.raises(ValueError, match=r"the cluster's patch\.spec\.nodeSelectors"):
-        pods.template("job-1", RICH, replace(LARGE, patch={"spec": {"nodeSelectors": {}}}), "host")
+        pods.template("job-1", RICH, replace(LARGE, patch={"spec": {"nodeSelectors": {}}}))
 
 
 def lists_below(definitions: dict[str, Any], name: str, seen: set[str]) -> Iterator[tuple[str, str | None]]:

@@ -18,7 +18,7 @@ KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
 
 
 def template(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
-    return pods.template("job-1", job, cluster, "job-1-0.job-1")
+    return pods.template("job-1", job, cluster)
 
 
 def container(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
@@ -29,37 +29,35 @@ def environment(job: Job = RICH, cluster: Cluster = LARGE) -> dict[str, Any]:
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container(job, cluster)["env"]}
 
 
-def test_several_ranks_meet_at_the_first_pod():
-    command = pods.command(RICH, "job-1-0.job-1")
-    assert command[:5] == ["python", "-m", "trainer.node.process", "agent", "/checkpoints/llama-70b"]
-    assert {"--rdzv-endpoint=job-1-0.job-1:29500", "--rdzv-id=llama-70b-2", "--nproc-per-node=8"} <= set(command)
-    assert command[-5:] == ["--no-python", "python", "-m", "trainer", "/etc/slipway/config.json"]
+def test_several_nodes_meet_at_the_jobs_own_store():
+    command = pods.command("job-1", RICH)
+    assert command[:5] == ["python", "-m", "trainer.node.process", "supervisor", "/checkpoints/llama-70b"]
+    assert {"--rdzv-endpoint=job-1-store:29500", "--rdzv-id=llama-70b-2", "--nproc-per-node=8"} <= set(command)
+    assert command[-1] == "/etc/slipway/config.json"
+    script = pods.command("job-1", replace(RICH, command=("python", "train.py")))
+    assert script[3] == "agent" and script[-4:] == ["--no-python", "python", "train.py", "/etc/slipway/config.json"]
 
 
 def test_an_elastic_job_states_its_smallest_number_of_nodes():
-    assert "--nnodes=3:4" in pods.command(RICH, "host")
-    assert "--nnodes=4" in pods.command(replace(RICH, least=4), "host")
-    assert "--nnodes=5" in pods.command(replace(RICH, size=0, least=0), "host")
+    assert "--nnodes=3:4" in pods.command("job-1", RICH)
+    assert "--nnodes=4" in pods.command("job-1", replace(RICH, least=4))
+    assert "--nnodes=5" in pods.command("job-1", replace(RICH, size=0, least=0))
 
 
 def test_the_ranks_of_one_node_need_no_host_name_and_no_port():
-    assert "--rdzv-endpoint=localhost:0" in pods.command(replace(LONE, ranks_per_node=2), "host")
+    assert "--rdzv-endpoint=localhost:0" in pods.command("job-1", replace(LONE, ranks_per_node=2))
 
 
 def test_a_lone_rank_needs_no_agent():
-    assert pods.command(LONE, "host")[2:] == [
-        "trainer.node.process",
-        "rank",
-        "",
-        *LONE.command,
-        "/etc/slipway/config.json",
-    ]
+    script = replace(LONE, command=("python", "train.py"))
+    own = ["python", "train.py", "/etc/slipway/config.json"]
+    assert pods.command("job-1", script)[2:] == ["trainer.node.process", "rank", "", *own]
     assert environment(LONE)["WORLD_SIZE"] == "1" and "WORLD_SIZE" not in environment(RICH)
 
 
 def test_one_of_many_nodes_is_one_rank():
-    anywhere = replace(LONE, nodes=("a", "b", "c"), size=1)
-    assert "rank" in pods.command(anywhere, "host")
+    anywhere = replace(LONE, command=("python", "train.py"), nodes=("a", "b", "c"), size=1)
+    assert "rank" in pods.command("job-1", anywhere)
     assert set(template(anywhere)["spec"]["affinity"]) == {"nodeAffinity"}
 
 

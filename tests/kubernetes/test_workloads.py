@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from resources.kubernetes.objects import KubernetesObject
+from resources.kubernetes.objects import JOB, KubernetesObject
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from resources.launchers.protocol import JobState
@@ -17,12 +17,6 @@ pytestmark = pytest.mark.pure
 
 QUEUED = replace(LARGE, queue="team-a")
 SUBMITTED = datetime(2026, 11, 21, 14, 20, 10, tzinfo=UTC).timestamp()
-FIRST_PODS = {
-    "jobset": "job-1-node-0-0.job-1",
-    "job": "job-1-0.job-1",
-    "trainjob": "job-1-node-0-0.job-1",
-    "pytorchjob": "job-1-worker-0",
-}
 
 
 def objects(kind: str, job: Any = RICH, cluster: Any = LARGE) -> dict[str, KubernetesObject]:
@@ -42,9 +36,32 @@ def job_spec(kind: str, **more: Any) -> KubernetesObject:
     return dict(job_set_spec(kind, **more)["replicatedJobs"][0]["template"]["spec"])
 
 
-@pytest.mark.parametrize(("kind", "host"), FIRST_PODS.items())
-def test_pods_meet_at_the_name_that_the_first_of_them_has(kind: str, host: str):
-    assert f"--rdzv-endpoint={host}:29500" in re.findall(r"--rdzv-endpoint=[^']*", str(objects(kind)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_pods_meet_at_a_store_that_no_pod_of_the_job_hosts(kind: str):
+    made = KINDS[kind].objects("job-1", RICH, LARGE)
+    assert re.findall(r"--rdzv-endpoint=[^']*", str(made)) == ["--rdzv-endpoint=job-1-store:29500"]
+    service, pod = made[:2]
+    assert (service["kind"], pod["kind"]) == ("Service", "Pod")
+    assert service["metadata"]["name"] == pod["metadata"]["name"] == "job-1-store"
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert pod["metadata"]["labels"][JOB] != "job-1", "it counts as no pod of the job"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_on_one_node_has_no_store(kind: str):
+    assert "store" not in str([each["metadata"]["name"] for each in KINDS[kind].objects("job-1", LONE, SMALL)])
+
+
+def test_a_store_takes_no_gpu_and_prefers_nodes_outside_the_fleet():
+    labelled = replace(LARGE, node_selector={"slipway/fleet": "h200"})
+    [pod] = [each for each in KINDS["jobset"].objects("job-1", RICH, labelled) if each["kind"] == "Pod"]
+    assert "nvidia.com/gpu" not in str(pod["spec"]["containers"])
+    [preferred] = pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    [term] = preferred["preference"]["matchExpressions"]
+    assert term == {"key": "slipway/fleet", "operator": "NotIn", "values": ["h200"]}
+    named = replace(labelled, store_node_selector={"pool": "small"})
+    [pod] = [each for each in KINDS["jobset"].objects("job-1", RICH, named) if each["kind"] == "Pod"]
+    assert pod["spec"]["nodeSelector"] == {"pool": "small"} and "affinity" not in pod["spec"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

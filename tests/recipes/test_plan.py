@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 import recipes
+from recipes import assignments
 from recipes.load import load
 from recipes.plan import planned, planned_shards
+from recipes.problems import InvalidRecipes
 from tests.assets.datasets.snapshots import make_snapshot
 from trainer.plan.shards import judge_shards, report_shards, room_of
 
@@ -54,6 +56,22 @@ def test_gpus_given_as_nodes_are_refused_with_the_number_of_nodes(tmp_path: Path
     assert done.returncode == 1
     assert "llama-405b: placement.nodes: found 256, expected 32 at most" in done.stderr
     assert "256 GPUs are 32 nodes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("layout", "fits"), [(("layout.shard=none", "layout.tensor=1", "batch.sequences=64"), False), ((), True)]
+)
+def test_a_recipe_that_names_gpus_is_refused_when_its_state_alone_is_above_their_memory(
+    layout: tuple[str, ...], fits: bool
+):
+    fields = ("hardware.profile=h200-infiniband", *layout)
+    if fits:
+        assert assignments.load_with(FOLDER / "examples", "trainings", "llama-70b", fields)
+        return
+    with pytest.raises(InvalidRecipes) as caught:
+        assignments.load_with(FOLDER / "examples", "trainings", "llama-70b", fields)
+    assert "layout: found a model that takes 1,056.3 GiB or more of each of 64 GPUs" in str(caught.value)
+    assert "expected 140.0 GiB at most, as h200-32 has" in str(caught.value)
 
 
 @pytest.mark.parametrize(("gigabytes", "kind"), [(500, "whole"), (2000, "parts"), (9000, "window")])

@@ -6,11 +6,14 @@ import pytest
 
 from assets import keys
 from assets.start import start
+from assets.updating import update
 from recipes.training import ModelRecipe
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
 from tests.sensors.platform import BY, TINY, Platform
-from trainer.record import ledger
+from trainer.record import changes, ledger
+from trainer.record.changes import AppliedChange
+from trainer.record.fence import Token
 
 
 def changed(platform: Platform, **changes: dict[str, Any]) -> Platform:
@@ -129,3 +132,37 @@ def test_a_training_that_is_not_wanted_any_more_keeps_its_terms(platform: Platfo
     followed(changed(platform, recovery={"no_progress_seconds": 77.0}))
     assert store.terms().no_progress_seconds == 30.0
     assert platform.trainings.opened(Duty.RUN) == [store.id]
+
+
+def test_a_change_that_ranks_took_over_is_shown_once_with_who_why_and_the_values(platform: Platform):
+    store = wanted(platform)
+    assert store.claim(1, ("node-0",), "a test", BY)
+    [set_] = update(store, ["optimiser.learning_rate=0.5"], {TINY: platform.recipe}, "ada", "the loss rises")
+    assert set_.old == 0.01
+    followed(platform)
+    assert platform.observations(store.id) == []  # no rank has taken it over yet
+    changes.record(
+        store.folder,
+        AppliedChange(1, 41, Token(1), {"optimiser.learning_rate": (0.01, 0.5)}, "ada", "the loss rises"),
+    )
+    for _ in range(2):
+        followed(platform)
+    [shown] = platform.observations(store.id)
+    said = {name: value.value for name, value in shown.metadata.items()}
+    assert (said["change"], said["step"], said["by"], said["why"]) == (1, 41, "ada", "the loss rises")
+    assert said["diff"] == "```diff\n- optimiser.learning_rate: 0.01\n+ optimiser.learning_rate: 0.5\n```"
+    assert said["state"] == "since step 42"
+
+
+def test_a_term_that_was_set_by_hand_stays_when_the_recipe_says_otherwise(platform: Platform):
+    store = wanted(platform)
+    found = update(
+        store, ["observation.window_steps=7", "recovery.pending_seconds=9.0"], {TINY: platform.recipe}, "ada", "a test"
+    )
+    assert [each.takes_effect for each in found] == ["in place, between two steps", "at once"]
+    followed(changed(platform, observation={"window_steps": 11}, recovery={"pending_seconds": 77.0}))
+    held = store.terms()
+    assert (held.operation["observation"]["window_steps"], held.pending_seconds) == (7, 9.0)
+    with pytest.raises(ValueError, match=r"layout\.tensor: .*"):
+        update(store, ["layout.tensor=64"], {TINY: platform.recipe}, "ada", "a test")
+    assert store.terms() == held

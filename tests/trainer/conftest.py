@@ -104,7 +104,7 @@ class Training:
         make: Callable[[Path], Any] = make_snapshot,
         **changed: dict[str, Any],
     ) -> None:
-        self.folder, self._mark, self._marked = folder, mark, Marked({MARK: mark})
+        self.folder, self.mark, self._marked = folder, mark, Marked({MARK: mark})
         self.store, self.durable, self.config = folder / "store", folder / "durable", folder / "config.json"
         self.nvme = folder / "nvme-local"
         self.snapshot: shards.TextSnapshot = make(self.durable)
@@ -126,6 +126,10 @@ class Training:
     def until_frozen(self) -> None:
         until(self._marked.frozen, "the training to freeze")
 
+    def until_gone(self) -> None:
+        """Wait until none of its processes is left."""
+        self._marked.until_gone()
+
     def thaw(self) -> None:
         for pid in self._marked.frozen():
             os.kill(pid, signal.SIGCONT)
@@ -138,7 +142,7 @@ class Training:
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
             "PYTHONUNBUFFERED": "1",
-            MARK: self._mark,
+            MARK: self.mark,
             **environment,
         }
         return subprocess.Popen(
@@ -160,12 +164,15 @@ class Training:
         assert ended.code == 0, ended.err
         return self
 
-    def interrupted(self, step: int, ranks: int = 1) -> "Training":
-        """Run it until it freezes after this step; end it and its ranks by SIGKILL once what it saved is committed."""
+    def interrupted(self, step: int, ranks: int = 1, saved: int | None = None) -> "Training":
+        """Run it until it freezes after this step; end it and its ranks by SIGKILL once what it saved is committed.
+
+        `saved` is the step of its newest checkpoint then, 0 for none; by default the last that was due.
+        """
         process = self.start(ranks, freeze=str(step))
         self.until_frozen()
         every = read_json(self.config)["checkpoint"]["every"]
-        saved = (step - 1) // every * every
+        saved = (step - 1) // every * every if saved is None else saved
         until(lambda: saved in [0, *(commit.step for commit in self.commits())], "the last commit")
         process.kill()
         wait(process)

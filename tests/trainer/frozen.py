@@ -1,7 +1,8 @@
 """The trainer, which freezes at given steps until it is killed or continued: nothing has to be met in passing.
 
 ``python -m tests.trainer.frozen STEPS CONFIG.json``: each of the steps (``9`` or ``2,9``) is done and said when rank 0
-freezes. The other ranks, and the process that writes checkpoints, do not.
+freezes. The other ranks, and the process that writes checkpoints, do not. Changes are looked for all the time, as steps
+take milliseconds here.
 """
 
 import os
@@ -10,11 +11,12 @@ import sys
 
 from trainer.__main__ import main
 from trainer.figures.report import StepReport
+from trainer.step import updates
 
 
 def freeze_after(steps: set[int]) -> None:
     """Have this process stop itself after these steps."""
-    report = StepReport.step
+    report, updates.LOOK_SECONDS = StepReport.step, 0.01
 
     def report_and_freeze(told: StepReport, step: int, *figures: float) -> dict[str, float]:
         done = report(told, step, *figures)

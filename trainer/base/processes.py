@@ -134,6 +134,13 @@ def parent_of(pid: int) -> int | None:
     return int(fields[1]) if fields else None
 
 
+def begun_at() -> float:
+    """When this process began, in seconds since the epoch, to a hundredth of a second."""
+    ticks = int(_read(os.getpid(), "stat").rpartition(b")")[2].split()[19])  # starttime: ticks since the boot
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
+
+
 def _parents() -> dict[int, int]:
     """The parent of every process of the machine."""
     return {pid: parent for pid in _pids() if (parent := parent_of(pid)) is not None}

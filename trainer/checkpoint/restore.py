@@ -95,6 +95,32 @@ def newest_verified(
     return None
 
 
+def verified(
+    commit: fence.Commit,
+    world: World,
+    places_of: PlacesOf,
+    on_away: Callable[[str], None],
+    nodes: NodeReading | None = None,
+) -> Contents:
+    """One commit, of which every byte verifies in one of its places; nothing is set aside. All ranks call it at once.
+
+    Raises ValueError, on all ranks, when it is nowhere whole, and TierAway when that cannot be read.
+    """
+    wait = Wait()
+    while True:
+        tried = _try(commit, places_of, world, nodes or NodeReading())
+        if tried.found:
+            return tried.found
+        there = {**tried.damaged, **tried.lost, **tried.away}
+        said = "; ".join(f"{tier}: {why}" for tier, why in there.items()) or "no tier holds it any more"
+        reason = f"checkpoint {commit.name} cannot be loaded: {said}"
+        if not tried.away:
+            raise ValueError(reason)
+        on_away(reason)
+        if not world.from_leader(wait.again(reason)):
+            raise waiting.TierAway(f"{reason}. Nothing was changed; the training starts when the tier can be read")
+
+
 def _commits(store: Path, world: World) -> list[fence.Commit]:
     """The valid commits, as rank 0 reads them. Raises OSError on all ranks."""
     found: list[fence.Commit] | str = []

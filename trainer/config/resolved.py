@@ -14,8 +14,9 @@ from trainer.base import codec
 from trainer.base.invalid import require
 from trainer.config import coherence
 from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
+from trainer.config.recovery import Recovery
 from trainer.config.runtime import Runtime
-from trainer.config.sections import Batch, Checkpoint, Communication, Init, Optimiser, Run, Validation
+from trainer.config.sections import Batch, Branch, Checkpoint, Communication, Init, Optimiser, Run, Validation
 from trainer.config.shapes import Shape
 
 FORMAT = "slipway.training-config/1"
@@ -45,10 +46,14 @@ class Config:
     evaluation: Evaluation = field(default_factory=Evaluation)
     hardware: Hardware = field(default_factory=Hardware)
     runtime: Runtime = field(default_factory=Runtime)
+    recovery: Recovery = field(default_factory=Recovery)
     init: Init | None = None
+    branch: Branch | None = None
 
     def __post_init__(self) -> None:
         require(self.init is None or bool(self.placement.init), "placement.init", "expected the folder of `init`")
+        known = self.branch is None or bool(self.placement.parent)
+        require(known, "placement.parent", "expected the store of the training that `branch` names")
         coherence.check(self.communication, self.layout, self.checkpoint, self.validation)
 
 
@@ -63,7 +68,8 @@ SECTIONS: dict[str, Any] = {
 }
 """The sections that decide a training's numbers; a recipe has the same, under the same names.
 
-`init` decides them too: a recipe says there where the weights lie, and the resolved section which weights they are.
+`init` decides them too: a recipe says there where the weights lie, and the resolved section which weights they are. So
+does `branch`, the checkpoint of another training that this one continues; no recipe has it.
 """
 OPERATION: dict[str, Any] = {
     "layout": Layout,
@@ -72,6 +78,7 @@ OPERATION: dict[str, Any] = {
     "evaluation": Evaluation,
     "hardware": Hardware,
     "runtime": Runtime,
+    "recovery": Recovery,
 }
 """The sections that say how a training runs; a recipe has the same, and they may change during a training."""
 

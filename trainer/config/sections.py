@@ -61,6 +61,11 @@ class Optimiser:
         require(self.weight_decay >= 0, "weight_decay", "expected 0 or more")
         require(self.clip > 0, "clip", "expected a number above 0")
 
+    @property
+    def copies(self) -> int:
+        """Tensors as large as a parameter that the state has, at least: Muon has two for what is no matrix."""
+        return {"adamw": 2, "adam": 2, "sgd": 1, "muon": 1}[self.kind]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
@@ -132,6 +137,19 @@ class Validation:
     def __post_init__(self) -> None:
         require(self.every >= 0, "every", "expected 0 or more")
         require(self.sequences > 0, "sequences", "expected a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """The checkpoint of another training that this one continues, with its full state; `placement.parent` is where."""
+
+    training: str
+    """The parent's id."""
+    commit: str
+    """The name of the parent's commit."""
+    step: int
+    manifest: str
+    """SHA-256 of the checkpoint's manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)

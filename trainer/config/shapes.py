@@ -79,6 +79,14 @@ class Shape:
         """Whether sequences come with the places at which their documents begin."""
         return False
 
+    def least_weights(self, data: Data) -> int:
+        """So many weights such a model has at least; 0 for a model that does not say."""
+        return 0
+
+    def least_kept(self, data: Data) -> int:
+        """So many numbers of a sample lie between the model's blocks; 0 for a model that does not say."""
+        return 0
+
     def section(self) -> dict[str, Any]:
         """The fields that decide a training's numbers, as its identity has them.
 

@@ -13,6 +13,9 @@ from trainer.figures.timeline import Timeline
 from trainer.figures.usage import Usage
 from trainer.node.world import World
 
+OWN = ("data", "forward", "backward", "optimiser")
+"""The parts of a step in which a rank waits for no other, where weights are not divided."""
+
 
 def work(config: Config, world: World, flops_per_sample: int) -> Work:
     """The work of every step of this training."""
@@ -34,6 +37,12 @@ class StepReport:
         self._window: _Sums | None = None
         self._begun = time.perf_counter()
         self._in_checkpoints = 0.0
+        self.own_seconds = 0.0
+        """Of the steps that were read last: how long this rank worked without waiting for another."""
+
+    def follow(self, config: Config) -> None:
+        """Go on with the windows of another configuration."""
+        self._config = config
 
     def step(
         self, step: int, loss: float, accuracy: float, norm: float, rate: float, seconds: float
@@ -42,6 +51,7 @@ class StepReport:
         done = {**measures.of_step(self._work, loss, accuracy, seconds), "learning_rate": rate, "gradient_norm": norm}
         done |= {"seconds": seconds}
         parts, usage = self._timeline.read(), self._usage.read()
+        self.own_seconds = sum(spent for name, spent in parts.items() if name in OWN)
         timed = {f"{name}_seconds": spent for name, spent in parts.items()}
         seen = {"samples": step * self._work.samples, "tokens": step * self._work.tokens}
         self._record("step", step=step, **seen, **done, **timed, **usage)

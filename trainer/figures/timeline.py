@@ -26,18 +26,31 @@ class Timeline:
         self._spans: list[tuple[str, Any, Any]] = []
         self._ready: Any = None
         self.annotation: Annotation | None = None
+        self.section = ""
+        """The part in which the host is now, empty between parts; any thread may read it."""
+        self.entered = 0
+        """How many parts have begun; any thread may read it."""
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Time this context as the part `name` of the step: data, forward, backward, optimiser, ..."""
         begun, self._ready = self._clock.mark(), None  # a part before may have ended with an error
+        self.section = name
+        self.entered += 1
         with self.annotation(name) if self.annotation else contextlib.nullcontext():
             yield
-        ended = self._clock.mark()
+        ended, self.section = self._clock.mark(), ""
         if self._ready is not None:
             self._spans.append(("communication", self._ready, ended))
             ended, self._ready = self._ready, None
         self._spans.append((name, begun, ended))
+
+    @contextlib.contextmanager
+    def doing(self, name: str) -> Iterator[None]:
+        """The host does this meanwhile, which is no part of a step and is not timed."""
+        self.section = name
+        yield
+        self.section = ""
 
     def gradients_ready(self) -> None:
         """Count the rest of the current part as communication, unless this is called again in it.
@@ -45,7 +58,7 @@ class Timeline:
         DDP hands over buckets of gradients one by one; after the last bucket nothing is computed, and the rank waits
         for others. So communication that overlaps with computing is not counted, and waiting for the slowest rank is.
         """
-        self._ready = self._clock.mark()
+        self._ready, self.section = self._clock.mark(), "communication"
 
     def timed_hook(self, hook: Hook) -> Hook:
         """A communication hook of DDP that calls `gradients_ready` and then `hook`."""

@@ -1,6 +1,5 @@
-"""torchrun on one machine of a job; the first machine of a job hosts its rendezvous store.
-
-A machine without an index in the job joins a store that its launcher hosts.
+"""torchrun on one machine of a job. The only machine of a job hosts its rendezvous store; several join one that their
+launcher starts.
 
 ``python -P -m trainer.node.agent ARGUMENT...`` takes torchrun's arguments (with -P, files in the job's folder cannot
 replace modules). torchrun alone asks the DNS whether it must host the store. When a pod starts, the DNS may not know
@@ -17,13 +16,15 @@ INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 """The index of this machine in the job, from 0; Kubernetes' Indexed Jobs set it."""
 ADDRESS_VARIABLE = "SLIPWAY_ADDRESS"
 """The IP address of this machine, by which the others reach it without resolving a name."""
+ALONE = "localhost"
+"""The host of the rendezvous store of a job on one machine: that machine hosts it."""
 JOIN_SECONDS = 900
 """Time for the machines to find each other, as some still pull their image."""
 
 
 def arguments(given: list[str], environment: Mapping[str, str]) -> list[str]:
     """Torchrun's arguments on the machine that `environment` describes."""
-    is_host = int(environment.get(INDEX_VARIABLE) == "0")
+    is_host = int(any(each.startswith(f"--rdzv-endpoint={ALONE}:") for each in given))
     return [
         "--rdzv-backend=c10d",
         f"--rdzv-conf=is_host={is_host},join_timeout={JOIN_SECONDS},read_timeout={JOIN_SECONDS}",
@@ -47,7 +48,8 @@ def main() -> int:
         return int(code)
     except RendezvousError as error:
         print(
-            f"trainer: the machines of the job did not connect, or lost the first machine: {error!r}", file=sys.stderr
+            f"trainer: the machines of the job did not connect, or lost their rendezvous store: {error!r}",
+            file=sys.stderr,
         )
         return 1
     return 0

@@ -1,7 +1,7 @@
 """Groups: the process groups of all ranks, which can be ended in the middle of an exchange and made again.
 
 Ranks use gloo on CPU and NCCL on GPU. NCCL aborts its communicators. gloo cannot, so that its connections are shut down
-(`trainer.node.links`). New groups meet in the same store, which rank 0 or the job's agent hosts.
+(`trainer.node.links`). New groups meet in the same store, which the job or, without a supervisor, rank 0 hosts.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store
 
+from trainer.node import generations
 from trainer.node.links import Links
 from trainer.node.peers import Peers
 
@@ -26,7 +27,7 @@ class Groups:
         """Join the others. No rank waits for another for longer than `seconds`."""
         self._connect, self._links, self._times = connect, Links(), 0
         with self._links.opening():
-            self.objects = connect(None)
+            self.objects = connect(generations.rank_store(seconds=seconds))
         known: Any = dist.distributed_c10d
         self._store = known._get_default_store()
         self._links.store_port = self._store._underlying_non_prefix_store.port

@@ -27,6 +27,10 @@ class LastWords:
         os.close(self.writing)
         self._listener.start()
 
+    def end(self) -> bytes:
+        """What has been remembered so far."""
+        return self._end
+
     def write(self, file: Path) -> None:
         """Write the end to the file, after every process that has `writing` is dead. Raises OSError."""
         self._listener.join()

@@ -28,6 +28,10 @@ class TimeLimits:
         """Limit these groups too; they may be others later, when all ranks have made them anew."""
         self._more = groups
 
+    def follow(self, hardware: Hardware) -> None:
+        """Go on with the limits of another configuration, from the next phase on."""
+        self._elsewhere, self._in_steps = hardware.timeout_seconds, hardware.step_timeout_seconds
+
     def enter(self, in_step: bool) -> None:
         """This rank begins a step, or something else. A process's first step warms up, and has the longer limit.
 

@@ -1,13 +1,16 @@
 """One node of a job: when this process ends, all processes below it end. A pod or a keeper starts it.
 
-``python -m trainer.node.process (rank|agent) FOLDER COMMAND...`` runs the command in the folder (empty: this one),
-a lone rank or a torchrun agent with ranks below it. SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything
-at once. In a pod, the last output of failed processes is kept (`trainer.node.last_words`).
+``python -m trainer.node.process (rank|agent|supervisor) FOLDER COMMAND...`` runs the command in the folder (empty: this
+one): a lone rank, a torchrun agent with ranks below it, or a supervisor, which passes signals on to its ranks itself.
+SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything at once. In a pod, the last output of failed
+processes is kept (`trainer.node.last_words`). While they run and after a failure, evidence is kept of what they were
+doing (`trainer.diagnosis`).
 """
 
 import contextlib
 import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +18,9 @@ from pathlib import Path
 from types import FrameType
 
 from trainer.base import not_by_hand, processes
+from trainer.diagnosis.stacks import VARIABLE as STACKS
+from trainer.diagnosis.stacks import make_folder
+from trainer.diagnosis.watch import DiagnosisWatch
 from trainer.node.last_words import FILE_VARIABLE, LastWords
 
 POLL_SECONDS = 0.2
@@ -25,8 +31,13 @@ NOT_STARTED = 127
 class NodeProcess:
     """The command of this node, and the signals to it."""
 
-    def __init__(self, command: list[str], folder: str, is_agent: bool, output: int | None = None) -> None:
-        """Start the command; it writes to the descriptor `output`, or without one to the output of this process."""
+    def __init__(
+        self, command: list[str], folder: str, is_agent: bool, output: int | None = None, stacks: Path | None = None
+    ) -> None:
+        """Start the command; it writes to the descriptor `output`, or without one to the output of this process.
+
+        `stacks` is the folder in which its ranks write where they are when they are asked.
+        """
         self._is_agent = is_agent
         self._stopping = False
         self._signalled: set[int] = set()
@@ -39,6 +50,7 @@ class NodeProcess:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env={**os.environ, **({STACKS: str(stacks)} if stacks else {})},
             preexec_fn=bind,
         )
 
@@ -78,12 +90,18 @@ def _die(number: int, frame: FrameType | None) -> None:
 
 def run(command: list[str], folder: str, is_agent: bool, last_words: Path | None) -> int:
     """Run the command until no process of it is left; return its exit code. Raises OSError if it cannot start."""
-    heard = LastWords() if last_words else None
-    node = NodeProcess(command, folder, is_agent, heard.writing if heard else None)
-    if heard:
-        heard.listen()
-    code = node.run()
-    processes.kill_descendants()
+    heard, stacks = LastWords() if last_words else None, make_folder()
+    try:
+        node = NodeProcess(command, folder, is_agent, heard.writing if heard else None, stacks)
+        if heard:
+            heard.listen()
+        watch = DiagnosisWatch(command[-1], stacks, heard.end if heard else None)
+        code = node.run()
+        processes.kill_descendants()
+        watch.after_end(code)
+    finally:
+        if stacks:
+            shutil.rmtree(stacks, ignore_errors=True)
     if heard and last_words and code:
         heard.write(last_words)
     return code

@@ -11,6 +11,7 @@ from pathlib import Path
 from trainer.base import paths
 from trainer.config.resolved import Config
 from trainer.config.runtime import Runtime
+from trainer.diagnosis import flight
 
 ALLOCATOR, EARLIER = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
 """The variable of the allocator, and its earlier name: where a rank's environment has either, the recipe sets none."""
@@ -32,7 +33,7 @@ def variables(config: Config, environment: Mapping[str, str]) -> dict[str, str]:
     if runtime.compile_cache and config.layout.compile:
         folder = compiled(config, environment)
         found |= {name: str(folder / part) for name, part in CACHES.items()}
-    return found
+    return found | flight.variables(environment)
 
 
 def allocator(runtime: Runtime) -> str:

@@ -18,6 +18,7 @@ from trainer.config.resolved import Config
 from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run
 from trainer.config.shapes import Data, Shape
 
+Kernels = Literal["cuda", "cpu"]
 VERSION = "slipway.plan-question/1"
 NOWHERE = Placement(store="/nowhere", durable="/nowhere", nvme="/nowhere")
 """A plan reads and writes no tier."""
@@ -36,7 +37,7 @@ class Question:
     data: Data
     nodes: int
     ranks_per_node: int
-    kernels: Literal["cuda", "cpu"] = "cuda"
+    kernels: Kernels = "cuda"
     """Whose kernels: those of a CPU keep more for the backward pass."""
 
     @property
@@ -72,11 +73,11 @@ class Question:
         )
 
 
-def of_config(config: Config, data: Data, nodes: int, ranks_per_node: int) -> Question:
+def of_config(config: Config, data: Data, nodes: int, ranks_per_node: int, kernels: Kernels = "cuda") -> Question:
     """The question of a resolved configuration."""
     names = ("model", "batch", "optimiser", "run", "layout", "communication")
     sections: dict[str, Any] = {name: getattr(config, name) for name in names}
-    return Question(**sections, data=data, nodes=nodes, ranks_per_node=ranks_per_node)
+    return Question(**sections, data=data, nodes=nodes, ranks_per_node=ranks_per_node, kernels=kernels)
 
 
 def document(question: Question) -> dict[str, Any]:

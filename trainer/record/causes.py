@@ -1,39 +1,148 @@
 """Causes: of what class the reason is for which an incarnation ended; every record of an end has one.
 
 A class decides what the platform does next and what a person looks at first; the sentence beside it says the rest.
+`CAUSES` is the one table of them: whose fault it is, what answers a recipe may choose from (`recovery.policies`), and
+how many ends of the class are too many while no new checkpoint is made. docs/runbook.md has a section for each.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 DONE = "done"
-"""All steps are done."""
 ASKED = "asked"
-"""It was asked to stop: by the control plane, or by a signal that drains a node."""
 DISRUPTED = "disrupted"
-"""A node died, or the job lost its place."""
 OUT_OF_MEMORY = "out_of_memory"
-"""Memory ran out, and no smaller micro-batch is left."""
 ANSWERED = "out_of_memory_answered"
-"""Memory ran out, and the next start takes a smaller micro-batch."""
 CONFIGURATION = "configuration"
-"""The configuration cannot be trained: a new start would end in the same way."""
 DIVERGED = "diverged"
-"""The loss or the gradients are not finite."""
+SPIKE = "spike"
+STRAGGLER = "straggler"
 MACHINE = "machine"
-"""Hardware or its driver failed, or ranks hold different copies of what should be the same."""
+CORRUPTION = "corruption"
+NETWORK = "network"
 STORAGE = "storage"
-"""A tier could not be read or written."""
 HUNG = "hung"
-"""No rank made progress past a deadline."""
+KILLED = "killed"
 SUPERSEDED = "superseded"
-"""A newer incarnation or generation took over."""
+GROWN = "grown"
 DELETED = "deleted"
-"""A person deleted its job."""
 PROGRAM = "program"
-"""Any other error of the program."""
 UNKNOWN = ""
 """It left no word, as a rank that is killed; so does a record of an earlier version."""
+
+RETRY = "retry"
+"""Start again, from the newest good checkpoint."""
+SKIP = "skip"
+"""Leave the batch out, and go on."""
+SHRINK = "shrink"
+"""Go on with less: the nodes that are ready, or a smaller micro-batch."""
+REPLACE = "replace"
+"""Start again on other nodes than those that are named, where enough others are ready."""
+STOP = "stop"
+"""Give the training up, and tell."""
+TELL = "tell"
+"""Go on, and tell."""
+NOTHING = "nothing"
+"""There is nothing to do."""
+
+AT_ONCE = 1
+"""The budget of what would end in the same way again."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A class of causes."""
+
+    name: str
+    sentence: str
+    """What it is, for a person."""
+    fault: str
+    """Whose it is: machine, program, configuration, data or person; empty where it is nobody's."""
+    answers: tuple[str, ...]
+    """What a recipe may choose from; the first one is the default."""
+    factor: int | None = 1
+    """So many times the recipe's `recovery.failures_without_checkpoint` ends of the class in a row, without a new
+    checkpoint, are too many; None for a class that is never counted."""
+    most: int | None = None
+    """No more of them than this in any case."""
+
+    def budget(self, given: int) -> int | None:
+        """How many ends in a row are too many, where the recipe gives so many; None for no limit."""
+        if self.factor is None:
+            return None
+        limit = self.factor * given
+        return limit if self.most is None else min(limit, self.most)
+
+
+_ALL = (
+    Cause(DONE, "All steps are done.", "", (NOTHING,), None),
+    Cause(
+        ASKED, "It was asked to stop: by the control plane, or by a signal that drains a node.", "", (NOTHING,), None
+    ),
+    Cause(DISRUPTED, "A node died, or the job lost its place.", "machine", (SHRINK,), None),
+    Cause(OUT_OF_MEMORY, "Memory ran out, and no smaller micro-batch is left.", "configuration", (RETRY, STOP), 1, 2),
+    Cause(
+        ANSWERED, "Memory ran out, and the next start takes a smaller micro-batch.", "configuration", (SHRINK,), None
+    ),
+    Cause(
+        CONFIGURATION,
+        "The configuration cannot be trained: a new start would end in the same way.",
+        "configuration",
+        (STOP,),
+        1,
+        AT_ONCE,
+    ),
+    Cause(DIVERGED, "The loss or the gradients are not finite.", "data", (SKIP, RETRY, STOP), 1, 2),
+    Cause(SPIKE, "The loss of a batch is far above those before it.", "data", (TELL, SKIP, STOP)),
+    Cause(
+        STRAGGLER, "A rank needs much longer for its own part of a step than the others.", "machine", (TELL, REPLACE)
+    ),
+    Cause(MACHINE, "Hardware or its driver failed.", "machine", (REPLACE, RETRY, STOP), 3),
+    Cause(
+        CORRUPTION,
+        "Ranks hold different copies of what should be the same: memory or arithmetic failed without a word.",
+        "machine",
+        (REPLACE, RETRY, STOP),
+        3,
+    ),
+    Cause(NETWORK, "An exchange between ranks failed, and no rank had died.", "machine", (RETRY, STOP), 3),
+    Cause(STORAGE, "A tier could not be read or written, or did not answer.", "machine", (RETRY, STOP), 3),
+    Cause(HUNG, "No rank made progress past a deadline.", "program", (REPLACE, RETRY, STOP)),
+    Cause(KILLED, "A rank was killed, or died without a word.", "machine", (RETRY, STOP), 3),
+    Cause(SUPERSEDED, "A newer incarnation or generation took over.", "", (NOTHING,), None),
+    Cause(GROWN, "It was started again on more nodes, as nodes came back.", "", (NOTHING,), None),
+    Cause(DELETED, "A person deleted its job.", "person", (RETRY, STOP)),
+    Cause(PROGRAM, "An error of the program that no other class names.", "program", (RETRY, STOP)),
+    Cause(UNKNOWN, "It ended and left no word.", "program", (RETRY, STOP)),
+)
+CAUSES: Mapping[str, Cause] = {cause.name: cause for cause in _ALL}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    cause.name: cause.answers for cause in _ALL if cause.name and len(cause.answers) > 1
+}
+"""What a recipe may choose from, by the cause's name."""
 
 
 class Failure(Exception):
     """A rank ends for a reason of a known class; the message is one line for a person."""
 
     kind = PROGRAM
+
+
+def cause(name: str) -> Cause:
+    """The cause of this name; a name of another version is as good as none."""
+    return CAUSES.get(name, CAUSES[UNKNOWN])
+
+
+def answer(name: str, chosen: Mapping[str, str]) -> str:
+    """What to do about a cause, where a recipe has chosen these answers by the causes' names."""
+    return chosen.get(name, cause(name).answers[0])
+
+
+def wrong_choice(chosen: Mapping[str, str]) -> tuple[str, str]:
+    """The first cause of these answers that has no such answer, and what was found and expected; empty when none."""
+    for name, given in chosen.items():
+        if name not in CHOICES:
+            return name, f"an unknown cause, expected one of {', '.join(CHOICES)}"
+        if given not in CHOICES[name]:
+            return name, f"found {given!r}, expected one of {', '.join(CHOICES[name])}"
+    return "", ""

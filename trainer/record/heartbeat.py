@@ -5,6 +5,7 @@ sees there. So a rank whose training thread hangs still writes, and its place st
 stuck" from "working" by the place, and for how long by its own clock. The times in a heartbeat are for people alone.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +39,14 @@ class Beat:
     at: float
     progress_at: float
     done: int = 0
-    """A heartbeat of an earlier version has none."""
+    """A heartbeat of an earlier version has none, and none of what follows."""
+    section: str = ""
+    """The part of a step in which the rank is: data, forward, backward, optimiser, communication; empty elsewhere."""
+    longest: float = 0.0
+    """Seconds of the longest of the rank's last steps; 0 before there are enough of them."""
+    own: float = 0.0
+    """Median seconds of its last steps in which it waited for no other rank; 0 before there are enough of them."""
+    node: str = ""
 
     @property
     def place(self) -> RankPlace:
@@ -50,6 +58,10 @@ class Position:
 
     def __init__(self) -> None:
         self._now: tuple[str, int, Callable[[], int], int] = ("", 0, _nothing, 0)
+        self.section: Callable[[], str] = str
+        """Where in a step the rank is; any thread may call it."""
+        self.pace = (0.0, 0.0)
+        """`Beat.longest` and `Beat.own`."""
 
     def enter(self, phase: str, step: int, count: Callable[[], int] | None = None) -> None:
         """This rank is in `phase` at `step`.
@@ -73,13 +85,15 @@ class Heartbeat:
 
     def __init__(self, folder: Path, token: Token, rank: int) -> None:
         self._path = files.named(folder, files.HEARTBEATS, f"{token}.{rank:05d}")
-        self._rank = rank
+        self._rank, self._node = rank, os.environ.get("SLIPWAY_NODE", "local")
         self._place: RankPlace | None = None
         self._progress_at = 0.0
         self._written_phase = ""
         self._written_at = 0.0
 
-    def beat(self, phase: str, step: int, done: int = 0) -> None:
+    def beat(
+        self, phase: str, step: int, done: int = 0, section: str = "", pace: tuple[float, float] = (0.0, 0.0)
+    ) -> None:
         """This rank is at this place; written when the phase is new or the last heartbeat is a second old.
 
         Raises OSError.
@@ -89,7 +103,7 @@ class Heartbeat:
             self._place, self._progress_at = place, now
         if phase == self._written_phase and now - self._written_at < INTERVAL_SECONDS:
             return
-        beat = Beat(self._rank, phase, step, now, self._progress_at, done)
+        beat = Beat(self._rank, phase, step, now, self._progress_at, done, section, *pace, self._node)
         atomic.replace(self._path, codec.encode(beat), lasting=False)
         self._written_phase, self._written_at = phase, now
 

@@ -1,10 +1,11 @@
 """The token that a process commits under: its launcher's incarnation, or the next one for a process started by hand.
 
 A process that a launcher started trains under the incarnation in SLIPWAY_INCARNATION. Ranks that train together are a
-membership: when torchrun restarts them, because a rank failed or because a node joined or left, the next membership
-claims a generation of its own, so that what is left of the one before can commit nothing more. members/<token>.json
-says which membership uses a token. A process that was started by hand claims the next incarnation, and so takes over
-the training from the process that trained before.
+membership: when they start anew, because a rank failed or because a node joined or left, the next membership has a
+generation of its own, so that what is left of the one before can commit nothing more. members/<token>.json says which
+membership uses a token. A supervisor claims the generation before it starts ranks (`granted`), and they find it in
+SLIPWAY_GENERATION; under torchrun rank 0 claims it. A process that was started by hand claims the next incarnation, and
+so takes over the training from the process that trained before.
 """
 
 import os
@@ -16,6 +17,8 @@ from trainer.base import codec
 from trainer.record import fence, files
 
 VARIABLE = "SLIPWAY_INCARNATION"
+GENERATION_VARIABLE = "SLIPWAY_GENERATION"
+"""The generation of a rank that a supervisor started (`trainer.node.generations`)."""
 JOIN_SECONDS = 900
 """How long a rank waits for rank 0, as torchrun does for the machines of a job."""
 POLL_SECONDS = 0.05
@@ -36,7 +39,10 @@ def claimed(store: Path) -> fence.Token:
     Raises fence.Superseded when a newer token is claimed already.
     """
     token = from_environment()
-    token = _taken_over(store) if token is None else _restarted(store, token)
+    if token is None:
+        token = _taken_over(store)
+    elif not os.environ.get(GENERATION_VARIABLE):
+        token = _restarted(store, token)
     fence.check(store, token)
     return token
 
@@ -48,7 +54,29 @@ def from_environment() -> fence.Token | None:
     """
     if not os.environ.get(VARIABLE):
         return None
-    return fence.Token(int(os.environ[VARIABLE]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+    generation = os.environ.get(GENERATION_VARIABLE) or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return fence.Token(int(os.environ[VARIABLE]), int(generation))
+
+
+def granted(store: Path, token: fence.Token, members: Membership, cause: str) -> None:
+    """Give a token to the ranks that a supervisor is about to start; on return no others have it or will get it.
+
+    Generation 0 is claimed with the incarnation; a later one is claimed here, unless another supervisor of this job
+    has done it just now. Raises fence.Superseded when a newer token is claimed, when the token is another job's, and
+    when the training has succeeded; and OSError.
+    """
+    holder = fence.newest_claim(store)
+    if holder is not None and holder.token.incarnation == token.incarnation and holder.token < token:
+        try:
+            _claim(store, token, holder.nodes, cause)
+        except fence.Superseded:
+            holder = fence.newest_claim(store)
+            if holder is None or holder.token != token:
+                raise
+    path = files.named(store, files.MEMBERS, token)
+    if not codec.create_only(path, members) and codec.read(path, Membership).meeting != members.meeting:
+        raise fence.Superseded(f"{token} is used by another job")
+    fence.check(store, token)
 
 
 def _restarted(store: Path, token: fence.Token) -> fence.Token:

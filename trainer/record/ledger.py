@@ -6,6 +6,8 @@ merges them. Every figure about a training (its loss curve, its lost seconds) is
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme
+    met             world: all ranks have met            stepped    step: the first one of this generation is done
+    phase           phase, step: rank 0 enters a phase of its work; of the first one, since: when its process began
     step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,
                     samples_per_second, tokens_per_second, flops_per_second, mfu; of rank 0: data_seconds,
                     forward_seconds and so on (`figures.timeline`), cpu_cores, gpu_use and so on (`figures.usage`);
@@ -19,8 +21,14 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     source_failed   commit, node, file, kind (damaged, away), reason: a restore asked the next place for the file
     not_recorded    events: how many found no room while the store could not be written
     replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
-and from the control plane, each with `by`: claimed (nodes, cause), incident (nodes, cause), ended,
-released (commit, reason), terms_changed (changed: by name, the value before and now; source: which recipe).
+from a supervisor, of the recovery that led to this generation: detected (when the one before was seen to be over),
+ranks_gone, ranks_ready (when the new ones were started);
+and from the control plane, each with `by`: wanted (want, why), claimed (nodes, cause), submitted, incident (nodes,
+cause), grown (nodes, cause), ended (ended_at: when its job did, by the record of its launcher, which may be long before
+that was seen), released (commit, reason), terms_changed (changed: by name, the value before and now; source: which
+recipe), away (seconds: for how long until now nothing had looked after trainings).
+
+What all seconds of a training were spent on follows from these events: `trainer.record.accounting`.
 """
 
 import heapq

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from trainer.base import processes
 from trainer.record import causes, endings, fence
 from trainer.record.heartbeat import Heartbeat, Position
 from trainer.record.ledger import Ledger
-from trainer.record.phases import ENDING, Phase
+from trainer.record.phases import ENDING, STARTING, Phase
 from trainer.record.scribe import Scribe
 
 
@@ -26,6 +27,7 @@ class RankRecorder:
         self._position = Position()
         heartbeat = Heartbeat(store, token, rank)
         self._scribe = Scribe(self._position, heartbeat, lambda writer: Ledger(store, token, writer))
+        self.record("phase", phase=STARTING.name, step=0, since=processes.begun_at())
 
     def __enter__(self) -> "RankRecorder":
         return self
@@ -43,6 +45,15 @@ class RankRecorder:
         self._position.enter(phase.name, step, count)
         if new:
             self._scribe.beat()
+            self.record("phase", phase=phase.name, step=step)
+
+    def follow(self, section: Callable[[], str]) -> None:
+        """Have the heartbeats say in which section of a step this rank is; any thread may call `section`."""
+        self._position.section = section
+
+    def keep_pace(self, longest: float, own: float) -> None:
+        """Have the heartbeats say how long this rank's last steps took; see `Beat`."""
+        self._position.pace = (longest, own)
 
     def record(self, event: str, **fields: Any) -> None:
         """Write an event to the ledger; only rank 0 does."""

@@ -93,9 +93,9 @@ class Scribe:
 
     def _write_heartbeat(self) -> bool:
         """Whether the store took it."""
-        place = self._position.place()
+        place, section, pace = self._position.place(), self._position.section(), self._position.pace
         return not place.phase or self._attempt(
-            "heartbeat", lambda: self._heartbeat.beat(place.phase, place.step, place.done)
+            "heartbeat", lambda: self._heartbeat.beat(place.phase, place.step, place.done, section, pace)
         )
 
     def _write_spool(self) -> bool:

@@ -13,6 +13,7 @@ from trainer.base.progress import MOVED
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.config import resolved
 from trainer.data import shards, snapshots
+from trainer.diagnosis import stacks
 from trainer.record import causes, endings, fence, incarnation, phases
 from trainer.record.agreement import NEVER, Agreement
 from trainer.record.recorder import RankRecorder
@@ -219,6 +220,7 @@ def training(path: str | Path | None = None) -> Iterator[ScriptTraining]:
     standard error, for a configuration that cannot be trained (2), when superseded (3) and when diverged (1).
     """
     bind_to_launcher()
+    stacks.open_file()
     try:
         settings = resolved.read(Path(path or sys.argv[-1]), ScriptSettings, FORMAT)
     except ValueError as error:

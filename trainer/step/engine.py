@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.config.resolved import Config
@@ -50,12 +50,7 @@ class Engine:
     """One rank's part of the model, and of every step's work."""
 
     def __init__(
-        self,
-        config: Config,
-        world: World,
-        data: Data,
-        on_event: OnEvent = lambda _, **__: None,
-        draws: bool = True,
+        self, config: Config, world: World, data: Data, on_event: OnEvent = lambda _, **__: None, draws: bool = True
     ) -> None:
         """Lay the model over the ranks, and draw its weights unless the caller will bring them (`draws` is False).
 
@@ -64,8 +59,7 @@ class Engine:
         self.config, self.world, self._on_event = config, world, on_event
         self.timeline = Timeline(world.device)
         self._data = data
-        self._scale = LossScale() if config.run.precision == "fp16" else None
-        self._overflowed = False
+        self._scale, self._overflowed = LossScale() if config.run.precision == "fp16" else None, False
         self._micro = exhaustion.noted_micro_batch(config, world.size)
         self._lay_out()
         self._statistics = RunningStatistics(self.model)
@@ -88,7 +82,7 @@ class Engine:
         self._own = self._build_communication(config)
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
-        self._called = [self._replicated(each) for each in divided.called]
+        self._called = [parallel.replicate(each, self.devices, self.config) for each in divided.called]
         if devices is None or self.world.mesh.pipeline == 1:
             (called,) = self._called
             return Passes(divided.model, called, self.config, self.world.device, self.timeline)
@@ -98,10 +92,6 @@ class Engine:
         stages = [each for each in divided.called if isinstance(each, StageModule)]
         given = divided.model, stages, self._called
         return PipelinePasses(*given, devices, self.config, data, self.world.device, self.timeline)
-
-    def _replicated(self, called: nn.Module) -> nn.Module:
-        """What a pass calls instead: replicas average gradients, where the layout has them."""
-        return parallel.replicate(called, self.devices, self.config)
 
     def _build_communication(self, config: Config) -> PowerSGD | LocalUpdates | None:
         """Connect this rank to the others as `config.communication` says; returns the part that has a state."""
@@ -155,8 +145,9 @@ class Engine:
                     return work()
             except Interrupted as interrupted:
                 reason = str(interrupted)
-            self._shrink(reason)
-            self._divide_again(peers)
+            with self.timeline.doing("rebuilding"):
+                self._shrink(reason)
+                self._divide_again(peers)
             self.load_extra_state(extra)
 
     def _noting(self, work: Callable[[], T]) -> T:
@@ -190,7 +181,7 @@ class Engine:
         share = -(-self.config.batch.sequences // self.world.data_size)
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
         rows, places = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
-        copies = optimisers.COPIES[self.config.optimiser.kind]
+        copies = self.config.optimiser.copies
         reserved = carried.reserve(self._parameters.values(), self.optimiser, copies)
         self.accumulate(rows, places, count * self.world.data_size)
         del reserved
@@ -263,6 +254,16 @@ class Engine:
         if not self._overflowed:
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
+
+    @property
+    def can_leave_out(self) -> bool:
+        """Whether `leave_out` brings back all that a batch changed; PowerSGD's errors have changed with the batch."""
+        return not isinstance(self._own, PowerSGD)
+
+    def leave_out(self) -> None:
+        """Forget the gradients of a batch, and what it did to running statistics: it changes nothing."""
+        self.optimiser.zero_grad(set_to_none=True)
+        self._statistics.restore(self.model)
 
     def synchronise_if_due(self, step: int) -> bool:
         """Synchronise local updates if due after `step`; returns whether all ranks have the same weights now."""

@@ -26,7 +26,7 @@
   verbs: [create, get, list, watch, delete]
 - apiGroups: ['']
   resources: [pods]
-  verbs: [get, list, watch, delete]
+  verbs: [create, get, list, watch, delete]
 - apiGroups: ['']
   resources: [pods/log]
   verbs: [get]

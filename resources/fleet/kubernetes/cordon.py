@@ -1,7 +1,8 @@
 """Cordon: the one way in which Slipway takes a node out of service, or back into it.
 
-Only a person decides to cordon; no process does. Without `apply` nothing changes, and the act only says what would
-happen. Each act is recorded in the durable tier before it is done, and on the node with who did it and why.
+A person decides to cordon, or the door of `resources.fleet.health` where the platform's settings let it
+(`compute.quarantine.apply`). Without `apply` nothing changes, and the act only says what would happen. Each act is
+recorded in the durable tier before it is done, and on the node with who did it and why.
 `slipway nodes cordon NODE --why WORDS` is the command.
 """
 
@@ -76,6 +77,11 @@ class Cordon:
             if CORDONED not in _annotations(found):
                 raise ValueError(f"node {node}: it was not cordoned by Slipway; kubectl uncordon {node} takes it back")
             return self._do(act, found, unschedulable=None, note=None)
+
+    def is_exempt(self, node: str) -> bool:
+        """Whether the node's label keeps it from being cordoned. Raises Unavailable."""
+        found = self._nodes().get(node)
+        return found is not None and found["metadata"].get("labels", {}).get(EXEMPT) == "never"
 
     def _do(self, act: Act, found: KubernetesObject, unschedulable: bool | None, note: str | None) -> Act:
         """Record the act and change the node as it was found; when that fails, record the failure."""

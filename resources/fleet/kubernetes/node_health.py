@@ -52,6 +52,8 @@ class NodeFinding:
     """Seconds since the epoch, None where the cluster does not say."""
     ends_work: bool
     """Whether the processes there are lost; otherwise only new work is kept away."""
+    is_of_hardware: bool = False
+    """Whether its hardware is at fault."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def read(node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: No
     fatal = [each for each in findings if each.ends_work]
     shown = fatal or findings
     since = min((each.since for each in shown if each.since is not None), default=None)
-    return Node(name, False, "; ".join(each.reason for each in shown), since, cordoned=not fatal)
+    fault = "; ".join(each.reason for each in findings if each.is_of_hardware)
+    return Node(name, False, "; ".join(each.reason for each in shown), since, cordoned=not fatal, fault=fault)
 
 
 def _findings(
@@ -107,7 +110,7 @@ def _problem(condition: Mapping[str, Any]) -> Iterator[NodeFinding]:
     """A condition that says that an application failed by its own fault is no reason against the node."""
     message = condition.get("message", "")
     if condition["status"] == "True" and (not xid.codes(message) or xid.machine_codes(message)):
-        yield NodeFinding(_told(condition["type"], condition), _since(condition), ends_work=True)
+        yield NodeFinding(_told(condition["type"], condition), _since(condition), ends_work=True, is_of_hardware=True)
 
 
 def _xids(warnings: Iterable[KubernetesObject], ready_since: float | None) -> Iterator[NodeFinding]:
@@ -116,7 +119,7 @@ def _xids(warnings: Iterable[KubernetesObject], ready_since: float | None) -> It
         at, codes = _last_seen(event), xid.machine_codes(event.get("message", ""))
         if codes and (at is None or ready_since is None or at >= ready_since):
             named = ", ".join(f"{code} ({xid.action(code)})" for code in codes)
-            yield NodeFinding(f"Xid {named}: {event['message']}", at, ends_work=True)
+            yield NodeFinding(f"Xid {named}: {event['message']}", at, ends_work=True, is_of_hardware=True)
 
 
 def _taints(node: KubernetesObject, tolerations: Iterable[Mapping[str, str]]) -> Iterator[NodeFinding]:

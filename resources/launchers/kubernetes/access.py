@@ -6,7 +6,7 @@ The mirror holds what `held` lists, and the chart's role for launchers has the `
 from collections.abc import Iterable
 from typing import Any
 
-from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, Resource
+from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, Resource
 from resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, QUEUED_JOB, WORKLOADS
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.protocol import Workload
@@ -18,8 +18,10 @@ MAKE = ("create", *LOOK, "delete")
 
 
 def made(kinds: Kinds = ALL) -> tuple[Resource, ...]:
-    """The kinds of the objects that launchers create besides the order."""
-    return tuple(dict.fromkeys([*(each for kind in kinds for each in (*kind.parts, kind.resource)), POD_GROUPS]))
+    """The kinds of the objects that launchers create besides the order and the store's pod."""
+    return tuple(
+        dict.fromkeys([*(each for kind in kinds for each in (*kind.parts, kind.resource)), POD_GROUPS, SERVICES])
+    )
 
 
 def held(kinds: Kinds = ALL) -> dict[Resource, str]:
@@ -38,7 +40,7 @@ def rights(kinds: Kinds = ALL) -> list[dict[str, Any]]:
     return [
         _rule(CONFIG_MAPS, *MAKE, "patch"),
         *(_rule(each, *MAKE) for each in made(kinds)),
-        _rule(PODS, *LOOK, "delete"),
+        _rule(PODS, *MAKE),
         {**_rule(PODS, "get"), "resources": [f"{PODS.plural}/log"]},
         _rule(EVENTS, "list", "watch"),
         *(_rule(each, *LOOK) for each in (LOCAL_QUEUES, WORKLOADS)),

@@ -17,7 +17,7 @@ from resources.kubernetes.conditions import holding
 from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, KubernetesObject
 from resources.kubernetes.reader import ClusterReader
 from resources.launchers import document
-from resources.launchers.kubernetes import names, orders, pod_facts, status, waiting
+from resources.launchers.kubernetes import names, orders, pod_facts, status, store, waiting
 from resources.launchers.kubernetes.orders import Cancellation, JobOrder
 from resources.launchers.kubernetes.pod_facts import PodFacts
 from resources.launchers.kubernetes.queues import LOCAL_QUEUES, QUEUE, QUEUED_JOB, WORKLOADS
@@ -150,6 +150,8 @@ class KubernetesLauncher:
         if order is None or order.cancellation is None:
             return
         self._end_pods(order, order.cancellation)
+        # It ends when the last of the job's pods has left it: the last checkpoint needs it.
+        self.client.delete(PODS, store.name_of(order.name), grace_seconds=order.cancellation.grace_left(time.time()))
         main = self._main(order, self.client)
         if main is not None:
             self.client.delete(self.workload.resource, order.name, main["metadata"]["uid"])

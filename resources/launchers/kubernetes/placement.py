@@ -23,7 +23,7 @@ def of(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
         "nodeSelector": dict(cluster.node_selector),
         "priorityClassName": cluster.priority,
         "schedulerName": cluster.scheduler,
-        "tolerations": [dict(each) for each in _tolerations(cluster)],
+        "tolerations": tolerations(cluster),
         "topologySpreadConstraints": [_spread(name, cluster.topology)] if apart else [],
     }
     return {field: value for field, value in fields.items() if value}
@@ -64,7 +64,8 @@ def _spread(name: str, topology: str) -> KubernetesObject:
     return {"maxSkew": 1, "topologyKey": topology, "whenUnsatisfiable": "ScheduleAnyway", **_pods_of(name)}
 
 
-def _tolerations(cluster: Cluster) -> list[Any]:
+def tolerations(cluster: Cluster) -> list[Any]:
+    """The taints that the pods of a job tolerate; those of a node that is gone only for a while."""
     gone = [
         {
             "key": f"node.kubernetes.io/{condition}",
@@ -74,4 +75,5 @@ def _tolerations(cluster: Cluster) -> list[Any]:
         }
         for condition in ("not-ready", "unreachable")
     ]
-    return [*cluster.tolerations, *(cluster.spot_tolerations if cluster.spot else ()), *gone]
+    asked = [*cluster.tolerations, *(cluster.spot_tolerations if cluster.spot else ()), *gone]
+    return [dict(each) for each in asked]

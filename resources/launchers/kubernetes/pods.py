@@ -9,7 +9,7 @@ from resources.fleet.protocol import NODE_VARIABLE
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import CONTAINER, JOB, NAME, KubernetesObject
 from resources.launchers.environment import rank_environment
-from resources.launchers.kubernetes import names, patch, placement, queues
+from resources.launchers.kubernetes import names, patch, placement, queues, store
 from resources.launchers.protocol import Job
 from resources.launchers.torchrun import node_command
 from trainer.node.agent import ADDRESS_VARIABLE
@@ -23,8 +23,6 @@ NETWORKS = "k8s.v1.cni.cncf.io/networks"
 """Annotation: the further networks that Multus attaches a pod to."""
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default path of a container's termination log."""
-PORT = 29500
-"""The port of the rendezvous store, on the first pod."""
 
 
 def labels(name: str, job: Job) -> dict[str, str]:
@@ -38,8 +36,8 @@ def metadata(name: str, job: Job) -> KubernetesObject:
     return {"name": name, "labels": labels(name, job), "annotations": {NAME: job.name}}
 
 
-def template(name: str, job: Job, cluster: Cluster, rendezvous: str) -> KubernetesObject:
-    """The pod template, with the cluster's patch and then the recipe's; `rendezvous` is the first pod's host name.
+def template(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
+    """The pod template, with the cluster's patch and then the recipe's.
 
     Raises ValueError for a patch that does not fit.
     """
@@ -50,7 +48,7 @@ def template(name: str, job: Job, cluster: Cluster, rendezvous: str) -> Kubernet
         "metadata": {"labels": labels(name, job), "annotations": notes},
         "spec": {
             "automountServiceAccountToken": False,
-            "containers": [_container(job, cluster, rendezvous)],
+            "containers": [_container(name, job, cluster)],
             "enableServiceLinks": False,
             "restartPolicy": "Never",
             "securityContext": _identity(cluster.user),
@@ -64,20 +62,18 @@ def template(name: str, job: Job, cluster: Cluster, rendezvous: str) -> Kubernet
     return patch.apply(patched, cluster.recipe_patch, "placement.kubernetes.patch")
 
 
-def command(job: Job, rendezvous: str) -> list[str]:
-    """What each pod runs; `rendezvous` is the host name of the first pod, which hosts the store."""
-    # A single node meets no other: it needs no host name, and any free port will do.
-    endpoint = f"{rendezvous}:{PORT}" if job.node_count > 1 else "localhost:0"
-    return node_command(job, f"{CONFIG_FOLDER}/{CONFIG_FILE}", endpoint, python="python")
+def command(name: str, job: Job) -> list[str]:
+    """What each pod runs; `name` is that of the job's objects."""
+    return node_command(job, f"{CONFIG_FOLDER}/{CONFIG_FILE}", store.endpoint(name, job), python="python")
 
 
-def _container(job: Job, cluster: Cluster, rendezvous: str) -> KubernetesObject:
+def _container(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
     mounts = {SHARED_MEMORY: "/dev/shm", CONFIG: CONFIG_FOLDER}
     return {
         "name": CONTAINER,
         "image": cluster.image,
         "imagePullPolicy": cluster.pull_policy,
-        "command": command(job, rendezvous),
+        "command": command(name, job),
         "env": _environment(job, cluster),
         "resources": {"requests": dict(cluster.resources), "limits": dict(cluster.resources)},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},

@@ -17,7 +17,7 @@ from trainer.base import processes
 
 
 @dataclass(frozen=True)
-class Cause:
+class GangEnd:
     """Why running nodes are being ended, and their deadline."""
 
     state: JobState
@@ -81,7 +81,7 @@ class Gang:
             )
 
 
-def ending(codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: Cause | None) -> Ending:
+def ending(codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: GangEnd | None) -> Ending:
     """How a job with these exit codes ended: by `cause` where there is one, else as its nodes ended."""
     lost = tuple(node for node, code in codes.items() if code < 0 and -code not in sent[node])
     explanations = [_explanation(node, code, sent[node]) for node, code in codes.items()]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from resources.fleet.embedded import mark_lost
 from resources.launchers.local.folder import Ending, JobFolder
-from resources.launchers.local.gang import Cause, Gang, ending
+from resources.launchers.local.gang import Gang, GangEnd, ending
 from resources.launchers.protocol import JobState
 from trainer.base import not_by_hand, processes
 
@@ -42,7 +42,7 @@ def _watch(folder: JobFolder, lock: int) -> Ending:
     """Start the gang; wait until every node has ended, by itself or because of a cause."""
     order = folder.order()
     gang = Gang(folder, order, lock)
-    cause: Cause | None = None
+    cause: GangEnd | None = None
     while None in gang.codes().values():
         if cause is None:
             cause = _cause_to_end(folder, lock, gang)
@@ -58,18 +58,18 @@ def _watch(folder: JobFolder, lock: int) -> Ending:
     return end
 
 
-def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> Cause | None:
+def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> GangEnd | None:
     """Why the nodes that still run should end now; None while they should not."""
     now = time.time()
     if not folder.is_locked_by(lock):
-        return Cause(JobState.STOPPED, "its folder was deleted", now)
+        return GangEnd(JobState.STOPPED, "its folder was deleted", now)
     deadline = folder.stop_deadline()
     if deadline is not None:
-        return Cause(JobState.STOPPED, "cancelled", deadline)
+        return GangEnd(JobState.STOPPED, "cancelled", deadline)
     if gang.store_died():
-        return Cause(JobState.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS)
+        return GangEnd(JobState.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS)
     if any(gang.codes().values()):
-        return Cause(JobState.FAILED, "", now + GANG_GRACE_SECONDS)
+        return GangEnd(JobState.FAILED, "", now + GANG_GRACE_SECONDS)
     return None
 
 

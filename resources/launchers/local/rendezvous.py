@@ -1,7 +1,9 @@
 """The rendezvous store of one job, in a process of its own: hosted by no node, it survives every node.
 
-``python -m resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens: the agents can
-start at once, and their connections wait in the socket's queue while this process imports torch.
+``python -m resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens: the nodes can
+start at once, and their connections wait in the socket's queue while this process imports torch. Each line of its
+standard input is the name of a node that is lost for the job, which the supervisors of the others then find in the
+store (`trainer.node.generations`).
 """
 
 import signal
@@ -9,6 +11,7 @@ import socket
 import sys
 
 from trainer.base import not_by_hand
+from trainer.node.generations import LOST
 
 
 def main() -> None:
@@ -18,6 +21,8 @@ def main() -> None:
     port = listener.getsockname()[1]
     store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
     assert store.port == port
+    for line in sys.stdin:
+        store.set(f"{LOST}/{line.strip()}", "")
     signal.pause()
 
 

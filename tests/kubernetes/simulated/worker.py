@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from resources.kubernetes.objects import JOB
 from tests.kubernetes.simulated import clock, dns, environment, mounts, pods, statuses
 from tests.kubernetes.simulated.container import KILL, NOT_STARTED
 from tests.kubernetes.simulated.kinds import SERVICES, Object
@@ -160,7 +161,8 @@ class Worker:
         namespace, subdomain = self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain", "")
         services = [each["metadata"]["name"] for each in self._machine.store.all_of(SERVICES, namespace)]
         owner = pods.controller_of(self.pod) or {"name": self.pod["metadata"]["name"]}
-        port = self._machine.ports.of(namespace, subdomain or owner["name"])
+        job = self.pod["metadata"].get("labels", {}).get(JOB, "").removesuffix("-store")
+        port = self._machine.ports.of(namespace, job or subdomain or owner["name"])
         if name.endswith("_PORT") and text == dns.RENDEZVOUS:
             return port
         is_address = name.endswith("_ADDR")

@@ -3,11 +3,11 @@
 import signal
 
 from resources.launchers.local.folder import Ending
-from resources.launchers.local.gang import Cause, ending
+from resources.launchers.local.gang import GangEnd, ending
 from resources.launchers.protocol import JobState
 
-CANCELLED = Cause(JobState.STOPPED, "cancelled", deadline=0)
-A_NODE_FAILED = Cause(JobState.FAILED, "", deadline=0)
+CANCELLED = GangEnd(JobState.STOPPED, "cancelled", deadline=0)
+A_NODE_FAILED = GangEnd(JobState.FAILED, "", deadline=0)
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Marked, until
-from trainer.base import processes
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
 from trainer.node.last_words import BYTES, FILE_VARIABLE
+from trainer.node.rendezvous import LEFT_SECONDS, PORT_VARIABLE, Visits, connections
 
 
 def node(script: str, *, kind: str = "rank", last_words: Path | None = None, **more: str) -> "subprocess.Popen[str]":
@@ -82,15 +82,17 @@ def test_the_last_words_of_a_stopped_rank_are_kept(last_words: Path, marked: Mar
     assert said(running) == "saved step 7\n" and last_words.read_text() == "ready\nsaved step 7\n"
 
 
-def test_the_first_machine_hosts_the_rendezvous_and_each_gives_its_address():
-    first = arguments(["--nnodes=2"], {INDEX_VARIABLE: "0", ADDRESS_VARIABLE: "10.0.0.1"})
-    second = arguments(["--nnodes=2"], {INDEX_VARIABLE: "1", ADDRESS_VARIABLE: "10.0.0.2"})
-    assert any("is_host=1" in each for each in first) and any("is_host=0" in each for each in second)
-    assert "--local-addr=10.0.0.2" in second and second[-1] == "--nnodes=2"
+@pytest.mark.parametrize("index", ["0", "1"])
+def test_no_machine_of_several_hosts_the_rendezvous_and_each_gives_its_address(index: str):
+    given = ["--rdzv-endpoint=job-1-store:29500", "--nnodes=2"]
+    found = arguments(given, {INDEX_VARIABLE: index, ADDRESS_VARIABLE: "10.0.0.2"})
+    assert any("is_host=0" in each for each in found)
+    assert "--local-addr=10.0.0.2" in found and found[-1] == "--nnodes=2"
 
 
-def test_a_machine_without_a_place_in_the_job_hosts_no_rendezvous():
-    assert any("is_host=0" in each for each in arguments([], {ADDRESS_VARIABLE: "127.0.0.1"}))
+def test_the_only_machine_of_a_job_hosts_its_rendezvous():
+    given = ["--rdzv-endpoint=localhost:0", "--nnodes=1"]
+    assert any("is_host=1" in each for each in arguments(given, {ADDRESS_VARIABLE: "127.0.0.1"}))
 
 
 def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_first(last_words: Path, marked: Marked):
@@ -108,7 +110,7 @@ def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_
 def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
     """One of two machines whose ranks run until they are stopped."""
     torchrun = ["-P", "-m", "trainer.node.agent", "--nnodes=2", "--nproc-per-node=1", "--max-restarts=0"]
-    meeting = ["--rdzv-id=it", f"--rdzv-endpoint=localhost:{port}", "--shutdown-timeout=3", "--no-python"]
+    meeting = ["--rdzv-id=it", f"--rdzv-endpoint=127.0.0.1:{port}", "--shutdown-timeout=3", "--no-python"]
     last_words.touch()
     environment = {
         FILE_VARIABLE: str(last_words),
@@ -120,17 +122,59 @@ def agent(index: int, port: int, last_words: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([*command, "sleep", "600"], env={**os.environ, **environment})
 
 
+def store(port: int) -> "subprocess.Popen[bytes]":
+    """The rendezvous store of both, as a pod runs it."""
+    command = [sys.executable, "-P", "-m", "trainer.node.rendezvous"]
+    return subprocess.Popen(command, env={**os.environ, PORT_VARIABLE: str(port)})
+
+
 @pytest.mark.slow
-def test_a_machine_that_loses_the_first_machine_ends_and_says_so(tmp_path: Path, marked: Marked):
+def test_machines_that_lose_their_rendezvous_store_end_and_say_so(tmp_path: Path, marked: Marked):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    first, second = (agent(index, port, tmp_path / str(index)) for index in (0, 1))
+    held, machines = store(port), [agent(index, port, tmp_path / str(index)) for index in (0, 1)]
     until(lambda: len([pid for pid in marked.pids() if name_of(pid) == "sleep"]) == 2, "both ranks to run")
-    for pid in (first.pid, *processes.descendants(first.pid)):
-        os.kill(pid, signal.SIGKILL)
-    assert second.wait(100) == 1
-    assert "did not connect, or lost the first machine" in (tmp_path / "1").read_text()
-    first.wait()
+    held.terminate()
+    with pytest.raises(subprocess.TimeoutExpired):
+        held.wait(3)  # whoever asks it to stop, it stays while somebody is there
+    held.kill()
+    for index, machine in enumerate(machines):
+        assert machine.wait(100) == 1
+        assert "did not connect, or lost their rendezvous store" in (tmp_path / str(index)).read_text()
+    held.wait()
+
+
+@pytest.mark.slow
+def test_a_store_that_nobody_visits_ends_when_it_is_asked_to(tmp_path: Path, marked: Marked):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    held = store(port)
+    until(lambda: _answers(port), "the store to serve")
+    held.terminate()
+    assert held.wait(100) == 0
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def test_a_store_ends_a_while_after_the_last_visitor_has_left():
+    visits = Visits()
+    assert not visits.is_over(0, 1000.0), "nobody has come yet, however long that takes"
+    assert not visits.is_over(2, 2000.0) and not visits.is_over(0, 2000.0 + LEFT_SECONDS - 1)
+    assert visits.is_over(0, 2000.0 + LEFT_SECONDS)
+
+
+def test_only_connections_to_the_port_that_are_established_count():
+    table = """  sl  local_address rem_address   st tx_queue
+   0: 0100007F:733C 00000000:0000 0A 00000000:00000000
+   1: 0100007F:733C 0100007F:A1B2 01 00000000:00000000
+   2: 0100007F:A1B2 0100007F:733C 01 00000000:00000000
+   3: 0100007F:733C 0100007F:A1B3 06 00000000:00000000
+"""
+    assert connections(0x733C, (table, "")) == 1
 
 
 def name_of(pid: int) -> str:

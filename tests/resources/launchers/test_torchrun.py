@@ -7,7 +7,7 @@ import pytest
 
 from resources.kubernetes.cluster import Cluster
 from resources.launchers.environment import LONE_RANK, rank_environment
-from resources.launchers.kubernetes import pods
+from resources.launchers.kubernetes import pods, store
 from resources.launchers.local.environment import keeper_environment, local_rank_environment
 from resources.launchers.local.folder import LocalOrder
 from resources.launchers.protocol import Job
@@ -15,7 +15,8 @@ from resources.launchers.torchrun import node_command
 
 pytestmark = pytest.mark.pure
 
-JOB = Job("job-1", ("python", "-m", "trainer"), {}, ("node-0", "node-1"))
+JOB = Job("job-1", ("python", "train.py"), {}, ("node-0", "node-1"))
+BUILT_IN = dataclasses.replace(JOB, command=("python", "-m", "trainer"))
 LONE = dataclasses.replace(JOB, nodes=("node-0",))
 CONFIG = "/jobs/job-1/config.json"
 NODE_PROCESS = ["/bin/python", "-m", "trainer.node.process"]
@@ -30,14 +31,24 @@ def local_environment(job: Job, **inherited: str) -> dict[str, str]:
 
 
 def test_a_lone_rank_needs_no_agent():
-    assert command(LONE) == [*NODE_PROCESS, "rank", "", "/bin/python", "-m", "trainer", CONFIG]
+    assert command(LONE) == [*NODE_PROCESS, "rank", "", "/bin/python", "train.py", CONFIG]
+
+
+@pytest.mark.parametrize("nodes", [("node-0",), ("node-0", "node-1")])
+def test_the_built_in_trainer_has_a_supervisor_on_each_node(nodes: tuple[str, ...]):
+    found = command(dataclasses.replace(BUILT_IN, nodes=nodes))
+    assert found[:8] == [*NODE_PROCESS, "supervisor", "", "/bin/python", "-P", "-m"]
+    assert found[8:] == [
+        "trainer.supervisor",
+        *(f"--nnodes={len(nodes)}", "--nproc-per-node=1", "--rdzv-id=job-1", "--rdzv-endpoint=10.0.0.1:4242", CONFIG),
+    ]
 
 
 def test_several_ranks_meet_at_the_endpoint_of_their_launcher():
     found = command(JOB)
     assert found[:8] == [*NODE_PROCESS, "agent", "", "/bin/python", "-P", "-m"]
     assert {"--nnodes=2", "--nproc-per-node=1", "--rdzv-endpoint=10.0.0.1:4242", "--rdzv-id=job-1"} <= set(found)
-    assert found[-5:] == ["--no-python", "/bin/python", "-m", "trainer", CONFIG]
+    assert found[-4:] == ["--no-python", "/bin/python", "train.py", CONFIG]
 
 
 def test_torchrun_restarts_nothing():
@@ -45,7 +56,8 @@ def test_torchrun_restarts_nothing():
 
 
 def test_an_elastic_job_states_its_smallest_number_of_nodes():
-    assert "--nnodes=1:2" in command(dataclasses.replace(JOB, least=1))
+    for job in (JOB, BUILT_IN):
+        assert "--nnodes=1:2" in command(dataclasses.replace(job, least=1))
 
 
 def test_a_command_that_is_not_python_is_run_as_it_is():
@@ -53,14 +65,16 @@ def test_a_command_that_is_not_python_is_run_as_it_is():
 
 
 def test_both_launchers_give_torchrun_the_same_arguments():
-    in_a_pod = pods.command(JOB, "10.0.0.1")
-    on_this_machine = node_command(JOB, f"{pods.CONFIG_FOLDER}/{pods.CONFIG_FILE}", f"10.0.0.1:{pods.PORT}", "python")
+    in_a_pod = pods.command("job-1", JOB)
+    on_this_machine = node_command(
+        JOB, f"{pods.CONFIG_FOLDER}/{pods.CONFIG_FILE}", store.endpoint("job-1", JOB), "python"
+    )
     assert in_a_pod == on_this_machine
 
 
 def test_both_launchers_give_ranks_the_same_environment():
     cluster = Cluster(image="trainer:1", resources={"cpu": "8"})
-    [container] = pods.template("job-1", LONE, cluster, "job-1-0")["spec"]["containers"]
+    [container] = pods.template("job-1", LONE, cluster)["spec"]["containers"]
     shared = rank_environment(LONE, 8, {})
     assert shared.items() <= local_environment(LONE).items()
     assert shared.items() <= {each["name"]: each.get("value") for each in container["env"]}.items()

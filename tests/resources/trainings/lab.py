@@ -12,6 +12,7 @@ from resources.launchers.local.launcher import LocalLauncher
 from resources.launchers.protocol import Launcher
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
+from resources.trainings.growth import GROWTHS, GrowthWatch
 from resources.trainings.job import Paths, job_name
 from resources.trainings.records import Specification, Terms
 from resources.trainings.store import Trainings, TrainingStore
@@ -54,9 +55,16 @@ class Lab:
         launcher: Launcher | None = None,
         clock: Callable[[], float] | None = None,
         watch: ProgressWatch = WATCH,
+        growths: GrowthWatch = GROWTHS,
     ) -> TrainingControl:
         made = functools.partial(
-            TrainingControl, launcher or self.launcher, self.fleet, self.paths, "a revision", watch=watch
+            TrainingControl,
+            launcher or self.launcher,
+            self.fleet,
+            self.paths,
+            "a revision",
+            watch=watch,
+            growths=growths,
         )
         return made(clock=clock) if clock else made()
 

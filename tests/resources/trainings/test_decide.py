@@ -17,8 +17,8 @@ def seen(**changes: object) -> TrainingObservation:
         "wanted": True,
         "incarnation": 1,
         "outcome": None,
-        "failures": 0,
-        "failures_limit": 3,
+        "exhausted": "",
+        "rests": False,
         "job": JobState.RUNNING,
         "submitted": True,
         "missing_confirmed": False,
@@ -29,9 +29,10 @@ def seen(**changes: object) -> TrainingObservation:
     return TrainingObservation(**(usual | changes))  # type: ignore[arg-type]
 
 
+SPENT = "3 ends of class program in a row without a new checkpoint, expected 2 at most"
 NEW = {"incarnation": 0, "job": JobState.MISSING, "submitted": False}
 CLAIMED = {"job": JobState.MISSING, "submitted": False}
-ENDED = {"job": JobState.MISSING, "outcome": "failed", "failures": 1}
+ENDED = {"job": JobState.MISSING, "outcome": "failed"}
 
 TABLE: dict[str, tuple[dict[str, object], Action]] = {
     "a wanted training is claimed": (NEW, Action.CLAIM),
@@ -39,7 +40,7 @@ TABLE: dict[str, tuple[dict[str, object], Action]] = {
     "a training that is not wanted is left alone": ({**NEW, "wanted": False}, Action.DONE),
     "a claimed incarnation is submitted": (CLAIMED, Action.SUBMIT),
     "it is not while the job of an earlier one lives": ({**CLAIMED, "older_live": True}, Action.STOP_OLDER),
-    "nor after too many failures without a checkpoint before it": ({**CLAIMED, "failures": 3}, Action.GIVE_UP),
+    "nor after too many failures without a checkpoint before it": ({**CLAIMED, "exhausted": SPENT}, Action.GIVE_UP),
     "a claim that is not wanted any more ends unsubmitted": ({**CLAIMED, "wanted": False}, Action.RECORD),
     "even then an older job is stopped first": ({**CLAIMED, "wanted": False, "older_live": True}, Action.STOP_OLDER),
     "a running job is left running": ({}, Action.WAIT),
@@ -59,10 +60,15 @@ TABLE: dict[str, tuple[dict[str, object], Action]] = {
     "after a failure without enough nodes it waits": ({**ENDED, "ready_nodes": 1, "min_nodes": 2}, Action.WAIT),
     "after a job stopped from outside the next is claimed": ({**ENDED, "outcome": "stopped"}, Action.CLAIM),
     "a failed training that is not wanted stays as it is": ({**ENDED, "wanted": False}, Action.DONE),
-    "a training is given up after too many failures without a checkpoint": ({**ENDED, "failures": 3}, Action.GIVE_UP),
-    "no nodes do not keep it from being given up": ({**ENDED, "failures": 3, "ready_nodes": 0}, Action.GIVE_UP),
+    "a training is given up after too many failures without a checkpoint": (
+        {**ENDED, "exhausted": SPENT},
+        Action.GIVE_UP,
+    ),
+    "no nodes do not keep it from being given up": ({**ENDED, "exhausted": SPENT, "ready_nodes": 0}, Action.GIVE_UP),
+    "while a training rests after faults of machines it is not claimed": ({**ENDED, "rests": True}, Action.WAIT),
+    "nor submitted": ({**CLAIMED, "rests": True}, Action.WAIT),
     "a training that succeeded is done": ({"job": JobState.MISSING, "outcome": "succeeded"}, Action.DONE),
-    "and stays done however often it is wanted": ({"outcome": "succeeded", "failures": 3}, Action.DONE),
+    "and stays done however often it is wanted": ({"outcome": "succeeded", "exhausted": SPENT}, Action.DONE),
 }
 
 
@@ -78,7 +84,8 @@ def everything() -> Iterator[TrainingObservation]:
         "wanted": (True, False),
         "incarnation": (0, 1, 2),
         "outcome": (None, "succeeded", "failed", "stopped"),
-        "failures": (0, 1, 3),
+        "exhausted": ("", SPENT),
+        "rests": (False, True),
         "job": JobState,
         "submitted": (True, False),
         "missing_confirmed": (True, False),

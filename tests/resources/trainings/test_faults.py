@@ -1,5 +1,7 @@
 """Faults: what is wrong with a job that the launcher believes in, and what one that does not run waits for. Pure."""
 
+from typing import Any
+
 import pytest
 
 from resources.fleet.protocol import Node, by_name
@@ -8,6 +10,7 @@ from resources.trainings.faults import (
     EndVerdict,
     TrainingFault,
     lost,
+    outside,
     pre_empted,
     rest,
     stranded,
@@ -190,3 +193,68 @@ def test_nobody_need_look_again_for_a_tenth_of_what_is_left_before_all_ranks_can
     sights = [Sight(0, RankPlace("training", 5), 20.0), Sight(1, RankPlace("training", 6), 50.0)]
     assert rest(sights, lambda phase: 100.0) == pytest.approx(8.0)
     assert rest([], lambda phase: 100.0) == 0.0
+
+
+def in_step(rank: int, age: float, section: str = "communication", **more: Any) -> Sight:
+    """A rank whose last steps took 0.1 s at most, on a node of its own."""
+    usual: dict[str, Any] = {"longest": 0.1, "node": f"node-{rank}"}
+    return Sight(rank, RankPlace("training", more.pop("step", 41)), age, section, **(usual | more))
+
+
+def learned(*sights: Sight, least: float = 10.0) -> TrainingFault | None:
+    return stuck(ON_TWO, sights, lambda _: 600.0, least)
+
+
+def test_where_steps_are_short_a_hang_is_found_after_the_shortest_deadline_of_a_step():
+    assert learned(in_step(0, 9.0)) is None
+    fault = learned(in_step(0, 11.0))
+    assert fault is not None
+    assert (
+        fault.cause == "no progress for 11 s (the deadline is 10 s): rank 0 on node-0 is in communication after step 41"
+    )
+
+
+def test_slow_is_not_hung():
+    assert learned(in_step(0, 49.0, longest=5.0)) is None
+    assert learned(in_step(0, 51.0, longest=5.0)) is not None
+    assert learned(in_step(0, 599.0, longest=300.0)) is None
+    assert learned(in_step(0, 601.0, longest=300.0)) is not None, "the recipe has the last word"
+
+
+def test_before_a_run_knows_its_steps_the_recipe_alone_has_the_deadline():
+    assert learned(in_step(0, 599.0, longest=0.0)) is None
+
+
+def test_data_may_have_to_come_from_far_away():
+    waiting, reading = in_step(0, 60.0), in_step(1, 60.0, "data")
+    assert learned(waiting, reading) is None
+    fault = learned(in_step(0, 601.0), in_step(1, 601.0, "data"))
+    assert fault is not None and fault.suspects == ("node-1",)
+
+
+def test_a_process_that_stands_still_has_no_more_time_than_a_step_whatever_it_did_last():
+    fault = learned(in_step(0, 12.0), in_step(1, 12.0, "data", silent=12.0))
+    assert fault is not None
+    assert fault.cause.endswith(
+        "rank 0 on node-0 is in communication after step 41; "
+        "not in the exchange of the others: rank 1 on node-1 (silent for 12 s)"
+    )
+    assert (fault.suspects, fault.ranks, fault.kind) == (("node-1",), (1,), causes.HUNG)
+
+
+def test_the_ranks_for_which_the_others_wait_are_those_behind_or_not_in_an_exchange():
+    alike = [in_step(rank, 20.0) for rank in range(3)]
+    assert outside(alike) == []
+    behind = in_step(3, 20.0, step=40)
+    assert outside([*alike, behind]) == [behind]
+    computing = in_step(3, 20.0, "forward")
+    assert outside([*alike, computing]) == [computing]
+
+
+def test_a_tier_that_does_not_answer_is_no_fault_of_the_program():
+    fault = found([seen("restoring", 901)])
+    assert fault is not None and fault.kind == causes.STORAGE
+
+
+def test_nobody_need_look_again_before_a_learned_deadline_can_be_over():
+    assert rest([in_step(0, 2.0)], lambda _: 600.0, 10.0) == pytest.approx(0.8)

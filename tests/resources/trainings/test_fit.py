@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,22 @@ def test_a_job_that_cannot_fit_is_refused_with_the_numbers_and_one_that_fits_is_
     assert list((tmp_path / fit.FOLDER).iterdir()), "its measure is kept for the next incarnation"
     with pytest.raises(ValueError, match=r"^it does not fit 1 nodes of h200-32: a node's processes need .* GiB"):
         fit.check(job(tmp_path), tmp_path, TINY)
+
+
+@pytest.mark.slow
+def test_an_embedded_training_that_cannot_fit_this_machine_is_refused_before_its_start(tmp_path: Path):
+    """2^17 x 2^17 weights, a plan of which takes no memory."""
+    asked = job(tmp_path)
+    size = {"layers": 2, "width": 2**17, "heads": 8, "kv_heads": 8, "hidden": 2**17}
+    model: Any = asked.config["model"]
+    huge = dataclasses.replace(asked, config={**asked.config, "model": {**model, **size}})
+    with pytest.raises(ValueError, match=r"^it does not fit 1 ranks on this machine: a rank needs .* GiB, and has "):
+        fit.check_here(huge, tmp_path)
+
+
+def test_a_small_embedded_training_is_not_kept_waiting_for_a_plan(tmp_path: Path):
+    fit.check_here(job(tmp_path), tmp_path)
+    assert not (tmp_path / fit.FOLDER).exists()
 
 
 def test_more_nodes_than_the_cluster_has_are_refused(tmp_path: Path):

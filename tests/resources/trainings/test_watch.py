@@ -111,3 +111,12 @@ def test_a_rest_is_never_so_long_that_time_is_not_counted(watch: ProgressWatch, 
     clock.now += LONGEST_LOOK
     assert not watch.rests(STORE, FIRST)
     assert age(watch, beat(5)) == LONGEST_LOOK
+
+
+def test_a_process_whose_heartbeat_does_not_change_is_silent_and_one_that_only_stays_at_its_place_is_not(
+    watch: ProgressWatch, clock: Clock
+):
+    watch.look(STORE, FIRST, [beat(5, at=1.0), beat(5, at=1.0, rank=1)])
+    clock.now += 8
+    sights = watch.look(STORE, FIRST, [beat(5, at=9.0), beat(5, at=1.0, rank=1)])
+    assert [(sight.age, sight.silent) for sight in sights] == [(8.0, 0.0), (8.0, 8.0)]

@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_beat_reads_back_with_its_rank_phase_and_step(tmp_path: Path, clock: Clock) -> None:
     Heartbeat(tmp_path, Token(1), 2).beat("training", 7)
-    assert heartbeat.read(tmp_path, Token(1)) == [Beat(2, "training", 7, 100.0, 100.0)]
+    assert heartbeat.read(tmp_path, Token(1)) == [Beat(2, "training", 7, 100.0, 100.0, node="local")]
 
 
 def test_there_is_one_beat_a_rank_by_rank_and_none_of_another_token(tmp_path: Path, clock: Clock) -> None:
@@ -44,7 +44,7 @@ def test_progress_moves_with_the_step(tmp_path: Path, clock: Clock) -> None:
     heart = Heartbeat(tmp_path, Token(1), 0)
     for step, clock.now in ((1, 100.0), (2, 105.0), (2, 110.0), (2, 115.0)):
         heart.beat("training", step)
-    assert heartbeat.read(tmp_path, Token(1)) == [Beat(0, "training", 2, 115.0, 105.0)]
+    assert heartbeat.read(tmp_path, Token(1)) == [Beat(0, "training", 2, 115.0, 105.0, node="local")]
 
 
 def test_progress_moves_with_the_phase(tmp_path: Path, clock: Clock) -> None:
@@ -52,7 +52,7 @@ def test_progress_moves_with_the_phase(tmp_path: Path, clock: Clock) -> None:
     heart.beat("training", 5)
     clock.now = 105.0
     heart.beat("committing", 5)
-    assert heartbeat.read(tmp_path, Token(1)) == [Beat(0, "committing", 5, 105.0, 105.0)]
+    assert heartbeat.read(tmp_path, Token(1)) == [Beat(0, "committing", 5, 105.0, 105.0, node="local")]
 
 
 def test_a_new_phase_is_written_at_once_and_steps_at_most_once_a_second(tmp_path: Path, clock: Clock) -> None:

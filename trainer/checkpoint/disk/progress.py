@@ -28,6 +28,10 @@ class TrainingProgress:
     """One for each rank; added when the checkpoint is written."""
     values: dict[str, Any] = field(default_factory=dict)
     """The values of the optimiser and the engine that are not tensors, of all ranks, by name."""
+    skipped: list[int] = field(default_factory=list)
+    """The steps so far whose batches were left out: they changed no weight."""
+    losses: list[float] = field(default_factory=list)
+    """The losses of the last steps, against which the next one is held."""
 
     def encode(self) -> bytes:
         return atomic.readable_json(asdict(self))

@@ -1,10 +1,12 @@
 """Holds: a process that reads checkpoints by name (a replay) keeps them from being removed while it lasts.
 
 ``<store>/holds/<commit>.<random>.json`` is one hold, removed at the end. One that a killed process left counts for
-`DAYS` from its time.
+`DAYS` from its time. ``<store>/holds/<commit>.<training>.json`` is that of a training that continues the checkpoint: it
+counts until that one has a checkpoint of its own that outlives its nodes, and for `DAYS` where it was never proposed.
 """
 
 import contextlib
+import os
 import secrets
 import time
 from collections.abc import Iterable, Iterator
@@ -12,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.base import codec, listing
-from trainer.record import files
+from trainer.checkpoint.tiers import replicas
+from trainer.checkpoint.tiers.tier import LASTING
+from trainer.record import fence, files
 
 FORMAT = "slipway.hold/1"
 DAYS = 7.0
@@ -27,6 +31,8 @@ class Hold:
     by: str
     why: str
     at: float
+    child: str = ""
+    """Of a training that continues the commit, its folder, relative to this store."""
 
 
 @contextlib.contextmanager
@@ -42,6 +48,14 @@ def held(store: Path, commits: Iterable[str], by: str, why: str) -> Iterator[Non
     finally:
         for path in made:
             path.unlink(missing_ok=True)
+
+
+def hold_for(store: Path, commit: str, child: Path) -> None:
+    """Hold a commit for the training in the folder `child`, which continues it. Raises OSError."""
+    where = os.path.relpath(child, store)
+    why = "it continues it, and has no checkpoint of its own"
+    hold = Hold(commit, f"training {child.name}", why, time.time(), where)
+    codec.create_only(files.named(store, files.HOLDS, f"{commit}.{child.name}"), hold, FORMAT)
 
 
 def reasons(store: Path, commit: str, now: float) -> list[str]:
@@ -60,4 +74,15 @@ def _reason(path: Path, now: float) -> list[str]:
         return []
     except codec.UndecodableRecord as error:
         return [str(error)]
-    return [f"{hold.by} holds it: {hold.why}"] if now - hold.at < DAYS * 86_400 else []
+    fresh = now - hold.at < DAYS * 86_400
+    needed = _is_needed(path.parent.parent / hold.child, fresh) if hold.child else fresh
+    return [f"{hold.by} holds it: {hold.why}"] if needed else []
+
+
+def _is_needed(child: Path, fresh: bool) -> bool:
+    """Whether a training that continues a commit has no checkpoint of its own that lasts. Raises OSError."""
+    if files.SPECIFICATION not in (files.entries(child) or ()):
+        return fresh
+    own = fence.commits(child)
+    held = replicas.holders(child, own)
+    return not any(LASTING & set(held[commit.name]) for commit in own)

@@ -1,50 +1,16 @@
-"""The interval between saves: a ceiling for each tier, and on the NVMe the optimum where it is shorter.
+"""The interval between saves: on each tier the optimum, below a ceiling, and no shorter than saves can be paid for.
 
 The optimum balances the cost of a save, C seconds of the steps' time, against the work that a failure loses, with M the
-mean seconds between failures. Young (CACM 17(9), 1974) gives sqrt(2 C M); Daly (Future Generation Computer
-Systems 22(3), 2006, equation 37) refines it for a C that is not small beside M. Both are measured, each from a prior:
-one failure minutes after the start says little about M, and would ask for a save at every other step.
+mean seconds between the failures that the tier protects from. Young (CACM 17(9), 1974) gives sqrt(2 C M); Daly (Future
+Generation Computer Systems 22(3), 2006, equation 37) refines it for a C that is not small beside M. Both are measured,
+each from a prior (`saving.cost`, `saving.failures`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Mapping
 
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TIERS
 from trainer.config.operation import Storage
-from trainer.record.fence import Claim, Exit
-
-PRIOR_SECONDS = 86_400.0
-"""A training is expected to fail once in a day, until it is known better: this counts as one failure that was seen."""
-
-
-@dataclass(frozen=True)
-class Failures:
-    """How many starts of a training failed, and the seconds that it ran in all."""
-
-    count: int
-    seconds: float
-
-    @property
-    def mean_seconds_between(self) -> float | None:
-        """Mean seconds between failures, None before the first failure."""
-        return self.seconds / self.count if self.count else None
-
-
-def failures(claims: Sequence[Claim], exits: Mapping[int, Exit], now: float) -> Failures:
-    """The failures of a training, from its claims, in order, and from its exits, by incarnation.
-
-    A start that was replaced by the next one failed, unless its incarnation succeeded or was asked to stop.
-    """
-    count, seconds = 0, 0.0
-    for claim, after in zip_longest(claims, claims[1:]):
-        same = after is not None and after.token.incarnation == claim.token.incarnation
-        ended = None if same else exits.get(claim.token.incarnation)
-        until = ended.at if ended else after.at if after else now
-        seconds += max(0.0, until - claim.at)
-        count += ended.outcome == "failed" if ended else after is not None
-    return Failures(count, seconds)
 
 
 def optimal_seconds(blocked: float, between_failures: float) -> float:
@@ -59,24 +25,24 @@ def optimal_seconds(blocked: float, between_failures: float) -> float:
     return math.sqrt(2 * blocked * between_failures) * (1 + math.sqrt(share) / 3 + share / 9) - blocked
 
 
-def nvme_seconds(storage: Storage, cost: float, saving: float, measured: Failures) -> float:
-    """Seconds between two saves on the NVMe: the optimum, at most `storage.nvme.minutes`. 0 means: not by time.
+def tier_seconds(storage: Storage, tier: str, cost: float, saving: float, between: float) -> float:
+    """Seconds between two saves on a tier: the optimum, at most the tier's `minutes`. 0 means: not by time.
 
     They are at least the duration of a save, `saving`, and so long that saves, each of which costs the steps `cost`
-    seconds, take no larger share of the time than `storage.cost_share`. Before the first failure they are the most.
+    seconds, take no larger share of the time than `storage.cost_share`. `between` are the mean seconds between the
+    failures that the tier protects from.
     """
-    longest, shortest = 60 * storage.nvme.minutes, max(saving, cost / storage.cost_share)
+    longest, shortest = ceilings(storage)[tier], max(saving, cost / storage.cost_share)
     if not longest:
         return 0.0
-    if not measured.count:
-        return max(longest, shortest)
-    between = (measured.seconds + PRIOR_SECONDS) / (measured.count + 1)
-    return max(shortest, min(longest, optimal_seconds(cost, between)))
+    best = optimal_seconds(cost, between) if cost else longest  # before its cost is known
+    return max(shortest, min(longest, best))
 
 
-def seconds_by_tier(storage: Storage, nvme: float) -> dict[str, float]:
-    """Seconds between two saves on each tier; `nvme` are those of the NVMe (`nvme_seconds`)."""
-    return {NVME: nvme, DURABLE: 60 * storage.durable.minutes, BACKUP: 60 * storage.backup.minutes}
+def ceilings(storage: Storage) -> dict[str, float]:
+    """The longest seconds between two saves on each tier; 0 means: not by time."""
+    rules = {NVME: storage.nvme, DURABLE: storage.durable, BACKUP: storage.backup}
+    return {tier: 60 * rule.minutes for tier, rule in rules.items()}
 
 
 def due_tiers(

@@ -254,7 +254,8 @@ class Saver:
             raise fence.Superseded(answer["reason"])
         if outcome == "committed":
             fields = {name: answer[name] for name in ("step", "commit", "seconds", "bytes")}
-            self._events.append({"event": "committed", **fields, "blocked_seconds": pending.blocked})
+            fields |= {"tier": pending.tier, "blocked_seconds": pending.blocked}
+            self._events.append({"event": "committed", **fields})
         elif outcome == "failed" and self._world.leads:
             self._unsettled.append((pending, answer["reason"]))
             self._settle()
@@ -276,7 +277,8 @@ class Saver:
                 self._report_failure(pending.step, reason, pending.blocked, pending.tier)
                 continue
             fields = {"step": pending.step, "commit": self._name(pending.step), "seconds": time.time() - pending.begun}
-            self._events.append({"event": "committed", **fields, "bytes": size, "blocked_seconds": pending.blocked})
+            fields |= {"bytes": size, "tier": pending.tier, "blocked_seconds": pending.blocked}
+            self._events.append({"event": "committed", **fields})
 
     def _committed_size(self, step: int) -> int | None:
         """The bytes of this incarnation's commit of a step, None when it is not on record. Raises OSError."""

@@ -3,16 +3,17 @@
 Rank 0 decides by its clock and tells the other ranks, as the clocks of nodes differ.
 """
 
+import contextlib
 import time
 from pathlib import Path
 
-from trainer.checkpoint.saving import interval
+from trainer.checkpoint.saving import failures, interval
 from trainer.checkpoint.saving.cost import SaveCost
 from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, LASTING, NVME, TIERS
 from trainer.config.resolved import Config
 from trainer.node.world import World
-from trainer.record import fence
+from trainer.record import fence, incidents
 
 
 class SaveSchedule:
@@ -26,28 +27,47 @@ class SaveSchedule:
         if config.placement.backup:
             there.add(BACKUP)
         self._last = dict.fromkeys(there, time.time())
-        self._cost, self._saving = SaveCost(), 0.0
-        self._failures = _failures(Path(config.placement.store))
+        self._costs = {tier: SaveCost() for tier in TIERS}
+        self._saving = dict.fromkeys(TIERS, 0.0)
+        self._failures = _failures(Path(config.placement.store)) if world.leads else failures.Failures(0, 0.0)
+        self._writing = ""
+        """The tier that the newest save is written to."""
         self._nvme_failed = False
         """Whether the last save on the NVMe failed, and none on the durable tier has been started since."""
 
-    def add_measurement(self, blocked: float, seconds: float) -> None:
-        """Record that a save blocked the steps for `blocked` seconds and took `seconds` in all."""
-        self._cost.add_save(blocked, seconds)
-        self._saving = seconds
+    def follow(self, config: Config) -> None:
+        """Go on with the intervals of another configuration."""
+        self._config = config
+
+    def add_measurement(self, blocked: float, seconds: float, tier: str) -> None:
+        """Record that a save on `tier` blocked the steps for `blocked` seconds and took `seconds` in all."""
+        self._costs[tier].add_save(blocked, seconds)
+        self._saving[tier] = seconds
+
+    @property
+    def last_save_seconds(self) -> float:
+        """What the last save took on the tier that outlives the nodes; 0 before one is measured."""
+        return self._saving[DURABLE]
 
     def add_failure(self, blocked: float, tier: str = "") -> None:
         """Record that a save failed and blocked the steps for `blocked` seconds.
 
         When the NVMe could not take it, the next checkpoint goes to the durable tier, in its place.
         """
-        self._cost.add_save(blocked, blocked)
+        self._costs[tier or self._fastest].add_save(blocked, blocked)
         self._nvme_failed = self._nvme_failed or tier == NVME
 
     def add_step(self, seconds: float, saving: bool, size: int) -> None:
         """Record a step; `saving`: while a checkpoint was written, of which a rank's part has `size` bytes."""
-        self._cost.expect(size)
-        self._cost.add_step(seconds, saving)
+        for tier, cost in self._costs.items():
+            cost.expect(size)
+            if not saving or tier == self._writing:
+                cost.add_step(seconds, saving)
+
+    @property
+    def _fastest(self) -> str:
+        """The first of the tiers that there are."""
+        return next(tier for tier in TIERS if tier in self._last)
 
     def choice_as_number(self, step: int, has_room: bool) -> float:
         """Rank 0's choice of tiers for the checkpoint of `step`, as a number; 0 on other ranks, to be summed.
@@ -65,6 +85,7 @@ class SaveSchedule:
         if self._ring.spreads and LASTING & set(tiers):
             # No node has the whole of what is on the NVMe of several, to copy it: every rank writes to the tier itself.
             tiers = tuple(tier for tier in tiers if tier != NVME)
+        self._writing = tiers[0] if tiers else self._writing
         return tiers
 
     def last_tiers(self) -> tuple[str, ...]:
@@ -73,18 +94,35 @@ class SaveSchedule:
 
     def _due_tiers(self, step: int, now: float, has_room: bool) -> tuple[str, ...]:
         storage = self._config.storage
-        nvme = interval.nvme_seconds(storage, self._cost.seconds, self._saving, self._failures)
-        intervals = {tier: each for tier, each in interval.seconds_by_tier(storage, nvme).items() if tier in self._last}
+        intervals = {tier: self._seconds(tier) for tier in self._last}
         if self._nvme_failed:
             # Where the NVMe stays full, each of its saves fails: the durable tier takes one in each of these intervals.
-            longest = max(nvme, 60 * storage.nvme.minutes)
+            longest = max(self._seconds(NVME), 60 * storage.nvme.minutes)
             intervals[DURABLE] = min(intervals[DURABLE] or longest, longest)
         intervals = intervals if has_room else {}
         return interval.due_tiers(now, step, self._config.checkpoint.every, intervals, self._last)
 
+    def _seconds(self, tier: str) -> float:
+        """Seconds between two saves on a tier, by what saves on it cost and what it protects from.
 
-def _failures(store: Path) -> interval.Failures:
+        The fastest tier that there is protects from all failures of machines; one behind it, from the loss of a node.
+        What is copied to the backup costs the steps nothing: its ceiling holds.
+        """
+        storage = self._config.storage
+        if tier == BACKUP:
+            return interval.ceilings(storage)[BACKUP]
+        behind = tier != self._fastest
+        between = self._failures.mean_seconds(self._world.size, storage.failures_per_rank_day, behind)
+        return interval.tier_seconds(storage, tier, self._costs[tier].seconds, self._saving[tier], between)
+
+
+def _failures(store: Path) -> failures.Failures:
+    """What machines did to this training so far; an incident that cannot be read counts as none."""
     claims = fence.claims(store)
     numbers = {claim.token.incarnation for claim in claims}
     exits = {number: found for number in numbers if (found := fence.past_exit(store, number)) is not None}
-    return interval.failures(claims, exits, time.time())
+    known = []
+    for name in incidents.names(store):
+        with contextlib.suppress(ValueError, OSError):
+            known.append(incidents.read(store, name))
+    return failures.failures(claims, exits, known, time.time())

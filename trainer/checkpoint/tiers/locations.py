@@ -59,7 +59,16 @@ class CommitPlace(NamedTuple):
 class CheckpointPlaces:
     """The places of a training's commits; all ranks call it at the same time."""
 
-    def __init__(self, placement: Placement, world: World, token: Token, ring: NodeRing = ONE_NODE) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        world: World,
+        token: Token,
+        ring: NodeRing = ONE_NODE,
+        fetched: Path | None = None,
+    ) -> None:
+        """`fetched`: where a checkpoint of the backup is brought, by default beside the training's other ones."""
+        self._fetched = fetched
         self._placement, self._world, self._token, self._ring = placement, world, token, ring
         self._store, self._durable = Path(placement.store), Path(placement.durable)
 
@@ -114,7 +123,7 @@ class CheckpointPlaces:
     def _fetch_from_backup(self, commit: Commit) -> CommitPlace:
         """The checkpoint, brought from the backup; `publication.remove_unpublished` removes it at the next restore."""
         folder = self._durable / commit.folder
-        into = folder.with_name(f".{folder.name}.{self._token}.fetched")
+        into = (self._fetched or folder.parent) / f".{folder.name}.{self._token}.fetched"
         damage = fault = ""
         if self._world.leads:
             try:

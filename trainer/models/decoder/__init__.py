@@ -119,6 +119,15 @@ class DecoderShape(shapes.Shape):
     def reads_documents(self) -> bool:
         return self.attention == "documents"
 
+    def least_weights(self, data: Data) -> int:
+        attention = 2 * self.width * self.features * (self.heads + self.kv_heads)
+        feed_forward = (3 if self.activation == "swiglu" else 2) * self.width * self.hidden
+        tokens = (1 if self.tied else 2) * data.vocabulary * self.width
+        return self.layers * (attention + feed_forward) + tokens
+
+    def least_kept(self, data: Data) -> int:
+        return self.layers * data.length * self.width
+
     def check(self, data: Data) -> None:
         fits = self.positions == "rotary" or data.length <= self.longest
         require(fits, "longest", f"expected {data.length} or more, the tokens of a sequence (batch.length)")

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from trainer.base.invalid import positive, require
 from trainer.config import shapes
-from trainer.config.shapes import Reads
+from trainer.config.shapes import Data, Reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,12 @@ class EncoderShape(shapes.Shape):
     @property
     def divided(self) -> dict[str, int]:
         return {"heads": self.heads, "hidden": self.hidden}
+
+    def least_weights(self, data: Data) -> int:
+        return self.layers * (4 * self.width**2 + 2 * self.width * self.hidden) + data.vocabulary * self.width
+
+    def least_kept(self, data: Data) -> int:
+        return self.layers * data.length * self.width
 
 
 Shape = EncoderShape

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from trainer.base.invalid import positive, require
 from trainer.config import shapes
-from trainer.config.shapes import Augment, Reads
+from trainer.config.shapes import Augment, Data, Reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,19 @@ class ResNetShape(shapes.Shape):
     def __post_init__(self) -> None:
         positive(self, "width")
         require(len(self.blocks) > 0 and min(self.blocks) > 0, "blocks", "expected one or more numbers above 0")
+
+    def least_weights(self, data: Data) -> int:
+        return sum((17 * count + 1) * (self.width << stage) ** 2 for stage, count in enumerate(self.blocks))
+
+    def least_kept(self, data: Data) -> int:
+        height, width, _ = data.picture
+        first = 4 if self.stem == "imagenet" else 1
+        sides = [first << stage for stage in range(len(self.blocks))]
+        features = [4 * self.width << stage for stage in range(len(self.blocks))]
+        return sum(
+            count * (height // side) * (width // side) * wide
+            for count, side, wide in zip(self.blocks, sides, features, strict=True)
+        )
 
 
 Shape = ResNetShape

@@ -37,6 +37,13 @@ class VisionShape(shapes.Shape):
     def stages(self) -> int:
         return self.layers
 
+    def least_weights(self, data: Data) -> int:
+        return self.layers * (4 * self.width**2 + 2 * self.width * self.hidden)
+
+    def least_kept(self, data: Data) -> int:
+        height, width, _ = data.picture
+        return self.layers * (height // self.patch) * (width // self.patch) * self.width
+
     def check(self, data: Data) -> None:
         height, width, _ = data.picture
         fits = height % self.patch == 0 and width % self.patch == 0

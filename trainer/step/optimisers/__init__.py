@@ -1,7 +1,7 @@
 """Optimisers: the table of those that `optimiser.kind` may name, each with the function that builds it.
 
 To add one: write a function of a model, the section `optimiser` and a group of ranks (see `build`), in a file here;
-give it a line in `BUILDERS` and in `COPIES`; and add its name to `trainer.config.sections.Optimiser.kind`, with a field
+give it a line in `BUILDERS`; and add its name to `trainer.config.sections.Optimiser.kind` and `copies`, with a field
 there for each new setting.
 """
 
@@ -21,9 +21,6 @@ BUILDERS: dict[str, Callable[[Model, Optimiser, ProcessGroup | None], Optimizer]
     "sgd": sgd,
     "muon": muon,
 }
-
-COPIES = {"adamw": 2, "adam": 2, "sgd": 1, "muon": 1}
-"""Tensors as large as a parameter that the state of each has, at least: Muon has two for what is no matrix."""
 
 
 def build(model: Model, config: Optimiser, copies: ProcessGroup | None = None) -> Optimizer:

@@ -4,7 +4,7 @@ from resources.kubernetes import objects
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.conditions import holding, seconds, why
 from resources.kubernetes.objects import JOB, JOBS, SERVICES, KubernetesObject
-from resources.launchers.kubernetes import pods, queues
+from resources.launchers.kubernetes import pods, queues, store
 from resources.launchers.kubernetes.workloads import pod_job, readings
 from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
 from resources.launchers.protocol import Job, JobState
@@ -24,7 +24,7 @@ class IndexedJob(Workload):
 
     def objects(self, name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
         metadata = pods.metadata(name, job)
-        template = pods.template(name, job, cluster, rendezvous=f"{name}-0.{name}")
+        template = pods.template(name, job, cluster)
         template["spec"]["subdomain"] = name
         labelled = {
             "name": name,
@@ -32,6 +32,7 @@ class IndexedJob(Workload):
             "annotations": {**metadata["annotations"], **_partial_admission(job, cluster)},
         }
         return [
+            *store.parts(name, job, cluster, template),
             objects.of(SERVICES, metadata, _headless(name)),
             *queues.pod_groups(metadata, job, cluster),
             objects.of(self.resource, labelled, {**pod_job.spec(job, template), **queues.suspension(cluster)}),

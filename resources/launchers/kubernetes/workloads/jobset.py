@@ -3,7 +3,7 @@
 from resources.kubernetes import objects
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import KubernetesObject, Resource
-from resources.launchers.kubernetes import pods, queues
+from resources.launchers.kubernetes import pods, queues, store
 from resources.launchers.kubernetes.workloads import pod_job, readings
 from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
 from resources.launchers.protocol import Job
@@ -23,7 +23,12 @@ class JobSet(Workload):
         metadata = pods.metadata(name, job)
         labelled = {**metadata, "labels": {**metadata["labels"], **queues.labels(cluster)}}
         spec = {**job_set_spec(name, job, cluster), **queues.suspension(cluster)}
-        return [*queues.pod_groups(metadata, job, cluster), objects.of(self.resource, labelled, spec)]
+        template = pods.template(name, job, cluster)
+        return [
+            *store.parts(name, job, cluster, template),
+            *queues.pod_groups(metadata, job, cluster),
+            objects.of(self.resource, labelled, spec),
+        ]
 
     def read(self, main: KubernetesObject) -> WorkloadReading:
         if ended := readings.ended(main, succeeded="Completed", failed="Failed"):
@@ -35,7 +40,7 @@ class JobSet(Workload):
 
 def job_set_spec(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
     """The spec of a JobSet that restarts nothing."""
-    template = pods.template(name, job, cluster, rendezvous=f"{name}-{NODE}-0-0.{name}")
+    template = pods.template(name, job, cluster)
     replicated = {
         "name": NODE,
         "replicas": 1,

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from resources.kubernetes.cluster import Cluster
-from resources.kubernetes.objects import CONTAINER, KubernetesObject, Resource
+from resources.kubernetes.objects import CONTAINER, PODS, SERVICES, KubernetesObject, Resource
 from resources.launchers.kubernetes.queues import POD_GROUPS
 from resources.launchers.protocol import Job, JobState
+
+OF_THE_STORE = (SERVICES, PODS)
+"""The kinds of the objects of a job's rendezvous store."""
 
 
 @dataclass(frozen=True)
@@ -54,4 +57,4 @@ class Workload(abc.ABC):
 
     def resource_of(self, part: KubernetesObject) -> Resource:
         """The kind of one of the `objects`."""
-        return {each.kind: each for each in (*self.parts, self.resource, POD_GROUPS)}[part["kind"]]
+        return {each.kind: each for each in (*self.parts, self.resource, POD_GROUPS, *OF_THE_STORE)}[part["kind"]]

@@ -1,7 +1,7 @@
 """A job as a Kubeflow PyTorchJob that has workers only.
 
 With a master, the controller adds an init container to every worker: another image, whose security context breaks the
-Pod Security Standard `restricted`. torchrun needs no master: the first worker hosts the rendezvous store.
+Pod Security Standard `restricted`. torchrun needs no master: the rendezvous store has a pod of its own.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from resources.kubernetes import objects
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.conditions import holding, seconds
 from resources.kubernetes.objects import CONTAINER, KubernetesObject, Resource
-from resources.launchers.kubernetes import pods, queues
+from resources.launchers.kubernetes import pods, queues, store
 from resources.launchers.kubernetes.workloads import readings
 from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
 from resources.launchers.protocol import Job, JobState
@@ -40,11 +40,15 @@ class PyTorchJob(Workload):
         }
         policy = {"backoffLimit": 0, "cleanPodPolicy": "Running", **queues.suspension(cluster)}
         spec = {"runPolicy": policy, "pytorchReplicaSpecs": {"Worker": workers}}
-        return [*queues.pod_groups(metadata, whole, cluster), objects.of(self.resource, labelled, spec)]
+        return [
+            *store.parts(name, whole, cluster, pods.template(name, whole, cluster)),
+            *queues.pod_groups(metadata, whole, cluster),
+            objects.of(self.resource, labelled, spec),
+        ]
 
     def _template(self, name: str, job: Job, cluster: Cluster) -> KubernetesObject:
         """The container has the name that the controller demands, and reads its index from the controller's label."""
-        template = pods.template(name, job, cluster, rendezvous=f"{name}-worker-0")
+        template = pods.template(name, job, cluster)
         template["metadata"]["annotations"][pods.DEFAULT_CONTAINER] = self.container
         del template["spec"]["restartPolicy"]  # the controller refuses a second one beside the workers' own
         for container in template["spec"]["containers"]:

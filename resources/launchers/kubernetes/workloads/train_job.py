@@ -6,7 +6,7 @@ The TrainJob overrides nothing of the runtime: the fields for that have changed 
 from resources.kubernetes import objects
 from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import KubernetesObject, Resource
-from resources.launchers.kubernetes import pods, queues
+from resources.launchers.kubernetes import pods, queues, store
 from resources.launchers.kubernetes.workloads import readings
 from resources.launchers.kubernetes.workloads.jobset import job_set_spec
 from resources.launchers.kubernetes.workloads.protocol import Workload, WorkloadReading
@@ -34,6 +34,7 @@ class TrainJob(Workload):
         }
         reference = {"apiGroup": TRAINING_RUNTIMES.group, "kind": TRAINING_RUNTIMES.kind, "name": name}
         return [
+            *store.parts(name, job, cluster, pods.template(name, job, cluster)),
             *queues.pod_groups(metadata, job, cluster),
             objects.of(TRAINING_RUNTIMES, metadata, {"template": template}),
             objects.of(self.resource, labelled, {"runtimeRef": reference, **queues.suspension(cluster)}),

@@ -1,0 +1,69 @@
+"""Spent: what a training's time was spent on, as the UI shows it: the figures, a table, and a stacked picture."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import plots
+from resources.trainings import accounts
+from trainer.record.accounting import buckets
+from trainer.record.accounting.account import Account, lost_by
+
+COLUMNS = 60
+"""Of the picture: the time from begin to end in so many equal parts."""
+UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
+
+
+def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
+    """What the UI shows of a training's account; where that cannot be read, the ledger's duration alone."""
+    found = accounts.of_if_any(folder)
+    if found is None or found[0].wall <= 0:
+        return {"wall_seconds": ledger_seconds}
+    account, figures = found
+    shown = {name: value for name, value in vars(figures).items() if value is not None}
+    lost = lost_by(account.interruptions, "kind")
+    return {
+        "wall_seconds": account.wall,
+        **shown,
+        "interruptions": len(account.interruptions),
+        **({"lost_seconds_by_cause": dg.MetadataValue.json(lost)} if lost else {}),
+        **({"lost_seconds_by_node": dg.MetadataValue.json(lost_by(account.interruptions, "node"))} if lost else {}),
+        **({"control_plane_away": "; ".join(account.notes)} if account.notes else {}),
+        "time_spent": dg.MetadataValue.md(table(account)),
+        "time_spent_by_time": picture(account),
+    }
+
+
+def table(account: Account) -> str:
+    """Seconds and share by bucket, in Markdown."""
+    seconds = account.seconds
+    rows = [
+        f"| {title} | {seconds[bucket]:,.1f} | {seconds[bucket] / account.wall:.1%} |"
+        for bucket, title in buckets.TITLES.items()
+        if seconds.get(bucket)
+    ]
+    total = f"| **in all** | {account.wall:,.1f} | 100 % |"
+    return "\n".join(["| spent on | seconds | share |", "| --- | ---: | ---: |", *rows, total])
+
+
+def picture(account: Account) -> dg.MarkdownMetadataValue:
+    """Shares of the time by bucket, stacked, from begin to end."""
+    width = account.wall / COLUMNS
+    unit, name = next((each for each in UNITS if account.wall > 3 * each[0]), UNITS[-1])
+    layers: dict[str, list[float]] = {}
+    for bucket, title in buckets.TITLES.items():
+        if account.seconds.get(bucket):
+            layers[title] = [0.0] * COLUMNS
+            _spread(account, bucket, width, layers[title])
+    edges = [column * width / unit for column in range(COLUMNS + 1)]
+    return plots.stacked(edges, layers, f"{name} since it was wanted", "share of the time")
+
+
+def _spread(account: Account, bucket: str, width: float, heights: list[float]) -> None:
+    """Add the share of each column's time that was spent on a bucket."""
+    for each in account.stretches:
+        share = each.seconds.get(bucket, 0.0) / (each.end - each.begin)
+        begin, end = (each.begin - account.begin) / width, (each.end - account.begin) / width
+        for column in range(int(begin), min(COLUMNS, int(end) + 1)) if share else ():
+            heights[column] += share * max(0.0, min(end, column + 1) - max(begin, column))

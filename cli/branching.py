@@ -1,0 +1,152 @@
+"""Going on otherwise: a branch from a checkpoint, doing steps again, and changing a training that runs."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import complete, names, output, place, trainings
+from cli.verbs import AsJson, group, verb
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from recipes.training import TrainingRecipe
+    from resources.trainings.store import TrainingStore
+
+app = group("Branches, replays and changes of trainings.")
+SECTION = "Trainings"
+
+Checkpoint = Annotated[
+    str,
+    typer.Argument(metavar="TRAINING@STEP", help="The checkpoint to begin from.", autocompletion=complete.checkpoints),
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FIELD=VALUE", help="Fields that are to be set otherwise, as a recipe names them."),
+]
+
+
+@verb(app, "slipway branch tiny-dec@80 optimiser.learning_rate=0.001 --watch", section=SECTION)
+def branch(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRAINING[@STEP]",
+            help="The checkpoint to continue; without a step the newest one.",
+            autocompletion=complete.checkpoints,
+        ),
+    ],
+    fields: Fields = None,
+    name: Annotated[str, typer.Option(help="Words that distinguish it from another branch of the same.")] = "",
+    watch: Annotated[bool, typer.Option("--watch", help="Follow it until it ends.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Continue a checkpoint with its full state, as a training of its own.
+
+    It has the weights, the optimiser's state, the random state and the place in the data. The parent goes on untouched.
+    """
+    from assets import branching
+    from resources.trainings.by_hand import begin
+
+    given, step = names.with_step(checkpoint)
+    here = place.here()
+    parent = here.training(given, _has_checkpoints, "training with checkpoints")
+    with output.progress(f"branching from {parent.id}"):
+        revision = here.compute.revision
+        asked = (fields or (), _recipes(), place.who(), name, revision)
+        store = branching.branch(here.trainings, parent, step, *asked)
+        waiting = begin(here.control, store, place.who())
+    origin = store.terms().origin
+    if json:
+        output.print_json({"training": store.id, "waiting": waiting, **origin})
+    else:
+        state = f"waits: {waiting}" if waiting else "is started"
+        print(f"{store.id} {state}; it continues {origin['branch']}{_listed(origin['changed'])}")
+    if watch:
+        trainings.follow(here, store, bring=True)
+
+
+@verb(app, "slipway replay tiny-dec@80 --steps 5", section=SECTION)
+def replay(
+    checkpoint: Checkpoint,
+    fields: Fields = None,
+    steps: Annotated[int, typer.Option(min=1, help="How many steps to do again.")] = 10,
+    ranks: Annotated[int | None, typer.Option(min=1, help="With so many ranks; by default as many as trained.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="Relative difference that is still accepted.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Do steps of a training again, and compare.
+
+    On this machine, from the same data and seeds; nothing of the training is changed. A training that ended as it
+    diverged is replayed up to the step in which it did.
+
+    Exit code 0 says that they are bitwise equal, 3 within the tolerance, 1 different, 2 that they cannot be replayed.
+    """
+    from recipes import assignments
+    from resources.trainings.replays import replay as replayed
+
+    given, step = names.with_step(checkpoint)
+    if step is None:
+        raise ValueError(f"{checkpoint}: found no step, expected TRAINING@STEP; slipway checkpoints list {given}")
+    here, changes = place.here(), assignments.parsed(fields or ())
+    code = replayed(here.training(given), here.control.paths, step, steps, ranks, tolerance, changes, json)
+    raise typer.Exit(code)
+
+
+@verb(app, "slipway set tiny-dec optimiser.learning_rate=0.001 --why 'the loss rises'", name="set", section=SECTION)
+def set_(
+    training: trainings.Id,
+    fields: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE", help="As a recipe names them.")],
+    why: Annotated[str, typer.Option(help="The reason, kept on record.")] = "set by hand",
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Save a checkpoint and start anew, for what a start alone takes over.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Change a training that exists, in place where it runs.
+
+    The learning rate and its schedule, intervals and deadlines hold between two steps, by all ranks after the same one.
+    Other ways of running hold from the next start on. What would make it another training is refused.
+    """
+    from assets.updating import update
+    from resources.trainings import updating
+
+    here = place.here()
+    store = here.training(training, lambda each: not each.read().succeeded, "unfinished training")
+    found = update(store, fields, _recipes(), place.who(), why)
+    if json:
+        output.print_json(found)
+    else:
+        for each in found:
+            print(f"{store.id} {each.field}: {each.old!r} to {each.new!r}, {each.takes_effect}")
+    later = any(each.takes_effect == updating.NEXT_START for each in found)
+    if restart and later and store.read().unfinished:
+        _restart(here, store)
+
+
+def _restart(here: place.Workplace, store: "TrainingStore") -> None:
+    """Stop a training with a checkpoint, and start it again from there."""
+    from resources.trainings import by_hand
+
+    why = "started anew with what was set"
+    with output.progress(f"starting {store.id} anew: its job saves a checkpoint"):
+        step = by_hand.stop(here.control, store, place.who(), why)
+        by_hand.resume(here.trainings, store, place.who(), why)
+        by_hand.begin(here.control, store, place.who())
+    output.note(f"{store.id} goes on from step {step}")
+
+
+def _listed(changed: "Mapping[str, list[object]]") -> str:
+    pairs = ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in changed.items())
+    return f", with {pairs}" if pairs else ""
+
+
+def _recipes() -> "Mapping[str, TrainingRecipe]":
+    from recipes import folder
+    from recipes.load import load
+
+    return load(folder.selected()).all_trainings
+
+
+def _has_checkpoints(store: "TrainingStore") -> bool:
+    return bool(store.commits())

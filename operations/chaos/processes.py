@@ -1,0 +1,55 @@
+"""The processes of a job of the embedded instance, by their part in it, as /proc shows them."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources.fleet.protocol import NODE_VARIABLE
+from resources.launchers.environment import JOB_VARIABLE
+from trainer.base import processes
+
+KEEPER = "resources.launchers.local.keeper"
+STORES = ("resources.launchers.local.rendezvous", "trainer.node.rendezvous")
+NODE = "trainer.node.process"
+SUPERVISOR = "trainer.supervisor"
+RANK = "trainer"
+
+
+@dataclass(frozen=True)
+class JobProcess:
+    """A live process of a job."""
+
+    pid: int
+    module: str
+    """What Python runs in it."""
+    node: str
+    """Empty for the processes that belong to no node."""
+
+
+def of_job(job: str) -> list[JobProcess]:
+    """All that is alive of the job of this name, by node and pid."""
+    found = (_process(pid) for pid in processes.carrying({JOB_VARIABLE: job}))
+    return sorted((each for each in found if each.module), key=lambda each: (each.node, each.pid))
+
+
+def running(found: Sequence[JobProcess], *modules: str) -> list[JobProcess]:
+    """Those of these processes that run one of the modules."""
+    return [each for each in found if each.module in modules]
+
+
+def _process(pid: int) -> JobProcess:
+    words, environment = _strings(pid, "cmdline"), _strings(pid, "environ")
+    modules = [name for flag, name in itertools.pairwise(words) if flag == "-m"]
+    named = dict(entry.split("=", 1) for entry in environment if "=" in entry)
+    # torchrun names its own module, and then that of the ranks.
+    return JobProcess(pid, modules[0] if modules else "", named.get(NODE_VARIABLE, ""))
+
+
+def _strings(pid: int, name: str) -> list[str]:
+    """A list of strings in /proc; empty for a process that is gone, or another user's."""
+    try:
+        content = Path("/proc", str(pid), name).read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
+    return [part.decode(errors="replace") for part in content.split(b"\0") if part]

@@ -1,0 +1,70 @@
+"""Asking a plan about a recipe: the question of a training before its dataset has a snapshot, and its quick answer.
+
+The quick answer (`trainer.plan.floor`) takes no time, so that recipes are held to it whenever they are read.
+"""
+
+from collections.abc import Iterator
+
+from recipes.dataset import DatasetRecipe
+from recipes.problems import RecipeFault
+from recipes.training import ModelRecipe
+from trainer.config import profiles
+from trainer.config.profiles import HardwareProfile
+from trainer.config.shapes import Data
+from trainer.plan import room
+from trainer.plan.floor import floor
+from trainer.plan.question import Kernels, Question
+from trainer.plan.verdict import gib
+
+CLASSES = 1000
+"""The classes of pictures that are counted before a snapshot says how many there are."""
+
+
+def question_of(training: ModelRecipe, dataset: DatasetRecipe, kernels: Kernels) -> Question:
+    """What a plan is asked about a training on its fewest nodes."""
+    return Question(
+        model=training.model,
+        batch=training.batch,
+        optimiser=training.optimiser,
+        run=training.run,
+        layout=training.layout,
+        communication=training.communication,
+        data=_data(training, dataset),
+        nodes=training.placement.nodes.min,
+        ranks_per_node=training.placement.ranks_per_node,
+        kernels=kernels,
+    )
+
+
+def profile_of(training: ModelRecipe, on: str | None = None) -> HardwareProfile | None:
+    """The profile of that name; without a name, the one whose fabric the recipe names, if it names one."""
+    name = on or profiles.FABRICS.get(training.hardware.profile)
+    return profiles.named(name) if name else None
+
+
+def memory_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[RecipeFault]:
+    """The fault of a model whose weights and optimiser alone are more than the GPUs hold that the recipe names."""
+    profile = profile_of(training)
+    if profile is None:
+        return
+    asked = question_of(training, dataset, "cuda")
+    needed, has = floor(asked), room.of_profile(profile).rank_bytes
+    if needed > has:
+        found = f"a model that takes {gib(needed)} or more of each of {asked.ranks} GPUs"
+        expected = f"{gib(has)} at most, as {profile.name} has; more nodes, or a layout that divides more, takes less"
+        yield RecipeFault(("layout",), found, expected)
+
+
+def vocabulary(dataset: DatasetRecipe) -> int:
+    """Tokens that a dataset's tokenizer tells apart; at most, where it is still to be trained."""
+    if dataset.tokenizer.file is None:
+        return dataset.tokenizer.vocab_size
+    import tokenizers
+
+    return int(tokenizers.Tokenizer.from_file(dataset.tokenizer.file).get_vocab_size())
+
+
+def _data(training: ModelRecipe, dataset: DatasetRecipe) -> Data:
+    if pictures := dataset.images:
+        return Data(picture=(pictures.height, pictures.width, pictures.channels), classes=CLASSES)
+    return Data(vocabulary=vocabulary(dataset), length=training.batch.length)

@@ -1,0 +1,1 @@
+"""The health of nodes: from a suspicion to quarantine, diagnosis, and back to work or to repair."""

@@ -1,0 +1,132 @@
+"""The one door to a node's standing: sensors, diagnoses, the command line and jobs of the UI all come through it.
+
+It reads the node's record, asks `transitions` what follows, writes the transition, and then has the cluster's own
+scheduler obey it (`resources.fleet.kubernetes.cordon`), where there is one. A crash after the writing leaves nothing
+undone: `enforce` compares each time what should be with what is.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from resources.fleet.health import suspicion, transitions
+from resources.fleet.health.register import Exemption, NodeRegister
+from resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing
+from resources.fleet.health.transitions import Surroundings
+from resources.fleet.protocol import Node
+
+Decide = Callable[[NodeRecord], NodeRecord | None]
+
+
+class Scheduler(Protocol):
+    """What keeps the pods of others away from a node too. Both raise ValueError where that is not allowed."""
+
+    def cordon(self, node: str, who: str, why: str, apply: bool = False) -> object: ...
+
+    def uncordon(self, node: str, who: str, why: str, apply: bool = False) -> object: ...
+
+    def is_exempt(self, node: str) -> bool:
+        """Whether the node's owner keeps it from being cordoned."""
+
+
+@dataclass(frozen=True)
+class NodeHealth:
+    """The standings of the nodes of one platform."""
+
+    register: NodeRegister
+    rules: HealthRules
+    nodes: Callable[[], Sequence[Node]]
+    """The fleet, without regard to the standings. Raises Unavailable."""
+    scheduler: Scheduler | None = None
+    """None where no other than Slipway places work."""
+    clock: Callable[[], float] = time.time
+
+    def suspect(self, node: str, found: Iterable[Evidence], who: str) -> NodeRecord | None:
+        """Take in what speaks against a node; the transition that follows, None when none does. Raises Unavailable."""
+        evidence = list(found)
+        return self._decide(
+            node, lambda record: transitions.suspected(record, evidence, self._around(node), self.rules, who, self._now)
+        )
+
+    def is_diagnosis_due(self, record: NodeRecord) -> bool:
+        return transitions.is_diagnosis_due(record, self.rules, self._now)
+
+    def begin_diagnosis(self, node: str, who: str) -> NodeRecord | None:
+        """A diagnosis begins; None for a node that is measured and not under diagnosis."""
+        return self._decide(node, lambda record: transitions.diagnosing(record, who, self._now))
+
+    def end_diagnosis(self, node: str, faults: str, who: str, run: str) -> NodeRecord | None:
+        """A diagnosis, or any preflight of a node, has ended; `faults` is empty when it found none.
+
+        A fault on a node that was not under diagnosis speaks against it.
+        """
+        done = self._decide(node, lambda record: transitions.diagnosed(record, faults, who, self._now))
+        if done is None and faults:
+            return self.suspect(node, [suspicion.by_preflight(run, faults, self._now)], who)
+        return done
+
+    def fail_diagnosis(self, node: str, why: str, who: str) -> NodeRecord | None:
+        """A diagnosis could not be made: it says nothing about the node, and is made again."""
+        return self._decide(node, lambda record: transitions.undiagnosed(record, why, who, self._now))
+
+    def ran_clean(self, node: str, runs: Iterable[str], who: str) -> NodeRecord | None:
+        """Runs on the node that nothing spoke against."""
+        clean = list(runs)
+        return self._decide(node, lambda record: transitions.ran_clean(record, clean, self.rules, who, self._now))
+
+    def set_by_hand(self, node: str, standing: Standing, who: str, why: str, apply: bool = True) -> NodeRecord:
+        """A person decides, past every guard. Raises ValueError for an unknown node or standing; Unavailable."""
+        self._must_exist(node)
+        done = self._decide(
+            node, lambda record: transitions.by_hand(record, standing, who, why, self._now, apply and self.rules.apply)
+        )
+        assert done is not None
+        return done
+
+    def exempt(self, node: str, who: str, why: str) -> None:
+        """No process takes the node out of service from now on; a person still can. Raises ValueError."""
+        self._must_exist(node)
+        self.register.exempt(node, Exemption(who, why, self._now))
+
+    def end_exemption(self, node: str) -> None:
+        """Take an exemption back. Raises ValueError."""
+        self._must_exist(node)
+        self.register.exempt(node, None)
+
+    def enforce(self, node: Node) -> None:
+        """Have the cluster's scheduler obey the node's standing; nothing where it does, or where there is none.
+
+        Raises ValueError when the cordon's own guards refuse it, and Unavailable.
+        """
+        record = self.register.of(node.name)
+        if self.scheduler is None or not record.number or not self.rules.apply:
+            return
+        if record.out_of_service and not node.cordoned and not node.lost:
+            self.scheduler.cordon(node.name, record.who, f"{record.standing}: {record.why}", apply=True)
+        elif node.cordoned and record.standing is Standing.RELEASED:
+            self.scheduler.uncordon(node.name, record.who, f"{record.standing}: {record.why}", apply=True)
+
+    @property
+    def _now(self) -> float:
+        return self.clock()
+
+    def _decide(self, node: str, decide: Decide) -> NodeRecord | None:
+        """Write what follows; when another process has decided meanwhile, decide again on its record."""
+        while True:
+            after = decide(self.register.of(node))
+            if after is None or self.register.add(after):
+                return after
+
+    def _around(self, node: str) -> Surroundings:
+        fleet = {each.name for each in self.nodes()}
+        standings = self.register.newest()
+        out = tuple(name for name, each in standings.items() if name in fleet and each.standing.out_of_service)
+        is_exempt = self.register.exemption(node) is not None
+        is_exempt = is_exempt or (self.scheduler is not None and self.scheduler.is_exempt(node))
+        return Surroundings(len(fleet), out, is_exempt)
+
+    def _must_exist(self, node: str) -> None:
+        names = [each.name for each in self.nodes()]
+        if node not in names:
+            raise ValueError(f"node {node}: found no such node in the fleet, expected one of {', '.join(names)}")

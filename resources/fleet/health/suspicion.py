@@ -1,0 +1,61 @@
+"""Suspicion: what speaks against a node, from the incidents of trainings and from what the fleet says. Pure.
+
+An incident speaks against a node when it names few nodes: one that names them all singles none out. A node that died
+is replaced and not suspected; what its driver or its agents said before is another matter.
+"""
+
+from collections.abc import Iterator
+
+from resources.fleet.health.standing import Evidence, Weight
+from resources.fleet.kubernetes import xid
+from resources.fleet.protocol import Node
+from trainer.base import digest
+from trainer.record import causes
+from trainer.record.incidents import IncidentRecord
+
+WEIGHTS: dict[str, Weight] = {
+    causes.MACHINE: Weight.MACHINE,
+    causes.HUNG: Weight.MACHINE,
+    causes.STRAGGLER: Weight.MACHINE,
+    causes.NETWORK: Weight.MACHINE,
+    causes.CORRUPTION: Weight.SEVERE,
+}
+"""What an incident of each class says about the nodes that it names; other classes say nothing."""
+FEW = 0.1
+"""The largest share of a fleet's nodes that an incident may name to speak against them; one node always may be."""
+HEALTH_AGENT = "the fleet"
+
+
+def by_incident(incident: IncidentRecord, training: str, nodes: int) -> Iterator[tuple[str, Evidence]]:
+    """Each node that an incident speaks against, with the evidence; `nodes` is how many the fleet has."""
+    codes = xid.codes(incident.reason)
+    weight = _weight(incident.reason, codes) if codes else WEIGHTS.get(incident.kind)
+    if weight is None or not 0 < len(set(incident.nodes)) <= max(1, int(nodes * FEW)):
+        return
+    fault = f"Xid {codes[0]}" if codes else incident.kind
+    for node in sorted(set(incident.nodes)):
+        id, why = f"{training}/{incident.id}", f"{training}: {incident.reason}"
+        yield node, Evidence(id, fault, why, weight, incident.at, training)
+
+
+def by_fleet(node: Node, now: float) -> Evidence | None:
+    """The evidence in what the fleet says of a node; None where it finds no fault of the hardware."""
+    if not node.fault:
+        return None
+    codes = xid.machine_codes(node.fault)
+    since = node.since if node.since is not None else now
+    id = f"{HEALTH_AGENT}/{digest.sha256(f'{node.fault} {node.since}'.encode())[:12]}"
+    fault = f"Xid {codes[0]}" if codes else "condition"
+    return Evidence(id, fault, node.fault, Weight.SEVERE if codes else Weight.MACHINE, since)
+
+
+def by_preflight(run: str, faults: str, now: float) -> Evidence:
+    """What a preflight found on a node that was not under diagnosis."""
+    return Evidence(f"preflight/{run}", "preflight", f"preflight: {faults}", Weight.MACHINE, now)
+
+
+def _weight(reason: str, codes: list[int]) -> Weight | None:
+    """An Xid of the machine is severe, one that the driver's catalog says to ignore says nothing."""
+    if xid.machine_codes(reason):
+        return Weight.SEVERE
+    return None if all(xid.action(code) == "IGNORE" for code in codes) else Weight.PROGRAM

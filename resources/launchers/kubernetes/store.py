@@ -1,0 +1,96 @@
+"""The rendezvous store of a job: a small pod of its own and a Service that names it, for all kinds of workload. Pure.
+
+The order owns both. The pod is no pod of the job: its label has another value, so that no status, no anti-affinity and
+no Service of the job takes it for one. It prefers nodes outside the fleet, or needs those that the settings name.
+"""
+
+from typing import Any
+
+from resources.kubernetes import objects
+from resources.kubernetes.cluster import Cluster
+from resources.kubernetes.objects import JOB, NAME, PODS, SERVICES, KubernetesObject
+from resources.launchers.kubernetes import placement
+from resources.launchers.protocol import Job
+from trainer.node.rendezvous import PORT_VARIABLE
+
+PORT = 29500
+"""Its port."""
+CONTAINER = "store"
+RESOURCES = {"cpu": "250m", "memory": "1Gi"}
+"""It imports torch and holds some addresses."""
+GIVEN = (
+    "automountServiceAccountToken",
+    "enableServiceLinks",
+    "imagePullSecrets",
+    "securityContext",
+    "serviceAccountName",
+)
+"""What it takes over from the pods of the job."""
+OUTSIDE_THE_FLEET = 100
+"""Weight of the preference for nodes that no training runs on."""
+
+
+def name_of(name: str) -> str:
+    """The name of the store's objects, from that of the job's objects; also its host name."""
+    return f"{name}-store"
+
+
+def is_needed(job: Job) -> bool:
+    """Whether a job has a store of its own: the ranks of one node meet on that node."""
+    return job.node_count > 1
+
+
+def endpoint(name: str, job: Job) -> str:
+    """``HOST:PORT`` at which the nodes of the job meet; the ranks of one node take any free port."""
+    return f"{name_of(name)}:{PORT}" if is_needed(job) else "localhost:0"
+
+
+def parts(name: str, job: Job, cluster: Cluster, pod: KubernetesObject) -> list[KubernetesObject]:
+    """The Service and the pod, to be created before the workload; `pod` is the template of the job's pods."""
+    if not is_needed(job):
+        return []
+    labels = {**pod["metadata"]["labels"], JOB: name_of(name)}
+    metadata: KubernetesObject = {"name": name_of(name), "labels": labels, "annotations": {NAME: job.name}}
+    service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB: name_of(name)}}
+    return [
+        objects.of(SERVICES, metadata, service),
+        objects.of(PODS, metadata, _spec(cluster, pod["spec"])),
+    ]
+
+
+def _spec(cluster: Cluster, given: KubernetesObject) -> KubernetesObject:
+    fields = {
+        **{field: given[field] for field in GIVEN if field in given},
+        "affinity": _affinity(cluster),
+        "containers": [_container(cluster)],
+        "nodeSelector": dict(cluster.store_node_selector),
+        "priorityClassName": cluster.priority,
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": cluster.grace_seconds,
+        "tolerations": placement.tolerations(cluster),
+    }
+    return {field: value for field, value in fields.items() if value not in ({}, [], "")}
+
+
+def _container(cluster: Cluster) -> KubernetesObject:
+    return {
+        "name": CONTAINER,
+        "image": cluster.image,
+        "imagePullPolicy": cluster.pull_policy,
+        "command": ["python", "-P", "-m", "trainer.node.rendezvous"],
+        "env": [{"name": PORT_VARIABLE, "value": str(PORT)}, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+        "resources": {"requests": RESOURCES, "limits": RESOURCES},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _affinity(cluster: Cluster) -> dict[str, Any]:
+    """Away from the fleet where there are other nodes; a fleet without labels cannot be told from the rest."""
+    if cluster.store_node_selector or not cluster.node_selector:
+        return {}
+    elsewhere = [
+        {"key": key, "operator": "NotIn", "values": [value]} for key, value in sorted(cluster.node_selector.items())
+    ]
+    preferred = [{"weight": OUTSIDE_THE_FLEET, "preference": {"matchExpressions": [each]}} for each in elsewhere]
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}

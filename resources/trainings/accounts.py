@@ -1,0 +1,180 @@
+"""Accounts: what each training's time was spent on, read from its records in proportion to what is new in them.
+
+The ledger's segments are folded one by one (`trainer.record.accounting.segments`). How far, and to what result, is kept
+beside the training's records in accounts.json, so that a ledger of a million events is read once. The file is a cache:
+one that is damaged, of another version, or gone costs a reading, and nothing else.
+"""
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from resources.trainings import records
+from resources.trainings.records import Desired, SubmittedJob
+from trainer.base import atomic, codec, journal
+from trainer.base.journal import JournalEvent
+from trainer.record import fence, files, incidents, ledger
+from trainer.record.accounting.account import Account, TrainingHistory, Wish
+from trainer.record.accounting.bookkeeper import account
+from trainer.record.accounting.figures import EffectiveTime, effective_time
+from trainer.record.accounting.segments import GenerationFold
+from trainer.record.incidents import IncidentRecord
+from trainer.record.tokens import Token
+
+KEPT = "accounts.json"
+FORMAT = "slipway.accounts/1"
+PIECE_BYTES = 8 << 20
+"""A segment is read in pieces of about this size."""
+WORTH_KEEPING = 256 << 10
+"""After so many new bytes the folds are kept; fewer are quickly read again."""
+LEADER = "rank-0"
+MARKS = ("detected", "ranks_gone", "incident", "ended", "away")
+"""What other writers' events count."""
+
+
+@dataclass
+class SegmentReading:
+    """How far one segment was read, and what it says."""
+
+    offset: int = 0
+    fold: GenerationFold = field(default_factory=GenerationFold)
+    marks: list[dict[str, float | str]] = field(default_factory=list)
+
+
+@dataclass
+class FoldedLedger:
+    """All segments of a training, by their file's name."""
+
+    segments: dict[str, SegmentReading] = field(default_factory=dict)
+
+
+def of(folder: Path, now: float | None = None) -> Account:
+    """The account of the training in a folder. Raises ValueError for one that was never started, and Unreadable."""
+    return account(_history(folder), time.time() if now is None else now)
+
+
+def of_if_any(folder: Path) -> tuple[Account, EffectiveTime] | None:
+    """The account and its figures; None for a training that was never wanted, and where it cannot be read."""
+    with contextlib.suppress(ValueError, OSError):
+        found = of(folder)
+        return found, effective_time(found)
+    return None
+
+
+def folded(folder: Path) -> FoldedLedger:
+    """The folds of all segments, from those that were kept and what is new since. Raises Unreadable."""
+    held = _kept(folder)
+    found, new = FoldedLedger(), 0
+    for path in ledger.segments(folder):
+        reading = held.segments.get(path.name, SegmentReading())
+        if reading.offset > path.stat().st_size:
+            reading = SegmentReading()
+        before = reading.offset
+        _read_on(path, reading)
+        found.segments[path.name] = reading
+        new += reading.offset - before
+    if new > WORTH_KEEPING:
+        with contextlib.suppress(OSError):
+            atomic.replace(folder / KEPT, codec.encode(found, FORMAT), lasting=False)
+    return found
+
+
+def _kept(folder: Path) -> FoldedLedger:
+    with contextlib.suppress(OSError, ValueError):
+        return codec.read(folder / KEPT, FoldedLedger, FORMAT)
+    return FoldedLedger()
+
+
+def _read_on(path: Path, reading: SegmentReading) -> None:
+    leads = _writer(path.name) == LEADER
+    while True:
+        piece = journal.read(path, reading.offset, PIECE_BYTES)
+        if piece.offset == reading.offset:
+            return
+        reading.offset = piece.offset
+        if leads:
+            reading.fold.add(piece.events)
+        else:
+            reading.marks += [_mark(event) for event in piece.events if event["event"] in MARKS]
+
+
+def _mark(event: JournalEvent) -> dict[str, float | str]:
+    """What counts of an event of another writer; all its values are numbers or texts."""
+    told = {name: event[name] for name in ("event", "t", "kind", "reason", "cause", "ended_at", "seconds")
+            if event.get(name) is not None}  # fmt: skip
+    return {**told, "nodes": ",".join(event.get("nodes", ()))}
+
+
+def _writer(name: str) -> str:
+    return name.split(".", 2)[2].removesuffix(".jsonl")
+
+
+def _history(folder: Path) -> TrainingHistory:
+    read = folded(folder)
+    generations: dict[Token, GenerationFold] = {}
+    marks: dict[Token, list[JournalEvent]] = {}
+    for name, reading in read.segments.items():
+        token = Token.parse(name.rsplit(".", 2)[0]) if _writer(name) == LEADER else _token(name)
+        if _writer(name) == LEADER:
+            generations[token] = reading.fold
+        for mark in reading.marks:
+            nodes = tuple(filter(None, str(mark["nodes"]).split(",")))
+            marks.setdefault(token, []).append({**mark, "nodes": nodes})
+    for each in _incidents(folder):
+        marks.setdefault(Token.parse(each.token), []).append({"event": "incident", "t": each.at, **_why(each)})
+    claims = fence.claims(folder)
+    numbers = {token.incarnation for token in [*(claim.token for claim in claims), *generations]}
+    every = [(token.incarnation, event) for token, events in marks.items() for event in events]
+    return TrainingHistory(
+        claims=claims,
+        exits={number: found for number in numbers if (found := fence.past_exit(folder, number)) is not None},
+        generations=generations,
+        wishes=_wishes(folder),
+        submitted=_submitted(folder),
+        ended={number: float(event["ended_at"]) for number, event in every if "ended_at" in event},
+        marks=marks,
+        away=sorted(
+            {
+                (float(event["t"]) - float(event["seconds"]), float(event["t"]))
+                for _, event in every
+                if event["event"] == "away"
+            }
+        ),
+    )
+
+
+def _incidents(folder: Path) -> list[IncidentRecord]:
+    """The incidents that ended a generation, as far as their records can be read."""
+    found = []
+    for name in incidents.names(folder):
+        with contextlib.suppress(ValueError, OSError):
+            found.append(incidents.read(folder, name))
+    return [each for each in found if not each.survived]
+
+
+def _why(incident: IncidentRecord) -> dict[str, Any]:
+    return {"kind": incident.kind, "reason": incident.reason, "nodes": incident.nodes}
+
+
+def _token(name: str) -> Token:
+    return Token.parse(".".join(name.split(".")[:2]))
+
+
+def _wishes(folder: Path) -> list[Wish]:
+    found = []
+    for name in files.names(folder, files.DESIRED):
+        with contextlib.suppress(ValueError, OSError):
+            each = records.read(Desired, files.named(folder, files.DESIRED, name))
+            found.append(Wish(each.want == "run", each.at, each.incarnation or 0))
+    return found
+
+
+def _submitted(folder: Path) -> dict[int, float]:
+    found = {}
+    for name in files.names(folder, files.JOBS):
+        if name.isdigit():
+            with contextlib.suppress(ValueError, OSError):
+                found[int(name)] = codec.read(files.named(folder, files.JOBS, name), SubmittedJob).at
+    return found

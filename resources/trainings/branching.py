@@ -1,0 +1,109 @@
+"""Branching: a new training that continues a checkpoint of another one, with its full state.
+
+It has the parent's numbers as they were at that step, with the changes that the parent took over while it ran, and what
+is changed for it. Its first incarnation restores the parent's checkpoint, which is held until it has one of its own.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from resources.trainings import course
+from resources.trainings.records import BranchRecord, Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
+from trainer.base.invalid import Invalid
+from trainer.checkpoint.retention import holds
+from trainer.config import changing
+from trainer.config.resolved import SECTIONS
+from trainer.record import changes as recorded
+from trainer.record.fence import Commit
+
+NEAREST = 4
+"""So many steps are named where there is no checkpoint of the one that was asked for."""
+
+
+def branch(
+    root: Trainings,
+    parent: TrainingStore,
+    commit: Commit,
+    changes: Mapping[str, Any],
+    terms: Terms,
+    by: str,
+    name: str = "",
+    revision: str = "",
+) -> TrainingStore:
+    """Propose the training that continues the parent's commit with these changes; asking twice finds the same one.
+
+    `terms` are its own; they may have changes too, which are then named in `changes`. `name` distinguishes branches
+    that are otherwise the same. It is not wanted yet (`Trainings.start`). Raises ValueError, before anything is
+    written, for changes that a continuation with the full state cannot make.
+    """
+    specification = parent.specification()
+    numbers = numbers_at(parent, specification, commit.step)
+    where = os.path.relpath(parent.folder, root.root)
+    given = BranchRecord(parent.id, where, commit.name, commit.step, commit.manifest, dict(changes), revision)
+    wanted = continued(specification, numbers, given, name)
+    origin = lineage(given, numbers, terms, revision_of(parent, commit.token.incarnation))
+    holds.hold_for(parent.folder, commit.name, root.store(wanted.id).folder)
+    if commit.name not in {each.name for each in parent.commits()}:
+        raise ValueError(f"{parent.id}@{commit.step}: the checkpoint was removed at this moment; choose another one")
+    return root.propose(wanted, dataclasses.replace(terms, init="", origin=origin), by=by)
+
+
+def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchRecord, name: str) -> Specification:
+    """The specification of a training that continues one with these numbers. Raises ValueError with the field."""
+    if parent.script:
+        raise ValueError(
+            f"training {branch.training}: found a script's, expected one of our models: only its script knows its state"
+        )
+    try:
+        changing.check_continues(branch.changed, numbers)
+        own = {field: value for field, value in branch.changed.items() if field.split(".")[0] in SECTIONS}
+        sections = {each: value for each, value in changing.with_fields(numbers, own).items() if each != "init"}
+    except Invalid as fault:
+        raise ValueError(f"{fault.field}: {fault}") from None
+    if (steps := sections["run"]["steps"]) <= branch.step:
+        raise ValueError(f"run.steps: found {steps}, expected more than {branch.step}, where it begins")
+    return Specification(parent.recipe, sections, parent.snapshot, parent.tokenizer, name, branch)
+
+
+def numbers_at(store: TrainingStore, specification: Specification, step: int) -> dict[str, Any]:
+    """The numbers of a training at a checkpoint: those of its specification, as it had changed them by then."""
+    held = recorded.values(recorded.held_at(store.folder, step))
+    own = {field: value for field, value in held.items() if field.split(".")[0] in SECTIONS}
+    return changing.with_fields(specification.numbers, own)
+
+
+def lineage(branch: BranchRecord, numbers: Mapping[str, Any], terms: Terms, revision: str) -> dict[str, Any]:
+    """What a person is shown of where a branch comes from: the checkpoint, and by field its value before and now."""
+    before = {**terms.operation, **numbers}
+    changed = {name: [changing.value_of(before, name), value] for name, value in branch.changed.items()}
+    if revision and revision != branch.revision:
+        changed["revision"] = [revision, branch.revision]
+    return {"branch": f"{branch.training}@{branch.step}", "manifest": branch.manifest, "changed": changed}
+
+
+def commit_at(store: TrainingStore, step: int | None) -> Commit:
+    """The newest checkpoint, or the one of this step. Raises ValueError that names the nearest steps."""
+    commits = {commit.step: commit for commit in store.commits()}
+    if not commits:
+        raise ValueError(f"{store.id}: found no checkpoint, expected one to begin from")
+    if step is None:
+        return commits[max(commits)]
+    if step not in commits:
+        near = ", ".join(map(str, nearest(commits, step)))
+        raise ValueError(f"{store.id}@{step}: found no checkpoint of this step, expected one of the nearest: {near}")
+    return commits[step]
+
+
+def nearest(steps: Mapping[int, Any] | Sequence[int], step: int) -> list[int]:
+    """Some of these steps, the nearest to one, in their order."""
+    return sorted(sorted(steps, key=lambda each: abs(each - step))[:NEAREST])
+
+
+def revision_of(store: TrainingStore, incarnation: int) -> str:
+    """The revision of the code that an incarnation ran, empty where it is not on record."""
+    started = [each for each in course.read(store.folder).events if each["event"] == "started"]
+    found = [str(each["revision"]) for each in started if each.get("incarnation") == incarnation and "revision" in each]
+    return found[-1] if found else ""

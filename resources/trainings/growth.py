@@ -1,0 +1,151 @@
+"""Growth: when a training that runs on fewer nodes than it may have is started again on more of them.
+
+A growth is a restart that nobody needs, so it must pay back. Each new node has been seen ready for some time, so that
+one that comes and goes is not taken each time. The incarnation has run for some time, which doubles with each growth
+before. A checkpoint has just been made. And the seconds that the new nodes save on the steps that are left are several
+times those that the restart costs. All ages are by the reader's own clock; a process that starts anew waits longer.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resources.fleet.protocol import Node
+from trainer.record.fence import Token
+
+STEADY_SECONDS = 30.0
+"""A node must have been seen ready for so long."""
+COOL_DOWN_SECONDS = 120.0
+"""An incarnation must have been seen at its steps for so long; twice as long after each growth before."""
+LONGEST_COOL_DOWN_SECONDS = 3600.0
+PAYS_BACK = 2.0
+"""A growth must save so many times what it costs."""
+RESTART_SECONDS = 60.0
+"""What a restart costs where none was seen."""
+LONGEST_LOOK_SECONDS = 60.0
+"""Who looked longer ago than that has not watched: the ages of nodes begin anew."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How an incarnation has gone on, as far as it was watched."""
+
+    seconds: float
+    """For how long it has been seen at its steps."""
+    seconds_per_step: float | None
+    """None before two steps were seen."""
+    is_saved: bool
+    """Whether its newest checkpoint is new since the last look."""
+    restart_seconds: float
+    """What its start took; `RESTART_SECONDS` where that was not seen."""
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A growth that is possible."""
+
+    nodes_now: int
+    nodes_then: int
+    steps_left: int | None
+    """None for a script, whose number of steps is its own."""
+    steps_unsaved: int
+    """Since the newest checkpoint; they are done again."""
+    growths_before: int
+
+
+def pays(prospect: Prospect, pace: Pace) -> bool:
+    """Whether the growth saves `PAYS_BACK` times its cost; it takes for granted that speed follows the nodes.
+
+    A script is taken to go on for as long as it has been watched.
+    """
+    if pace.seconds_per_step is None or prospect.nodes_then <= prospect.nodes_now:
+        return False
+    left = pace.seconds if prospect.steps_left is None else prospect.steps_left * pace.seconds_per_step
+    saved = left * (1 - prospect.nodes_now / prospect.nodes_then)
+    return saved >= PAYS_BACK * (pace.restart_seconds + prospect.steps_unsaved * pace.seconds_per_step)
+
+
+def is_due(prospect: Prospect, pace: Pace) -> bool:
+    """Whether now is the moment: a checkpoint was just made, the last start is long enough ago, and it pays back."""
+    cool_down = min(COOL_DOWN_SECONDS * 2**prospect.growths_before, LONGEST_COOL_DOWN_SECONDS)
+    return pace.is_saved and pace.seconds >= cool_down and pays(prospect, pace)
+
+
+@dataclass
+class _Watched:
+    """What was seen of one incarnation."""
+
+    first_look: float
+    is_whole: bool
+    """Whether it was seen before its ranks had done anything, so that its start could be timed."""
+    first_step: int | None = None
+    at_first_step: float = 0.0
+    step: int = 0
+    at_step: float = 0.0
+    checkpoint: str = ""
+
+
+@dataclass
+class _WatchedNodes:
+    """Since when each node of one platform has been seen ready."""
+
+    looked: float
+    since: dict[str, float] = field(default_factory=dict)
+
+
+class GrowthWatch:
+    """The observations of one process; any of its threads may look."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._lock = clock, threading.Lock()
+        self._incarnations: dict[Path, tuple[Token, _Watched]] = {}
+        self._nodes: dict[Path, _WatchedNodes] = {}
+
+    def steady(self, platform: Path, nodes: Iterable[Node]) -> set[str]:
+        """Those of the fleet's nodes that have been ready at each look for `STEADY_SECONDS`.
+
+        platform: a folder that is the platform's own.
+        """
+        with self._lock:
+            now = self._clock()
+            seen = self._nodes.get(platform)
+            known = seen.since if seen and now - seen.looked <= LONGEST_LOOK_SECONDS else {}
+            since = {node.name: known.get(node.name, now) for node in nodes if node.ready}
+            self._nodes[platform] = _WatchedNodes(now, since)
+            return {name for name, first in since.items() if now - first >= STEADY_SECONDS}
+
+    def look(self, training: Path, token: Token, step: int | None, checkpoint: str, begun: bool = True) -> Pace:
+        """Take in where an incarnation is.
+
+        step: its newest; None while its ranks are not at their steps. checkpoint: the name of its own newest one, empty
+        before the first. begun: whether a rank has been heard of.
+        """
+        with self._lock:
+            now = self._clock()
+            held = self._incarnations.get(training)
+            if held is None or held[0] != token:
+                held = token, _Watched(now, is_whole=not begun, checkpoint=checkpoint)
+                self._incarnations[training] = held
+            seen = held[1]
+            is_saved, seen.checkpoint = checkpoint != seen.checkpoint, checkpoint
+            if step is not None and seen.first_step is None:
+                seen.first_step, seen.at_first_step = step, now
+                seen.step, seen.at_step = step, now
+            elif step is not None and step > seen.step:
+                seen.step, seen.at_step = step, now
+            return _pace(seen, now, is_saved)
+
+
+def _pace(seen: _Watched, now: float, is_saved: bool) -> Pace:
+    if seen.first_step is None:
+        return Pace(0.0, None, is_saved, RESTART_SECONDS)
+    steps = seen.step - seen.first_step
+    each = (seen.at_step - seen.at_first_step) / steps if steps > 0 else None
+    restart = seen.at_first_step - seen.first_look if seen.is_whole else RESTART_SECONDS
+    return Pace(now - seen.at_first_step, each, is_saved, restart)
+
+
+GROWTHS = GrowthWatch()
+"""The watch of this process: a sensor's ticks share it."""

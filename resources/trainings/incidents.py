@@ -1,0 +1,129 @@
+"""Incidents of a training: the one record of each, which is written where the node's side has not written one.
+
+An incarnation that failed has an incident. Whoever learns of it first writes the record: the node's supervisor or the
+trainer, the control plane that gives an incarnation up or records its end, or, where all of them died before that, the
+sensor that shows incidents.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from resources.launchers.protocol import Launcher
+from resources.trainings import tails
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.faults import TrainingFault
+from resources.trainings.store import TrainingStore
+from trainer.base import codec
+from trainer.diagnosis import folder, requests
+from trainer.diagnosis.suspects import Suspect, suspects
+from trainer.record import causes, endings, fence, files, heartbeat, incidents
+from trainer.record.fence import Exit, Token
+from trainer.record.incidents import IncidentRecord
+
+DIAGNOSIS_SECONDS = 5.0
+"""How long an incarnation that hangs is left alone for its nodes to say where the ranks are."""
+RESTARTS = "a new incarnation goes on from the newest checkpoint"
+_RANK = re.compile(r"\brank (\d+)\b")
+
+
+def diagnose(store: TrainingStore, facts: TrainingFacts, fault: TrainingFault, by: str) -> tuple[str, ...]:
+    """Ask the nodes of an incarnation that hangs what its ranks do, and wait for a while; the nodes that answered.
+
+    For another fault nobody is asked: it would cost time, and the ranks may be gone. Nor where the training's store
+    cannot be written.
+    """
+    if fault.kind != causes.HUNG or facts.claim is None:
+        return ()
+    id = str(facts.claim.token)
+    with contextlib.suppress(OSError):
+        requests.ask(store.folder, id, fault.cause, by)
+        return requests.wait(store.folder, id, fault.nodes, DIAGNOSIS_SECONDS)
+    return ()
+
+
+def note_failure(store: TrainingStore, ended: Exit, action: str = RESTARTS) -> bool:
+    """Write the record of an incarnation that failed, unless there is one. Raises OSError."""
+    token = _last_token(store.folder, ended.incarnation)
+    if str(token) in incidents.names(store.folder, ended.incarnation):
+        return False
+    return store.note_incident(_of_exit(store.folder, token, ended, action))
+
+
+def note_given_up(store: TrainingStore, ended: Exit, launcher: Launcher) -> None:
+    """Keep what is left of an incarnation that was given up: its logs, its incident, its end. Raises OSError."""
+    tails.keep(store, ended.incarnation, launcher)
+    note_failure(store, ended)
+    store.note_end(ended)
+
+
+def note_if_failed(store: TrainingStore, incarnation: int) -> None:
+    """Write the incident of an incarnation whose end is on record, if it failed. Raises OSError."""
+    ended = fence.read_exit(store.folder, incarnation)
+    if ended is not None and ended.outcome == "failed":
+        note_failure(store, ended)
+
+
+def lacking(store: TrainingStore, failures: Iterable[Exit]) -> list[Exit]:
+    """Of the failed incarnations, those whose last generation has no record. Raises OSError."""
+    known = set(incidents.names(store.folder))
+    return [each for each in failures if str(_last_token(store.folder, each.incarnation)) not in known]
+
+
+def _of_exit(store: Path, token: Token, ended: Exit, action: str) -> IncidentRecord:
+    beats = heartbeat.read(store, token)
+    ranks, nodes = began_with(store, token, ended, suspected(store, str(token)))
+    return IncidentRecord(
+        token=str(token),
+        kind=ended.kind,
+        reason=ended.reason,
+        action="nothing: it would fail again" if ended.kind == causes.CONFIGURATION else action,
+        by=ended.by,
+        at=ended.at,
+        step=max([ended.step, *(beat.step for beat in beats)]),
+        ranks=ranks,
+        nodes=nodes,
+    )
+
+
+def suspected(store: Path, id: str) -> list[Suspect]:
+    """The ranks on which the fault may lie, as far as the nodes left evidence. Raises OSError."""
+    token = Token.parse(".".join(id.split(".")[:2]))
+    found = folder.manifests(store, id)
+    return suspects(found, heartbeat.read(store, token)) if found else []
+
+
+def began_with(
+    store: Path, token: Token, ended: Exit, suspected: list[Suspect]
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The ranks and the nodes with which it began: those suspected, those that said why they ended, those named."""
+    end = endings.decisive(store, token.incarnation)
+    ranks = [each.rank for each in suspected] or (
+        [end.rank] if end else [int(each) for each in _RANK.findall(ended.reason)]
+    )
+    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", ended.reason)]
+    nodes = [each.node for each in suspected if each.node] or ([end.node] if end else named)
+    return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
+
+
+def _last_token(store: Path, incarnation: int) -> Token:
+    """The last generation of an incarnation."""
+    tokens = [claim.token for claim in fence.claims(store) if claim.token.incarnation == incarnation]
+    return max(tokens, default=Token(incarnation))
+
+
+def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]:
+    """The incidents of a training, in order, also of failures that have no record yet; a damaged record is left out.
+
+    Raises OSError.
+    """
+    found = {}
+    for name in incidents.names(store.folder):
+        path = files.named(store.folder, files.INCIDENTS, name)
+        if (record := codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)) is not None:
+            found[name] = record
+    for ended in lacking(store, facts.failures):
+        record = _of_exit(store.folder, _last_token(store.folder, ended.incarnation), ended, RESTARTS)
+        found.setdefault(record.id, record)
+    return [found[name] for name in sorted(found)]

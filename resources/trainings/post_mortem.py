@@ -1,0 +1,158 @@
+"""The post-mortem of an incident: one page in Markdown, from its report and its evidence. It has no picture."""
+
+import re
+import time
+from collections.abc import Iterator
+
+from resources.trainings import tails
+from resources.trainings.incident_reports import OVER, RECOVERING, IncidentReport
+from resources.trainings.store import TrainingStore
+from trainer.diagnosis import folder
+from trainer.diagnosis.folder import DiagnosisManifest
+from trainer.record import incidents
+
+RANKS, STACK_LINES, LOG_LINES, NODES = 8, 14, 20, 4
+"""Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
+MEANING = {
+    "detected": "from the last step until it was noticed",
+    "ranks_gone": "until the old ranks were gone",
+    "claimed": "until the next start was claimed",
+    "ranks_ready": "until the new ranks were there",
+    "met": "until they had met",
+    "started": "until the model was built",
+    "restored": "until the checkpoint was loaded",
+    "stepped": "until the first new step was done",
+    "steps done again": "steps that were done again",
+}
+
+
+def text(store: TrainingStore, report: IncidentReport) -> str:
+    """The whole page. Raises OSError."""
+    parts = [_head(report), _cost(report), _suspects(report), _evidence(store, report)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def headline(report: IncidentReport) -> str:
+    """What happened and what it cost, in one line."""
+    where = ", ".join([*report.nodes, *(f"rank {rank}" for rank in report.ranks)])
+    return f"{where + ': ' if where else ''}{first_line(report.cause)} after step {report.step:,}; {cost(report)}"
+
+
+def first_line(cause: str) -> str:
+    """The first line of a cause, cut short."""
+    line = (cause.splitlines() or [""])[0]
+    return line if len(line) <= 160 else f"{line[:157]}..."
+
+
+def cost(report: IncidentReport) -> str:
+    """Steps and seconds lost, as far as they are known."""
+    if report.survived:
+        return "the training went on"
+    if report.seconds_lost is None:
+        return "what it cost is not known yet" if report.state == RECOVERING else "no step followed"
+    return f"{report.seconds_lost:,.1f} s and {report.steps_lost or 0:,} steps lost"
+
+
+def went_on(report: IncidentReport) -> str:
+    """Where the training went on, and by whom."""
+    if report.survived:
+        return "the same ranks went on"
+    if not report.resumed:
+        return "nowhere yet" if report.state == RECOVERING else "nowhere"
+    from_step = f" from step {report.resumed_from:,}" if report.resumed_from is not None else ""
+    nodes = f" on {', '.join(report.resumed_on)}" if report.resumed_on else ""
+    return f"{report.resumed}{nodes}{from_step}, claimed by {report.resumed_by}"
+
+
+def when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def _head(report: IncidentReport) -> str:
+    todo = report.todo or ("nothing" if report.state == OVER else "nothing: it recovers by itself")
+    rows = {
+        "when": f"{when(report.at)}, after step {report.step:,}",
+        "cause": f"{report.kind or 'unknown'}: {first_line(report.cause)}",
+        "noticed by": report.noticed_by,
+        "nodes": ", ".join(report.nodes) or "not known",
+        "ranks": ", ".join(map(str, report.ranks)) or "not known",
+        "action": report.action,
+        "went on": went_on(report),
+        "state": report.state,
+        "cost": cost(report),
+        "to be done by a person": todo,
+    }
+    lines = [f"# Incident {report.name}", "", headline(report), "", "| | |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
+
+
+def _cost(report: IncidentReport) -> str:
+    if not report.seconds:
+        return ""
+    rows = [f"| {MEANING.get(mark, mark)} | {seconds:,.2f} |" for mark, seconds in report.seconds.items()]
+    return "\n".join(["## Seconds", "", "| part | seconds |", "|---|---:|", *rows])
+
+
+def _suspects(report: IncidentReport) -> str:
+    rows = [f"- rank {each.rank}{f' on {each.node}' if each.node else ''}: {each.why}" for each in report.suspects]
+    return "\n".join(["## Suspects", "", *rows]) if rows else ""
+
+
+def _evidence(store: TrainingStore, report: IncidentReport) -> str:
+    found = folder.manifests(store.folder, report.id)
+    ends = {} if found else tails.kept(store, report.incarnation)
+    parts = [f"## Evidence\n\nIn `{incidents.evidence(store.folder, report.id)}`."] if found else []
+    if ranks := [(each, rank) for each in found for rank in each.ranks]:
+        rows = [
+            f"| {rank.rank} | {each.node} | {rank.state} | {_cell(rank.exchange or '-')} | {_cell(rank.where or '-')} |"
+            for each, rank in ranks
+        ]
+        parts.append(
+            "\n".join(["| rank | node | state | exchange | innermost call |", "|---:|---|---|---|---|", *rows])
+        )
+    parts += _stacks(store, report, found)
+    chosen = [each.node for each in found if not report.nodes or each.node in report.nodes] or [e.node for e in found]
+    parts += [_block(f"End of the log of {node}", _log(store, report, node), LOG_LINES) for node in chosen[:NODES]]
+    parts += [_block(f"End of the log of {node}", log, LOG_LINES) for node, log in list(ends.items())[:NODES]]
+    if report.lacking:
+        rows = [f"- {what}: {why}" for what, why in report.lacking.items()]
+        parts.append("\n".join(["What could not be had:", "", *rows]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _stacks(store: TrainingStore, report: IncidentReport, found: list[DiagnosisManifest]) -> Iterator[str]:
+    """The stack of the thread that trains, of the suspects and the ranks named first."""
+    first = {*report.ranks, *(each.rank for each in report.suspects)}
+    sections = []
+    for each in found:
+        written = folder.text(store.folder, report.id, each.node, "stacks.txt")
+        for section in re.split(r"(?m)^=== ", written)[1:]:
+            title, _, body = section.partition("\n")
+            rank = int(re.findall(r"\d+", title)[0])
+            sections.append((rank not in first, rank, f"Rank {title.rstrip('= ').removeprefix('rank ')}", body))
+    for _, _, title, body in sorted(sections)[:RANKS]:
+        yield _block(title, _training_thread(body), STACK_LINES, from_end=False)
+
+
+def _training_thread(body: str) -> str:
+    """The part of a dump that is of the main thread: the last one whose outermost call is not a thread's start."""
+    threads = re.split(r"(?m)^(?=(?:Current thread|Thread) 0x)", body)
+    main = [each for each in threads if each.strip() and "in _bootstrap\n" not in each and "File " in each]
+    fatal = [each for each in threads if each.startswith("Fatal Python error")]
+    return "\n".join([*(each.strip() for each in fatal), (main[-1] if main else body).strip()])
+
+
+def _log(store: TrainingStore, report: IncidentReport, node: str) -> str:
+    return folder.text(store.folder, report.id, node, "log.txt")
+
+
+def _block(title: str, content: str, lines: int, from_end: bool = True) -> str:
+    kept = content.rstrip().splitlines()
+    kept = kept[-lines:] if from_end else kept[:lines]
+    return (
+        "\n".join([f"{title}:", "", "```", *(line.replace("```", "'''")[:300] for line in kept), "```"]) if kept else ""
+    )
+
+
+def _cell(value: str) -> str:
+    return value.replace("|", "\\|").replace("\n", " ")

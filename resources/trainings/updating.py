@@ -1,0 +1,128 @@
+"""Updating: what a person changes in a training that exists, in place where a running one can take it over.
+
+A field of `changing.IN_PLACE` is heard by the ranks between two steps. A term that the control plane reads at every
+decision holds at once; any other term from the next incarnation on. What remains decides the training's numbers: it is
+refused, as it is another training, which `slipway branch` starts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from resources.trainings import changes as terms_changes
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.records import Terms
+from resources.trainings.store import TrainingStore
+from trainer.base.invalid import Invalid
+from trainer.config import changing
+from trainer.config.resolved import OPERATION, SECTIONS
+from trainer.record import changes as recorded
+from trainer.record.changes import AppliedChange, ChangeRecord
+
+REMEDY = "`slipway branch` starts another training with it"
+IN_PLACE, NEXT_START = "in place, between two steps", "when the next incarnation starts"
+
+
+@dataclass(frozen=True)
+class FieldUpdate:
+    """One field of a training that was set."""
+
+    field: str
+    old: Any
+    new: Any
+    takes_effect: str
+
+
+@dataclass(frozen=True)
+class KnownChange:
+    """A change of a running training, and what became of it."""
+
+    number: int
+    fields: Mapping[str, Any]
+    by: str
+    why: str
+    at: float
+    applied: AppliedChange | None
+    """None while no start has taken it over."""
+
+    @property
+    def state(self) -> str:
+        if self.applied is None:
+            return "it waits for the next step"
+        if self.applied.refused:
+            return f"refused: {self.applied.refused}"
+        return f"since step {self.applied.step + 1}"
+
+    @property
+    def pairs(self) -> dict[str, tuple[Any, Any]]:
+        """By field, its value before and its value since; the former is unknown while the change waits."""
+        changed = self.applied.changed if self.applied else {}
+        return {name: changed.get(name, (None, value)) for name, value in self.fields.items()}
+
+
+def update(store: TrainingStore, changes: Mapping[str, Any], terms: Terms, by: str, why: str) -> list[FieldUpdate]:
+    """Set these fields of a training; `terms` are its terms with them. Returns each, with when it takes effect.
+
+    Raises ValueError, before anything is written, for a training that has succeeded, and for what cannot be changed.
+    """
+    facts = store.read()
+    if facts.succeeded:
+        again = f"slipway branch {store.id}@STEP"
+        raise ValueError(f"training {store.id}: it has succeeded; to continue it otherwise: {again}")
+    before, held = sections_now(facts), facts.terms
+    check(changes, before, script=facts.specification.script is not None)
+    in_place = {name: value for name, value in changes.items() if name in changing.IN_PLACE}
+    found = [FieldUpdate(name, changing.value_of(before, name), value, effect(name)) for name, value in changes.items()]
+    if terms_changes.changes(held, terms):
+        store.change_terms(terms, by, why)
+    if in_place:
+        recorded.propose(store.folder, in_place, by, why)
+    return found
+
+
+def check(changes: Mapping[str, Any], before: Mapping[str, Any], script: bool = False) -> None:
+    """Raises ValueError for the first field that a training which exists cannot change."""
+    for name, value in changes.items():
+        section = name.split(".")[0]
+        if section in ("placement", "recovery"):
+            continue
+        if script:
+            raise ValueError(
+                f"{name}: found {value!r}, expected one of placement or recovery: the rest is the script's"
+            )
+        if name not in changing.IN_PLACE and section not in OPERATION:
+            why = changing.FIXED.get(name) or changing.FIXED.get(section) or "it decides the training's numbers"
+            raise ValueError(f"{name}: found {value!r}, expected no change: {why}; {REMEDY}")
+        if name == "validation.every" and not changing.value_of(before, name) and value:
+            raise ValueError(f"{name}: found {value!r}, expected 0: it holds no shards for a validation; {REMEDY}")
+    own = {name: value for name, value in changes.items() if name in changing.IN_PLACE}
+    try:
+        changing.with_fields(before, own)
+    except Invalid as fault:
+        raise ValueError(f"{fault.field}: {fault}") from None
+
+
+def effect(name: str) -> str:
+    """When a change of this field takes effect."""
+    if name in changing.IN_PLACE:
+        return IN_PLACE
+    return "at once" if name.removeprefix("recovery.") in terms_changes.AT_ONCE else NEXT_START
+
+
+def sections_now(facts: TrainingFacts) -> dict[str, Any]:
+    """The sections of a training's configuration as they are with all that was asked for."""
+    sections = {**facts.terms.operation, **facts.specification.numbers}
+    values = [each.fields for each in known(facts.folder) if not (each.applied and each.applied.refused)]
+    numbers = {name: value for fields in values for name, value in fields.items() if name.split(".")[0] in SECTIONS}
+    return changing.with_fields(sections, numbers) if numbers else sections
+
+
+def known(folder: Any) -> list[KnownChange]:
+    """All changes of a training, by number. Raises Unreadable."""
+    applied = recorded.applied(folder)
+    changes = [recorded.read(folder, number) for number in sorted(recorded.numbers(folder))]
+    return [_known(change, applied.get(change.number)) for change in changes]
+
+
+def _known(change: ChangeRecord, applied: AppliedChange | None) -> KnownChange:
+    return KnownChange(change.number, change.fields, change.by, change.why, change.at, applied)

@@ -1,0 +1,151 @@
+"""Node health: takes nodes that something speaks against out of service, has them diagnosed, and lets them back.
+
+Should be: every piece of evidence against a node (an incident that names it, an Xid, a condition of the node) is in its
+record, and the node's standing follows from it (`resources.fleet.health`). A quarantined node is diagnosed; one on
+probation is healthy again after some runs. The event log has every transition.
+Is: the incidents of trainings that are under way, the fleet, and the nodes' records.
+Follows: transitions through the one door, a run of the asset `preflight` for each node that is to be diagnosed.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import dagster as dg
+
+from assets import keys, subjects
+from resources.compute.protocol import Compute
+from resources.event_log import observations
+from resources.fleet.health import suspicion
+from resources.fleet.health.door import NodeHealth
+from resources.fleet.health.standing import Evidence, NodeRecord, Standing
+from resources.fleet.protocol import Node
+from resources.tiers import Tiers
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
+from sensors.support.memory import SensorMemory, recalled
+from sensors.support.runs import NewestRuns
+from sensors.support.tick import Tick
+from trainer.base import codec
+from trainer.record import incidents
+
+NAME = "node_health"
+BY = "node health"
+
+
+@dg.sensor(
+    name=NAME,
+    asset_selection='key:"preflight"',
+    minimum_interval_seconds=15,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Takes nodes that something speaks against out of service, and has them diagnosed.",
+)
+def node_health(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+    tick, root, door = Tick(context, NAME), trainings(tiers), compute.node_health(tiers)
+    memory, nodes = recalled(tick.instance, NAME, root.root), list[Node]()
+    if not tick.visit(subjects.FLEET, lambda: nodes.extend(compute.fleet().nodes())):
+        return tick.result()
+    owed = root.opened(Duty.RUN)
+    # Those of the last tick too: a training may have ended since, and its last incident counts.
+    visited = sorted({*owed, *(id for id in memory.lasting if not id.startswith(_OF_NODE))})
+    heard = Heard(len(nodes), [each for each in door.register.newest().values() if each.standing is Standing.RELEASED])
+    tick.each(visited, subjects.training, lambda id: heard.listen(tick, root.store(id), memory.lasting.get(id, set())))
+    memory.keep_only([*owed, *(_OF_NODE + node.name for node in nodes)])
+    runs = NewestRuns(tick.instance, keys.DIAGNOSES_TAG, [node.name for node in nodes])
+    done = [
+        tick.visit(
+            subjects.node(node.name),
+            lambda node=node: _bring_to_its_standing(tick, node, door, memory, runs, heard),  # type: ignore[misc]
+        )
+        for node in nodes
+    ]
+    for id, new in heard.new.items() if all(done) else ():
+        if id in owed:
+            memory.lasting_of(id, set[str]()).update(new)
+    return tick.result()
+
+
+_OF_NODE = "node/"
+
+
+@dataclass
+class Heard:
+    """What the trainings of one tick say about nodes."""
+
+    nodes: int
+    """How many the fleet has."""
+    probation: list[NodeRecord]
+    """The nodes that were released and are watched."""
+    evidence: defaultdict[str, list[Evidence]] = field(default_factory=lambda: defaultdict(list))
+    clean: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    new: dict[str, set[str]] = field(default_factory=dict)
+    """By training, the incidents that count as heard once every node's record has them."""
+
+    def listen(self, tick: Tick, store: TrainingStore, known: set[str]) -> None:
+        """Take in a training's incidents that are not known yet, and whether it runs on nodes on probation."""
+        self.new[store.id] = set(incidents.names(store.folder)) - known
+        for id in sorted(self.new[store.id]):
+            try:
+                incident = incidents.read(store.folder, id)
+            except codec.UndecodableRecord as error:
+                tick.log.warning(f"{store.id}: incident {id} is damaged and says nothing about nodes: {error}")
+                continue
+            for node, evidence in suspicion.by_incident(incident, store.id, self.nodes):
+                self.evidence[node].append(evidence)
+        if self.probation:
+            self._collect_clean_runs(store)
+
+    def _collect_clean_runs(self, store: TrainingStore) -> None:
+        """An incarnation that was claimed after the release, and has made a checkpoint, is a run without a fault."""
+        facts = store.read()
+        if facts.claim is None or not any(each.token.incarnation == facts.incarnation for each in facts.commits):
+            return
+        for record in self.probation:
+            if record.node in facts.nodes and facts.claim.at > record.at:
+                self.clean[record.node].append(f"{store.id}-i{facts.incarnation}")
+
+
+def _bring_to_its_standing(
+    tick: Tick, node: Node, door: NodeHealth, memory: SensorMemory, runs: NewestRuns, heard: Heard
+) -> None:
+    """Take the steps that are due for one node, and show each transition once."""
+    said = suspicion.by_fleet(node, door.clock())
+    evidence = [*heard.evidence[node.name], *([said] if said else [])]
+    record = door.register.of(node.name)
+    if evidence or record.number:
+        door.suspect(node.name, evidence, BY)
+        door.ran_clean(node.name, heard.clean[node.name], BY)
+        record = door.register.of(node.name)
+    if not record.number:
+        return
+    _show(tick, record, door, memory)
+    if door.is_diagnosis_due(record) and not node.lost and runs.may_request(node.name):
+        tick.request([keys.PREFLIGHT], {keys.DIAGNOSES_TAG: node.name}, node.name)
+    door.enforce(node)
+
+
+def _show(tick: Tick, record: NodeRecord, door: NodeHealth, memory: SensorMemory) -> None:
+    """Give the event log the transitions that it lacks."""
+    key = _OF_NODE + record.node
+    if memory.lasting.get(key) == record.number:
+        return
+    logged = observations(tick.instance, keys.PREFLIGHT, record.node)
+    shown = max((int(each["transition"]) for each in logged if "transition" in each), default=0)
+    memory.lasting[key] = shown
+    tick.events += [_observation(each) for each in door.register.history(record.node) if each.number > shown]
+
+
+def _observation(record: NodeRecord) -> dg.AssetObservation:
+    metadata: dict[str, str | int | bool] = {
+        "transition": record.number,
+        "standing": str(record.standing),
+        "was": str(record.was),
+        "who": record.who,
+        "why": record.why,
+        "by_hand": record.by_hand,
+        "dry_run": not record.applied,
+        "evidence": "; ".join(each.why for each in record.evidence),
+    }
+    return dg.AssetObservation(
+        keys.PREFLIGHT, partition=record.node, description=f"{record.standing}: {record.why}", metadata=metadata
+    )

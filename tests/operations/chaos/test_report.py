@@ -1,0 +1,46 @@
+"""The report of chaos: each fault beside the incident that was recorded for it."""
+
+import pytest
+
+from operations.chaos.course import Injection
+from operations.chaos.report import judged
+from trainer.record import causes
+from trainer.record.incidents import IncidentRecord
+
+pytestmark = pytest.mark.pure
+
+
+def fault(name: str, at: float, training: str = "a") -> Injection:
+    return Injection(name, training, 1, "something", "node-1", at, 10)
+
+
+def incident(kind: str, at: float, generation: int = 0) -> IncidentRecord:
+    return IncidentRecord(f"000001.{generation:04d}", kind, "a reason", "restarted", "supervisor", at, 10)
+
+
+def test_a_fault_is_found_when_an_incident_with_its_cause_follows():
+    report = judged([fault("rank-killed", 100)], {"a": [incident(causes.KILLED, 101)]})
+    [found] = report.results
+    assert found.right and found.seconds == 1 and report.share_right == 1 and not report.unexplained
+
+
+def test_an_incident_with_another_cause_is_a_wrong_answer():
+    report = judged([fault("rank-stopped", 100)], {"a": [incident(causes.KILLED, 110)]})
+    assert not report.results[0].right and report.results[0].incident is not None and report.share_right == 0
+
+
+def test_two_faults_have_an_incident_each():
+    faults = [fault("rank-killed", 100), fault("rank-killed", 200)]
+    report = judged(faults, {"a": [incident(causes.KILLED, 101)]})
+    assert [each.right for each in report.results] == [True, False]
+    assert report.results[1].incident is None and report.results[1].seconds is None
+
+
+def test_an_incident_of_another_training_is_no_answer_and_is_listed():
+    report = judged([fault("rank-killed", 100)], {"b": [incident(causes.KILLED, 101)]})
+    assert not report.results[0].right and len(report.unexplained) == 1
+
+
+def test_what_happened_before_the_first_fault_does_not_count():
+    report = judged([fault("rank-killed", 100)], {"a": [incident(causes.HUNG, 50), incident(causes.KILLED, 101, 1)]})
+    assert report.share_right == 1 and not report.unexplained

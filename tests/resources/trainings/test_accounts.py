@@ -1,0 +1,130 @@
+"""Accounts: a training's records are read into one account, in proportion to what is new in its ledger."""
+
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resources.trainings import account_tables, accounts
+from resources.trainings.decision import Action
+from tests.cli import homes
+from tests.conftest import Marked, until
+from tests.resources.trainings.lab import ENDLESS, Lab, happened, numbers, until_committed
+from tests.resources.trainings.test_recovery import kill_rank, steps_done
+from trainer.base import journal
+from trainer.record import fence
+from trainer.record.accounting import buckets
+from trainer.record.accounting.figures import effective_time
+from trainer.record.fence import Token
+
+
+def write(folder: Path, token: Token, *events: dict[str, Any]) -> None:
+    with journal.Journal(folder / "ledger" / f"{token}.rank-0.jsonl", durable=False) as log:
+        log.append(*events)
+
+
+def test_an_account_joins_what_was_wanted_with_what_the_ranks_wrote(tmp_path: Path) -> None:
+    store = homes.running(homes.home(tmp_path), "tiny")
+    store.mark_submitted(1)
+    told = accounts.of(store.folder)
+    begun = told.end
+    assert set(told.seconds) <= {buckets.WAITING, buckets.QUEUE}
+    write(store.folder, Token(1), {"event": "phase", "t": begun, "phase": "training", "since": begun})
+    write(store.folder, Token(1), *({"event": "step", "t": begun + at, "step": at, "loss": 1.0} for at in (1, 2, 3)))
+    told = accounts.of(store.folder, now=begun + 3)
+    assert told.seconds[buckets.STEPS] == pytest.approx(3)
+    assert sum(told.seconds.values()) == pytest.approx(told.wall)
+
+
+def test_the_end_of_a_job_counts_from_its_launchers_record_and_not_from_when_it_was_seen(tmp_path: Path) -> None:
+    store = homes.running(homes.home(tmp_path), "tiny")
+    store.mark_submitted(1)
+    begun = accounts.of(store.folder).end
+    write(store.folder, Token(1), {"event": "step", "t": begun, "step": 1, "loss": 1.0})
+    store.record_exit(1, "failed", "a test", "watch", ended_at=begun + 10, kind="disrupted")
+    history = accounts._history(store.folder)
+    assert history.ended == {1: pytest.approx(begun + 10)}
+    assert [wish.run for wish in history.wishes] == [True]
+
+
+def test_a_long_ledger_is_read_once_and_then_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = homes.running(homes.home(tmp_path), "tiny")
+    write(store.folder, Token(1), *({"event": "step", "t": 1e9 + at, "step": at, "loss": 1.0} for at in range(1, 6000)))
+    before = accounts.folded(store.folder)
+    assert (store.folder / accounts.KEPT).exists()
+    offsets, read = [], journal.read
+
+    def noted(path: Path, offset: int = 0, at_most: int = -1) -> journal.JournalReading:
+        offsets.append(offset)
+        return read(path, offset, at_most)
+
+    monkeypatch.setattr("trainer.base.journal.read", noted)
+    assert accounts.folded(store.folder) == before
+    assert 0 not in offsets
+    write(store.folder, Token(1), {"event": "step", "t": 1e9 + 6000, "step": 6000, "loss": 1.0})
+    (leader,) = [each for name, each in accounts.folded(store.folder).segments.items() if "rank-0" in name]
+    assert leader.fold.stretches[-1].last == 6000
+
+
+def test_a_damaged_cache_costs_a_reading_and_nothing_else(tmp_path: Path) -> None:
+    store = homes.running(homes.home(tmp_path), "tiny")
+    write(store.folder, Token(1), *({"event": "step", "t": 1e9 + at, "step": at, "loss": 1.0} for at in range(1, 6000)))
+    before = accounts.folded(store.folder)
+    (store.folder / accounts.KEPT).write_bytes(b"{}")
+    assert accounts.folded(store.folder) == before
+
+
+def test_what_was_away_is_in_the_history(tmp_path: Path) -> None:
+    store = homes.running(homes.home(tmp_path), "tiny")
+    store.note_away(600.0, "job watch")
+    ((begin, end),) = accounts._history(store.folder).away
+    assert end - begin == pytest.approx(600)
+
+
+def test_sql_answers_over_the_accounts_of_all_trainings(tmp_path: Path) -> None:
+    home = homes.home(tmp_path)
+    for name in ("tiny", "other"):
+        store = homes.running(home, name)
+        begun = accounts.of(store.folder).end
+        write(store.folder, Token(1), {"event": "step", "t": begun, "step": 1, "loss": 1.0})
+        ended = store.exit_of(1, "failed", "a test", "watch", ("node-1", "node-2"), True, "disrupted")
+        assert fence.claim(store.folder, Token(2), nodes=(), cause="a test", by="watch", ended=ended)
+    stores = list(homes._trainings(home).stores())
+    names, rows = account_tables.ask(stores, "SELECT node, cause, count(DISTINCT training) AS n FROM lost GROUP BY ALL")
+    assert names == ["node", "cause", "n"]
+    assert sorted(rows) == [("node-1", "disrupted", 2), ("node-2", "disrupted", 2)]
+    sums = "SELECT training, sum(seconds) AS s FROM spent GROUP BY training"
+    off = f"SELECT training FROM trainings JOIN ({sums}) USING (training) WHERE abs(s - wall_seconds) > 0.001 * s"
+    assert account_tables.ask(stores, off)[1] == []
+    with pytest.raises(ValueError, match="query 'SELECT'"):
+        account_tables.ask(stores, "SELECT")
+    with pytest.raises(ValueError, match="disabled"):
+        account_tables.ask(stores, "SELECT * FROM read_text('/etc/hostname')")
+
+
+@pytest.mark.slow
+def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: Lab, marked: Marked) -> None:
+    """The wall clock is this test's own: from when it wants the training to when it sees the end."""
+    before = time.time()
+    store = lab.wanted(numbers(ENDLESS))
+    wanted = time.time()
+    for incarnation in (1, 2, 3):
+        lab.advance(store, Action.SUBMIT)
+        until_committed(store, incarnation)
+        until(functools.partial(steps_done, store, incarnation), "a step")
+        if incarnation < 3:
+            kill_rank(marked)
+    lab.stopped(store)
+    seen, told = time.time(), accounts.of(store.folder)
+    assert sum(told.seconds.values()) == pytest.approx(told.wall, rel=1e-3)
+    assert before <= told.begin <= wanted and wanted < told.end <= seen
+    assert [each.token for each in told.interruptions] == ["000001.0000", "000002.0000"]
+    kept = {event["step"]: event["incarnation"] for event in happened(store, "step")}
+    assert (told.seconds.get("repeated", 0.0) > 0) == (len(happened(store, "step")) > len(kept))
+    assert {"steps", "starting", "queue", "restoring", "restart", "undetected"} <= set(told.seconds)
+    imports = sum(told.seconds[bucket] for bucket in ("queue", "starting"))
+    assert imports > 1.0, "three processes have imported torch"
+    figures = effective_time(told)
+    assert 0 < (figures.goodput or 0) <= (figures.ettr_meta or 0) < 1

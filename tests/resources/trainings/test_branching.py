@@ -1,0 +1,128 @@
+"""Branching: the specification of a training that continues a checkpoint of another one, and what keeps that."""
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resources.trainings import branching
+from resources.trainings.records import Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
+from tests.resources.trainings.lab import numbers
+from trainer.checkpoint.retention import holds
+from trainer.record import changes, fence
+from trainer.record.changes import AppliedChange
+from trainer.record.fence import Commit, Token
+
+TERMS = Terms(1, 1, 1, 60.0, 3)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Trainings:
+    return Trainings(tmp_path / "trainings")
+
+
+@pytest.fixture
+def parent(root: Trainings) -> TrainingStore:
+    """A training with checkpoints at steps 10 and 20."""
+    store = root.propose(Specification("tiny", numbers(100), "0" * 64, "1" * 64), TERMS)
+    fence.claim(store.folder, Token(1), nodes=("node-0",), cause="a test", by="test")
+    for step in (10, 20):
+        fence.commit(store.folder, Commit(step, Token(1), f"checkpoints/{store.id}/{step}", f"{step:064d}"))
+    return store
+
+
+def branch(root: Trainings, parent: TrainingStore, step: int = 10, name: str = "", **given: Any) -> TrainingStore:
+    fields = {field.replace("__", "."): value for field, value in given.items()}
+    return branching.branch(root, parent, branching.commit_at(parent, step), fields, TERMS, "ada", name, "abc")
+
+
+def test_a_branch_is_a_training_of_its_own_that_names_the_parents_commit_by_its_digest(
+    root: Trainings, parent: TrainingStore
+):
+    child = branch(root, parent, optimiser__learning_rate=0.5)
+    specification = child.specification()
+    assert specification.branch is not None and child.id != parent.id
+    assert (specification.branch.training, specification.branch.step) == (parent.id, 10)
+    assert specification.branch.manifest == f"{10:064d}" and specification.branch.revision == "abc"
+    assert specification.numbers["optimiser"]["learning_rate"] == 0.5
+    assert child.terms().origin["changed"] == {"optimiser.learning_rate": [0.01, 0.5]}
+
+
+def test_the_same_branch_is_the_same_training_and_another_commit_change_or_name_is_another(
+    root: Trainings, parent: TrainingStore
+):
+    same = {branch(root, parent).id for _ in range(2)}
+    others = [branch(root, parent, 20), branch(root, parent, run__steps=200), branch(root, parent, name="again")]
+    assert len(same) == 1 and len(same | {each.id for each in others}) == 4
+
+
+def test_a_training_that_is_no_branch_has_the_id_that_it_always_had():
+    plain = Specification("tiny", {"run": {"steps": 1}}, "0" * 64, "1" * 64)
+    assert plain.id == "tiny-0aa146f275dc"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        (
+            "run.seed",
+            5,
+            "run.seed: found 5, expected 0, as it was: the place in the order of the samples depends on it",
+        ),
+        (
+            "model.layers",
+            4,
+            "model.layers: found 4, expected 2, as it was: the checkpoint has the tensors of the former",
+        ),
+        ("batch.sequences", 8, "batch.sequences: found 8, expected 4, as it was"),
+        ("dataset", "other", "dataset: found 'other', expected no change"),
+        ("optimiser.rate", 1, "optimiser.rate: unknown; expected one of "),
+        ("run.steps", 10, "run.steps: found 10, expected more than 10, where it begins"),
+        ("optimiser.learning_rate", -1, "optimiser.learning_rate: expected a number above 0"),
+    ],
+)
+def test_what_no_continuation_can_change_is_refused_with_the_field_before_anything_is_written(
+    root: Trainings, parent: TrainingStore, field: str, value: object, message: str
+):
+    with pytest.raises(ValueError, match="^" + message.replace(".", r"\.")):
+        branch(root, parent, 10, "", **{field.replace(".", "__"): value})
+    assert root.ids() == [parent.id] and not (parent.folder / "holds").exists()
+
+
+def test_the_remedy_is_named(root: Trainings, parent: TrainingStore):
+    with pytest.raises(ValueError, match=r"to start from its weights alone, use `init` in a recipe$"):
+        branch(root, parent, model__layers=4)
+
+
+def test_a_checkpoint_that_is_not_there_is_refused_with_the_nearest_ones(parent: TrainingStore):
+    with pytest.raises(ValueError, match=f"{parent.id}@12: found no checkpoint of this step, expected .*: 10, 20"):
+        branching.commit_at(parent, 12)
+    assert branching.commit_at(parent, None).step == 20
+    assert branching.nearest(range(0, 100, 10), 42) == [30, 40, 50, 60]
+
+
+def test_a_branch_has_what_its_parent_had_changed_by_that_step_and_not_what_came_later(
+    root: Trainings, parent: TrainingStore
+):
+    for number, step, rate in ((1, 15, 0.5), (2, 30, 0.25)):
+        pairs = {"optimiser.learning_rate": (0.01, rate)}
+        changes.record(parent.folder, AppliedChange(number, step, Token(1), pairs))
+    rates = [branch(root, parent, step).specification().numbers["optimiser"]["learning_rate"] for step in (10, 20)]
+    assert rates == [0.01, 0.5]
+
+
+def test_the_parents_checkpoint_is_held_until_the_branch_has_one_that_lasts(root: Trainings, parent: TrainingStore):
+    child, far = branch(root, parent), time.time() + 1e9
+    name = branching.commit_at(parent, 10).name
+    assert holds.reasons(parent.folder, name, far) == [
+        f"training {child.id} holds it: it continues it, and has no checkpoint of its own"
+    ]
+    fence.claim(child.folder, Token(1), nodes=("node-0",), cause="a test", by="test")
+    commit = Commit(15, Token(1), f"checkpoints/{child.id}/15", "0" * 64, tier="nvme")
+    fence.commit(child.folder, commit)
+    assert holds.reasons(parent.folder, name, far)
+    fence.commit(child.folder, dataclasses.replace(commit, step=20, tier="durable"))
+    assert holds.reasons(parent.folder, name, far) == []

@@ -1,0 +1,64 @@
+"""Budgets: which ends in a row without a new checkpoint are too many, and how long a start rests before it."""
+
+import pytest
+
+from resources.trainings.budgets import LONGEST_REST, exhausted, rest_seconds
+from trainer.record import causes
+
+pytestmark = pytest.mark.pure
+
+
+def spent(*kinds: str, given: int = 3, **policies: str) -> str:
+    return exhausted(kinds, given, policies)
+
+
+def test_nothing_is_exhausted_before_the_first_end():
+    assert spent() == ""
+
+
+def test_an_error_of_the_program_is_tried_as_often_as_the_recipe_says():
+    assert spent(causes.PROGRAM, causes.PROGRAM) == ""
+    assert spent(*3 * [causes.PROGRAM]) == (
+        "3 ends of class program in a row without a new checkpoint, expected 2 at most"
+    )
+
+
+def test_a_configuration_that_cannot_be_trained_is_given_up_at_once():
+    assert spent(causes.CONFIGURATION, given=9) == (
+        "1 end of class configuration in a row without a new checkpoint, expected 0 at most"
+    )
+
+
+def test_a_fault_of_a_machine_is_tried_three_times_as_often():
+    assert spent(*8 * [causes.MACHINE]) == ""
+    assert "9 ends of class machine" in spent(*9 * [causes.MACHINE])
+
+
+def test_what_only_takes_a_training_its_place_costs_it_nothing():
+    assert spent(*100 * [causes.DISRUPTED], *20 * [causes.ANSWERED]) == ""
+
+
+def test_ends_of_many_classes_are_too_many_together():
+    mixed = [causes.MACHINE, causes.STORAGE, causes.NETWORK, causes.KILLED]
+    assert spent(*2 * mixed) == ""
+    assert spent(*2 * mixed, causes.PROGRAM) == "9 ends in a row without a new checkpoint, expected 8 at most"
+
+
+def test_an_end_without_a_word_counts_as_one_of_the_program():
+    assert spent(*3 * [causes.UNKNOWN]).startswith("3 ends of class unknown in a row")
+
+
+def test_a_class_of_a_newer_version_counts_as_one_without_a_word():
+    assert spent("gremlins", "gremlins") == "" != spent(*3 * ["gremlins"])
+
+
+def test_a_recipe_may_have_a_training_stopped_at_the_first_end_of_a_class():
+    assert spent(causes.HUNG) == ""
+    assert spent(causes.HUNG, hung=causes.STOP).startswith("1 end of class hung")
+
+
+def test_a_start_rests_for_longer_and_longer_after_faults_of_machines_in_a_row():
+    rests = [rest_seconds(count * [causes.DISRUPTED]) for count in range(12)]
+    assert rests[:6] == [0.0, 0.0, 0.0, 5.0, 10.0, 20.0]
+    assert rests[-1] == LONGEST_REST
+    assert rest_seconds(9 * [causes.PROGRAM]) == 0.0

@@ -1,0 +1,103 @@
+"""Diagnosis: before a job that hangs is ended, its nodes say where its ranks are; what they said outlives the job."""
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from resources.trainings import incident_reports, incidents
+from resources.trainings.decision import Action
+from resources.trainings.faults import TrainingFault
+from tests.conftest import Marked, until
+from tests.resources.trainings.lab import BY, ENDLESS, Lab, happened, numbers, until_committed
+from trainer.diagnosis import folder
+from trainer.diagnosis.ranks import RankSeen
+from trainer.record import causes
+from trainer.record import incidents as records
+
+HUNG = TrainingFault("no progress for 60 s", ("node-0", "node-1"), kind=causes.HUNG)
+
+
+INCIDENT = "000001.0000"
+
+
+@pytest.mark.slow
+def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_it_is_the_suspect(
+    lab: Lab, marked: Marked
+):
+    store = lab.wanted(numbers(ENDLESS), nodes=2)
+    lab.started(store)
+    until_committed(store)
+    pid, other = marked.running("trainer")
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: asleep(other), "the other rank to wait for it")
+    assert lab.control().supersede(store, store.read(), HUNG, BY)
+    lab.advance(store, Action.SUBMIT)
+    lab.launcher.release(lab.job(store, 1))
+    found = folder.manifests(store.folder, INCIDENT)
+    assert [each.node for each in found] == ["node-0", "node-1"]
+    frozen, waits = (seen(found, each) for each in (pid, other))
+    assert frozen.rank.state == "stopped" and waits.rank.exchange
+    written = folder.text(store.folder, INCIDENT, waits.node, "stacks.txt")
+    assert "loop.py" in written and "train_step" in written
+    assert "MemTotal" in folder.text(store.folder, INCIDENT, waits.node, "health.txt")
+    assert '"heartbeats"' in folder.text(store.folder, INCIDENT, frozen.node, "figures.json")
+    assert "it is stopped" in frozen.lacking[f"stacks of rank {frozen.rank.rank}"]
+    [suspect] = incidents.suspected(store.folder, INCIDENT)
+    assert (suspect.rank, suspect.node) == (frozen.rank.rank, frozen.node) and "stopped" in suspect.why
+    record = records.read(store.folder, INCIDENT)
+    assert (record.kind, record.ranks, record.nodes) == (causes.HUNG, (frozen.rank.rank,), (frozen.node,))
+    assert [event["id"] for event in happened(store, "incident")] == [INCIDENT]
+    assert sum(sum(each.files.values()) for each in found) < 2 * folder.MOST_BYTES
+    lab.stopped(store)
+
+
+@pytest.mark.slow
+def test_a_rank_that_crashes_leaves_its_stack_while_the_ranks_start_anew(lab: Lab, marked: Marked):
+    store = lab.wanted(numbers(ENDLESS))
+    lab.started(store)
+    until_committed(store)
+    [rank] = marked.running("trainer")
+    os.kill(rank, signal.SIGSEGV)
+    [manifest] = until(lambda: folder.manifests(store.folder, INCIDENT), "the evidence")
+    assert [(each.pid, each.state) for each in manifest.ranks] == [(rank, "ended")]
+    assert "Fatal Python error: Segmentation fault" in folder.text(store.folder, INCIDENT, manifest.node, "stacks.txt")
+    record = records.read(store.folder, INCIDENT)
+    assert "SIGSEGV" in record.reason and record.ranks == (0,)
+
+    def over() -> bool:
+        [report] = incident_reports.of(store, store.read())
+        return report.state == incident_reports.OVER
+
+    until(over, "the training to go on")
+    [report] = incident_reports.of(store, store.read())
+    assert report.resumed == "000001.0001" and report.seconds_lost is not None
+    assert report.seconds_lost < 300 and {"detected", "ranks_ready", "stepped"} <= report.seconds.keys()
+    lab.stopped(store)
+
+
+@dataclass(frozen=True)
+class SeenRank:
+    """A rank of a diagnosis, and the node that told of it."""
+
+    rank: RankSeen
+    node: str
+    lacking: Mapping[str, str]
+
+
+def seen(found: list[folder.DiagnosisManifest], pid: int) -> SeenRank:
+    """The rank of this process."""
+    [only] = [SeenRank(rank, each.node, each.lacking) for each in found for rank in each.ranks if rank.pid == pid]
+    return only
+
+
+def asleep(pid: int) -> bool:
+    """Whether a process has done nothing for some looks: it waits for another."""
+    ticks = set()
+    for _ in range(20):
+        with open(f"/proc/{pid}/stat") as file:
+            ticks.add(file.read().rpartition(")")[2].split()[11])
+        os.sched_yield()
+    return len(ticks) == 1

@@ -1,0 +1,65 @@
+"""The trainer with batches that are spoilt on purpose, as a fault of the data or of the hardware would.
+
+``python -m tests.trainer.spoiled FAULTS CONFIG.json``: faults by commas. ``nan@5`` gives step 5 gradients that are not
+finite, each time it is done; ``nan-once@5`` only the first time in this folder; ``nan-from@5`` every step from 5 on;
+``spike@40`` multiplies the loss that step 40 is told by 100.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer.__main__ import main
+from trainer.step.engine import Engine
+from trainer.step.passes import StepTotals, Sums
+
+Fault = tuple[str, int]
+
+
+def spoil(faults: list[Fault]) -> None:
+    """Have this process spoil its batches."""
+    accumulate, finish = Engine.accumulate, Engine.finish
+    step = 0
+
+    def spoilt(engine: Engine, rows: Any, places: Any, *more: Any) -> Sums:
+        nonlocal step
+        sums = accumulate(engine, rows, places, *more)
+        step = int(places[0]) // engine.config.batch.sequences + 1
+        if any(_due(kind, at, step) for kind, at in faults):
+            for parameter in engine.model.parameters():
+                if parameter.grad is not None:
+                    torch.nn.init.constant_(parameter.grad, float("nan"))
+        return sums
+
+    def told(engine: Engine, sums: Sums, *others: float) -> StepTotals:
+        done = finish(engine, sums, *others)
+        return replace(done, loss=100 * done.loss) if ("spike", step) in faults else done
+
+    Engine.accumulate = spoilt  # type: ignore[method-assign,assignment]
+    Engine.finish = told  # type: ignore[method-assign,assignment]
+
+
+def _due(kind: str, at: int, step: int) -> bool:
+    due: dict[str, Callable[[], bool]] = {
+        "nan": lambda: step == at,
+        "nan-from": lambda: step >= at,
+        "nan-once": lambda: step == at and _first_time(at),
+    }
+    return kind in due and due[kind]()
+
+
+def _first_time(step: int) -> bool:
+    mark = Path(f"spoilt-{step}-{os.environ.get('RANK', '0')}")
+    first = not mark.exists()
+    mark.touch()
+    return first
+
+
+if __name__ == "__main__":
+    spoil([(kind, int(step)) for kind, _, step in (each.partition("@") for each in sys.argv[1].split(","))])
+    sys.exit(main(sys.argv[2:]))

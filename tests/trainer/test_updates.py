@@ -1,0 +1,101 @@
+"""Hot updates: a running training takes over a change between two steps, and after a kill after the same step again."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.trainer.conftest import Training
+from tests.trainer.test_replay import last_line, replay
+from trainer.checkpoint.disk import contents
+from trainer.record import changes, fence
+
+RATE, LATER, STEPS = 0.01, 0.0025, 400
+ENDLESS: dict[str, Any] = {
+    "run": {"steps": STEPS},
+    "checkpoint": {"every": 10 * STEPS},
+    "validation": {"every": 0},
+    "optimiser": {"schedule": "constant", "warmup_steps": 0, "learning_rate": RATE},
+}
+"""No checkpoint before the last step: a start that follows a kill repeats all steps."""
+
+
+def change(training: Training, **fields: Any) -> None:
+    changes.propose(training.store, {name.replace("__", "."): value for name, value in fields.items()}, "ada", "a test")
+
+
+def killed_after_the_change(training: Training, ranks: int) -> int:
+    """Change the rate while it runs, and kill it some steps after it took that over; the step of the change."""
+    process = training.start(ranks, freeze=",".join(map(str, range(20, STEPS, 40))))
+    training.until_frozen()
+    change(training, optimiser__learning_rate=LATER)
+    while not (held := changes.applied(training.store)):
+        training.thaw()
+        training.until_frozen()
+    training.thaw()
+    training.until_frozen()
+    process.kill()
+    process.communicate()
+    training.until_gone()
+    return held[1].step
+
+
+def steps_of(training: Training, incarnation: int, field: str) -> dict[int, float]:
+    return {event["step"]: event[field] for event in training.events("step") if event["incarnation"] == incarnation}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.nightly), 2])
+def test_a_start_that_follows_a_kill_takes_over_the_change_after_the_same_step(training: Training, ranks: int):
+    training.configure(**ENDLESS)
+    step = killed_after_the_change(training, ranks)
+    training.completed(ranks)
+    for incarnation in (1, 2):
+        rates = steps_of(training, incarnation, "learning_rate")
+        assert {rate for each, rate in rates.items() if each <= step} == {RATE}
+        assert {rate for each, rate in rates.items() if each > step} == {LATER}
+    before, after = (steps_of(training, incarnation, "loss") for incarnation in (1, 2))
+    assert len(before) > step + 1 and len(after) == STEPS
+    assert {each: after[each] for each in before} == before
+    told = [(event["step"], event["changed"], event["asked_by"]) for event in training.events("changed")]
+    assert told == 2 * [(step, {"optimiser.learning_rate": [RATE, LATER]}, "ada")]
+
+
+@pytest.mark.slow
+def test_a_change_between_two_starts_is_in_the_lineage_and_replays_repeat_it(training: Training):
+    training.interrupted(8)
+    change(training, optimiser__learning_rate=LATER, optimiser__weight_decay=0.0, validation__every=5)
+    training.completed()
+    assert changes.held_at(training.store, 5)[0].changed["optimiser.learning_rate"] == (RATE, LATER)
+    assert [event["step"] for event in training.events("validated")] == [10, 15, 20]
+    commit = next(commit for commit in training.commits() if commit.step == 10)
+    kept = contents.open_unverified(training.durable / commit.folder, commit.manifest).progress()
+    assert kept.config["optimiser"]["learning_rate"] == LATER and kept.config["optimiser"]["weight_decay"] == 0.0
+    [[number, step, fields]] = kept.lineage["changes"]
+    assert (number, step, fields["validation.every"]) == (1, 5, 5)
+    for first in (5, 10):
+        ended = replay(training, "--from", first, "--steps", 20 - first)
+        assert ended.code == 0 and last_line(ended).startswith("replay: bitwise equal: "), ended.out + ended.err
+
+
+@pytest.mark.nightly
+def test_a_replay_with_another_value_tells_from_which_step_it_differs(finished: Training):
+    given = json.dumps({"optimiser.learning_rate": LATER})
+    ended = replay(finished, "--from", 10, "--steps", 5, "--set", given, "--json")
+    said = json.loads(last_line(ended))
+    assert (ended.code, said["code"], said["step"]) == (1, 1, 12), ended.err  # the loss of step 11 is from before it
+    ended = replay(finished, "--from", 10, "--steps", 5, "--set", json.dumps({"run.seed": 7}))
+    assert ended.code == 2 and "replay: " in ended.err and "found 7, expected 3, as it was" in ended.err
+
+
+@pytest.mark.nightly
+def test_a_change_that_cannot_be_taken_over_is_refused_with_the_reason_and_the_next_one_is_not(training: Training):
+    change(training, run__seed=5)
+    change(training, optimiser__warmup_steps=-1)
+    change(training, checkpoint__every=4)
+    training.completed()
+    first, second = training.events("change_refused")
+    assert first["reason"].startswith("run.seed: found 5, expected one of checkpoint.every, ")
+    assert second["reason"] == "optimiser.warmup_steps: expected 0 or more"
+    assert [commit.step for commit in training.commits()] == [4, 8, 12, 16, 20]
+    assert set(changes.applied(training.store)) == {1, 2, 3} and fence.commits(training.store)

@@ -1,0 +1,66 @@
+"""Branching: a training that continues another one's checkpoint reads it here, verified, on any tier where it lies.
+
+Nothing of the parent is changed: a copy that is damaged is not set aside, as only the parent's own token may do that.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from trainer.base import paths
+from trainer.checkpoint import restore
+from trainer.checkpoint.disk.contents import Contents
+from trainer.checkpoint.restore import NodeReading
+from trainer.checkpoint.tiers.locations import CheckpointPlaces
+from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
+from trainer.config.resolved import Config
+from trainer.config.sections import Branch
+from trainer.node.world import World
+from trainer.record import commits
+from trainer.record.fence import Commit, Token
+
+
+def parents(
+    config: Config,
+    world: World,
+    token: Token,
+    ring: NodeRing = ONE_NODE,
+    nodes: NodeReading | None = None,
+    on_away: Callable[[str], None] = lambda _: None,
+) -> tuple[Commit, Contents]:
+    """The checkpoint that the configuration's section `branch` names, every byte verified. All ranks call it at once.
+
+    Raises ValueError, on all ranks, for one that is not the parent's or is damaged wherever it lies, and OSError while
+    it cannot be read.
+    """
+    branch = config.branch
+    assert branch is not None
+    store = Path(config.placement.parent)
+    commit = _commit(store, branch, world)
+    own = Path(config.placement.durable) / paths.checkpoints(config.training)
+    places = CheckpointPlaces(replace(config.placement, store=str(store)), world, token, ring, fetched=own)
+    try:
+        return commit, restore.verified(commit, world, places, on_away, nodes)
+    except ValueError as error:
+        raise ValueError(f"branch: {branch.training}: {error}") from None
+
+
+def _commit(store: Path, branch: Branch, world: World) -> Commit:
+    """The parent's commit, as rank 0 reads its record."""
+    found: Commit | str = ""
+    fault = ""
+    if world.leads:
+        try:
+            found = commits.read(store, branch.commit)
+        except OSError as error:
+            fault = f"{store}: {error.strerror or error}"
+        if isinstance(found, Commit) and found.manifest != branch.manifest:
+            found = (
+                f"checkpoint {found.name}: found the manifest {found.manifest[:16]}, expected {branch.manifest[:16]}"
+            )
+    found, fault = world.from_leader((found, fault))
+    if fault:
+        raise OSError(fault)
+    if isinstance(found, str):
+        raise ValueError(f"branch: {branch.training}: {found}")
+    return found

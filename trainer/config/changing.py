@@ -1,0 +1,122 @@
+"""Changing: a configuration with some of its fields set otherwise, and what a change can reach while a training runs.
+
+A change names fields as recipes do, `optimiser.learning_rate`. What a checkpoint's tensors and its place in the order
+of the samples depend on is not changed in mid-training: such a change is a training of its own that starts from the
+weights (`init`).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainer.base import codec
+from trainer.base.invalid import Invalid, require
+from trainer.config import resolved
+from trainer.config.resolved import OPERATION, SECTIONS, Config
+
+IN_PLACE = frozenset(
+    {
+        *(
+            f"optimiser.{name}"
+            for name in (
+                *("learning_rate", "schedule", "warmup_steps", "final_fraction", "decay_fraction"),
+                *("clip", "weight_decay", "beta1", "beta2", "momentum"),
+            )
+        ),
+        *("checkpoint.every", "validation.every", "observation.window_steps", "observation.compare_steps"),
+        *(f"storage.{tier}.minutes" for tier in ("nvme", "durable", "backup")),
+        *(
+            "storage.cost_share",
+            "storage.failures_per_rank_day",
+            "hardware.timeout_seconds",
+            "hardware.step_timeout_seconds",
+        ),
+    }
+)
+"""The fields that a running training takes over between two steps, without a restart."""
+
+_SHAPES = "the checkpoint has the tensors of the former value"
+_ORDER = "the place in the order of the samples depends on it"
+_STATE = "the checkpoint has the optimiser's state of the former value"
+FIXED: Mapping[str, str] = {
+    "model": _SHAPES,
+    "init": "a continuation has the weights of its checkpoint",
+    "dataset": _ORDER,
+    "batch.sequences": _ORDER,
+    "batch.length": _ORDER,
+    "run.seed": _ORDER,
+    "run.shuffle_shards": _ORDER,
+    "run.freeze": _STATE,
+    "optimiser.kind": _STATE,
+    "communication.compression": "each rank may have state of its own of the former value",
+    "communication.powersgd_rank": "each rank has state of its own of the former value",
+    "communication.local_steps": "each rank may have state of its own of the former value",
+}
+"""What no continuation with the full state can change, and why."""
+REMEDY = "to start from its weights alone, use `init` in a recipe"
+
+
+def check_continues(fields: Mapping[str, Any], sections: Mapping[str, Any]) -> None:
+    """Raises Invalid for a field that a continuation with the full state of `sections` cannot change."""
+    named = {name.split(".")[0] for name in fields} & SECTIONS.keys()
+    whole = {**sections, **{each: _checked(each, SECTIONS[each], sections.get(each, {})) for each in named}}
+    for name, value in fields.items():
+        parts = name.split(".")
+        fixed = next((each for each in (parts[0], ".".join(parts[:2])) if each in FIXED), "")
+        held = value_of(whole, name)
+        if fixed and (held is None or value != held):
+            was = f", expected {held!r}, as it was" if held is not None else ", expected no change"
+            raise Invalid(name, f"found {value!r}{was}: {FIXED[fixed]}; {REMEDY}")
+
+
+def value_of(sections: Mapping[str, Any], name: str) -> Any:
+    """The value of a dotted field; None where it is not there."""
+    place: Any = sections
+    for part in name.split("."):
+        place = place.get(part) if isinstance(place, Mapping) else None
+    return place
+
+
+def with_fields(sections: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections of a configuration, as JSON has them, with these fields set. Raises Invalid with the dotted field."""
+    kinds, out = {**SECTIONS, **OPERATION}, dict(sections)
+    for name in fields:
+        section = name.split(".")[0]
+        known = section in kinds and "." in name
+        require(known, name, f"unknown; expected <section>.<field>, the section one of {', '.join(kinds)}")
+        out[section] = _checked(section, kinds[section], out.get(section, {}))
+    for name, value in fields.items():
+        _set(out, name, value)
+    for section in {name.split(".")[0] for name in fields}:
+        out[section] = _checked(section, kinds[section], out[section])
+    return out
+
+
+def changed(config: Config, fields: Mapping[str, Any]) -> Config:
+    """A configuration with these fields set. Raises Invalid with the dotted field."""
+    sections = {name: value for name, value in resolved.dump(config).items() if name != "format"}
+    return codec.build(Config, with_fields(sections, fields))
+
+
+def check_in_place(config: Config, fields: Mapping[str, Any]) -> None:
+    """Raises Invalid for a change that a running training cannot take over."""
+    for name, value in fields.items():
+        require(name in IN_PLACE, name, f"found {value!r}, expected one of {', '.join(sorted(IN_PLACE))}")
+        if name == "validation.every" and not config.validation.every and value:
+            raise Invalid(name, f"found {value!r}, expected 0: the training holds no shards for a validation")
+
+
+def _checked(section: str, kind: Any, value: Any) -> Any:
+    built = codec.build(kind, value, section)
+    return built.section() if hasattr(built, "section") else codec.plain(built)
+
+
+def _set(sections: dict[str, Any], name: str, value: Any) -> None:
+    """Set a dotted field in nested sections, of which those on the way are copied."""
+    *above, last = name.split(".")
+    place: dict[str, Any] = sections
+    for part in above:
+        below = place.get(part)
+        require(isinstance(below, dict), name, f"unknown; {part} has no fields")
+        assert isinstance(below, dict)
+        place[part] = place = dict(below)
+    place[last] = value

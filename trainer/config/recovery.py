@@ -1,0 +1,32 @@
+"""The section `recovery` of a configuration: what a training does by itself about the faults that it finds.
+
+It is not part of a training's identity: it may change during a training. What was left out is on record in the training
+store, so that a changed answer never changes a step that was done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainer.base.invalid import positive, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """The answers of one training."""
+
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The answer to a cause, by its name: see `trainer.record.causes.CHOICES`. Without one here, the usual one
+    holds."""
+    skips: int = 3
+    """So many batches are left out in `skip_steps` steps at most; one more ends the training."""
+    skip_steps: int = 1000
+    spike_sigmas: float = 10.0
+    """A loss is a spike where it is so many robust standard deviations above the median of the last ones; 0: never."""
+    straggler_sigmas: float = 6.0
+    """A rank is a straggler where its own part of a step takes so many robust standard deviations longer than that of
+    the others, and half as long again; 0: never."""
+
+    def __post_init__(self) -> None:
+        positive(self, "skip_steps")
+        for each in ("skips", "spike_sigmas", "straggler_sigmas"):
+            require(getattr(self, each) >= 0, each, "expected 0 or more")

@@ -1,0 +1,170 @@
+"""Collection: all that one node can say about an incident, in bounded time and size, everything as well as it goes.
+
+The ranks write their stacks first, before anything else takes time. The other sources are asked side by side, each in a
+thread of its own; what has not come when the time is over is lacking, and the manifest says so.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.diagnosis import figures, flight, folder, health, native, ranks, stacks
+from trainer.diagnosis.commands import Lacking
+from trainer.diagnosis.folder import DiagnosisManifest
+from trainer.diagnosis.ranks import RankSeen
+from trainer.diagnosis.stacks import StackFile
+from trainer.record.tokens import Token
+
+SECONDS = 4.0
+"""While the ranks hang: nothing else is lost by it."""
+AFTER_FAILURE_SECONDS = 1.5
+"""After a rank has failed: tools that ask a GPU for its health take so long."""
+AFTER_KILL_SECONDS = 0.3
+"""After a rank was killed: what takes longer than this would delay the next start."""
+STACKS_SHARE = 0.5
+"""Of the time, ranks have so much to write their stacks."""
+MOST_SECONDS = 10.0
+
+Source = Callable[[float], bytes | dict[str, bytes]]
+"""A file's bytes, or several files by name, in so many seconds at most. Raises Lacking, and OSError."""
+
+
+@dataclass(frozen=True)
+class DiagnosedNode:
+    """A node of a job, as its own process knows it."""
+
+    store: Path
+    """The training's folder."""
+    name: str
+    stacks: Path | None
+    """The folder of the ranks' stacks; None where none could be made."""
+    disks: tuple[Path, ...] = ()
+    log: Callable[[], bytes] = bytes
+    """The end of what the node's processes wrote."""
+
+
+def collect(node: DiagnosedNode, id: str, why: str, seconds: float) -> bool:
+    """Collect and show what this node knows about an incident; False when it has done so before. Raises OSError."""
+    begun, seconds = time.monotonic(), min(seconds, MOST_SECONDS)
+    deadline = begun + seconds
+    token = Token.parse(".".join(id.split(".")[:2]))
+    files = stacks.opened(node.stacks, token.generation) if node.stacks else []
+    before = stacks.ask(files)
+    gathering = _Gathering(_sources(node, files, token), deadline)
+    stacks.wait(files, before, seconds * STACKS_SHARE)
+    seen, found, lacking = _ranks(files, before)
+    more, left = gathering.result()
+    kept, too_large = folder.bounded({**found, **more})
+    sizes = {name: len(data) for name, data in kept.items()}
+    lacking |= {**left, **too_large}
+    took = round(time.monotonic() - begun, 3)
+    manifest = DiagnosisManifest(node.name, time.time(), took, why, tuple(seen), sizes, lacking)
+    return folder.write(node.store, id, manifest, kept)
+
+
+def _ranks(
+    files: list[StackFile], before: Mapping[int, int]
+) -> tuple[list[RankSeen], dict[str, bytes], dict[str, str]]:
+    """Each rank, the file of all stacks, and for which rank there is none."""
+    seen, texts, lacking = list[RankSeen](), list[str](), dict[str, str]()
+    for each in files:
+        written = ""
+        with contextlib.suppress(OSError):
+            # What a rank that is gone has written was of its crash.
+            written = stacks.text(each, before.get(each.rank, 0))
+        rank = ranks.seen(each, bool(written), written)
+        seen.append(rank)
+        if written:
+            texts.append(f"=== rank {each.rank}, pid {each.pid}, {rank.state} ===\n{_with_source(written)}")
+        else:
+            lacking[f"stacks of rank {each.rank}"] = _why_no_stacks(each, rank, before)
+    if not files:
+        lacking["stacks"] = "no rank of this node has opened a file for them"
+    return seen, {"stacks.txt": "\n".join(texts).encode()} if texts else {}, lacking
+
+
+def _why_no_stacks(file: StackFile, rank: RankSeen, before: Mapping[int, int]) -> str:
+    if rank.ended:
+        return "it had ended, and left none"
+    if rank.frozen:
+        return f"it is {rank.state}, and cannot write"
+    return "it did not write them in time" if file.rank in before else "it has no handler for the signal"
+
+
+def _with_source(written: str) -> str:
+    """Stacks with the line of code under each call, where the file can be read."""
+    lines = []
+    for line in written.splitlines():
+        lines.append(line)
+        if (frame := stacks.frame(line)) and frame.source:
+            lines.append(f"    {frame.source}")
+    return "\n".join(lines) + "\n"
+
+
+def _sources(node: DiagnosedNode, files: list[StackFile], token: Token) -> dict[str, Source]:
+    """What else is asked, by the name of the file that it becomes."""
+    sources: dict[str, Source] = {
+        "figures.json": lambda _: figures.last(node.store, token),
+        "log.txt": lambda _: node.log(),
+        "native.txt": lambda seconds: native.dump(files, seconds),
+    }
+    if node.stacks is not None:
+        where = node.stacks
+        sources["flight recorder"] = lambda seconds: flight.dumps(where, seconds)
+    asked = health.parts((node.store, *node.disks))
+    return {**sources, **{f"{HEALTH}{name}": part for name, part in asked.items()}}
+
+
+HEALTH = "health: "
+"""Before the name of a part of `health.txt`."""
+
+
+class _Gathering:
+    """Sources that are asked side by side until a deadline."""
+
+    def __init__(self, sources: Mapping[str, Source], deadline: float) -> None:
+        self._deadline, self._lock = deadline, threading.Lock()
+        self._found: dict[str, bytes | dict[str, bytes]] = {}
+        self._lacking: dict[str, str] = {}
+        self._threads = {
+            name: threading.Thread(target=self._ask, args=(name, source), daemon=True, name=f"diagnosis {name}")
+            for name, source in sources.items()
+        }
+        for thread in self._threads.values():
+            thread.start()
+
+    def result(self) -> tuple[dict[str, bytes], dict[str, str]]:
+        """The files by name, and why others are not there."""
+        for thread in self._threads.values():
+            thread.join(max(0.0, self._deadline - time.monotonic()))
+        with self._lock:
+            late = self._threads.keys() - self._found.keys() - self._lacking.keys()
+            lacking = {**self._lacking, **dict.fromkeys(sorted(late), "it took longer than the time there was")}
+            return _files(self._found), {name.removeprefix(HEALTH): why for name, why in lacking.items()}
+
+    def _ask(self, name: str, source: Source) -> None:
+        try:
+            # A little before the deadline, so that a tool that is killed then still says so.
+            found = source(max(0.05, (self._deadline - time.monotonic()) * 0.8))
+        except Exception as error:  # nothing here may keep the others from being shown
+            with self._lock:
+                self._lacking[name] = str(error) if isinstance(error, Lacking | OSError) else repr(error)
+            return
+        with self._lock:
+            self._found[name] = found
+
+
+def _files(found: Mapping[str, bytes | dict[str, bytes]]) -> dict[str, bytes]:
+    """The parts of the node's health as one file, each other source as its own."""
+    files, parts = dict[str, bytes](), list[bytes]()
+    for name, data in found.items():
+        if isinstance(data, dict):
+            files |= data
+        elif name.startswith(HEALTH):
+            parts.append(f"=== {name.removeprefix(HEALTH)} ===\n".encode() + data)
+        elif data:
+            files[name] = data
+    return {**files, "health.txt": b"\n".join(parts)} if parts else files

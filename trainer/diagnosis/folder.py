@@ -1,0 +1,96 @@
+"""The folder of one node's evidence of an incident: what was found, and in the manifest what could not be had, and why.
+
+incidents/<id>/<node>/manifest.json   when, how long it took, each rank, the files, and what is lacking
+                      stacks.txt      the Python stacks of all threads of all ranks
+                      native.txt      their stacks in C, where py-spy is installed and allowed
+                      flight-<rank>   PyTorch's flight recorder, where NCCL is used
+                      figures.json    the last heartbeats of all ranks, the last events of the ledger
+                      health.txt      GPUs, kernel log, disks, network, memory, load of the node
+                      log.txt         the end of what the node's processes wrote
+"""
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainer.base import atomic, codec
+from trainer.diagnosis.ranks import RankSeen
+from trainer.record import files, incidents
+
+FORMAT = "slipway.diagnosis/1"
+MANIFEST = "manifest.json"
+MOST_BYTES = 4 << 20
+"""Of all evidence of one node."""
+
+
+@dataclass(frozen=True)
+class DiagnosisManifest:
+    """What one node found."""
+
+    node: str
+    at: float
+    """Seconds since the epoch, by the clock of the node."""
+    seconds: float
+    """How long the collection took."""
+    why: str
+    ranks: tuple[RankSeen, ...]
+    files: Mapping[str, int]
+    """Bytes of each file."""
+    lacking: Mapping[str, str] = field(default_factory=dict)
+    """What could not be had, and why."""
+
+
+def write(store: Path, id: str, manifest: DiagnosisManifest, found: Mapping[str, bytes]) -> bool:
+    """Show a node's evidence whole; False when the node has left its evidence of this incident before.
+
+    Raises OSError.
+    """
+    above = incidents.evidence(store, id)
+    atomic.make_folder(above)
+    temporary = above / f".{manifest.node}.{uuid.uuid4().hex}"
+    temporary.mkdir()
+    try:
+        for name, data in found.items():
+            atomic.write(temporary / name, [data])
+        atomic.write(temporary / MANIFEST, [codec.encode(manifest, FORMAT)])
+        return atomic.show(temporary, above / manifest.node)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def bounded(found: Mapping[str, bytes], most: int = MOST_BYTES) -> tuple[dict[str, bytes], dict[str, str]]:
+    """What fits, the smallest first, and why the rest does not."""
+    kept, left = dict[str, bytes](), dict[str, str]()
+    room = most
+    for name in sorted(found, key=lambda each: len(found[each])):
+        if len(found[name]) <= room:
+            kept[name] = found[name]
+            room -= len(found[name])
+        else:
+            left[name] = f"it has {len(found[name]):,} bytes, and the evidence of a node {most:,} at most"
+    return kept, left
+
+
+def nodes(store: Path, id: str) -> list[str]:
+    """The nodes that have left evidence of an incident. Raises Unreadable."""
+    above = incidents.evidence(store, id)
+    return [name for name in files.entries(above) or () if (above / name / MANIFEST).is_file()]
+
+
+def manifests(store: Path, id: str) -> list[DiagnosisManifest]:
+    """What the nodes found, by node; one that is damaged is left out. Raises OSError."""
+    found = (
+        codec.read_if_whole(incidents.evidence(store, id) / node / MANIFEST, DiagnosisManifest, FORMAT)
+        for node in nodes(store, id)
+    )
+    return [each for each in found if each is not None]
+
+
+def text(store: Path, id: str, node: str, name: str) -> str:
+    """A file of a node's evidence as text, empty where there is none."""
+    with contextlib.suppress(OSError):
+        return (incidents.evidence(store, id) / node / name).read_text(errors="replace")
+    return ""

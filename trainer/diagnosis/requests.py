@@ -1,0 +1,55 @@
+"""Requests: how the control plane asks the nodes of an incarnation for a diagnosis, before it ends them.
+
+The training's store is what both see under every launcher: a request is a record there, named after the incident, and
+an answer is the manifest in the incident's folder.
+
+    diagnoses/<incident>.json                  the request
+    incidents/<incident>/<node>/manifest.json  the answer
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.base import codec
+from trainer.diagnosis import folder
+from trainer.record import files
+
+FORMAT = "slipway.diagnosis-request/1"
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class DiagnosisRequest:
+    """Who wants to know why."""
+
+    why: str
+    by: str
+    at: float
+    """Seconds since the epoch, by the clock of who asks; for people alone."""
+
+
+def ask(store: Path, id: str, why: str, by: str) -> bool:
+    """Ask the nodes of an incident's incarnation; False when they were asked before. Raises OSError."""
+    return codec.create_only(files.named(store, files.DIAGNOSES, id), DiagnosisRequest(why, by, time.time()), FORMAT)
+
+
+def asked(store: Path, incarnation: int) -> list[str]:
+    """The ids of the incidents of an incarnation for which a diagnosis is wanted. Raises OSError."""
+    return [name for name in files.names(store, files.DIAGNOSES) if name.startswith(f"{incarnation:06d}.")]
+
+
+def read(store: Path, id: str) -> DiagnosisRequest:
+    """Raises OSError, and codec.UndecodableRecord."""
+    return codec.read(files.named(store, files.DIAGNOSES, id), DiagnosisRequest, FORMAT)
+
+
+def wait(store: Path, id: str, nodes: Iterable[str], seconds: float) -> tuple[str, ...]:
+    """Wait until all these nodes have answered, for so long at most; the nodes that have."""
+    wanted, deadline = set(nodes), time.monotonic() + seconds
+    while True:
+        answered = tuple(sorted(wanted & set(folder.nodes(store, id))))
+        if len(answered) == len(wanted) or time.monotonic() >= deadline:
+            return answered
+        time.sleep(POLL_SECONDS)

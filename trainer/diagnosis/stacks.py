@@ -1,0 +1,214 @@
+"""Stacks: where every thread of every rank of this node is, written by the ranks themselves.
+
+The process of the node makes a folder and names it to all below it. Each rank opens a file there when it starts, and
+has `faulthandler` write the stacks of all its threads into it: on a signal from the node's process, and when the rank
+crashes. The signal's handler runs in C, so a rank that waits inside a C call (a collective, a read) answers too; one
+that is stopped, or waits for a disk, cannot. What the file of a rank holds stays when the rank is killed.
+"""
+
+import contextlib
+import faulthandler
+import linecache
+import os
+import re
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from trainer.base import processes
+from trainer.record.incarnation import GENERATION_VARIABLE
+
+VARIABLE = "SLIPWAY_STACKS"
+"""The folder, for all processes of a node."""
+SIGNAL = signal.SIGUSR1
+PREFIX = "slipway-stacks-"
+MOST_BYTES = 256 << 10
+"""Of one rank's stacks."""
+STILL_SECONDS = 0.03
+"""A file that has not grown for so long is written to its end."""
+SNAPSHOT_SECONDS = 0.1
+"""So long the end of a generation may wait for the stacks of the ranks that are left."""
+_FILE_NAME = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)$')
+_THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*:$")
+_file: IO[bytes] | None = None
+
+
+@dataclass(frozen=True)
+class StackFile:
+    """The file of one rank."""
+
+    generation: int
+    rank: int
+    pid: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """One call of a stack."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def source(self) -> str:
+        """The line of code, empty where the file cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{self.function} ({Path(self.file).name}:{self.line})"
+
+
+def open_file() -> None:
+    """Have this rank answer to the node's process; does nothing in a rank that no node's process started.
+
+    A process that was forked from one that did so calls it again.
+    """
+    global _file
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return
+    with contextlib.suppress(OSError, ValueError):  # without it a rank trains as well
+        path = Path(folder) / f"{generation()}.{int(os.environ.get('RANK', '0')):05d}.{os.getpid()}"
+        file = open(path, "ab", buffering=0)  # noqa: SIM115 - it stays open as long as the process
+        faulthandler.enable(file, all_threads=True)
+        faulthandler.register(SIGNAL, file, all_threads=True, chain=False)
+        _file = file
+
+
+def make_folder() -> Path | None:
+    """A folder for the ranks of this node; None where none can be made. Those of dead processes are removed."""
+    above = Path(tempfile.gettempdir())
+    with contextlib.suppress(OSError):
+        for left in above.glob(f"{PREFIX}*"):
+            pid = left.name.removeprefix(PREFIX).partition("-")[0]
+            if pid.isdecimal() and processes.parent_of(int(pid)) is None and left.stat().st_uid == os.getuid():
+                shutil.rmtree(left, ignore_errors=True)
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    except OSError:
+        return None
+
+
+def generation() -> int:
+    """The generation of this process, as far as its environment says; 0 where nobody counts them."""
+    text = os.environ.get(GENERATION_VARIABLE) or "0"
+    return int(text) if text.isdecimal() else 0
+
+
+def opened(folder: Path, generation: int | None = None) -> list[StackFile]:
+    """The files of the ranks of a generation, by rank; those of the newest one where it has none, or none is given."""
+    found: list[tuple[float, StackFile]] = []
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if name := _FILE_NAME.fullmatch(path.name):
+                found.append((path.stat().st_mtime, StackFile(int(name[1]), int(name[2]), int(name[3]), path)))
+    present = {each.generation for _, each in found}
+    wanted = generation if generation in present else max(present, default=0)
+    newest = {each.rank: each for _, each in sorted(found, key=lambda pair: pair[0]) if each.generation == wanted}
+    return [newest[rank] for rank in sorted(newest)]
+
+
+def snapshot(generation: int) -> None:
+    """Have the ranks of this node's generation write where they are now, before they are ended; waits next to nothing.
+
+    Their files stay, so that the node's process can read them when the ranks are gone.
+    """
+    if folder := os.environ.get(VARIABLE):
+        files = opened(Path(folder), generation)
+        wait(files, ask(files), SNAPSHOT_SECONDS)
+
+
+def ask(files: list[StackFile]) -> dict[int, int]:
+    """Have these ranks write their stacks; returns at once. The bytes that each file had before, by rank.
+
+    A rank that is gone, or would die of the signal, is left alone.
+    """
+    before = {}
+    for each in files:
+        with contextlib.suppress(OSError):
+            size = each.path.stat().st_size
+            if _catches(each.pid):
+                os.kill(each.pid, SIGNAL)
+                before[each.rank] = size
+    return before
+
+
+def wait(files: list[StackFile], before: Mapping[int, int], seconds: float) -> None:
+    """Wait until the asked ranks have written, for so long at most."""
+    deadline, still = time.monotonic() + seconds, dict[int, tuple[int, float]]()
+    asked = [each for each in files if each.rank in before and not is_frozen(state(each.pid))]
+    while asked and (now := time.monotonic()) < deadline:
+        for each in list(asked):
+            size = _size(each.path)
+            if size <= before[each.rank] and state(each.pid):
+                continue
+            seen, since = still.get(each.rank, (-1, now))
+            still[each.rank] = (size, since if size == seen else now)
+            if size == seen and now - since >= STILL_SECONDS:
+                asked.remove(each)
+        time.sleep(0.01)
+
+
+def text(file: StackFile, start: int = 0) -> str:
+    """What a rank has written since its file had `start` bytes; the end of it where that is long. Raises OSError."""
+    with open(file.path, "rb") as opened:
+        opened.seek(max(start, os.fstat(opened.fileno()).st_size - MOST_BYTES))
+        return opened.read(MOST_BYTES).decode(errors="replace")
+
+
+def frame(line: str) -> StackFrame | None:
+    """The call in a line of `faulthandler`'s text; None where it is no call."""
+    found = _FRAME.match(line)
+    return StackFrame(found["file"], int(found["line"]), found["function"]) if found else None
+
+
+def main_thread(written: str) -> list[StackFrame]:
+    """The calls of the thread that trains, the innermost one first; empty when there are none.
+
+    It is the thread whose outermost call is not Python's own start of a thread.
+    """
+    threads: list[list[StackFrame]] = []
+    for line in written.splitlines():
+        if _THREAD.match(line):
+            threads.append([])
+        elif threads and (call := frame(line)):
+            threads[-1].append(call)
+    return next((each for each in reversed(threads) if each and each[-1].function != "_bootstrap"), [])
+
+
+def state(pid: int) -> str:
+    """The state of a process, one letter as ps shows it; empty for one that is gone or has ended."""
+    try:
+        found = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+    return "" if found in "ZX" else found
+
+
+def is_frozen(state: str) -> bool:
+    """Whether a process in this state answers no signal: it is stopped, traced, or waits for a disk."""
+    return state in ("T", "t", "D")
+
+
+def _catches(pid: int) -> bool:
+    """Whether the process has a handler for the signal, by its mask in /proc (proc(5), SigCgt)."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (SIGNAL - 1) & 1)
+    return False
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

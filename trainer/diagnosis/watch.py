@@ -1,0 +1,110 @@
+"""The watch of a node's process over its ranks: it collects evidence when the control plane asks, and when they fail.
+
+A thread of the node's process looks for requests in the training's store, so that a store that hangs keeps nobody
+waiting. Evidence of a failure is collected when the command of the node has ended, in the time that its exit code
+leaves: after a SIGKILL next to none.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainer.base import codec
+from trainer.base.exit_code import ExitCode
+from trainer.diagnosis import collection, folder, requests
+from trainer.diagnosis.collection import DiagnosedNode
+from trainer.record import fence, incarnation
+
+POLL_SECONDS = 0.5
+"""Between two looks for a request."""
+LOG_BYTES = 64 << 10
+WRITING_SECONDS = 1.0
+"""How long the end of a node may wait for its evidence to be written, beyond the time of the collection."""
+OF_NO_INTEREST = (ExitCode.DONE, ExitCode.UNUSABLE, ExitCode.SUPERSEDED, 128 + signal.SIGTERM)
+"""Exit codes that say all that there is to say."""
+
+
+class DiagnosisWatch:
+    """The watch of one node's process. Everything is done as well as it goes; nothing is ever raised."""
+
+    def __init__(self, config: str, stacks_folder: Path | None, log: Callable[[], bytes] | None = None) -> None:
+        """`config`: the path of the job's configuration. `log`: the end of the output, by default that of stdout."""
+        self._ended = threading.Event()
+        self._node = _node(config, stacks_folder, log or own_output)
+        self._incarnation = int(os.environ.get(incarnation.VARIABLE) or 0)
+        if self._node is not None and self._incarnation:
+            threading.Thread(target=self._look, args=(self._node,), name="diagnosis", daemon=True).start()
+
+    def after_end(self, code: int) -> None:
+        """The command of the node has ended with this exit code; collect what is left to see if it failed."""
+        self._ended.set()
+        if self._node is None or not self._incarnation or code in OF_NO_INTEREST:
+            return
+        killed = code == 128 + signal.SIGKILL
+        seconds = collection.AFTER_KILL_SECONDS if killed else collection.AFTER_FAILURE_SECONDS
+        why = f"the command of the node ended with exit code {code}"
+        worker = threading.Thread(target=self._collect_failure, args=(self._node, why, seconds), daemon=True)
+        worker.start()
+        worker.join(seconds + WRITING_SECONDS)
+
+    def _collect_failure(self, node: DiagnosedNode, why: str, seconds: float) -> None:
+        with _told(node):
+            claim = fence.newest_claim(node.store)
+            if claim is not None and claim.token.incarnation == self._incarnation:
+                collection.collect(node, str(claim.token), why, seconds)
+
+    def _look(self, node: DiagnosedNode) -> None:
+        """Answer each request once."""
+        done: set[str] = set()
+        while not self._ended.wait(POLL_SECONDS):
+            with _told(node):
+                for id in requests.asked(node.store, self._incarnation):
+                    if id in done:
+                        continue
+                    done.add(id)
+                    if node.name not in folder.nodes(node.store, id):
+                        collection.collect(node, id, _why(node.store, id), collection.SECONDS)
+
+
+def own_output() -> bytes:
+    """The end of what this process and those below it wrote, where that goes into a file. Raises OSError."""
+    found = os.fstat(sys.stdout.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        return b""
+    # Opened anew: the file may be open for writing alone.
+    with open(f"/proc/self/fd/{sys.stdout.fileno()}", "rb") as file:
+        file.seek(max(0, found.st_size - LOG_BYTES))
+        return file.read(LOG_BYTES)
+
+
+def _node(config: str, stacks_folder: Path | None, log: Callable[[], bytes]) -> DiagnosedNode | None:
+    """This node as the job's configuration describes it; None for a job that trains nothing."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        placement: dict[str, Any] = json.loads(Path(config).read_bytes())["placement"]
+        name = os.environ.get("SLIPWAY_NODE", "local")
+        nvme = Path(str(placement.get("nvme") or "/").format(node=name))
+        return DiagnosedNode(Path(placement["store"]), name, stacks_folder, (nvme,), log)
+    return None
+
+
+def _why(store: Path, id: str) -> str:
+    with contextlib.suppress(OSError, codec.UndecodableRecord):
+        found = requests.read(store, id)
+        return f"{found.by}: {found.why}"
+    return "asked"
+
+
+@contextlib.contextmanager
+def _told(node: DiagnosedNode) -> Any:
+    """What goes wrong within is said in the log, and nothing else follows."""
+    try:
+        yield
+    except Exception as error:
+        print(f"trainer: the evidence of {node.name} could not be kept: {error}\n", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,98 @@
+"""The account of a training: stretches of time without gaps, what each was spent on, and what interruptions cost.
+
+`trainer.record.accounting.bookkeeper` makes it from a history.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trainer.base.journal import JournalEvent
+from trainer.record.accounting.segments import GenerationFold, Stretch
+from trainer.record.claims import Claim
+from trainer.record.exits import Exit
+from trainer.record.tokens import Token
+
+
+@dataclass(frozen=True)
+class Wish:
+    """That a training should run or stop, by somebody."""
+
+    run: bool
+    at: float
+    incarnation: int
+    """The newest incarnation then, 0 before the first."""
+
+
+@dataclass(frozen=True)
+class TrainingHistory:
+    """All that is on record about when a training did what. Times of the control plane are of its clock."""
+
+    claims: Sequence[Claim]
+    exits: Mapping[int, Exit]
+    generations: Mapping[Token, GenerationFold]
+    wishes: Sequence[Wish] = ()
+    """In their order."""
+    submitted: Mapping[int, float] = field(default_factory=dict)
+    """When the job of an incarnation was submitted."""
+    ended: Mapping[int, float] = field(default_factory=dict)
+    """When the job of an incarnation ended, by the record of its node or its launcher: not when that was seen."""
+    marks: Mapping[Token, Sequence[JournalEvent]] = field(default_factory=dict)
+    """Events of other writers than rank 0, by token: detected, incident."""
+    away: Sequence[tuple[float, float]] = ()
+    """From when to when the control plane was away."""
+
+
+@dataclass(frozen=True)
+class InterruptionCost:
+    """What ended a generation before its time, and what it cost."""
+
+    token: str
+    """The generation that it ended, which is the id of the incident."""
+    kind: str
+    """Of `trainer.record.causes`; empty where it is not on record."""
+    reason: str
+    nodes: tuple[str, ...]
+    lost: Mapping[str, float]
+    """Seconds by bucket."""
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.lost.values())
+
+
+@dataclass(frozen=True)
+class Account:
+    """What the time of a training was spent on, from when it was wanted to its end, or until now."""
+
+    begin: float
+    end: float
+    stretches: tuple[Stretch, ...]
+    """They follow one another without a gap."""
+    interruptions: tuple[InterruptionCost, ...]
+    notes: tuple[str, ...]
+    """How it is known that the control plane was away: a sentence each."""
+    started: float
+    """When the first process began; `end` where none has."""
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """By bucket, in all; they sum to the wall clock."""
+        sums: dict[str, float] = {}
+        for stretch in self.stretches:
+            for bucket, spent in stretch.seconds.items():
+                sums[bucket] = sums.get(bucket, 0.0) + spent
+        return sums
+
+    @property
+    def wall(self) -> float:
+        return self.end - self.begin
+
+
+def lost_by(interruptions: Iterable[InterruptionCost], by: str) -> dict[str, float]:
+    """Lost seconds by cause (`kind`) or by node; an interruption on several nodes is divided between them."""
+    sums: dict[str, float] = {}
+    for each in interruptions:
+        names = (each.kind or "unknown",) if by == "kind" else each.nodes or ("unknown",)
+        for name in names:
+            sums[name] = sums.get(name, 0.0) + each.seconds / len(names)
+    return sums

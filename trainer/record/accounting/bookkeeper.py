@@ -1,0 +1,278 @@
+"""The bookkeeper: makes a training's account from its history, walking through it in its order.
+
+The order of what happened follows from tokens, claims and each writer's own sequence. Two machines' clocks are never
+compared to decide it: a generation's stretches keep their durations, and are moved as a whole to where the control
+plane's records leave room for them; where they do not fit, they are cut.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from trainer.record.accounting import buckets
+from trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory
+from trainer.record.accounting.segments import GenerationFold, Stretch
+from trainer.record.exits import Exit
+from trainer.record.tokens import Token
+
+NOTICE_SECONDS = 60.0
+"""A control plane that is there notices the end of a job within so many seconds, and claims the next start."""
+BY_HAND = "trainer"
+"""Who claims when a person starts ranks by hand, without a control plane."""
+ABSENT = (buckets.WAITING, buckets.UNDETECTED, buckets.RESTART)
+"""What is rather the fault of a control plane that is away. A queue goes on without it."""
+
+
+def account(history: TrainingHistory, now: float) -> Account:
+    """The account of a training; raises ValueError for one that was never wanted nor started."""
+    return _Builder(history, now).built()
+
+
+class _Builder:
+    """Walks through a history in its order, with the moment up to which the time is accounted for."""
+
+    def __init__(self, history: TrainingHistory, now: float) -> None:
+        self._history, self._now = history, now
+        self._stretches: list[Stretch] = []
+        self._kept: list[Stretch] = []
+        """The stretches with steps that no interruption has taken back, by step."""
+        self._interruptions: list[InterruptionCost] = []
+        self._notes: list[str] = []
+        self._started: float | None = None
+        self._owed = -1
+        """The place of the interruption that pays for what is spent until the steps go on; -1 for none."""
+
+    def built(self) -> Account:
+        tokens = _by_incarnation(self._history)
+        self._at = self._begin = self._beginning(tokens)
+        for number, generations in tokens.items():
+            self._wait_for(number, generations)
+            self._run(number, generations)
+        self._wait_for_more(max(tokens, default=0))
+        started = self._at if self._started is None else self._started
+        stretches = tuple(self._stretches)
+        return Account(self._begin, self._at, stretches, tuple(self._interruptions), tuple(self._notes), started)
+
+    def _beginning(self, tokens: Mapping[int, Sequence[Token]]) -> float:
+        wishes = [wish.at for wish in self._history.wishes if wish.run]
+        if wishes:
+            return wishes[0]
+        claims = [claim.at for claim in self._history.claims]
+        first = [self._process_began(token) for each in list(tokens.values())[:1] for token in each]
+        begun = [each for each in first if each]
+        if not claims and not begun:
+            raise ValueError("found no wish, no claim and no event: there is nothing to account for")
+        by_hand = not self._history.claims or self._history.claims[0].by == BY_HAND
+        return min(begun + claims) if by_hand and begun else claims[0] if claims else begun[0]
+
+    def _process_began(self, token: Token) -> float | None:
+        fold = self._history.generations.get(token)
+        return (fold.since or fold.begun) if fold else None
+
+    def _wait_for(self, number: int, generations: Sequence[Token]) -> None:
+        """From the end of the incarnation before to the first process of this one."""
+        claim = next((each for each in self._history.claims if each.token.incarnation == number), None)
+        if claim is not None and claim.by == BY_HAND:
+            begun = next((each for token in generations if (each := self._process_began(token))), None)
+            if self._stretches and begun is not None:
+                self._notes.append(f"incarnation {number} was started by hand: nobody had watched the one before")
+                self._spend(begun, buckets.AWAY)
+            return
+        waits = buckets.RESTART if self._owed >= 0 else buckets.WAITING
+        self._rest(number - 1)
+        if claim is not None:
+            self._spend(claim.at, waits)
+        self._spend(self._history.submitted.get(number), waits)
+
+    def _rest(self, after: int) -> None:
+        """Nobody wants it to run, from the end of an incarnation until somebody does again."""
+        wishes = [wish for wish in self._history.wishes if wish.incarnation == after]
+        if any(not wish.run for wish in wishes) and wishes[-1].run:
+            self._spend(wishes[-1].at, buckets.STOPPED)
+            self._owed = -1
+
+    def _run(self, number: int, generations: Sequence[Token]) -> None:
+        """All generations of an incarnation, and its end."""
+        ended = self._history.exits.get(number)
+        trainers_own = ended is not None and ended.by == BY_HAND
+        ceiling = ended.at if ended and not trainers_own else self._now
+        for place, token in enumerate(generations):
+            fold = self._history.generations.get(token)
+            last = place == len(generations) - 1
+            if fold is not None and fold.begun is not None:
+                self._add(token, min(ceiling, self._now), buckets.RESTART if place else buckets.QUEUE)
+            if not last:
+                self._interrupt(token, ended=None)
+                self._spend_within(self._mark(token, "detected"), ceiling, buckets.UNDETECTED)
+                self._spend_within(self._mark(token, "ranks_gone"), ceiling, buckets.RESTART)
+        token = generations[-1]
+        fold = self._history.generations.get(token)
+        if ended is None or trainers_own or (fold is not None and fold.ended):
+            # It reported its end itself; what comes after is the control plane's time to see that.
+            if ended is not None and not trainers_own and self._wanted_after(number):
+                self._see(number, ended)
+            elif ended is None and self._follows(number):
+                self._interrupt(token, None)
+            return
+        if ended.outcome == "failed" or ended.disrupted:
+            self._interrupt(token, ended)
+        detected, over = self._mark(token, "detected"), self._history.ended.get(number)
+        noticed = min((each for each in (detected, over) if each is not None), default=None)
+        self._spend(ended.at if noticed is None else min(noticed, ended.at), buckets.UNDETECTED)
+        self._see(number, ended)
+
+    def _see(self, number: int, ended: Exit) -> None:
+        """From the end of a job to the moment at which the control plane saw it: longer than usual, it was away."""
+        if ended.outcome == "stopped" and not ended.disrupted:
+            return self._spend(ended.at, buckets.STOPPED)
+        self._spend(min(ended.at, self._at + NOTICE_SECONDS), buckets.RESTART)
+        if ended.at > self._at:
+            late = ended.at - self._at
+            self._notes.append(
+                f"incarnation {number} had ended {late + NOTICE_SECONDS:.0f} s before anybody saw it; "
+                f"expected at most {NOTICE_SECONDS:.0f} s"
+            )
+            self._spend(ended.at, buckets.AWAY)
+
+    def _wait_for_more(self, number: int) -> None:
+        """From the end of the newest incarnation until now, where the training should still run."""
+        ended = self._history.exits.get(number)
+        if ended is None and number:
+            fold = self._last_fold(number)
+            if fold is None or not fold.ended:
+                bucket = buckets.QUEUE
+                if fold is not None:
+                    bucket = buckets.BY_PHASE.get(fold.phase, buckets.STARTING)
+                return self._spend(self._now, bucket)
+        if self._wanted_after(number) and not (ended and ended.outcome == "succeeded"):
+            self._rest(number)
+            self._spend(self._now, buckets.RESTART if self._owed >= 0 else buckets.WAITING)
+
+    def _last_fold(self, number: int) -> GenerationFold | None:
+        tokens = [token for token in self._history.generations if token.incarnation == number]
+        return self._history.generations[max(tokens)] if tokens else None
+
+    def _wanted_after(self, number: int) -> bool:
+        return bool(self._history.wishes) and self._history.wishes[-1].run
+
+    def _follows(self, number: int) -> bool:
+        return any(claim.token.incarnation > number for claim in self._history.claims)
+
+    def _add(self, token: Token, ceiling: float, before: str) -> None:
+        """The stretches of a generation, moved to where there is room for them, and cut where there is not.
+
+        `before`: what the time until its process began was spent on.
+        """
+        fold = self._history.generations[token]
+        assert fold.begun is not None
+        shift = max(self._at - fold.begun, min(0.0, ceiling - fold.at))
+        begun = fold.begun + shift
+        since = min(fold.since + shift, begun) if fold.since else begun
+        self._spend_within(since, ceiling, before)
+        self._started = self._at if self._started is None else self._started
+        self._spend_within(begun, ceiling, buckets.STARTING)
+        for each in fold.stretches:
+            if each.first and self._owed < 0 and self._kept and self._kept[-1].last >= each.first:
+                # The generation itself went back to an earlier step.
+                self._interrupt(token, None)
+            self._put(_between(each, self._at, each.end + shift, ceiling))
+
+    def _put(self, stretch: Stretch) -> None:
+        """Add a stretch that begins where the accounted time ends."""
+        if stretch.first:
+            self._take_back(stretch.first)
+            self._kept.append(stretch)
+        if stretch.end > stretch.begin:
+            self._stretches.append(stretch)
+            self._at = stretch.end
+            self._charge({name: spent for name, spent in stretch.seconds.items() if name in buckets.START})
+        if stretch.last >= stretch.first > 0:
+            self._owed = -1  # the steps go on
+
+    def _take_back(self, first: int) -> None:
+        """Steps from `first` on are done again: what they took before is lost."""
+        while self._kept and self._kept[-1].last >= first:
+            held = self._kept[-1]
+            if held.last < held.first:  # it was restored, and did no step
+                self._kept.pop()
+                continue
+            share = min(1.0, (held.last - first + 1) / (held.last - held.first + 1))
+            lost = {bucket: held.seconds[bucket] * share for bucket in buckets.STEPPING if bucket in held.seconds}
+            for bucket, spent in lost.items():
+                held.seconds[bucket] -= spent
+                if share == 1:
+                    del held.seconds[bucket]
+            held.seconds[buckets.REPEATED] = held.seconds.get(buckets.REPEATED, 0.0) + sum(lost.values())
+            held.mfu_seconds, held.mfu_over = held.mfu_seconds * (1 - share), held.mfu_over * (1 - share)
+            self._charge({buckets.REPEATED: sum(lost.values())})
+            if share < 1:
+                held.last = first - 1
+                return
+            self._kept.pop()
+
+    def _interrupt(self, token: Token, ended: Exit | None) -> None:
+        """From here on, until steps go on, time is lost to what ended this generation."""
+        told = [event for event in self._history.marks.get(token, ()) if event["event"] in ("incident", "detected")]
+        said = dict(told[-1]) if told else {}
+        kind = (ended.kind if ended else "") or str(said.get("kind", ""))
+        reason = ended.reason if ended else str(said.get("reason", said.get("cause", "")))
+        nodes = ended.nodes if ended else tuple(said.get("nodes", ()))
+        self._interruptions.append(InterruptionCost(str(token), kind, reason, nodes, {}))
+        self._owed = len(self._interruptions) - 1
+
+    def _charge(self, seconds: Mapping[str, float]) -> None:
+        """The present interruption has cost these seconds."""
+        if self._owed < 0:
+            return
+        held = self._interruptions[self._owed]
+        lost = dict(held.lost)
+        for bucket, spent in seconds.items():
+            lost[bucket] = lost.get(bucket, 0.0) + spent
+        self._interruptions[self._owed] = replace(held, lost=lost)
+
+    def _spend(self, until: float | None, bucket: str) -> None:
+        """The time up to a moment was spent on `bucket`, but for what the control plane was away."""
+        if until is None or until <= self._at:
+            return
+        until = min(until, max(self._now, self._at))
+        for begin, end in sorted(self._history.away) if bucket in ABSENT else ():
+            if begin < until and end > self._at:
+                self._stretch(max(begin, self._at), bucket)
+                self._notes.append(f"the control plane did not tick for {end - begin:.0f} s")
+                self._stretch(min(end, until), buckets.AWAY)
+        self._stretch(until, bucket)
+
+    def _spend_within(self, until: float | None, ceiling: float, bucket: str) -> None:
+        """The same, for a moment on another clock than that of `ceiling`, which it cannot be after."""
+        self._spend(None if until is None else min(until, ceiling), bucket)
+
+    def _stretch(self, until: float, bucket: str) -> None:
+        if until > self._at:
+            self._stretches.append(Stretch(self._at, until, {bucket: until - self._at}))
+            self._at = until
+            if bucket not in buckets.KEPT:
+                self._charge(self._stretches[-1].seconds)
+
+    def _mark(self, token: Token, event: str) -> float | None:
+        """When another writer than rank 0 wrote this event of a generation, for the first time."""
+        times = [float(each["t"]) for each in self._history.marks.get(token, ()) if each["event"] == event]
+        return min(times, default=None)
+
+
+def _by_incarnation(history: TrainingHistory) -> dict[int, list[Token]]:
+    """The tokens of each incarnation, in order."""
+    tokens = {claim.token for claim in history.claims} | set(history.generations)
+    numbers: dict[int, list[Token]] = {}
+    for token in sorted(tokens):
+        numbers.setdefault(token.incarnation, []).append(token)
+    return numbers
+
+
+def _between(stretch: Stretch, begin: float, end: float, ceiling: float) -> Stretch:
+    """A copy of a stretch from `begin` to `end`, cut at `ceiling`; its seconds are scaled to fit."""
+    end = max(begin, min(end, ceiling))
+    whole = sum(stretch.seconds.values())
+    scale = (end - begin) / whole if whole else 0.0
+    seconds = {bucket: spent * scale for bucket, spent in stretch.seconds.items()}
+    if end > begin and not seconds:
+        seconds = {buckets.STARTING: end - begin}
+    return replace(stretch, begin=begin, end=end, seconds=seconds)

@@ -1,0 +1,172 @@
+"""A generation's own account: what rank 0 wrote under one token, folded event by event into stretches of time.
+
+Durations are differences of one clock, that of rank 0's node. The fold is kept between readings, so that a ledger of
+a million steps is read once. Its size is bounded: stretches of steps are merged where there are many.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from trainer.base.journal import JournalEvent
+from trainer.record.accounting import buckets
+
+MOST_STRETCHES = 512
+FIRST_WIDTH = 16
+"""How many steps a stretch has before any are merged."""
+BEFORE = {
+    "staging": buckets.STAGING,
+    "started": buckets.BUILDING,
+    "drawn": buckets.BUILDING,
+    "initialised": buckets.BUILDING,
+    "restored": buckets.RESTORING,
+    "validated": buckets.VALIDATION,
+    "step": buckets.STEPS,
+}
+"""What led to an event, in a ledger of an earlier version, which has no phases."""
+
+
+@dataclass
+class Stretch:
+    """Some time of a training, and what it was spent on. Times are seconds since the epoch."""
+
+    begin: float
+    end: float
+    seconds: dict[str, float]
+    """By bucket; they sum to `end` - `begin`."""
+    first: int = 0
+    """The first of the steps that it did; 0 for none. After a restore, the step after the restored one."""
+    last: int = 0
+    mfu_seconds: float = 0.0
+    """The sum of each step's MFU times its seconds, over the steps whose MFU is known."""
+    mfu_over: float = 0.0
+    """The seconds of those steps."""
+
+
+@dataclass
+class GenerationFold:
+    """What rank 0's segment of one token says so far."""
+
+    since: float = 0.0
+    """When its process began; 0 when that is not on record."""
+    begun: float | None = None
+    """The time of its first event."""
+    at: float = 0.0
+    """The time of its newest event; time does not go back where the clock did."""
+    phase: str = ""
+    """The phase it is in, empty in a ledger without phases."""
+    ended: bool = False
+    """Whether it wrote its own end."""
+    width: int = FIRST_WIDTH
+    stretches: list[Stretch] = field(default_factory=list)
+
+    def add(self, events: Iterable[JournalEvent]) -> "GenerationFold":
+        """Fold events in, in the order in which they were written; returns itself."""
+        for event in events:
+            self._add(event)
+        return self
+
+    def _add(self, event: JournalEvent) -> None:
+        name, t = event["event"], float(event["t"])
+        if self.begun is None:
+            self.begun = self.at = t
+        t = max(t, self.at)
+        if name == "step":
+            self._add_step(event, t)
+        elif name == "restored":
+            self._spend(t, self._bucket(name))
+            following = int(event["step"]) + 1
+            self.stretches.append(Stretch(t, t, {}, following, following - 1))
+        elif name == "phase":
+            self._spend(t, self._bucket(name))
+            self.phase = event["phase"]
+            self.since = self.since or float(event.get("since", 0.0))
+        elif name in BEFORE or name == "ended":
+            self._spend(t, self._bucket(name))
+            self.ended = self.ended or name == "ended"
+        self.at = t
+
+    def _bucket(self, event: str) -> str:
+        """What the time since the newest event was spent on."""
+        if self.phase:
+            return buckets.BY_PHASE.get(self.phase, buckets.STARTING)
+        return BEFORE.get(event, buckets.STARTING if not self._has_steps else buckets.STEPS)
+
+    @property
+    def _has_steps(self) -> bool:
+        return bool(self.stretches) and self.stretches[-1].last > 0
+
+    def _spend(self, until: float, bucket: str) -> None:
+        """The time since the newest event, up to `until`, was spent on `bucket`."""
+        if until <= self.at:
+            return
+        held = self.stretches[-1] if self.stretches else None
+        if held is not None and (held.first or bucket in held.seconds):
+            held.seconds[bucket] = held.seconds.get(bucket, 0.0) + until - self.at
+            held.end = until
+        else:
+            self.stretches.append(Stretch(self.at, until, {bucket: until - self.at}))
+
+    def _add_step(self, event: JournalEvent, t: float) -> None:
+        step, held = int(event["step"]), self.stretches[-1] if self.stretches else None
+        if held is None or not held.first or step != held.last + 1 or step - held.first >= self.width:
+            held = Stretch(self.at, self.at, {}, step, step)
+            self.stretches.append(held)
+            self._compact()
+        held.last = step
+        whole = t - self.at
+        if whole > 0:
+            for bucket, spent in self._parts(event, whole).items():
+                held.seconds[bucket] = held.seconds.get(bucket, 0.0) + spent
+            held.end = t
+        if "mfu" in event and "seconds" in event:
+            held.mfu_seconds += float(event["mfu"]) * float(event["seconds"])
+            held.mfu_over += float(event["seconds"])
+
+    def _parts(self, event: JournalEvent, whole: float) -> dict[str, float]:
+        """The seconds of a step by bucket, `whole` in all."""
+        if self.phase == "compiling":
+            return {buckets.COMPILING: whole}
+        told = {buckets.DATA: "data_seconds", buckets.COMMUNICATION: "communication_seconds"}
+        if not self.phase:
+            told |= {buckets.CHECKPOINT: "checkpoint_seconds", buckets.VALIDATION: "validation_seconds"}
+        parts = {bucket: max(0.0, float(event[key])) for bucket, key in told.items() if key in event}
+        # A GPU's parts are read late, and may belong to a step before: together they are at most this step.
+        scale = min(1.0, whole / sum(parts.values())) if any(parts.values()) else 1.0
+        parts = {bucket: spent * scale for bucket, spent in parts.items() if spent}
+        return {buckets.STEPS: max(0.0, whole - sum(parts.values())), **parts}
+
+    def _compact(self) -> None:
+        """Merge neighbours that follow one another in steps, when there are many."""
+        if len(self.stretches) <= MOST_STRETCHES:
+            return
+        self.width *= 2
+        merged: list[Stretch] = []
+        for each in self.stretches:
+            before = merged[-1] if merged else None
+            if (
+                before is not None
+                and before.first
+                and before.last + 1 == each.first
+                and each.last - before.first < self.width
+                and each is not self.stretches[-1]
+            ):
+                merged[-1] = joined(before, each)
+            else:
+                merged.append(each)
+        self.stretches = merged
+
+
+def joined(one: Stretch, next: Stretch) -> Stretch:
+    """Two stretches that follow one another, as one."""
+    seconds = dict(one.seconds)
+    for bucket, spent in next.seconds.items():
+        seconds[bucket] = seconds.get(bucket, 0.0) + spent
+    return Stretch(
+        one.begin,
+        next.end,
+        seconds,
+        one.first or next.first,
+        max(one.last, next.last),
+        one.mfu_seconds + next.mfu_seconds,
+        one.mfu_over + next.mfu_over,
+    )

@@ -1,0 +1,102 @@
+"""Changes: what a person changes in a running training, and from which step each change holds.
+
+    changes/<n>.json             the change of this number: the fields and their new values; create-only
+    applied/<n>.<token>.json     that it holds from a step on; create-only, written before that step is done
+
+A change is agreed by all ranks at the end of a step. Its record is written first and says that step; so a start that
+comes back to an earlier checkpoint applies it after the same step again, and repeats the same numbers. Where a process
+that was superseded left a record too, the newest token's holds: the fence let that one go on. Each has a copy, as
+without it the training could not repeat its steps.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainer.record import claims, files, twins
+from trainer.record.tokens import Token
+
+FORMAT = "slipway.change/1"
+
+
+@dataclass(frozen=True)
+class ChangeRecord:
+    """One change, as it was asked for. Its fields have dotted names, and their new values are as JSON has them."""
+
+    number: int
+    fields: Mapping[str, Any]
+    by: str
+    why: str
+    at: float
+
+
+@dataclass(frozen=True)
+class AppliedChange:
+    """That a change holds after `step`, for the steps that follow it; or why it was refused."""
+
+    number: int
+    step: int
+    token: Token
+    changed: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+    """By field, its value before and its value since."""
+    by: str = ""
+    why: str = ""
+    refused: str = ""
+    at: float = 0.0
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The new value of each field."""
+        return {name: now for name, (_, now) in self.changed.items()}
+
+
+def propose(store: Path, fields: Mapping[str, Any], by: str, why: str) -> ChangeRecord:
+    """Record a change, under the next number. Raises OSError."""
+    while True:
+        number = max(numbers(store), default=0) + 1
+        change = ChangeRecord(number, dict(fields), by, why, time.time())
+        if twins.create_only(files.numbered(store, files.CHANGES, number), change, FORMAT):
+            return change
+
+
+def numbers(store: Path) -> list[int]:
+    """The numbers of all changes. Raises Unreadable."""
+    return [int(name) for name in files.names(store, files.CHANGES) if name.isdigit()]
+
+
+def read(store: Path, number: int) -> ChangeRecord:
+    """One change. Raises Unreadable."""
+    return twins.read(files.numbered(store, files.CHANGES, number), ChangeRecord, FORMAT)
+
+
+def record(store: Path, applied: AppliedChange) -> None:
+    """Record from which step a change holds; on return no later start can fail to see it.
+
+    Raises Superseded when the token is not the newest claim's, before the write or after it: then the step is not done.
+    """
+    claims.check(store, applied.token)
+    twins.create_only(files.named(store, files.APPLIED, f"{applied.number:06d}.{applied.token}"), applied, FORMAT)
+    claims.check(store, applied.token)
+
+
+def applied(store: Path) -> dict[int, AppliedChange]:
+    """By number, from which step each change holds. Raises Unreadable."""
+    found: dict[int, AppliedChange] = {}
+    for name in files.names(store, files.APPLIED):
+        each = twins.read(files.named(store, files.APPLIED, name), AppliedChange, FORMAT)
+        if each.number not in found or found[each.number].token < each.token:
+            found[each.number] = each
+    return found
+
+
+def held_at(store: Path, step: int) -> list[AppliedChange]:
+    """The changes that a checkpoint of `step` has, in the order in which they were applied. Raises as `applied`."""
+    held = [each for each in applied(store).values() if not each.refused and each.step <= step]
+    return sorted(held, key=lambda each: (each.step, each.number))
+
+
+def values(held: list[AppliedChange]) -> dict[str, Any]:
+    """The newest value of each field that these changes set."""
+    return {name: value for each in held for name, value in each.fields.items()}

@@ -1,0 +1,93 @@
+"""``python -m trainer.supervisor ARGUMENT... CONFIG.json``: the supervisor of one node of a job; a launcher starts it.
+
+It takes torchrun's place for the built-in trainer, and has the arguments of torchrun that say how many nodes there are,
+how many ranks each has, and where they meet. The exit code is that of the rank for which the job ended, 128 + n when
+signal n ended it, and 1 when another node has ended the job.
+"""
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from trainer.base import not_by_hand
+from trainer.base.exit_code import ExitCode
+from trainer.config import resolved
+from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
+from trainer.node.generations import Arrival
+from trainer.record import incarnation
+from trainer.supervisor import warm
+from trainer.supervisor.job_store import JobStore, StoreGone
+from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
+from trainer.supervisor.supervisor import JobPlace, Supervisor
+
+CONNECT_SECONDS = 10.0
+"""One attempt to reach the store: a signal is heard between two."""
+
+
+def main(arguments: list[str]) -> int:
+    given = _parsed(arguments)
+    try:
+        config = resolved.load(given.config)
+        warm.load(config, _is_alone(given))
+        return _supervised(given, Path(config.placement.store))
+    except ValueError as error:
+        _say(error)
+        return ExitCode.UNUSABLE
+    except (StoreGone, OSError) as error:
+        _say(error)
+        return ExitCode.FAILED
+
+
+def _supervised(given: argparse.Namespace, store: Path) -> int:
+    address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
+    host, port = given.endpoint
+    met = JobStore.alone() if _is_alone(given) else _connected(host, port)
+    own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
+    number = int(os.environ[incarnation.VARIABLE])
+    return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port)), met).run()
+
+
+def _connected(host: str, port: int) -> JobStore:
+    """The job's store, which may come up later than this node. Raises StoreGone."""
+    deadline = time.monotonic() + JOIN_SECONDS
+    while True:
+        try:
+            return JobStore.connected(host, port, CONNECT_SECONDS)
+        except StoreGone:
+            if time.monotonic() > deadline:
+                raise
+
+
+def _is_alone(given: argparse.Namespace) -> bool:
+    return bool(given.nodes.most == given.ranks == 1)
+
+
+def _say(error: Exception) -> None:
+    print(f"trainer: {error}\n", end="", file=sys.stderr, flush=True)
+
+
+def _parsed(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m trainer.supervisor", allow_abbrev=False)
+    parser.add_argument("--nnodes", dest="nodes", type=_nodes, required=True)
+    parser.add_argument("--nproc-per-node", dest="ranks", type=int, required=True)
+    parser.add_argument("--rdzv-id", dest="job", required=True)
+    parser.add_argument("--rdzv-endpoint", dest="endpoint", type=_endpoint, required=True)
+    parser.add_argument("config", type=Path)
+    return parser.parse_args(arguments)
+
+
+def _nodes(text: str) -> NodeCount:
+    least, _, most = text.rpartition(":")
+    return NodeCount(int(least or most), int(most))
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("trainer.supervisor", "starts the ranks of a node, and starts them anew when one dies")
+    sys.exit(main(sys.argv[1:]))

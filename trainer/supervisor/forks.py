@@ -1,0 +1,129 @@
+"""Forks: the ranks of a node as children of its supervisor, each as clean as a process that was started by hand.
+
+A rank has a session of its own, the default reaction to every signal, its own environment and random state, and the
+name of a rank in lists of processes. It dies with the supervisor, and ends without the seconds that Python takes to
+tear down its modules.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+from trainer.base import processes
+
+RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
+GONE_SECONDS = 60.0
+"""How long killed ranks may take to be gone: a GPU's memory is released first."""
+
+
+class Fork:
+    """A forked rank."""
+
+    def __init__(
+        self, rank: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]
+    ) -> None:
+        """Fork a process that runs `main` and ends with the code that it returns.
+
+        environment: added to that of this process. words: the command line that others see.
+        """
+        self.rank = rank
+        self.code: int | None = None
+        """Its exit code, -n when signal n killed it; None while it runs."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _run(parent, main, environment, words)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.descriptor = os.pidfd_open(self.pid)
+        """Becomes readable when it has ended."""
+
+    def poll(self) -> int | None:
+        """Its exit code, None while it runs."""
+        if self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+                os.close(self.descriptor)
+        return self.code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+def kill(forks: Collection[Fork]) -> list[int]:
+    """Kill ranks with all that they started, and wait until they are gone; the pids of those that cannot be killed.
+
+    The caller must be a subreaper.
+    """
+    deadline = time.monotonic() + GONE_SECONDS
+    for fork in forks:
+        for send in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError):
+                if fork.poll() is None or send is os.killpg:
+                    send(fork.pid, signal.SIGKILL)
+    while time.monotonic() < deadline:
+        running = [fork for fork in forks if fork.poll() is None]
+        # What a rank started may have a session of its own, and becomes this process's child.
+        left = [] if running else processes.descendants(os.getpid())
+        if not running and not left:
+            return []
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.002)
+    return [*(fork.pid for fork in forks if fork.poll() is None), *processes.descendants(os.getpid())]
+
+
+def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]) -> None:
+    """The life of the forked process; does not return."""
+    code = 1
+    try:
+        os.setsid()
+        for number in RESET:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        processes.die_with_parent(parent)
+        os.environ.update(environment)
+        _rename(words)
+        _draw_anew()
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        code = main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _draw_anew() -> None:
+    """Python draws anew after a fork by itself; numpy would give the same numbers to every rank."""
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()
+
+
+def _rename(words: Sequence[str]) -> None:
+    """Replace the command line that /proc shows of this process, as far as there is room."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end: fields 48 and 49 of proc(5)
+    text = b"\0".join(word.encode() for word in words)
+    if begin > 0 and len(text) < end - begin:
+        ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)

@@ -1,0 +1,39 @@
+"""Notes: what a supervisor records of an interruption: the incident, and the moments of the recovery in the ledger.
+
+They are written when the new ranks are on their way, and what cannot be written is said and left out.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainer.diagnosis import requests
+from trainer.node.generations import End, Members
+from trainer.record import causes, incidents, ledger
+from trainer.record.fence import Token
+from trainer.record.incidents import IncidentRecord
+from trainer.record.recorder import warn_if_unwritable
+
+NO_INCIDENT = (causes.ASKED, causes.DONE, causes.SUPERSEDED)
+"""Nothing went wrong then."""
+
+
+def incident(store: Path, members: Members, end: End, step: int, action: str) -> None:
+    """Record what ended the generation of `members`, and what is done about it."""
+    if end.kind in NO_INCIDENT:
+        return
+    token = str(Token(members.incarnation, members.generation))
+    record = IncidentRecord(
+        token, end.kind, end.reason, action, f"supervisor of {end.node}", end.at, step, end.ranks, end.nodes
+    )
+    with warn_if_unwritable("incident"):
+        incidents.note(store, record)
+        requests.ask(store, record.id, end.reason, record.by)  # the nodes' processes have what the ranks have left
+
+
+def recovery(store: Path, members: Members, moments: Mapping[str, float]) -> None:
+    """Record in the ledger of a new generation when what happened, in seconds since the epoch."""
+    with warn_if_unwritable("ledger"):
+        segment = ledger.Ledger(store, Token(members.incarnation, members.generation), "supervisor")
+        for event, at in moments.items():
+            segment.write(event, t=at)
+        segment.close()

@@ -1,0 +1,263 @@
+"""The supervisor's loop: meet the other nodes, fork ranks, watch them, end them together, and begin again.
+
+It runs in one thread, as a process with several cannot be forked safely. A rank that dies is seen at once (its pidfd
+becomes readable); the end of the generation on another node, and the loss of a node, within `POLL_SECONDS`.
+"""
+
+import functools
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+
+import trainer.__main__ as rank_program
+from trainer.base import processes
+from trainer.base.exit_code import ExitCode
+from trainer.diagnosis import stacks
+from trainer.node.generations import STOPPING, VARIABLE, Arrival, End, Members, key
+from trainer.record import causes, fence, incarnation
+from trainer.record.incarnation import Membership
+from trainer.supervisor import forks, notes, verdict
+from trainer.supervisor.budget import Budget
+from trainer.supervisor.forks import Fork
+from trainer.supervisor.job_store import JobStore
+from trainer.supervisor.meeting import GenerationOver, Meeting, NodeCount
+from trainer.supervisor.pulse import Pulse
+
+POLL_SECONDS = 0.05
+NODES_PER_SECOND = 4000.0
+"""So many nodes at most ask the store in a second, so that one store serves a large job."""
+FOLLOW_SECONDS = 1.0
+"""A rank that only lost the others waits so long for a node that knows why, before its own end counts as the cause."""
+ENDING_SECONDS = 3.0
+"""How long ranks may take to end by themselves when the job ends: each of them may have something to say."""
+
+
+@dataclass(frozen=True)
+class JobPlace:
+    """What a supervisor is told of its job and its node."""
+
+    config: Path
+    """The resolved configuration."""
+    store: Path
+    """The training's durable folder."""
+    incarnation: int
+    nodes: NodeCount
+    own: Arrival
+    endpoint: tuple[str, int]
+    """Host and port of the job's store, for the ranks."""
+
+
+class Supervisor:
+    """The ranks of one node, generation by generation."""
+
+    def __init__(self, place: JobPlace, store: JobStore) -> None:
+        self._place, self._store, self._node = place, store, place.own.node
+        self._pulse = Pulse(store, self._node)
+        self._budget = Budget(place.store)
+        self._asked = False
+        """Whether this node was asked to stop."""
+        self._forks: list[Fork] = []
+        self._moments: dict[str, float] = {}
+        self._meeting = Meeting(
+            store, self._pulse, place.own, place.nodes, place.incarnation, self._grant, self._pause_in_meeting
+        )
+        signal.signal(signal.SIGTERM, self._ask)
+
+    def run(self) -> int:
+        """Run generations until the ranks are done or the job ends; the exit code. Raises StoreGone."""
+        processes.adopt_orphans()
+        before: Members | None = None
+        last: End | None = None
+        generation = 0
+        try:
+            while True:
+                cause = f"generation {generation - 1} ended: {last.reason}" if last else "first start"
+                members = self._meeting.members(generation, before, cause)
+                self._moments["ranks_gone"] = members.at
+                last = self._generation(members, before, last) if members.has(self._node) else self._waits(members)
+                if last is None:
+                    return 0
+                before, generation = members, generation + 1
+        except GenerationOver as over:
+            return self._exit_code(over.end)
+        finally:
+            self._end_ranks()
+
+    def _generation(self, members: Members, before: Members | None, last: End | None) -> End | None:
+        """Start the ranks and watch them to their end; why the generation ended, None when its ranks are done.
+
+        Raises GenerationOver when the job ends with it.
+        """
+        self._fork(members)
+        if before is not None and last is not None and members.nodes[0] == self._place.own:
+            self._note_recovery(before, members, last)
+        end = self._watched(members)
+        if end is None:
+            return None
+        if end.kind not in notes.NO_INCIDENT:
+            stacks.snapshot(members.generation)
+        if end.final:
+            self._let_end()
+        elif left := self._end_ranks():
+            reason = f"processes of {self._node} cannot be killed: {left}"
+            end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
+            self._store.write_first(key(members.generation + 1, "end"), end)
+        self._budget.ended(fence.Token(members.incarnation, members.generation))
+        if not end.final and (spent := self._budget.spent):
+            end = replace(end, final=True, reason=f"{end.reason}; {spent}")
+            end = self._store.write_first(key(members.generation + 1, "end"), end)
+        if end.final:
+            if end.node == self._node:
+                notes.incident(self._place.store, members, end, self._budget.step, "ended the job")
+            raise GenerationOver(end)
+        self._moments = {"detected": end.at}
+        return end
+
+    def _waits(self, members: Members) -> End:
+        """Wait, as a spare, until the generation without this node ends. Raises GenerationOver."""
+        while True:
+            end = self._store.read(key(members.generation, "end"), End)
+            if end and not end.final:
+                return end
+            if end or all(self._store.has(key(members.generation, "done", each.node)) for each in members.nodes):
+                raise GenerationOver(end or self._asked_end())
+            self._pause_in_meeting(members.generation)
+
+    def _fork(self, members: Members) -> None:
+        first, host = members.first_rank(self._node), self._place.endpoint
+        shared = {
+            "WORLD_SIZE": members.world,
+            "LOCAL_WORLD_SIZE": self._place.own.ranks,
+            "GROUP_RANK": members.number(self._node),
+            "GROUP_WORLD_SIZE": len(members.nodes),
+            "MASTER_ADDR": host[0],
+            "MASTER_PORT": host[1],
+            incarnation.VARIABLE: members.incarnation,
+            VARIABLE: members.generation,
+        }
+        config = str(self._place.config)
+        words = (sys.executable, "-m", "trainer", config)
+        self._forks = []
+        for local in range(self._place.own.ranks):
+            environment = {**shared, "RANK": first + local, "LOCAL_RANK": local}
+            program = functools.partial(rank_program.main, [config])
+            self._forks.append(
+                Fork(first + local, program, {name: str(value) for name, value in environment.items()}, words)
+            )
+        self._moments["ranks_ready"] = time.time()
+
+    def _watched(self, members: Members) -> End | None:
+        """Watch until the generation is over: why, or None when all its ranks have ended well."""
+        end_key, done = key(members.generation, "end"), False
+        follows_since: float | None = None
+        others = [each.node for each in members.nodes]
+        neighbour = others[(members.number(self._node) + 1) % len(others)]
+        asked = False
+        while True:
+            self._wait_for_a_rank(len(members.nodes))
+            if self._asked and not asked:
+                asked = True
+                self._store.write(STOPPING, {"node": self._node})
+                for fork in self._forks:
+                    fork.send(signal.SIGTERM)
+            codes = {fork.rank: fork.poll() for fork in self._forks}
+            found = verdict.fault(codes, self._place.store, self._token(members), self._node)
+            if found and found.follows:
+                follows_since = follows_since or time.monotonic()
+                if time.monotonic() - follows_since < FOLLOW_SECONDS:
+                    found = None
+            if found:
+                self._announce(members, found)
+            if end := self._store.read(end_key, End):
+                return end
+            if not done and not any(codes.values()) and None not in codes.values():
+                self._store.write(key(members.generation, "done", self._node), {})
+                done = True
+            if done and all(self._store.has(key(members.generation, "done", each)) for each in others):
+                return None
+            self._pulse.beat()
+            if neighbour != self._node and (reason := self._pulse.lost(neighbour)):
+                self._announce_lost(members, neighbour, reason)
+
+    def _announce(self, members: Members, found: verdict.RankFault) -> None:
+        final = found.final or self._stopping()
+        end = End(self._node, found.kind, found.reason, final, found.code, time.time(), (found.rank,), (self._node,))
+        self._store.write_first(key(members.generation, "end"), end)
+
+    def _announce_lost(self, members: Members, node: str, reason: str) -> None:
+        end = End(self._node, causes.DISRUPTED, reason, self._stopping(), 1, time.time(), (), (node,))
+        self._store.write_first(key(members.generation, "end"), end)
+
+    def _grant(self, members: Members, cause: str) -> End | None:
+        """Claim the token for the members; why they get none."""
+        meeting = Membership(":".join(map(str, self._place.endpoint)), members.world)
+        kind, code, reason = causes.SUPERSEDED, int(ExitCode.SUPERSEDED), ""
+        try:
+            incarnation.granted(self._place.store, self._token(members), meeting, cause)
+        except fence.Superseded as error:
+            reason = str(error)
+            done = fence.read_exit(self._place.store, members.incarnation)
+            if done and done.outcome == fence.SUCCEEDED:
+                kind, code = causes.DONE, int(ExitCode.DONE)
+        except (OSError, ValueError) as error:
+            kind, code, reason = causes.STORAGE, 1, str(error)
+        return End(self._node, kind, reason, final=True, code=code, at=time.time()) if reason else None
+
+    def _note_recovery(self, before: Members, members: Members, last: End) -> None:
+        """Record the incident that ended the generation before, and the moments of the recovery so far."""
+        action = f"started the ranks anew as generation {members.generation}, without a new job"
+        notes.incident(self._place.store, before, last, self._budget.step, action)
+        notes.recovery(self._place.store, members, dict(sorted(self._moments.items(), key=lambda item: item[1])))
+
+    def _wait_for_a_rank(self, nodes: int) -> None:
+        """Wait until a rank ends, for as long as it is not yet time to ask the store again."""
+        running = [fork.descriptor for fork in self._forks if fork.poll() is None]
+        seconds = max(POLL_SECONDS, nodes / NODES_PER_SECOND)
+        select.select(running, [], [], seconds)
+
+    def _let_end(self) -> None:
+        """Give the ranks some time to end by themselves, and end the rest."""
+        deadline = time.monotonic() + ENDING_SECONDS
+        while any(fork.poll() is None for fork in self._forks) and time.monotonic() < deadline:
+            self._wait_for_a_rank(1)
+        self._end_ranks()
+
+    def _end_ranks(self) -> list[int]:
+        left = forks.kill(self._forks)
+        self._forks = []
+        return left
+
+    def _pause_in_meeting(self, generation: int) -> None:
+        self._pulse.beat()
+        if self._asked:
+            self._store.write(STOPPING, {"node": self._node})
+            raise GenerationOver(self._store.write_first(key(generation, "end"), self._asked_end()))
+        time.sleep(POLL_SECONDS)
+
+    def _asked_end(self) -> End:
+        code = 128 + signal.SIGTERM
+        return End(self._node, causes.ASKED, "asked to stop by SIGTERM", final=True, code=code, at=time.time())
+
+    def _stopping(self) -> bool:
+        return self._asked or self._store.has(STOPPING)
+
+    def _exit_code(self, end: End) -> int:
+        """The exit code of this node when the job ends; the reason is the last thing that it says."""
+        if end.kind == causes.DONE:
+            return end.code
+        if end.node != self._node:
+            print(f"trainer: the ranks were ended: {end.reason}\n", end="", file=sys.stderr, flush=True)
+            return 1
+        rank = f"rank {end.ranks[0]} ended with exit code {end.code}" if end.ranks else end.reason
+        print(f"trainer: {rank}\n", end="", file=sys.stderr, flush=True)
+        return end.code
+
+    def _token(self, members: Members) -> fence.Token:
+        return fence.Token(members.incarnation, members.generation)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True

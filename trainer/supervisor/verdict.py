@@ -1,0 +1,73 @@
+"""Verdict: what the end of a node's ranks means for the job: a new generation, or the end of the job too."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals
+
+from trainer.base import codec
+from trainer.base.exit_code import ExitCode
+from trainer.record import causes, files
+from trainer.record.endings import RankEnd
+from trainer.record.fence import Token
+
+FINAL = (
+    causes.CONFIGURATION,
+    causes.DIVERGED,
+    causes.MACHINE,
+    causes.OUT_OF_MEMORY,
+    causes.ASKED,
+    causes.SUPERSEDED,
+)
+"""Causes for which a new start on the same nodes would change nothing, or is not wanted."""
+BY_CODE = {ExitCode.UNUSABLE: causes.CONFIGURATION, ExitCode.SUPERSEDED: causes.SUPERSEDED}
+
+
+@dataclass(frozen=True)
+class RankFault:
+    """Why the ranks of a node ended before the last step, judged by the one among them that says most."""
+
+    rank: int
+    kind: str
+    """Of `trainer.record.causes`; empty where the rank only lost the others."""
+    reason: str
+    code: int
+    """128 + n for signal n."""
+
+    @property
+    def final(self) -> bool:
+        return self.kind in FINAL
+
+    @property
+    def follows(self) -> bool:
+        """Whether it may only follow from the end of a rank on another node."""
+        return not self.kind
+
+
+def fault(codes: Mapping[int, int | None], store: Path, token: Token, node: str) -> RankFault | None:
+    """The fault of a node's ranks, None while each of them runs or has ended well.
+
+    codes: the exit code of each rank, -n when signal n killed it, None while it runs.
+    """
+    found = [_of(rank, code, store, token, node) for rank, code in codes.items() if code]
+    # A fault that is final comes first; then a rank that was killed, one that says why, and one that lost the others.
+    return min(found, key=lambda each: (not each.final, each.follows, each.code < 128), default=None)
+
+
+def _of(rank: int, code: int, store: Path, token: Token, node: str) -> RankFault:
+    if code < 0:
+        name = Signals(-code).name if -code in set(Signals) else f"signal {-code}"
+        kind = causes.ASKED if name == "SIGTERM" else causes.KILLED
+        return RankFault(rank, kind, f"rank {rank} on {node} was killed: {name}", 128 - code)
+    said = _said(store, token, rank)
+    kind = said.kind if said else BY_CODE.get(ExitCode(code), causes.UNKNOWN) if code in set(ExitCode) else ""
+    reason = f": {said.reason}" if said else ""
+    return RankFault(rank, kind, f"rank {rank} on {node} ended with exit code {code}{reason}", code)
+
+
+def _said(store: Path, token: Token, rank: int) -> RankEnd | None:
+    """What the rank said of its end, None where it said nothing that can be read."""
+    try:
+        return codec.read_if_whole(files.named(store, files.ENDS, f"{token}.{rank:05d}"), RankEnd)
+    except OSError:
+        return None
