@@ -73,6 +73,13 @@ class Mesh:
         """The part of each sequence that this rank has."""
         return rank // self.tensor % self.context
 
+    def drawing_part(self, rank: int) -> int:
+        """A number for what this rank has of its samples' activations, of a stage and of every sequence.
+
+        Ranks of one share of a batch with the same number hold some activations in common, and must drop them alike.
+        """
+        return self.stage(rank) + self.pipeline * self.context_rank(rank)
+
     def context_groups(self) -> list[list[int]]:
         """The ranks that share sequences with each other."""
         apart = self.context * self.tensor

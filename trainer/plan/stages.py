@@ -58,13 +58,14 @@ def _stage(question: Question, stage: int) -> StageMeasure:
     least = PARTS_PER_STAGE * question.mesh.pipeline
     rounds = question.mesh.pipeline if question.layout.schedule == "interleaved" else 1
     parts = (least, least + rounds) if whole.parts > least else (whole.parts,) * 2
-    first = _run(question, stage, Extent(blocks[0], parts[0]))
+    rank = stage * question.mesh.ranks // question.mesh.pipeline
+    first = _run(question, rank, Extent(blocks[0], parts[0]))
     found = first
     if blocks[1] > blocks[0]:
-        deeper = _run(question, stage, Extent(blocks[1], parts[0]))
+        deeper = _run(question, rank, Extent(blocks[1], parts[0]))
         found = found.plus(deeper.minus(first), (whole.blocks - blocks[0]) / (blocks[1] - blocks[0]))
     if parts[1] > parts[0]:
-        longer = _run(question, stage, Extent(blocks[0], parts[1]))
+        longer = _run(question, rank, Extent(blocks[0], parts[1]))
         found = found.plus(longer.minus(first), (whole.parts - parts[0]) / rounds)
     return dataclasses.replace(found, ranks=question.ranks // question.mesh.pipeline)
 
@@ -77,16 +78,16 @@ def _whole(question: Question, stage: int) -> Extent:
     return Extent(len(blocks), micro_batches(batch.sequences, batch.micro, mesh.data))
 
 
-def _run(question: Question, stage: int, extent: Extent) -> StageMeasure:
-    """The measure of a step of that extent."""
+def _run(question: Question, rank: int, extent: Extent) -> StageMeasure:
+    """The measure of a step of that extent on one rank; where DDP joins ranks, only on the first one of a stage."""
     mesh = question.mesh
     copies = mesh.gradient_ranks if _replicates(question) else 1
     count = micro_batches(question.batch.sequences, question.batch.micro, mesh.data)
     samples = extent.parts * -(-question.batch.sequences // mesh.data // count)
     if copies > 1:
-        mesh = Mesh(pipeline=mesh.pipeline, replicas=mesh.context, context=mesh.context)
+        stage, mesh = mesh.stage(rank), Mesh(pipeline=mesh.pipeline, replicas=mesh.context, context=mesh.context)
+        rank = stage * mesh.gradient_ranks
     less = _shortened(question, extent, samples, mesh.data)
-    rank = stage * mesh.gradient_ranks * mesh.tensor
     kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
     with _fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True), LiveBytes() as live, kernels:
         world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)

@@ -176,11 +176,10 @@ class Engine:
         self.world.sum(0.0)
 
     def _accumulate(self, rows: Rows, places: SampleNumbers, sequences: int) -> Sums:
-        stage = self.world.mesh.stage(self.world.rank)
-        randomness.seed_for_step(self.config.run.seed, int(places[0]), stage)
-        sums = self._passes.train(
-            self.leaving.watched(self._parts(rows, places, sequences, trains=True)), self._weight()
-        )
+        part = self.world.mesh.drawing_part(self.world.rank)
+        randomness.seed_for_step(self.config.run.seed, int(places[0]), part)
+        parts = self.leaving.watched(self._parts(rows, places, sequences, trains=True))
+        sums = self._passes.train(parts, self._weight())
         parallel.complete_gradients(self.model, self.devices)
         return self._counted(sums)
 

@@ -1,8 +1,8 @@
-"""Randomness: what a step draws depends on the seed, the samples and the stage, and on nothing that was drawn before.
+"""Randomness: what a step draws depends on the seed, the samples and the rank's part of them, and on no earlier draw.
 
-Ranks that share matrices or sequences draw the same, so that activations which all of them hold are dropped alike and
-their copies of the weights stay equal; shares of a batch and stages of a pipeline draw numbers of their own. A step
-that is done again, after a restart, from an older checkpoint or for want of memory, draws the same.
+Ranks that share matrices draw the same, so that activations which all of them hold are dropped alike and their copies
+of the weights stay equal; shares of a batch, parts of a sequence and stages of a pipeline draw numbers of their own. A
+step that is done again, after a restart, from an older checkpoint or for want of memory, draws the same.
 """
 
 import random
@@ -13,13 +13,14 @@ import torch
 from trainer.base import draws
 
 
-def seed_for_step(seed: int, first_sample: int, stage: int) -> None:
+def seed_for_step(seed: int, first_sample: int, part: int) -> None:
     """Seed the generators of torch, CUDA, numpy and Python for a step.
 
-    first_sample: the number in the training's sequence of the first sample of this rank's share.
+    first_sample: the number in the training's sequence of the first sample of this rank's share; part: the number of
+    this rank's part of their activations (`trainer.config.layout.Mesh.drawing_part`).
     """
     words = draws.mix(np.array([seed], np.uint64) + draws.GOLDEN) + np.array([first_sample], np.uint64) * draws.GOLDEN
-    value = int(draws.mix(draws.mix(words) + np.array([stage], np.uint64) * draws.GOLDEN)[0])
+    value = int(draws.mix(draws.mix(words) + np.array([part], np.uint64) * draws.GOLDEN)[0])
     _seed(value)
 
 

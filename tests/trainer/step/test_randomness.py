@@ -53,6 +53,23 @@ def test_ranks_that_share_matrices_drop_the_same_activations(tmp_path: Path):
     assert len(one) and torch.equal(one, other)
 
 
+def dropped(world: World, config: resolved.Config, mesh: Mesh) -> torch.Tensor:
+    """The activations that this rank dropped in the forward pass of a step: [batch, positions, features]."""
+    seen: list[torch.Tensor] = []
+    engine = Engine(config, replace(world, mesh=mesh), Data(vocabulary=layout_process.VOCABULARY, length=32))
+    engine.model.blocks[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].detach() == 0))
+    places = np.arange(2, dtype=np.uint64)
+    engine.accumulate(layout_process.sequences(places, 32), places, 2)
+    return seen[0]
+
+
+def test_ranks_that_share_a_sequence_drop_their_own_parts_of_it_each_in_a_pattern_of_its_own(tmp_path: Path):
+    mesh = Mesh(replicas=2, context=2)
+    one, other = gang.run(2, dropped, config(tmp_path, context=2), mesh)
+    assert one.shape == other.shape and one.any() and other.any()
+    assert not torch.equal(one, other)
+
+
 def test_what_a_step_draws_does_not_depend_on_what_was_drawn_before(tmp_path: Path):
     alone = World(0, 1, 0, torch.device("cpu"))
     first, second = (whole_weights_after(alone, config(tmp_path), Mesh(), drawn) for drawn in (0, 17))

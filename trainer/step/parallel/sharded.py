@@ -1,4 +1,11 @@
-"""Data parallelism with weights divided between the ranks (FSDP2), or within groups of ranks (HSDP)."""
+"""Data parallelism with weights divided between the ranks (FSDP2), or within groups of ranks (HSDP).
+
+Weights travel in the type that they are multiplied in, but for those that make the residual stream: it is fp32 in every
+layout, and so is what the blocks add to.
+"""
+
+import dataclasses
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +27,36 @@ def shard(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) 
         frees = config.layout.pipeline == 1 and block is not blocks[-1]
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=frees)
     # What is outside the blocks, embedding and head, is needed from the first moment to the last.
-    fully_shard(called, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
-    if policy.param_dtype and model.recomputes and blocks:
+    if policy.param_dtype is None:
+        fully_shard(called, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+        return
+    whole = dataclasses.replace(policy, param_dtype=None)
+    embedding, alone = _makes_stream(model)
+    for module in embedding:
+        fully_shard(module, mesh=mesh, mp_policy=whole, reshard_after_forward=False)
+    fully_shard(called, mesh=mesh, mp_policy=whole if alone else policy, reshard_after_forward=False)
+    if embedding:
+        # Ranks that share matrices use their rows of an embedding without calling it, so that it would not be gathered.
+        called.register_forward_pre_hook(lambda *_: _gather(embedding))
+    if model.recomputes and blocks:
         blocks[0].register_forward_pre_hook(_in_fp32)
 
 
+def _makes_stream(model: Model) -> tuple[list[nn.Module], bool]:
+    """The modules that make the residual stream, and whether parameters that are in no module do so too."""
+    found = [getattr(model, name, None) for name in model.first_uses]
+    modules = [each for each in found if isinstance(each, nn.Module) and any(True for _ in each.parameters())]
+    return modules, any(isinstance(each, nn.Parameter) for each in found)
+
+
+def _gather(modules: list[nn.Module]) -> None:
+    sharded: list[Any] = list(modules)
+    for each in sharded:
+        each.unshard()
+
+
 def _in_fp32(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """What the blocks add to stays in fp32, as in every other layout: an embedding that travels narrow is narrow."""
+    """A convolution that makes the stream gives 16 bits."""
     return arguments[0].float(), *arguments[1:]
 
 

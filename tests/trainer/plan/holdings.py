@@ -1,0 +1,60 @@
+"""What a rank holds after its start and after its first step: of a real rank, or of one that a plan stands for."""
+
+import contextlib
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+
+from trainer.node.world import World
+from trainer.plan import stages
+from trainer.plan.live_bytes import ALIGNMENT
+from trainer.plan.question import Question
+from trainer.plan.step import PlannedEngine
+from trainer.start import placement
+from trainer.start.divided import is_divided
+from trainer.step.engine import Engine
+
+
+def held(engine: Engine) -> dict[str, Any]:
+    """The parts of all tensors that a checkpoint holds, by name, and the bytes of all that stays.
+
+    Gradients count while they are there: it is called between a step's passes and its update, or with none.
+    """
+    parameters = dict(engine.model.named_parameters())
+    saved = engine.model.state_dict()
+    with unset_fake_temporarily():  # where a part begins is computed with tensors that have values
+        parts = {name: placement.local_part(tensor)[1] for name, tensor in saved.items()}
+    state = [each for kept in engine.optimiser.state.values() for each in kept.values() if isinstance(each, Tensor)]
+    return {
+        "parts": {name: [list(part.offsets), list(part.sizes)] for name, part in parts.items()},
+        "to_draw": sum(math.prod(part.sizes) for part in parts.values()),
+        "weights": size([*parameters.values(), *engine.model.buffers()]),
+        "gradients": size(each.grad for each in parameters.values() if each.grad is not None),
+        "optimiser": size(state),
+    }
+
+
+def size(tensors: Iterable[Tensor]) -> int:
+    """The bytes of the storages of these tensors, of this rank's parts, as an allocator gives them."""
+    storages = [local(each).untyped_storage() for each in tensors]
+    found = {each._cdata: each.nbytes() for each in storages}
+    return sum(-(-each // ALIGNMENT) * ALIGNMENT for each in found.values())
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's part."""
+    part: Tensor = tensor.to_local() if is_divided(tensor) else tensor
+    return part
+
+
+@contextlib.contextmanager
+def planned_engine(question: Question, rank: int) -> Iterator[PlannedEngine]:
+    """The engine that a plan builds for this rank, at the true number of ranks, without memory and other processes."""
+    mesh = question.mesh
+    with stages._fake_ranks(rank, mesh.ranks), FakeTensorMode(allow_non_fake_inputs=True):
+        world = World(rank, mesh.ranks, 0, torch.device("cpu"), mesh)
+        yield PlannedEngine(question.config(), world, question.data, draws=False)

@@ -1,0 +1,34 @@
+"""One rank of a real start: it draws its weights, takes a step, and prints what it held at both moments."""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+from tests.trainer.plan.holdings import held
+from trainer.node import world as worlds
+from trainer.plan import question as questions
+from trainer.step.engine import Engine
+from trainer.step.microbatch import blank
+
+
+def main() -> None:
+    question = questions.build(json.loads(sys.argv[1]))
+    config = question.config()
+    with worlds.join(config) as world:
+        engine = Engine(config, world, question.data, draws=False)
+        begun = {**held(engine), "drawn": engine.draw_weights()}
+        count = config.batch.sequences // world.data_size
+        places = np.arange(count, dtype=np.uint64) + world.data_rank * count
+        engine.accumulate(blank(question.data, count), places)
+        engine.clip()
+        with_gradients = held(engine)
+        engine.update(1e-4)
+        after = {**held(engine), "gradients": with_gradients["gradients"]}
+        print(f"{json.dumps({'rank': world.rank, 'begun': begun, 'after': after})}\n", end="", flush=True)
+
+
+if __name__ == "__main__":
+    assert "RANK" in os.environ, "torchrun starts it"
+    main()
