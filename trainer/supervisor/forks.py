@@ -32,7 +32,7 @@ class Fork:
 
         environment: added to that of this process. words: the command line that others see.
         """
-        self.rank = rank
+        self.rank, self.local = rank, int(environment["LOCAL_RANK"])
         self.code: int | None = None
         """Its exit code, -n when signal n killed it; None while it runs."""
         sys.stdout.flush()
@@ -66,7 +66,7 @@ class Fork:
 def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
     """Kill ranks with all that they started, and wait until they are gone; the pids of those that cannot be killed.
 
-    spared: children of this process that are no ranks. The caller must be a subreaper.
+    spared: the pids of children that stay, with all that they started. The caller must be a subreaper.
     """
     deadline = time.monotonic() + GONE_SECONDS
     for fork in forks:
@@ -90,7 +90,9 @@ def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
 
 
 def _left(spared: Collection[int]) -> list[int]:
-    return [pid for pid in processes.descendants(os.getpid()) if pid not in spared]
+    found = processes.descendants(os.getpid())
+    kept = {pid for each in spared for pid in (each, *processes.descendants(each))}
+    return [pid for pid in found if pid not in kept]
 
 
 def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]) -> None:

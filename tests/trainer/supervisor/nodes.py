@@ -38,7 +38,7 @@ class SupervisedNodes:
     ) -> None:
         """Start them; `least` nodes are enough to go on, by default all.
 
-        With more than one rank a node, they meet in a store of that node.
+        The ranks of a single node meet in a store of that node.
         """
         assert fence.claim(training.store, Token(INCARNATION), nodes=tuple(names), cause="a test", by="a test")
         self.training, self._ranks = training, ranks
@@ -51,6 +51,7 @@ class SupervisedNodes:
                 pass_fds=[listener.fileno()],
                 text=True,
             )
+        self._port = self._port if len(names) > 1 or ranks == 1 else 0
         count = f"{least}:{len(names)}" if least else str(len(names))
         self._logs = {name: training.folder / f"{name}.log" for name in names}
         self.processes = {name: self._start(name, count, self._module(fault)) for name in names}
@@ -112,7 +113,7 @@ class SupervisedNodes:
                     *(sys.executable, "-P", "-m", *module, f"--nnodes={count}", f"--nproc-per-node={self._ranks}"),
                     *(
                         "--rdzv-id=tiny",
-                        f"--rdzv-endpoint=127.0.0.1:{self._port if self._ranks == 1 else 0}",
+                        f"--rdzv-endpoint=127.0.0.1:{self._port}",
                         str(self.training.config),
                     ),
                 ],
@@ -120,6 +121,12 @@ class SupervisedNodes:
                 stdout=log,
                 stderr=log,
             )
+
+
+def has_stepped(training: Training, generation: int) -> bool:
+    """Whether a generation has done a step."""
+    path = training.store / "ledger" / f"{Token(INCARNATION, generation)}.rank-0.jsonl"
+    return path.exists() and '"event":"step"' in path.read_text()
 
 
 def generation(training: Training) -> int:
