@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--cases", default=",".join(CASES))
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its jobs end with it
     with tempfile.TemporaryDirectory() as name:
         for case in given.cases.split(","):
             folder = Path(name) / case.replace(" ", "-")
