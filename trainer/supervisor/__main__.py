@@ -18,7 +18,7 @@ from trainer.config.resolved import Config
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
 from trainer.node.generations import Arrival
 from trainer.record import incarnation
-from trainer.supervisor import warm
+from trainer.supervisor import hosting, warm
 from trainer.supervisor.job_store import JobStore, StoreGone
 from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
 from trainer.supervisor.supervisor import JobPlace, Supervisor
@@ -44,11 +44,15 @@ def main(arguments: list[str]) -> int:
 def _supervised(given: argparse.Namespace, config: Config) -> int:
     address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
     host, port = given.endpoint
+    helpers: tuple[int, ...] = ()
+    if port == 0 and not _is_alone(given):
+        pid, port = hosting.start()
+        host, helpers = hosting.LOOPBACK, (pid,)
     met = JobStore.alone() if _is_alone(given) else _connected(host, port)
     own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
     number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
     stays = config.recovery.stays(warm.has_gpu()) and not _is_alone(given)
-    return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port), stays), met).run()
+    return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port), stays, helpers), met).run()
 
 
 def _connected(host: str, port: int) -> JobStore:

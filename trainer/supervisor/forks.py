@@ -63,10 +63,10 @@ class Fork:
             os.kill(self.pid, number)
 
 
-def kill(forks: Collection[Fork], spared: Collection[Fork] = ()) -> list[int]:
+def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
     """Kill ranks with all that they started, and wait until they are gone; the pids of those that cannot be killed.
 
-    spared: the ranks that stay, with all that they started. The caller must be a subreaper.
+    spared: the pids of children that stay, with all that they started. The caller must be a subreaper.
     """
     deadline = time.monotonic() + GONE_SECONDS
     for fork in forks:
@@ -89,9 +89,9 @@ def kill(forks: Collection[Fork], spared: Collection[Fork] = ()) -> list[int]:
     return [*(fork.pid for fork in forks if fork.poll() is None), *_left(spared)]
 
 
-def _left(spared: Collection[Fork]) -> list[int]:
+def _left(spared: Collection[int]) -> list[int]:
     found = processes.descendants(os.getpid())
-    kept = {pid for each in spared for pid in (each.pid, *processes.descendants(each.pid))}
+    kept = {pid for each in spared for pid in (each, *processes.descendants(each))}
     return [pid for pid in found if pid not in kept]
 
 

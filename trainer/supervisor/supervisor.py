@@ -55,6 +55,8 @@ class JobPlace:
     """Host and port of the job's store, for the ranks."""
     stays: bool = False
     """Whether ranks that are well stay in their processes when a generation ends."""
+    helpers: tuple[int, ...] = ()
+    """Children of this process that are no ranks."""
 
 
 class Supervisor:
@@ -252,7 +254,7 @@ class Supervisor:
     def _end_ranks(self, staying: Sequence[Fork] = ()) -> list[int]:
         """End the ranks but for those that stay; the pids of processes that cannot be killed."""
         ending = [fork for fork in self._forks if fork not in staying]
-        left = forks.kill(ending, staying)
+        left = forks.kill(ending, [*(fork.pid for fork in staying), *self._place.helpers])
         self._forks = list(staying)
         return left
 
