@@ -29,7 +29,7 @@ WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
-class Position:
+class HeldPosition:
     """Where a training is between two steps, beside what the engine holds."""
 
     progress: TrainingProgress
@@ -47,7 +47,7 @@ class Position:
 class HeldState:
     """What a rank holds that has left its generation."""
 
-    position: Position
+    position: HeldPosition
     part: str
     """See `part`."""
     state: CarriedState
@@ -73,7 +73,7 @@ class Agreement:
 class HandOver:
     """How the state was handed over."""
 
-    position: Position
+    position: HeldPosition
     givers: Mapping[int, int]
     own: bool = True
     """It is of this training, as no checkpoint of another one need be."""
@@ -97,7 +97,7 @@ class _Kind:
 class _Letter:
     """What is sent before the tensors."""
 
-    position: Position
+    position: HeldPosition
     moments: dict[str, dict[str, Any]]
     """A `_Kind` for each tensor; other values as they are."""
     extra: dict[str, Any]
