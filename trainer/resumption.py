@@ -25,7 +25,7 @@ from trainer.node.world import World
 from trainer.record import fence
 from trainer.step import exhaustion, handover
 from trainer.step.engine import Engine
-from trainer.step.handover import HandOver, HeldState, Position
+from trainer.step.handover import HandOver, HeldPosition, HeldState
 
 
 @dataclass
@@ -48,9 +48,9 @@ class Kept:
     def hold(
         self, engine: Engine, world: World, progress: TrainingProgress, figures: Mapping[str, float], reported: bool
     ) -> None:
-        """Hold what `engine` has after the step of `progress`; see `Position`."""
+        """Hold what `engine` has after the step of `progress`; see `HeldPosition`."""
         whole = engine.whole_state()
-        position = Position(progress, figures, reported)
+        position = HeldPosition(progress, figures, reported)
         self.held = HeldState(position, handover.part(world.rank, world.mesh), whole) if whole else None
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Restored:
+class RestoredProgress:
     """What a checkpoint said."""
 
     progress: TrainingProgress
@@ -105,7 +105,7 @@ class Resumption:
             self.record("handed_over", step=found.position.step, givers=givers, seconds=time.time() - begun)
         return found
 
-    def from_checkpoint(self, engine: Engine, saver: Saver) -> Restored | None:
+    def from_checkpoint(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
         """Continue from the newest good checkpoint; None where there is none, nor one to branch from."""
         begun, store = time.time(), Path(self.config.placement.store)
         places = CheckpointPlaces(self.config.placement, self.world, self.token, self.ring)
@@ -125,4 +125,4 @@ class Resumption:
             random_state.restore(progress.random_states[self.world.rank])
         since = lineage.since(progress, self.config)
         self.record("restored", step=progress.step, commit=commit.name, **since, seconds=time.time() - begun)
-        return Restored(progress, found is not None)
+        return RestoredProgress(progress, found is not None)

@@ -29,7 +29,7 @@ WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass(frozen=True)
-class Position:
+class HeldPosition:
     """Where a training is between two steps, beside what the engine holds."""
 
     progress: TrainingProgress
@@ -47,14 +47,14 @@ class Position:
 class HeldState:
     """What a rank holds that has left its generation."""
 
-    position: Position
+    position: HeldPosition
     part: str
     """See `part`."""
     state: CarriedState
 
 
 @dataclass(frozen=True)
-class Offer:
+class HeldOffer:
     """What a rank says of the state that it holds."""
 
     step: int
@@ -62,7 +62,7 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class HandOverPlan:
     """The step from which all go on, and by rank, the rank that it gets its part of the state from."""
 
     step: int
@@ -73,7 +73,7 @@ class Agreement:
 class HandOver:
     """How the state was handed over."""
 
-    position: Position
+    position: HeldPosition
     givers: Mapping[int, int]
     own: bool = True
     """It is of this training, as no checkpoint of another one need be."""
@@ -97,7 +97,7 @@ class _Kind:
 class _Letter:
     """What is sent before the tensors."""
 
-    position: Position
+    position: HeldPosition
     moments: dict[str, dict[str, Any]]
     """A `_Kind` for each tensor; other values as they are."""
     extra: dict[str, Any]
@@ -110,7 +110,7 @@ def part(rank: int, mesh: Mesh) -> str:
     return " ".join(f"{place}/{count}" for place, count in places)
 
 
-def agreement(offers: Sequence[Offer | None], wanted: Sequence[str]) -> Agreement | None:
+def agreement(offers: Sequence[HeldOffer | None], wanted: Sequence[str]) -> HandOverPlan | None:
     """The newest step of which somebody holds each wanted part; None where there is none. Both are by rank."""
     for step in sorted({offer.step for offer in offers if offer}, reverse=True):
         holders: dict[str, list[int]] = {}
@@ -119,10 +119,10 @@ def agreement(offers: Sequence[Offer | None], wanted: Sequence[str]) -> Agreemen
                 holders.setdefault(offer.part, []).append(rank)
         if not set(wanted) <= holders.keys():
             continue
-        lacking = [rank for rank, needed in enumerate(wanted) if offers[rank] != Offer(step, needed)]
+        lacking = [rank for rank, needed in enumerate(wanted) if offers[rank] != HeldOffer(step, needed)]
         # Those that hold a part take turns in giving it.
         givers = {rank: holders[wanted[rank]][n % len(holders[wanted[rank]])] for n, rank in enumerate(lacking)}
-        return Agreement(step, givers)
+        return HandOverPlan(step, givers)
     return None
 
 
@@ -132,7 +132,7 @@ def hand_over(engine: Engine, world: World, held: HeldState | None) -> HandOver 
     `held` is what this rank holds. None, on all ranks, where the state is not whole among them, or where ranks that
     should hold the same bits do not; what the engine then has is worth nothing.
     """
-    offer = Offer(held.position.step, held.part) if held else None
+    offer = HeldOffer(held.position.step, held.part) if held else None
     found = agreement(world.gather(offer), [part(rank, world.mesh) for rank in range(world.size)])
     if found is None:
         return None
