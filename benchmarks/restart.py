@@ -1,148 +1,207 @@
-"""From the kill of a rank to the next committed step, under torchrun with two ranks: ours beside a bare DDP script.
+"""From a kill to the next step, through the real launcher with two nodes of a rank each: ours beside torchrun.
 
-``python -m benchmarks.restart [--kills N]``: a rank is sent SIGKILL while both train; torchrun ends the other and
-starts both anew. The time is split by part: until the new processes exist, until they have imported and met, until
-data and model are ready, until the checkpoint is loaded, the first step, and the first commit after it. Both have a
-model of about the same size and save every few steps.
+``python -m benchmarks.restart [--kills N] [--cases CASE,...]``. Cases: ``rank`` (a rank is sent SIGKILL), ``node`` (all
+processes of the second node are), ``first node`` (of the node of rank 0). The peer is a bare DDP script of about the
+same size that saves every few steps, under torchrun with its defaults and with short time-outs, both with
+TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1; without it gloo does not find its peers again. Of a job whose first node is gone,
+torchrun brings nothing back, as that node has hosted its store.
+
+The parts are those of the ledger: until the death was seen, the old ranks were gone, new ones were started, they had
+met, had loaded the checkpoint, and had done a step.
 """
 
 import argparse
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.peers import steps
-from trainer.base import atomic, processes
+from resources.fleet import embedded
+from resources.fleet.embedded import EmbeddedFleet
+from resources.fleet.protocol import NODE_VARIABLE
+from resources.launchers.environment import JOB_VARIABLE
+from resources.launchers.local.launcher import LocalLauncher
+from resources.launchers.protocol import Job
+from trainer.base import processes
 from trainer.config import resolved
 from trainer.config.operation import Layout
 from trainer.config.sections import Batch
 from trainer.models.decoder import DecoderShape
-from trainer.record import ledger
+from trainer.record import fence, ledger
+from trainer.record.fence import Token
 
-EVERY, RANKS, PATIENCE = 5, 2, 180.0
+EVERY, PATIENCE = 5, 240.0
+NODES = ("node-0", "node-1")
 SMALL = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
 BATCH = Batch(sequences=4, length=128, micro=4)
-PARTS = ("exec", "import and join", "data and model", "load", "step", "commit")
-Marks = list[tuple[str, float]]
-"""What has happened and when, in order, by the names in `PARTS`."""
+PARTS = ("detected", "ranks_gone", "ranks_ready", "met", "restored", "stepped")
+CASES = {"rank": 1.0, "node": 5.0, "first node": 5.0}
+"""By case, the aim in seconds."""
+TUNED = ("--monitor-interval=0.05",)
+TUNED_MEETING = ("--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3",)
+CODE = Path(__file__).parents[1]
+
+Parts = dict[str, float]
+Found = TypeVar("Found")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.restart")
     parser.add_argument("--kills", type=int, default=3)
-    kills = parser.parse_args().kills
+    parser.add_argument("--cases", default=",".join(CASES))
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        ours, bare = _ours(Path(name), kills), _bare(Path(name) / "bare", kills)
-    _print("kill to next committed step", sum(ours.values()), sum(bare.values()))
-    for part in PARTS:
-        _print(f"kill to next committed step: {part}", ours[part], bare[part])
+        for case in given.cases.split(","):
+            folder = Path(name) / case.replace(" ", "-")
+            ours = _median([_ours(folder / str(number), case) for number in range(given.kills)])
+            peers = _peers(folder, case)
+            _print(f"{case} killed, to the next step", sum(ours.values()), peers, CASES[case])
+            for part in PARTS:
+                _print(f"{case} killed: {part}", ours[part], {}, None)
 
 
-def _ours(folder: Path, kills: int) -> dict[str, float]:
+def _ours(folder: Path, case: str) -> Parts:
+    """Train by the embedded launcher, kill, and wait for a step; seconds of each part."""
+    folder.mkdir(parents=True)
     settings = steps.settings(folder, SMALL, BATCH, Layout(), "fp32")
     settings = replace(settings, checkpoint=replace(settings.checkpoint, every=EVERY))
-    path, store = folder / "config.json", Path(settings.placement.store)
-    path.write_bytes(atomic.readable_json(resolved.dump(settings)))
-    return _recoveries(["-m", "trainer", str(path)], lambda since: _our_marks(store, since), kills)
+    store = Path(settings.placement.store)
+    fleet = EmbeddedFleet(folder / "nodes", NODES, reboot_seconds=3600)
+    launcher = LocalLauncher(folder / "jobs", CODE, fleet)
+    assert fence.claim(store, Token(1), nodes=NODES, cause="a benchmark", by="a benchmark")
+    environment = {"SLIPWAY_INCARNATION": "1", "OMP_NUM_THREADS": "1"}
+    config = resolved.dump(settings)
+    job = Job("restart-i1", ("python", "-m", "trainer"), config, NODES, least=1, environment=environment)
+    launcher.submit(job)
+    try:
+        _until(lambda: fence.commits(store), "the first checkpoint")
+        begun = time.time()
+        _kill(case, job, fleet)
+        return _parts(begun, _until(lambda: _moments(store, begun), "the next step"))
+    finally:
+        launcher.cancel(job.name, grace_seconds=0)
+        _until(lambda: launcher.poll(job.name).state.terminal, "the end of the job")
 
 
-def _bare(folder: Path, kills: int) -> dict[str, float]:
-    folder.mkdir()
-    sizes = [str(size) for size in (SMALL.layers, SMALL.width, BATCH.length, steps.VOCABULARY, EVERY)]
-    script = str(Path(__file__).parent / "peers" / "restart.py")
-    return _recoveries([script, str(folder), *sizes], lambda since: _bare_marks(folder, since), kills)
+def _kill(case: str, job: Job, fleet: EmbeddedFleet) -> None:
+    if case != "rank":
+        embedded.kill(fleet.folder, NODES[case == "node"])
+        return
+    of_node = processes.carrying({JOB_VARIABLE: job.name, NODE_VARIABLE: NODES[1]})
+    [rank] = [pid for pid in of_node if _arguments(pid)[1:3] == ["-m", "trainer"]]
+    os.kill(rank, signal.SIGKILL)
 
 
-def _our_marks(store: Path, since: float) -> Marks:
-    """From the heartbeats' phases and the ledger."""
-    found: Marks = []
-    for path in store.glob("heartbeats/*.00000.json"):
-        beat = json.loads(path.read_bytes())
-        if beat["at"] > since:
-            names = {"staging": "import and join", "building": "import and join", "restoring": "data and model"}
-            found += [(names[beat["phase"]], beat["at"])] if beat["phase"] in names else []
-    names = {"restored": "load", "step": "step", "committed": "commit"}
-    found += [(names[e["event"]], e["t"]) for e in ledger.read(store) if e["event"] in names and e["t"] > since]
+def _moments(store: Path, begun: float) -> Parts | None:
+    """When each part was over, None before the last one was."""
+    events = [each for each in ledger.read(store) if each["event"] in PARTS and each["t"] > begun]
+    found = {each["event"]: float(each["t"]) for each in events}
+    return found if "stepped" in found else None
+
+
+def _parts(begun: float, moments: Parts) -> Parts:
+    found, before = {}, begun
+    for part in PARTS:
+        at = max(before, moments.get(part, before))
+        found[part], before = at - before, at
     return found
 
 
-def _bare_marks(folder: Path, since: float) -> Marks:
-    names = {
-        "joined": "import and join",
-        "built": "data and model",
-        "loaded": "load",
-        "step": "step",
-        "saved": "commit",
+def _peers(folder: Path, case: str) -> dict[str, float | None]:
+    if case == "first node":
+        return {"torchrun, default": None, "torchrun, tuned": None}
+    nodes = 2 if case == "node" else 1
+    tuned = [*TUNED, *(TUNED_MEETING if nodes == 2 else ())]
+    return {
+        "torchrun, default": _torchrun(folder / "default", nodes, []),
+        "torchrun, tuned": _torchrun(folder / "tuned", nodes, tuned),
     }
-    path = folder / "marks.jsonl"
-    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-    events = [json.loads(line) for line in lines if line.endswith("\n")]
-    return [(names[event["mark"]], event["t"]) for event in events if event["t"] > since]
 
 
-def _recoveries(arguments: Sequence[str], marks: Callable[[float], Marks], kills: int) -> dict[str, float]:
-    """The median seconds of each part over the kills of one job."""
-    agent = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={RANKS}"]
-    restarts = [f"--max-restarts={kills}", "--monitor-interval=0.1"]
-    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())}
-    job = subprocess.Popen(
-        [sys.executable, "-m", *agent, *restarts, *arguments],
+def _torchrun(folder: Path, nodes: int, options: Sequence[str]) -> float:
+    """Train a bare script by one agent of two ranks, or by two agents of one; seconds from the kill to a step."""
+    folder.mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    agents = [_agent(folder, nodes, options, port)]
+    try:
+        if nodes == 2:
+            _until(lambda: _listens(port), "the peer's store")
+            agents.append(_agent(folder, nodes, options, port))
+        _until(lambda: len(_steps(folder, 0.0)) > 2 * EVERY, "steps of the peer")
+        begun = time.time()
+        victim = agents[-1].pid if nodes == 2 else max(processes.children(agents[0].pid))
+        processes.kill_tree(victim)
+        return _until(lambda: _steps(folder, begun + 0.5), "the next step of the peer")[0] - begun
+    finally:
+        for agent in agents:
+            processes.kill_tree(agent.pid)
+            agent.wait()
+
+
+def _agent(folder: Path, nodes: int, options: Sequence[str], port: int) -> "subprocess.Popen[bytes]":
+    sizes = [str(size) for size in (SMALL.layers, SMALL.width, BATCH.length, steps.VOCABULARY, EVERY)]
+    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=peer"]
+    shape = [f"--nnodes=1:{nodes}" if nodes > 1 else "--nnodes=1", f"--nproc-per-node={2 // nodes}"]
+    environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CODE)}
+    script = str(CODE / "benchmarks" / "peers" / "restart.py")
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", "--max-restarts=9"),
+            *(*meeting, *shape, *options, script, str(folder), *sizes),
+        ],
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    try:
-        _until_marked(job, marks, 0.0, set())
-        parts = [_recovery(job, marks) for _ in range(kills)]
-    finally:
-        below = processes.descendants(job.pid)
-        for pid in (job.pid, *below):
-            os.kill(pid, signal.SIGKILL)
-        job.wait()
-    return {part: statistics.median(each[part] for each in parts) for part in PARTS}
 
 
-def _recovery(job: subprocess.Popen[bytes], marks: Callable[[float], Marks]) -> dict[str, float]:
-    """Kill a rank; the seconds of each part until the next commit."""
-    old = set(processes.children(job.pid))
-    begun = time.time()
-    os.kill(max(old), signal.SIGKILL)
-    seen = _until_marked(job, marks, begun, old)
-    parts, before = {}, begun
-    for part in PARTS:
-        at = max(before, seen.get(part, before))
-        parts[part], before = at - before, at
-    return parts
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
-def _until_marked(
-    job: subprocess.Popen[bytes], marks: Callable[[float], Marks], begun: float, old: set[int]
-) -> dict[str, float]:
-    """When each part was first over, watched until a commit of the new processes."""
-    deadline, seen = time.monotonic() + PATIENCE, dict[str, float]()
-    while "commit" not in seen:
-        assert time.monotonic() < deadline and job.poll() is None, "the job does not come back"
-        if "exec" not in seen and set(processes.children(job.pid)) - old:
-            seen["exec"] = time.time()
-        for part, at in marks(max(begun, seen.get("exec", begun))) if "exec" in seen else ():
-            if part != "commit" or "step" in seen:
-                seen.setdefault(part, at)
-        time.sleep(0.01)
-    return seen
+def _steps(folder: Path, since: float) -> list[float]:
+    """When the peer did its steps."""
+    path = folder / "marks.jsonl"
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    marks = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [float(each["t"]) for each in marks if each["mark"] == "step" and each["t"] > since]
 
 
-def _print(metric: str, ours: float, bare: float) -> None:
+def _until(found: Callable[[], Found | None], what: str) -> Found:
+    deadline = time.monotonic() + PATIENCE
+    while not (value := found()):
+        assert time.monotonic() < deadline, f"waited {PATIENCE:.0f} s in vain for {what}"
+        time.sleep(0.05)
+    return value
+
+
+def _arguments(pid: int) -> list[str]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    return []
+
+
+def _median(found: Sequence[Parts]) -> Parts:
+    return {part: statistics.median(each[part] for each in found) for part in PARTS}
+
+
+def _print(metric: str, ours: float, peers: dict[str, float | None], aim: float | None) -> None:
     line = {"benchmark": "restart", "metric": metric, "unit": "s", "better": "lower"}
-    peers = {"bare DDP script under torchrun": bare}
-    print(json.dumps({**line, "ours": ours, "peers": peers, "aim": bare if ":" not in metric else None}), flush=True)
+    print(json.dumps({**line, "ours": round(ours, 3), "peers": peers, "aim": aim}), flush=True)
 
 
 if __name__ == "__main__":

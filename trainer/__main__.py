@@ -52,12 +52,11 @@ def _train(resolved: config.Config) -> int:
         encryption.read_key(Path(resolved.storage.key_file))
     settings.set_environment(resolved, os.environ)  # torch and its libraries read some variables when they are imported
     # Imported only now: a rank must be bound to its parent before it spends a second on importing torch.
-    from trainer import loop
+    from trainer import run
     from trainer.node import world
 
     with world.join(resolved) as place:
-        token = _claimed_token(Path(resolved.placement.store), place)
-        outcome = loop.train(resolved, place, token)
+        outcome = run.train(resolved, place, lambda ranks: _claimed_token(Path(resolved.placement.store), ranks))
         if place.leads:
             print(f"trainer: {outcome}", flush=True)
     return ExitCode.DONE

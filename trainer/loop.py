@@ -1,11 +1,10 @@
-"""The loop: one training in one incarnation, from the newest good checkpoint to the last step.
+"""The loop: one training in one generation, from the state that it goes on from to the last step.
 
-Read it top-down: `train` opens the data, builds the model, restores, steps, commits, and records the outcome.
+Read it top-down: a `Trainer` opens the data and builds the model; it restores, steps and commits.
 Every number of a step depends on the configuration and the step alone, not on the number of ranks
 (beyond the rounding of a sum in another order), nor on how often the training was interrupted.
 """
 
-import contextlib
 import functools
 import math
 import time
@@ -18,18 +17,14 @@ import numpy as np
 import torch
 
 from trainer import lineage
-from trainer.base import paths
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
-from trainer.checkpoint import branching, restore, state
-from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.restore_words import RestoreWords
-from trainer.checkpoint.saving import parts, random_state
-from trainer.checkpoint.saving.saver import Saver
 from trainer.checkpoint.saving.schedule import SaveSchedule
 from trainer.checkpoint.tiers import locations
+from trainer.checkpoint.tiers.locations import nvme_folder
 from trainer.checkpoint.tiers.node_servers import NodeServers
+from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.config.resolved import Config
 from trainer.figures.profiling import Profiler
 from trainer.figures.report import StepReport, work
@@ -39,42 +34,24 @@ from trainer.node import described
 from trainer.node.limits import TimeLimits
 from trainer.node.world import World
 from trainer.record import causes, fence, files, phases
+from trainer.record.phases import Phase
 from trainer.record.recorder import BY_SIGNAL, RankRecorder
 from trainer.record.scores import Diverged
-from trainer.recovery import ended, skipped
-from trainer.recovery.batches import BatchJudge, LossSpike
+from trainer.recovery import skipped
+from trainer.recovery.batches import BatchJudge
 from trainer.recovery.lookout import Lookout
 from trainer.recovery.pace import StepPace
+from trainer.resumption import Kept, Resumption
 from trainer.start import beginning
 from trainer.step import compiler, parallel, updates
 from trainer.step.engine import Engine
+from trainer.step.handover import HandOver
 from trainer.step.passes import StepTotals
 from trainer.step.schedule import learning_rate
 from trainer.step.updates import HotUpdates
 
 
-def train(config: Config, world: World, token: fence.Token) -> str:
-    """Train to the last step, or to the step during which SIGTERM asked to stop; returns the outcome.
-
-    "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. Raises fence.Superseded,
-    Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
-    """
-    with (
-        RankRecorder(Path(config.placement.store), token, world.rank) as recorder,
-        contextlib.closing(Trainer(config, world, token, recorder)) as trainer,
-    ):
-        stop = StopRequest()
-        trainer.restore()
-        trainer.probe()
-        trainer.feed.stage_rest(trainer.step)
-        try:
-            return _step_to_the_end(config, trainer, stop)
-        except causes.Failure as error:
-            trainer.tell(error)
-            raise
-
-
-def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
+def step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> str:
     """Do the steps that are left; returns the outcome."""
     first = trainer.step + 1
     while trainer.step < config.run.steps:
@@ -90,29 +67,32 @@ def _step_to_the_end(config: Config, trainer: "Trainer", stop: StopRequest) -> s
                 trainer.commit(tiers, last)
         if asked_to_stop and trainer.step < config.run.steps:
             trainer.finish_commits()
-            trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
+            trainer.record_stop(BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
             return "stopped"
     trainer.finish_commits()
     trainer.confirm_last_commit()
-    trainer.recorder.record_end("succeeded", causes.DONE, "all steps done", trainer.step)
+    trainer.record_end("succeeded", causes.DONE, "all steps done")
     return "succeeded"
 
 
 class Trainer:
     """The pieces of one incarnation on one rank."""
 
-    def __init__(self, config: Config, world: World, token: fence.Token, recorder: RankRecorder) -> None:
-        self.config, self.world, self.token, self.recorder = config, world, token, recorder
+    def __init__(
+        self, config: Config, world: World, token: fence.Token, recorder: RankRecorder, kept: Kept | None = None
+    ) -> None:
+        """`kept` is what this process has of the generation before."""
+        self._kept, self._resumed, self._leaves = kept or Kept(), False, False
+        self.config, self.world, self.token, self._recorder = config, world, token, recorder
         self.record("met", world=world.size)
         self.store, self.durable = Path(config.placement.store), Path(config.placement.durable)
-        nvme, saves = locations.nvme_folder(config.placement), config.storage.nvme.minutes > 0
+        nvme, saves = nvme_folder(config.placement), config.storage.nvme.minutes > 0
         self._servers = NodeServers(world, nvme, self.store, token, saves)
-        self.saver = Saver(config.training, config.placement, world, token, config.storage, self._servers.ring)
+        self.saver = self._kept.saver_for(config, world, token, self._servers.ring)
         self.save_schedule = SaveSchedule(config, world, self._servers.ring)
         self.tiers_due: tuple[str, ...] = ()
-        self._checkpoints, self.step = paths.checkpoints(config.training), 0
-        self.metrics: dict[str, float] = {}
-        self.best: dict[str, float] = {}
+        self.step = self._reported = 0
+        self.metrics, self.best, self._figures = dict[str, float](), dict[str, float](), dict[str, float]()
         self._step_phase = phases.COMPILING if config.layout.compile else phases.TRAINING
         self._limits = TimeLimits(config.hardware, world)
         self._enter(phases.STAGING, MOVED)
@@ -146,61 +126,69 @@ class Trainer:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
         self.updates.close()
+        self.lookout.close()
         self.profiler.end(self.step)
-        self.saver.close()
+        if not self._leaves:
+            self._kept.close()
         self.feed.close()
         self._servers.close()
 
     def _record_staging(self, progress: CopyProgress) -> None:
         """Record how far this node's staging is, in a segment of this rank."""
         fields = {"bytes": progress.bytes, "total_bytes": progress.total_bytes, "progress": str(progress)}
-        self.recorder.record_own("staging", "staged", node=nodes.name(), **fields)
+        self._recorder.record_own("staging", "staged", node=nodes.name(), **fields)
 
     def record(self, event: str, **fields: Any) -> None:
         """Record an event in the ledger; only rank 0 writes it."""
-        self.recorder.record(event, **fields)
+        self._recorder.record(event, **fields)
 
     def due(self, every: int) -> bool:
         """Whether an action that is taken every `every` steps (0: never) is due after this step."""
         return every > 0 and self.step % every == 0
 
+    def keep(self) -> None:
+        """Leave the next generation of this process what it needs of this one, which is over; called before `close`."""
+        self._leaves = True
+        if self._resumed:
+            self._kept.hold(self.engine, self.world, self._progress(), self._figures, self._reported == self.step)
+
     def restore(self) -> None:
-        """Continue from the newest good checkpoint, if there is one."""
+        """Continue from what ranks hold, or else from the newest good checkpoint, if there is one."""
         self._enter(phases.RESTORING, MOVED)
-        begun = time.time()
-        if self.world.leads:
-            fence.check(self.store, self.token)
-            publication.remove_unpublished(self.durable / self._checkpoints, self.token)
-            parts.remove_older(self.store, self.token)
-        if self.world.local_rank == 0:
-            publication.remove_unpublished(locations.nvme_folder(self.config.placement) / self._checkpoints, self.token)
-        ring = self._servers.ring
-        places = locations.CheckpointPlaces(self.config.placement, self.world, self.token, ring)
-        needed = functools.partial(state.files_to_load, self.engine, self.world.rank, self.world.size)
-        words = RestoreWords(self.record, self.world.leads, lambda: self._enter(phases.RESTORING, MOVED))
-        nodes = restore.NodeReading(needed, words.source_fault, words.lost)
-        said = (words.damaged, words.away, nodes)
-        found = restore.newest_verified(self.store, self.world, self.token, places, *said)
+        ring, moved = self._servers.ring, functools.partial(self._enter, phases.RESTORING, MOVED)
+        resumption = Resumption(self.config, self.world, self.token, ring, self.record, moved)
+        resumption.remove_what_is_left()
+        handed = resumption.from_ranks(self.engine, self._kept)
         left_out = self.world.from_leader(skipped.read(self.store) if self.world.leads else {})
         self.batches.begin(left_out, ())
-        if found is None and self.config.branch is None:
+        found = handed or resumption.from_checkpoint(self.engine, self.saver)
+        if found is None:
             self.updates.begin(0, {})
             given = beginning.begin(self.engine, self.config, self.feed, self.world, self.record)
             if given and self.config.validation.every:
                 self.validate()
-            return
-        commit, kept = found or branching.parents(self.config, self.world, self.token, ring, nodes, words.away)
-        restore.load(self.engine, kept, self.world)
-        progress = kept.progress()
-        if found:
-            self.saver.resumed_from(commit)
-        self.step, self.metrics, self.best = progress.step, progress.metrics, progress.best
-        self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
-        if self.world.rank < len(progress.random_states):
-            random_state.restore(progress.random_states[self.world.rank])
-        since = lineage.since(progress, self.config)
-        self.record("restored", step=self.step, commit=commit.name, **since, seconds=time.time() - begun)
-        self.updates.begin(self.step, progress.lineage, own=found is not None)
+        else:
+            progress = found.progress
+            self.step, self.metrics, self.best = progress.step, dict(progress.metrics), dict(progress.best)
+            self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
+            self.updates.begin(self.step, progress.lineage, own=found.own)
+        self._resumed = True
+        if handed:
+            self._do_what_was_due(handed)
+
+    def _do_what_was_due(self, handed: HandOver) -> None:
+        """After a step that was done in the generation before: what was due at it, where it may not have been done."""
+        position, last = handed.position, self.step == self.config.run.steps
+        self._figures = dict(position.figures)
+        if self._figures and (0 in handed.givers or not position.reported):
+            self.record("step", step=self.step, **self._figures, seconds=0.0)
+        self._reported = self.step
+        if self.step and self.due(self.config.validation.every):
+            self.validate()
+        if self.step and (last or self.due(self.config.checkpoint.every)):
+            steps = [commit.step for commit in fence.commits(self.store)] if self.world.leads else []
+            if self.world.from_leader(self.step not in steps):
+                self.commit(self.save_schedule.last_tiers() if last else (DURABLE,), last)
 
     def probe(self) -> None:
         """Find out whether the micro-batch fits, before a step needs it."""
@@ -218,8 +206,10 @@ class Trainer:
             done, updated = StepTotals(0.0, 0.0, 0.0, self.world.sum(*self._words(stop))), False
         else:
             done = self._gradients(stop)
+            self.world.check_generation()
             updated = self._update(done, rate)
         self.step += 1
+        self._figures = self._known(done, rate) if updated else {}
         if updated and self._step_phase is phases.COMPILING:
             self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
         self._step_phase = phases.TRAINING if updated else self._step_phase
@@ -238,9 +228,7 @@ class Trainer:
         seconds = time.perf_counter() - begun
         self.save_schedule.add_step(seconds, saving, self.saver.size)
         if updated:
-            means = done.loss / self._targets, done.correct / self._targets
-            self.metrics |= self.report.step(self.step, *means, done.norm, rate, seconds)
-            self.recorder.keep_pace(*self._pace.add(seconds, self.report.own_seconds))
+            self._report(done, rate, seconds)
         return together and stopping > 0
 
     def _gradients(self, stop: bool) -> StepTotals:
@@ -256,22 +244,30 @@ class Trainer:
 
     def _words(self, stop: bool) -> tuple[float, float, float]:
         """What this rank tells the others in a step: whether to stop, the tiers of a checkpoint, a change to take."""
-        return (
-            float(stop),
-            self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room),
-            self.updates.number(),
-        )
+        choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
+        return float(stop), choice, self.updates.number()
 
     def _update(self, done: StepTotals, rate: float) -> bool:
         """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
-        figures = done.loss / self._targets, done.norm, self.engine.can_leave_out
-        accepted = self.batches.accepts(self.step + 1, *figures)
+        mean = done.loss / self._targets
+        accepted = self.batches.accepts(self.step + 1, mean, done.norm, self.engine.can_leave_out)
         with self.timeline.part("optimiser"):
             if accepted:
                 self.engine.update(rate)
             else:
                 self.engine.leave_out()
         return accepted
+
+    def _known(self, done: StepTotals, rate: float) -> dict[str, float]:
+        """The figures of a step that all ranks know."""
+        figures = {"loss": done.loss / self._targets, "accuracy": done.correct / self._targets}
+        return figures | {"gradient_norm": done.norm, "learning_rate": rate}
+
+    def _report(self, done: StepTotals, rate: float, seconds: float) -> None:
+        figures = done.loss / self._targets, done.correct / self._targets, done.norm, rate, seconds
+        self.metrics |= self.report.step(self.step, *figures)
+        self._reported = self.step
+        self._recorder.keep_pace(*self._pace.add(seconds, self.report.own_seconds))
 
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
@@ -299,6 +295,7 @@ class Trainer:
         self._enter(phases.SAVING, lambda: self.saver.bytes_written)
         while self.saver.busy:
             self._record_commits(seconds=1.0)
+            self.world.check_generation()
         self._record_commits()
 
     def confirm_last_commit(self) -> None:
@@ -306,14 +303,16 @@ class Trainer:
         committed = fence.commits(self.store) if self.world.leads else []
         if self.world.leads and (not committed or committed[-1].step != self.step):
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
+        if self.world.groups and self.world.groups.stays:
+            self.world.gather(None)  # until then, what the other ranks hold may be needed
 
-    def tell(self, error: causes.Failure) -> None:
-        """Write the incident of an error that ends this start, and the exit where a new start would do as much."""
-        if self.world.leads:
-            ended.note(self.store, self.token, error, self.step, self.config.recovery.policies)
-        if isinstance(error, Diverged | LossSpike):
-            self.finish_commits()
-            self.recorder.record_end("failed", error.kind, str(error), self.step)
+    def record_stop(self, asked: str) -> None:
+        """Record that the training stopped before its end; `asked` says how this rank was, if it was."""
+        self._recorder.record_stop(self.step, asked)
+
+    def record_end(self, outcome: str, kind: str, reason: str) -> None:
+        """Record an outcome that a new start would not change."""
+        self._recorder.record_end(outcome, kind, reason, self.step)
 
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
@@ -323,14 +322,15 @@ class Trainer:
             else:
                 self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
 
-    def _enter(self, phase: phases.Phase, count: Callable[[], int] | None = None) -> None:
-        self.recorder.enter(phase, self.step, count)
-        self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
+    def _enter(self, phase: Phase, count: Callable[[], int] | None = None) -> None:
+        self._recorder.enter(phase, self.step, count)
+        if not self._leaves:
+            self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
 
     def _profiler(self) -> Profiler:
         """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
         name, folder = f"{self.token}.{self.world.rank:05d}", self.store / files.PROFILES
-        own = functools.partial(self.recorder.record_own, "profiler")
+        own = functools.partial(self._recorder.record_own, "profiler")
         return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, own)
 
     def _progress(self) -> TrainingProgress:

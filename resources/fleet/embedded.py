@@ -68,6 +68,12 @@ def mark_lost(folder: Path, node: str, reason: str, now: float | None = None) ->
     codec.replace(_mark(folder, node), LossMark(at, reason))
 
 
+def lost_at(folder: Path, node: str) -> float | None:
+    """When the node was marked as dead, in seconds since the epoch; None without a mark that can be read."""
+    mark = codec.read_if_whole(_mark(folder, node), LossMark)
+    return mark.at if mark else None
+
+
 def node_environment(folder: Path, node: str) -> dict[str, str]:
     """The variables that mark a process as one of the node's; its descendants inherit them."""
     return {FLEET_VARIABLE: str(folder.resolve()), NODE_VARIABLE: node}

@@ -1,4 +1,8 @@
-"""Ranks, nodes and jobs die or hang: a new incarnation goes on from the newest checkpoint, and says why."""
+"""Ranks, nodes and jobs die or hang: the training goes on from the newest checkpoint, and says why.
+
+A rank that dies, and a node without which the job can go on, lead to a new generation in the same job; all else to a
+new incarnation.
+"""
 
 import shutil
 from signal import SIGSTOP
@@ -11,6 +15,9 @@ from tests.drills import process_table, small_recipes
 from tests.drills.facts import causes, restored_from, steps, steps_of
 from tests.drills.instance import Instance, training_key
 from tests.drills.process_table import Process, Watch, kill, send, wait_until
+from trainer.record import incidents
+from trainer.record.causes import DISRUPTED, KILLED
+from trainer.record.fence import Token
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -24,23 +31,19 @@ def test_a_killed_rank_costs_no_more_than_the_steps_since_the_last_checkpoint(in
     assert [rank.node for rank in ranks] == ["node-0", "node-1"]
     kill([ranks[1].pid])
     _finishes(instance, training)
-    assert causes(training)[0] == "first start"
-    assert "incarnation 1 failed: " in causes(training)[1]
-    assert "node-1 ended with exit code 1" in causes(training)[1]
-    _goes_on_from_the_newest_checkpoint(training)
-    _is_in_the_event_log(instance, training, "node-1 ended")
+    _goes_on_in_the_same_job(training)
+    incident = incidents.read(training.folder, str(Token(1)))
+    assert (incident.kind, incident.nodes) == (KILLED, ("node-1",))
 
 
 def test_a_killed_node_leaves_the_training_to_the_other_one(instance: Instance):
     training, _ = _under_way(instance, small_recipes.PAIR, "killed node")
     assert embedded.kill(instance.home.nodes, "node-1")
     _finishes(instance, training)
-    claim = training.newest_claim()
-    assert claim is not None
-    assert claim.nodes == ("node-0",)
-    assert "node-1" in causes(training)[1] and "lost" in causes(training)[1]
-    _goes_on_from_the_newest_checkpoint(training)
-    _is_in_the_event_log(instance, training, "node-1")
+    _goes_on_in_the_same_job(training)
+    incident = incidents.read(training.folder, str(Token(1)))
+    assert (incident.kind, incident.reason) == (DISRUPTED, "node node-1 is lost")
+    assert [event["world"] for event in training.events() if event["event"] == "started"] == [2, 1]
 
 
 def test_a_rank_that_hangs_is_replaced_after_the_deadline(instance: Instance):
@@ -84,6 +87,17 @@ def _finishes(instance: Instance, training: TrainingStore) -> None:
     ended = training.exit()
     assert ended is not None and ended.outcome == "succeeded"
     assert len(instance.materialisations(training_key(training), training.id)) == 1
+
+
+def _goes_on_in_the_same_job(training: TrainingStore) -> None:
+    """The second generation goes on from the newest checkpoint of the first, and there is no second incarnation."""
+    assert causes(training) == ["first start"]
+    claim = training.newest_claim()
+    assert claim is not None and claim.token == Token(1, 1)
+    kept = [commit.step for commit in training.commits() if commit.token == Token(1)]
+    assert restored_from(training, 1) == kept[-1] > 0
+    assert set(steps(training)) == set(range(1, STEPS + 1))
+    assert steps(training)[-(STEPS - kept[-1]) :] == list(range(kept[-1] + 1, STEPS + 1))
 
 
 def _goes_on_from_the_newest_checkpoint(training: TrainingStore) -> None:

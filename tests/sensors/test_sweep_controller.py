@@ -26,6 +26,7 @@ from resources.trainings.store import TrainingStore
 from tests.conftest import Marked, until
 from tests.sensors.platform import SEARCH, Platform
 from trainer.base import lock
+from trainer.base.processes import parent_of
 from trainer.checkpoint.disk import encryption
 from trainer.record import fence, ledger
 
@@ -139,12 +140,15 @@ def test_a_sweep_whose_controller_is_killed_is_finished_by_another(
 
 
 @pytest.mark.slow
-def test_a_trial_whose_rank_is_killed_is_tried_again_under_its_own_number(
+def test_a_trial_whose_job_dies_is_tried_again_under_its_own_number(
     platform: Platform, store: SweepStore, marked: Marked
 ):
+    """A rank that dies is started anew inside its job; the death of its supervisor ends the job."""
     process = controlling(platform, store)
     rank = until(lambda: marked.running("trainer"), "the first trial")[0]
-    os.kill(rank, signal.SIGKILL)
+    supervisor = parent_of(rank)
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGKILL)
     assert process.wait() == 0
     sweep = state(store)
     assert sweep.closed is not None and sweep.closed.outcome == "complete"

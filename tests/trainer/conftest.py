@@ -136,23 +136,19 @@ class Training:
 
     def spawn(self, *module: str, **environment: str) -> subprocess.Popen[str]:
         """Start ``python -m module ...`` with pipes, bound to this process and marked as the tests' own."""
-        surroundings = {
-            **os.environ,
-            "PYTHONPATH": str(CODE),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "PYTHONUNBUFFERED": "1",
-            MARK: self.mark,
-            **environment,
-        }
         return subprocess.Popen(
             [sys.executable, "-m", *module],
             cwd=self.folder,
-            env=surroundings,
+            env=self.environment(**environment),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment of its processes."""
+        own = {"PYTHONPATH": str(CODE), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONUNBUFFERED": "1"}
+        return {**os.environ, **own, MARK: self.mark, **more}
 
     def run(self, ranks: int = 1, **environment: str) -> Ended:
         """Start it and wait for its end."""

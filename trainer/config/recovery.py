@@ -6,6 +6,7 @@ store, so that a changed answer never changes a step that was done.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from trainer.base.invalid import positive, require
 
@@ -26,7 +27,16 @@ class Recovery:
     """A rank is a straggler where its own part of a step takes so many robust standard deviations longer than that of
     the others, and half as long again; 0: never."""
 
+    survivors: Literal["auto", "stay", "leave"] = "auto"
+    """What ranks that are well do when another one is lost: stay in their processes and give it their state (stay), or
+    end, so that all are started anew (leave). auto: stay on GPUs, where a process pays for its context, for the network
+    and for compilation."""
+
     def __post_init__(self) -> None:
         positive(self, "skip_steps")
         for each in ("skips", "spike_sigmas", "straggler_sigmas"):
             require(getattr(self, each) >= 0, each, "expected 0 or more")
+
+    def stays(self, on_gpu: bool) -> bool:
+        """Whether a rank that is well stays in its process."""
+        return self.survivors == "stay" or (self.survivors == "auto" and on_gpu)

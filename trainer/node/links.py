@@ -8,7 +8,7 @@ raise RuntimeError, on this rank and on those that it talks to.
 import contextlib
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 DESCRIPTORS = Path("/proc/self/fd")
@@ -18,26 +18,45 @@ class Links:
     """The connections of all process groups of this process, but those to the store on `store_port`."""
 
     def __init__(self) -> None:
-        self._opened: dict[str, int] = {}
+        self._opened: set[str] = set()
+        self._before: frozenset[str] | None = None
         self.store_port = 0
 
     @contextlib.contextmanager
     def opening(self) -> Iterator[None]:
         """Remember the connections that come while this context is open."""
-        before = _sockets().keys()
-        yield
-        now = _sockets()
-        self._opened |= {name: now[name] for name in now.keys() - before}
+        self._before = frozenset(sockets())
+        try:
+            yield
+        finally:
+            before, self._before = self._before, None
+            self._opened |= sockets() - before
 
     def shut_down(self) -> None:
-        """End the remembered connections that are still open; what waits on them raises RuntimeError."""
-        now = _sockets()
-        for name in self._opened.keys() & now.keys():
-            with contextlib.suppress(OSError), _borrowed(now[name]) as connection:
-                ports = connection.getsockname()[1], connection.getpeername()[1]
-                if self.store_port not in ports:
-                    connection.shutdown(socket.SHUT_RDWR)
+        """End the remembered connections that are still open; what waits on them raises RuntimeError.
+
+        While connections are being opened, those that came so far end too, and with them those to the store.
+        """
+        before, now = self._before, sockets()
+        if before is not None:
+            end(now - before)
+        end(self._opened & now, self.store_port)
         self._opened.clear()
+
+
+def sockets() -> set[str]:
+    """The names that the kernel gives to the sockets of this process; no two sockets ever have the same one."""
+    return set(_descriptors())
+
+
+def end(names: Iterable[str], spared_port: int = 0) -> None:
+    """End these connections, but none to `spared_port`; what waits on them fails."""
+    now = _descriptors()
+    for name in now.keys() & set(names):
+        with contextlib.suppress(OSError), _borrowed(now[name]) as connection:
+            ports = connection.getsockname()[1], connection.getpeername()[1]
+            if not spared_port or spared_port not in ports:
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
@@ -50,7 +69,7 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket]:
         copy.close()
 
 
-def _sockets() -> dict[str, int]:
+def _descriptors() -> dict[str, int]:
     """The descriptors of this process's sockets, by the name that the kernel gives each."""
     found: dict[str, int] = {}
     for entry in DESCRIPTORS.iterdir():

@@ -53,7 +53,7 @@ class Peers:
         self._seconds = timedelta(seconds=seconds)
         self._state = threading.Condition()
         self._round = self._section = self._named = 0
-        self._inside = self._settled = self._closed = False
+        self._inside = self._settled = self._closed = self._abandoned = False
         self._why = ""
         self._thread = threading.Thread(target=self._listen, name="peers", daemon=True)
         self._thread.start()
@@ -93,6 +93,12 @@ class Peers:
             self._named, self._settled, self._why = 0, False, ""
         self._rejoin()
 
+    def abandon(self) -> None:
+        """Wait for no answer of another rank any more: the ranks no longer train together."""
+        with self._state:
+            self._abandoned = True
+            self._state.notify_all()
+
     def close(self) -> None:
         """Listen no more. What the others say is of no interest now, nor is it an error when they are gone."""
         with self._state:
@@ -118,7 +124,8 @@ class Peers:
     def _settle(self) -> str:
         """Wait until all exchanges are ended; returns why. Raises TimeoutError when a rank does not answer."""
         with self._state:
-            if not self._state.wait_for(lambda: self._settled, self._seconds.total_seconds()):
+            self._state.wait_for(lambda: self._settled or self._abandoned, self._seconds.total_seconds())
+            if not self._settled:
                 raise TimeoutError("a rank did not answer while all were to leave a step")
             return self._why
 

@@ -9,6 +9,7 @@ whose network does not work is found at the start, and no later exchange has to 
 """
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -72,6 +73,11 @@ class World:
         """Whether this is rank 0, which writes the ledger and the checkpoints."""
         return self.rank == 0
 
+    def check_generation(self) -> None:
+        """Raises GenerationEnded when this rank has heard that a rank is lost, and stays in its process."""
+        if self.groups:
+            self.groups.check()
+
     def sum(self, *values: float | Tensor) -> list[float]:
         """Each value (a number, or a scalar on the device) summed over all ranks."""
         total = self.column(*values)
@@ -121,16 +127,28 @@ def join(config: Config | None = None) -> Iterator[World]:
     if fabric.with_profile(hardware).affinity == "numa":
         affinity.bind(local_rank, int(os.environ.get("LOCAL_WORLD_SIZE", "1")), _pci_address(device))
 
-    def connect(store: Store | None) -> dist.ProcessGroup | None:
+    def connect(store: Store | None, rank: int, size: int) -> dist.ProcessGroup | None:
         place: dict[str, Any] = {} if store is None else {"store": store, "rank": rank, "world_size": size}
         return _connect(device, hardware.timeout_seconds, place)
 
-    groups = Groups(connect, rank, size, hardware.timeout_seconds) if size > 1 else None
+    stays = config is not None and config.recovery.stays(on_gpu)
+    groups = Groups(connect, rank, size, hardware.timeout_seconds, stays) if size > 1 else None
     try:
         yield World(rank, size, local_rank, device, mesh, groups)
     finally:
         if groups is not None:
             groups.leave()
+
+
+def next_generation(world: World, config: Config) -> World:
+    """The world of the generation after one that is over; its number of ranks may be another one.
+
+    Raises RuntimeError when no generation begins, and ValueError for a layout that does not fit the ranks there.
+    """
+    groups = world.groups
+    assert groups is not None
+    groups.join_next_generation()
+    return dataclasses.replace(world, rank=groups.rank, size=groups.size, mesh=_mesh(config, groups.size))
 
 
 def read(numbers: Tensor) -> list[float]:

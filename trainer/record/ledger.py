@@ -15,6 +15,7 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     bound           step, steps, bound, share, advice, data_share and so on: what bounds these steps
     profiled        rank, first, last, blocked_seconds, by, path     profile_failed   rank, first, last, reason
     validated       step, loss                           restored   step, commit, seconds
+    handed_over     step, givers (by the rank that got its state, the rank that gave it), seconds
     committed       step, commit, seconds, bytes, blocked_seconds   commit_failed  step, reason, tier, blocked_seconds
     set_aside       commit, reason                       ended      outcome, step, reason
     tier_away       reason: a start waits for a tier     passed_over  commit, reason: no node had now gives it whole

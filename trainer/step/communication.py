@@ -11,10 +11,31 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
     fp16_compress_hook,
 )
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
+from trainer.config.resolved import Config
 from trainer.config.sections import Communication
 from trainer.figures.timeline import Timeline
+from trainer.node.world import World
+from trainer.step.local_updates import LocalUpdates
 from trainer.step.powersgd import PowerSGD
+
+
+def connect(
+    model: nn.Module,
+    called: Sequence[nn.Module],
+    optimiser: Optimizer,
+    config: Config,
+    world: World,
+    timeline: Timeline,
+) -> PowerSGD | LocalUpdates | None:
+    """Connect this rank to the others as `config.communication` says; returns the part that has a state.
+
+    `called` is what passes call, DDP where replicas average gradients.
+    """
+    if config.communication.local_steps > 1:
+        return LocalUpdates(model, optimiser, config.communication, world, config.run.steps)
+    return attach(called, config.communication, config.run.seed, timeline)
 
 
 def attach(called: Sequence[nn.Module], config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:

@@ -26,8 +26,7 @@ from trainer.start import drawing
 from trainer.start.initial import WeightSource
 from trainer.step import building, carried, communication, exhaustion, optimisers, parallel, randomness
 from trainer.step.building import DividedModel
-from trainer.step.carried import RunningStatistics
-from trainer.step.exhaustion import OutOfMemory
+from trainer.step.carried import CarriedState, RunningStatistics, StepMark
 from trainer.step.local_updates import LocalUpdates
 from trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
 from trainer.step.parallel import copies, gradients
@@ -56,11 +55,11 @@ class Engine:
 
         Raises ValueError for settings that do not fit the model.
         """
-        self.config, self.world, self._on_event = config, world, on_event
+        self.config, self.world, self._data, self._on_event = config, world, data, on_event
         self.timeline = Timeline(world.device)
-        self._data = data
         self._scale, self._overflowed = LossScale() if config.run.precision == "fp16" else None, False
         self._micro = exhaustion.noted_micro_batch(config, world.size)
+        self._mark = StepMark()
         self._lay_out()
         self._statistics = RunningStatistics(self.model)
         if draws:
@@ -79,7 +78,7 @@ class Engine:
         self._parameters = dict(self.model.named_parameters())
         self._passes = self._build_passes(divided, devices, self._data)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
-        self._own = self._build_communication(config)
+        self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
 
     def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
         self._called = [parallel.replicate(each, self.devices, self.config) for each in divided.called]
@@ -92,12 +91,6 @@ class Engine:
         stages = [each for each in divided.called if isinstance(each, StageModule)]
         given = divided.model, stages, self._called
         return PipelinePasses(*given, devices, self.config, data, self.world.device, self.timeline)
-
-    def _build_communication(self, config: Config) -> PowerSGD | LocalUpdates | None:
-        """Connect this rank to the others as `config.communication` says; returns the part that has a state."""
-        if config.communication.local_steps > 1:
-            return LocalUpdates(self.model, self.optimiser, config.communication, self.world, config.run.steps)
-        return communication.attach(self._called, config.communication, config.run.seed, self.timeline)
 
     def draw_weights(self) -> int:
         """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""
@@ -136,9 +129,10 @@ class Engine:
         that they have. Raises OutOfMemory, on all ranks, when the micro-batch is 1.
         """
         peers = self.world.groups.peers if self.world.groups and self._can_be_repeated else None
+        self._mark.begin(self.extra_state())
         if peers is None:
-            return self._noting(work)
-        extra = self.extra_state()
+            with exhaustion.noting(self.config, self.world.size, lambda: self._largest):
+                return work()
         while True:
             try:
                 with peers.section(exhaustion.reason):
@@ -148,16 +142,6 @@ class Engine:
             with self.timeline.doing("rebuilding"):
                 self._shrink(reason)
                 self._divide_again(peers)
-            self.load_extra_state(extra)
-
-    def _noting(self, work: Callable[[], T]) -> T:
-        """What `work` returns; when it runs out of memory, the next start is told to halve the micro-batch."""
-        try:
-            return work()
-        except OutOfMemory:
-            if self._largest > 1:
-                exhaustion.note_micro_batch(self.config, self.world.size, self._largest // 2)
-            raise
 
     def probe(self) -> None:
         """Find out before the first step whether its micro-batch fits; afterwards all ranks have one that does.
@@ -251,8 +235,9 @@ class Engine:
         """Take one step of the optimiser at this learning rate, unless fp16 overflowed."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        if not self._overflowed:
-            self.optimiser.step()
+        with self._mark.updating():
+            if not self._overflowed:
+                self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
     @property
@@ -264,6 +249,7 @@ class Engine:
         """Forget the gradients of a batch, and what it did to running statistics: it changes nothing."""
         self.optimiser.zero_grad(set_to_none=True)
         self._statistics.restore(self.model)
+        self._mark.begun = False
 
     def synchronise_if_due(self, step: int) -> bool:
         """Synchronise local updates if due after `step`; returns whether all ranks have the same weights now."""
@@ -272,6 +258,21 @@ class Engine:
     def check_copies(self, step: int) -> None:
         """Compare the weights that several ranks hold. All ranks call it at once. Raises copies.Drifted."""
         copies.check(self.model, self.world, step, os.environ.get("SLIPWAY_NODE", "local"))
+
+    def whole_state(self) -> CarriedState | None:
+        """This rank's part of the state after its last update; None where it broke off in one, or has a part alone."""
+        if self._mark.kept or self._own is not None or self._mark.halfway:
+            return self._mark.kept
+        if not self._mark.begun:
+            self._statistics.remember()
+            self._mark.extra = self.extra_state()
+        return carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+
+    def continue_from(self, state: CarriedState) -> None:
+        """Continue from such a state of the same part of the model, whose weights are then no longer in `state`."""
+        carried.give(self.model, self.optimiser, state)
+        self._statistics.give(self.model, state.statistics)
+        self.load_extra_state(state.extra)
 
     def own_state(self) -> dict[str, Tensor]:
         """The state beside weights and optimiser that only this rank has."""
@@ -337,7 +338,7 @@ class Engine:
 
     def _divide_again(self, peers: Peers) -> None:
         """The same weights in a new model, whose ranks talk in new process groups. All ranks call at once."""
-        kept = carried.take(self._parameters, self.optimiser)
+        self._mark.kept = carried.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
         del self.divided, self.model, self._called, self._passes
@@ -345,5 +346,5 @@ class Engine:
         exhaustion.give_back_memory(self.world.device)
         peers.rejoin()
         self._lay_out()
-        carried.give(self.model, self.optimiser, kept)
-        self._statistics.restore(self.model)
+        self.continue_from(self._mark.kept)
+        self._mark.kept = None

@@ -4,9 +4,10 @@ The engine does the step again (`Engine.repeatable`), on all ranks together. Whe
 update, the smaller size is noted in the training's store, and the rank ends, so that all ranks are started again.
 """
 
+import contextlib
 import gc
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,17 @@ def give_back_memory(device: torch.device) -> None:
 def note_micro_batch(config: Config, ranks: int, micro: int) -> None:
     """Note the micro-batch that the next start must take."""
     codec.replace(_path(config), MicroBatchNote(micro, _where(config, ranks)))
+
+
+@contextlib.contextmanager
+def noting(config: Config, ranks: int, largest: Callable[[], int]) -> Iterator[None]:
+    """Work that runs out of memory inside tells the next start to halve the micro-batch, which is `largest()` now."""
+    try:
+        yield
+    except OutOfMemory:
+        if largest() > 1:
+            note_micro_batch(config, ranks, largest() // 2)
+        raise
 
 
 def has_noted(config: Config, ranks: int) -> bool:

@@ -14,10 +14,11 @@ from pathlib import Path
 from trainer.base import not_by_hand
 from trainer.base.exit_code import ExitCode
 from trainer.config import resolved
+from trainer.config.resolved import Config
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
 from trainer.node.generations import Arrival
 from trainer.record import incarnation
-from trainer.supervisor import warm
+from trainer.supervisor import hosting, warm
 from trainer.supervisor.job_store import JobStore, StoreGone
 from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
 from trainer.supervisor.supervisor import JobPlace, Supervisor
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
     try:
         config = resolved.load(given.config)
         warm.load(config, _is_alone(given))
-        return _supervised(given, Path(config.placement.store))
+        return _supervised(given, config)
     except ValueError as error:
         _say(error)
         return ExitCode.UNUSABLE
@@ -40,13 +41,18 @@ def main(arguments: list[str]) -> int:
         return ExitCode.FAILED
 
 
-def _supervised(given: argparse.Namespace, store: Path) -> int:
+def _supervised(given: argparse.Namespace, config: Config) -> int:
     address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
     host, port = given.endpoint
+    helpers: tuple[int, ...] = ()
+    if port == 0 and not _is_alone(given):
+        pid, port = hosting.start()
+        host, helpers = hosting.LOOPBACK, (pid,)
     met = JobStore.alone() if _is_alone(given) else _connected(host, port)
     own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
-    number = int(os.environ[incarnation.VARIABLE])
-    return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port)), met).run()
+    number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
+    stays = config.recovery.stays(warm.has_gpu()) and not _is_alone(given)
+    return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port), stays, helpers), met).run()
 
 
 def _connected(host: str, port: int) -> JobStore:

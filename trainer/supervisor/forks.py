@@ -32,7 +32,7 @@ class Fork:
 
         environment: added to that of this process. words: the command line that others see.
         """
-        self.rank = rank
+        self.rank, self.local = rank, int(environment["LOCAL_RANK"])
         self.code: int | None = None
         """Its exit code, -n when signal n killed it; None while it runs."""
         sys.stdout.flush()
@@ -63,10 +63,10 @@ class Fork:
             os.kill(self.pid, number)
 
 
-def kill(forks: Collection[Fork]) -> list[int]:
+def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
     """Kill ranks with all that they started, and wait until they are gone; the pids of those that cannot be killed.
 
-    The caller must be a subreaper.
+    spared: the pids of children that stay, with all that they started. The caller must be a subreaper.
     """
     deadline = time.monotonic() + GONE_SECONDS
     for fork in forks:
@@ -77,7 +77,7 @@ def kill(forks: Collection[Fork]) -> list[int]:
     while time.monotonic() < deadline:
         running = [fork for fork in forks if fork.poll() is None]
         # What a rank started may have a session of its own, and becomes this process's child.
-        left = [] if running else processes.descendants(os.getpid())
+        left = [] if running else _left(spared)
         if not running and not left:
             return []
         for pid in left:
@@ -86,7 +86,13 @@ def kill(forks: Collection[Fork]) -> list[int]:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
         time.sleep(0.002)
-    return [*(fork.pid for fork in forks if fork.poll() is None), *processes.descendants(os.getpid())]
+    return [*(fork.pid for fork in forks if fork.poll() is None), *_left(spared)]
+
+
+def _left(spared: Collection[int]) -> list[int]:
+    found = processes.descendants(os.getpid())
+    kept = {pid for each in spared for pid in (each, *processes.descendants(each))}
+    return [pid for pid in found if pid not in kept]
 
 
 def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]) -> None:

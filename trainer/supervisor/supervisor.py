@@ -9,6 +9,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -28,10 +29,13 @@ from trainer.supervisor.meeting import GenerationOver, Meeting, NodeCount
 from trainer.supervisor.pulse import Pulse
 
 POLL_SECONDS = 0.05
+LOOK_SECONDS = 0.01
 NODES_PER_SECOND = 4000.0
 """So many nodes at most ask the store in a second, so that one store serves a large job."""
 FOLLOW_SECONDS = 1.0
 """A rank that only lost the others waits so long for a node that knows why, before its own end counts as the cause."""
+LEAVING_SECONDS = 10.0
+"""How long ranks that stay may take to come out of their exchanges; one that takes longer is started anew."""
 ENDING_SECONDS = 3.0
 """How long ranks may take to end by themselves when the job ends: each of them may have something to say."""
 
@@ -49,6 +53,10 @@ class JobPlace:
     own: Arrival
     endpoint: tuple[str, int]
     """Host and port of the job's store, for the ranks."""
+    stays: bool = False
+    """Whether ranks that are well stay in their processes when a generation ends."""
+    helpers: tuple[int, ...] = ()
+    """Children of this process that are no ranks."""
 
 
 class Supervisor:
@@ -102,7 +110,7 @@ class Supervisor:
             stacks.snapshot(members.generation)
         if end.final:
             self._let_end()
-        elif left := self._end_ranks():
+        elif left := self._end_ranks(self._staying(members) if end.stay else ()):
             reason = f"processes of {self._node} cannot be killed: {left}"
             end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
             self._store.write_first(key(members.generation + 1, "end"), end)
@@ -119,6 +127,7 @@ class Supervisor:
 
     def _waits(self, members: Members) -> End:
         """Wait, as a spare, until the generation without this node ends. Raises GenerationOver."""
+        self._end_ranks()
         while True:
             end = self._store.read(key(members.generation, "end"), End)
             if end and not end.final:
@@ -141,13 +150,16 @@ class Supervisor:
         }
         config = str(self._place.config)
         words = (sys.executable, "-m", "trainer", config)
-        self._forks = []
+        here = {fork.local: fork for fork in self._forks if fork.poll() is None}
         for local in range(self._place.own.ranks):
             environment = {**shared, "RANK": first + local, "LOCAL_RANK": local}
             program = functools.partial(rank_program.main, [config])
-            self._forks.append(
-                Fork(first + local, program, {name: str(value) for name, value in environment.items()}, words)
-            )
+            if local in here:
+                here[local].rank = first + local
+            else:
+                named = {name: str(value) for name, value in environment.items()}
+                here[local] = Fork(first + local, program, named, words)
+        self._forks = [here[local] for local in sorted(here)]
         self._moments["ranks_ready"] = time.time()
 
     def _watched(self, members: Members) -> End | None:
@@ -184,12 +196,14 @@ class Supervisor:
                 self._announce_lost(members, neighbour, reason)
 
     def _announce(self, members: Members, found: verdict.RankFault) -> None:
-        final = found.final or self._stopping()
-        end = End(self._node, found.kind, found.reason, final, found.code, time.time(), (found.rank,), (self._node,))
+        final, stays = found.final or self._stopping(), self._place.stays
+        where = (found.rank,), (self._node,)
+        end = End(self._node, found.kind, found.reason, final, found.code, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
     def _announce_lost(self, members: Members, node: str, reason: str) -> None:
-        end = End(self._node, causes.DISRUPTED, reason, self._stopping(), 1, time.time(), (), (node,))
+        final, stays = self._stopping(), self._place.stays
+        end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), (), (node,), stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
     def _grant(self, members: Members, cause: str) -> End | None:
@@ -209,7 +223,8 @@ class Supervisor:
 
     def _note_recovery(self, before: Members, members: Members, last: End) -> None:
         """Record the incident that ended the generation before, and the moments of the recovery so far."""
-        action = f"started the ranks anew as generation {members.generation}, without a new job"
+        how = "ranks that are well stayed" if last.stay else "the ranks were started anew"
+        action = f"generation {members.generation} in the same job: {how}"
         notes.incident(self._place.store, before, last, self._budget.step, action)
         notes.recovery(self._place.store, members, dict(sorted(self._moments.items(), key=lambda item: item[1])))
 
@@ -226,9 +241,21 @@ class Supervisor:
             self._wait_for_a_rank(1)
         self._end_ranks()
 
-    def _end_ranks(self) -> list[int]:
-        left = forks.kill(self._forks)
-        self._forks = []
+    def _staying(self, members: Members) -> list[Fork]:
+        """The ranks that have come out of their exchanges and stay."""
+        deadline = time.monotonic() + LEAVING_SECONDS
+        while True:
+            running = [fork for fork in self._forks if fork.poll() is None]
+            left = [fork for fork in running if self._store.has(key(members.generation, "left", fork.rank))]
+            if left == running or time.monotonic() > deadline:
+                return left
+            select.select([fork.descriptor for fork in running], [], [], LOOK_SECONDS)
+
+    def _end_ranks(self, staying: Sequence[Fork] = ()) -> list[int]:
+        """End the ranks but for those that stay; the pids of processes that cannot be killed."""
+        ending = [fork for fork in self._forks if fork not in staying]
+        left = forks.kill(ending, [*(fork.pid for fork in staying), *self._place.helpers])
+        self._forks = list(staying)
         return left
 
     def _pause_in_meeting(self, generation: int) -> None:

@@ -12,7 +12,7 @@ from trainer.config.resolved import Config
 from trainer.node import settings
 
 ALWAYS = (
-    "trainer.loop",
+    "trainer.run",
     "trainer.node.world",
     # Of the first save, which imports them late so that a rank's first step does not wait for them.
     "trainer.checkpoint.saving.planning",
@@ -34,6 +34,13 @@ def load(config: Config, alone: bool) -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # a collection in a rank would copy the pages of all that it shares with the supervisor
+
+
+def has_gpu() -> bool:
+    """Whether ranks compute on a GPU; asked after `load`, so that no context is made."""
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def modules(config: Config, alone: bool) -> tuple[str, ...]:

@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resources.fleet import embedded
 from resources.launchers import document
 from resources.launchers.protocol import Job, JobState, Status
+from resources.launchers.torchrun import is_supervised
 from trainer.base import atomic, codec
 
 FORMAT = "slipway.local-job/1"
 JOB, STARTED, CANCEL, EXIT = "job.json", "started.json", "cancel.json", "exit.json"
+LOST = "lost"
 LOCK = "lock"
 
 
@@ -58,6 +61,13 @@ class StartRecord:
 
 
 @dataclass(frozen=True)
+class LeftNode:
+    """lost/<node>.json: a node died, and the job goes on without it; `at` is in seconds since the epoch."""
+
+    at: float
+
+
+@dataclass(frozen=True)
 class CancelRequest:
     """cancel.json: the first request to stop; `at` is in seconds since the epoch."""
 
@@ -79,6 +89,15 @@ class LocalOrder:
     job: Job
     fleet: Path
     node_cores: int
+
+
+def _least(job: Job, accepted: AcceptedJob) -> int:
+    """How many of its nodes are enough for a job that has begun; 0 where it needs all of them.
+
+    Supervisors go on without a node; torchrun would start a job that may have fewer nodes half a minute later.
+    """
+    least = min(job.least_nodes, len(accepted.taken))
+    return least if is_supervised(job) and least < len(accepted.taken) else 0
 
 
 @dataclass(frozen=True)
@@ -114,7 +133,8 @@ class JobFolder:
     def order(self) -> LocalOrder:
         """What the keeper runs, on the nodes that the job takes."""
         accepted = self._accepted()
-        job = dataclasses.replace(document.job(accepted.job), nodes=accepted.taken, size=0, least=0)
+        given = document.job(accepted.job)
+        job = dataclasses.replace(given, nodes=accepted.taken, size=0, least=_least(given, accepted))
         return LocalOrder(job, Path(accepted.fleet), accepted.node_cores)
 
     def has_begun(self) -> bool:
@@ -136,6 +156,10 @@ class JobFolder:
         request = codec.read_if_there(self.path / CANCEL, CancelRequest)
         return None if request is None else request.at + request.grace_seconds
 
+    def lose(self, node: str) -> None:
+        """Record that a node died and that the job goes on without it."""
+        codec.create_only(self.path / LOST / f"{node}.json", LeftNode(time.time()))
+
     def end(self, ending: Ending) -> None:
         """Record how the job ended, unless that is recorded already."""
         codec.create_only(self.path / EXIT, EndRecord(**vars(ending), at=time.time()))
@@ -154,7 +178,7 @@ class JobFolder:
         return Status(
             state=present.state,
             reason=present.reason,
-            nodes=accepted.taken,
+            nodes=self._held_nodes(accepted, started) if started and not ended else accepted.taken,
             lost_nodes=present.lost_nodes,
             submitted_at=accepted.submitted_at,
             started_at=started.at if started else None,
@@ -181,6 +205,22 @@ class JobFolder:
             return os.path.samestat(os.fstat(lock), (self.path / LOCK).stat())
         except FileNotFoundError:
             return False
+
+    def _held_nodes(self, accepted: AcceptedJob, started: StartRecord) -> tuple[str, ...]:
+        """The nodes that a running job has: without those that died, where the rest is enough to go on.
+
+        A node that died just now has the fleet's mark before the keeper has seen it.
+        """
+        least = _least(document.job(accepted.job), accepted)
+        if not least:
+            return accepted.taken
+
+        def died(node: str) -> bool:
+            marked = embedded.lost_at(Path(accepted.fleet), node)
+            return (self.path / LOST / f"{node}.json").exists() or (marked is not None and marked >= started.at)
+
+        left = tuple(node for node in accepted.taken if not died(node))
+        return left if len(left) >= least else accepted.taken
 
     def _held(self) -> bool:
         descriptor = self._flock(fcntl.LOCK_SH)

@@ -1,5 +1,6 @@
 """The processes of one local job: they start together, and when one fails all are ended."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -38,6 +39,8 @@ class Gang:
         self._nodes = {node: self._start_node(node, port, lock) for node in order.job.nodes}
         self.sent: dict[str, set[int]] = {node: set() for node in order.job.nodes}
         """The signals that this process sent to each node."""
+        self.left: list[str] = []
+        """The nodes that died, and without which the job goes on."""
 
     def codes(self) -> dict[str, int | None]:
         """Each node's exit code; -n when signal n killed it, None while it runs."""
@@ -53,13 +56,28 @@ class Gang:
                 self.sent[node].add(number)
                 process.send_signal(number)
 
+    def go_on_without_lost(self) -> list[str]:
+        """Tell the supervisors of the nodes that died since the last call, where enough are left; which ones."""
+        codes = self.codes()
+        lost = [node for node, code in codes.items() if code is not None and is_lost(code, self.sent[node])]
+        running = [code for code in codes.values() if code is None or code == 0]
+        if self._store is None or len(running) < self._order.job.least_nodes:
+            return []
+        new = [node for node in lost if node not in self.left]
+        assert self._store.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # a dead store ends the job
+            self._store.stdin.write("".join(f"{node}\n" for node in new).encode())
+        self.left += new
+        return new
+
     def _start_store(self) -> int:
         """Start the rendezvous store on a port that the kernel chooses; returns the port."""
         with socket.create_server((LOCAL_ADDRESS, 0)) as listener:
             command = [sys.executable, "-m", "resources.launchers.local.rendezvous", str(listener.fileno())]
             self._store = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
+                bufsize=0,
                 pass_fds=[listener.fileno()],
                 preexec_fn=_ends_with_us(signal.SIGKILL),
             )
@@ -81,18 +99,28 @@ class Gang:
             )
 
 
-def ending(codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: GangEnd | None) -> Ending:
-    """How a job with these exit codes ended: by `cause` where there is one, else as its nodes ended."""
-    lost = tuple(node for node, code in codes.items() if code < 0 and -code not in sent[node])
+def is_lost(code: int, sent: Collection[int]) -> bool:
+    """Whether a node process with this exit code died, of no signal that the keeper sent it."""
+    return code < 0 and -code not in sent
+
+
+def ending(
+    codes: Mapping[str, int], sent: Mapping[str, Collection[int]], cause: GangEnd | None, left: Collection[str] = ()
+) -> Ending:
+    """How a job with these exit codes ended: by `cause` where there is one, else as its nodes ended.
+
+    It had gone on without the nodes in `left`, which are no cause of its end.
+    """
+    lost = tuple(node for node, code in codes.items() if node not in left and is_lost(code, sent[node]))
     explanations = [_explanation(node, code, sent[node]) for node, code in codes.items()]
-    succeeded = cause is None and not any(codes.values())
+    succeeded = cause is None and not any(code for node, code in codes.items() if node not in left)
     state = cause.state if cause else JobState.SUCCEEDED if succeeded else JobState.FAILED
     return Ending(state, "; ".join(filter(None, [cause.reason if cause else "", *explanations])), lost)
 
 
 def _explanation(node: str, code: int, sent: Collection[int]) -> str:
     """One node's exit code for a person; empty when the node succeeded or ended because it was asked to."""
-    if code < 0 and -code not in sent:
+    if is_lost(code, sent):
         return f"{node} was lost: {signal.Signals(-code).name}"
     if signal.SIGKILL in sent:
         return f"{node} was killed when its grace was over"

@@ -45,6 +45,9 @@ def _watch(folder: JobFolder, lock: int) -> Ending:
     cause: GangEnd | None = None
     while None in gang.codes().values():
         if cause is None:
+            for node in gang.go_on_without_lost():
+                folder.lose(node)
+                mark_lost(order.fleet, node, f"died under job {order.job.name}")
             cause = _cause_to_end(folder, lock, gang)
             if cause is not None:
                 gang.send(signal.SIGTERM)
@@ -52,7 +55,7 @@ def _watch(folder: JobFolder, lock: int) -> Ending:
             gang.send(signal.SIGKILL)
         time.sleep(POLL_SECONDS)
     codes = {node: code for node, code in gang.codes().items() if code is not None}
-    end = ending(codes, gang.sent, cause)
+    end = ending(codes, gang.sent, cause, gang.left)
     for node in end.lost_nodes:
         mark_lost(order.fleet, node, f"died under job {order.job.name}")
     return end
@@ -68,7 +71,7 @@ def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> GangEnd | None:
         return GangEnd(JobState.STOPPED, "cancelled", deadline)
     if gang.store_died():
         return GangEnd(JobState.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS)
-    if any(gang.codes().values()):
+    if any(code for node, code in gang.codes().items() if node not in gang.left):
         return GangEnd(JobState.FAILED, "", now + GANG_GRACE_SECONDS)
     return None
 

@@ -6,22 +6,40 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.conftest import until
-from tests.trainer.conftest import CODE, MARK, Ended, Training, wait
+from tests.trainer.conftest import CODE, MARK, Training
 from trainer.base import processes
+from trainer.node.generations import STOPPING
 from trainer.record import fence
 from trainer.record.fence import Token
+from trainer.supervisor.job_store import JobStore
 
 INCARNATION = 1
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a rank does to itself after a step: so many times in all generations together."""
+
+    rank: int
+    step: int
+    number: signal.Signals
+    times: int = 1
 
 
 class SupervisedNodes:
     """The nodes of one incarnation, each the process under which everything of the node dies."""
 
-    def __init__(self, training: Training, names: Sequence[str], ranks: int = 1, least: int = 0) -> None:
-        """Start them; `least` nodes are enough to go on, by default all."""
+    def __init__(
+        self, training: Training, names: Sequence[str], fault: Fault | None = None, least: int = 0, ranks: int = 1
+    ) -> None:
+        """Start them; `least` nodes are enough to go on, by default all.
+
+        The ranks of a single node meet in a store of that node.
+        """
         assert fence.claim(training.store, Token(INCARNATION), nodes=tuple(names), cause="a test", by="a test")
         self.training, self._ranks = training, ranks
         with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -33,8 +51,10 @@ class SupervisedNodes:
                 pass_fds=[listener.fileno()],
                 text=True,
             )
+        self._port = self._port if len(names) > 1 or ranks == 1 else 0
         count = f"{least}:{len(names)}" if least else str(len(names))
-        self.processes = {name: self._start(name, count) for name in names}
+        self._logs = {name: training.folder / f"{name}.log" for name in names}
+        self.processes = {name: self._start(name, count, self._module(fault)) for name in names}
 
     def ranks(self, node: str) -> list[int]:
         """The pids of the live ranks of a node."""
@@ -44,47 +64,76 @@ class SupervisedNodes:
         [pid] = processes.children(self.processes[node].pid)
         return pid
 
-    def until_ranks(self, count: int = 1) -> None:
-        until(lambda: all(len(self.ranks(name)) == count for name in self.processes), "the ranks", 120)
-
-    def until_generation(self, generation: int) -> None:
-        """Wait until that generation of ranks has done a step."""
-        wanted = Token(INCARNATION, generation)
-        until(lambda: self.steps(wanted), f"a step of generation {generation}", 120)
-
-    def steps(self, token: Token) -> list[int]:
-        path = self.training.store / "ledger" / f"{token}.rank-0.jsonl"
-        return path.read_text().count('"event":"step"') * [0] if path.exists() else []
-
-    def lose(self, node: str) -> None:
-        """Kill a node as a machine dies, and tell the others as a launcher does."""
+    def kill(self, node: str) -> None:
+        """Kill a node as a machine dies."""
         for pid in (self.processes[node].pid, *processes.descendants(self.processes[node].pid)):
             os.kill(pid, signal.SIGKILL)
-        wait(self.processes[node])
+        self.processes[node].wait()
+
+    def lose(self, *names: str) -> None:
+        """Kill nodes, and tell the others as a launcher does."""
+        for name in names:
+            self.kill(name)
         assert self.store.stdin is not None
-        self.store.stdin.write(f"{node}\n")
+        self.store.stdin.write("".join(f"{name}\n" for name in names))
         self.store.stdin.flush()
 
-    def ended(self, *nodes: str) -> dict[str, Ended]:
-        """Wait until these nodes, by default all, have ended; how."""
-        found = {name: wait(self.processes[name]) for name in nodes or self.processes}
-        self.close()
-        return found
+    def ended(self, *names: str) -> list[int]:
+        """Wait until these nodes, by default all, have ended; their exit codes."""
+        return [self.processes[name].wait(240) for name in names or self.processes]
+
+    def is_stopping(self) -> bool:
+        """Whether a node has told the others that it was asked to stop."""
+        return JobStore.connected("127.0.0.1", self._port, 60).has(STOPPING)
+
+    def said(self, node: str) -> str:
+        """What a node has said so far."""
+        return self._logs[node].read_text()
 
     def close(self) -> None:
         """End what still runs."""
-        for process in (*self.processes.values(), self.store):
+        running: list[subprocess.Popen[Any]] = [*self.processes.values(), self.store]
+        for process in running:
             process.kill()
             process.communicate()
 
-    def _start(self, name: str, count: str) -> "subprocess.Popen[str]":
-        return self.training.spawn(
-            *("trainer.node.process", "supervisor", "", sys.executable, "-P", "-m", "trainer.supervisor"),
-            *(f"--nnodes={count}", f"--nproc-per-node={self._ranks}", "--rdzv-id=tiny"),
-            *(f"--rdzv-endpoint=127.0.0.1:{self._port}", str(self.training.config)),
-            SLIPWAY_NODE=name,
-            SLIPWAY_INCARNATION=str(INCARNATION),
-        )
+    def _module(self, fault: Fault | None) -> list[str]:
+        if fault is None:
+            return ["trainer.supervisor"]
+        folder = self.training.folder / "faults"
+        folder.mkdir(exist_ok=True)
+        words = (fault.rank, fault.step, int(fault.number), fault.times, folder)
+        return ["tests.trainer.supervisor.dying", *map(str, words)]
+
+    def _start(self, name: str, count: str, module: list[str]) -> "subprocess.Popen[bytes]":
+        with self._logs[name].open("wb") as log:
+            return subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "trainer.node.process", "supervisor", ""),
+                    *(sys.executable, "-P", "-m", *module, f"--nnodes={count}", f"--nproc-per-node={self._ranks}"),
+                    *(
+                        "--rdzv-id=tiny",
+                        f"--rdzv-endpoint=127.0.0.1:{self._port}",
+                        str(self.training.config),
+                    ),
+                ],
+                env=self.training.environment(SLIPWAY_NODE=name, SLIPWAY_INCARNATION=str(INCARNATION)),
+                stdout=log,
+                stderr=log,
+            )
+
+
+def has_stepped(training: Training, generation: int) -> bool:
+    """Whether a generation has done a step."""
+    path = training.store / "ledger" / f"{Token(INCARNATION, generation)}.rank-0.jsonl"
+    return path.exists() and '"event":"step"' in path.read_text()
+
+
+def generation(training: Training) -> int:
+    """The newest generation that is claimed."""
+    held = fence.newest_claim(training.store)
+    assert held is not None and held.token.incarnation == INCARNATION
+    return held.token.generation
 
 
 def is_rank(pid: int) -> bool:

@@ -86,6 +86,23 @@ class Saver:
         """This incarnation began with `commit`: files that are unchanged since are linked, and not written again."""
         self._previous = commit.folder
 
+    def follow(self, token: fence.Token, ring: NodeRing, world: World) -> None:
+        """Save under a new token from now on, in the same memory. What is still being written is given up.
+
+        Its parts of ranks that are gone will never come; it may be on record all the same, and counts then. All ranks
+        make their plans anew, as a new rank has none.
+        """
+        with contextlib.suppress(fence.Superseded):
+            self._receive_answers(0.0)
+        if self._pending:
+            self._unsettled += [(pending, "its generation is over") for pending in self._pending]
+            self._pending = []
+            self._channel.restart()
+        self._settle()
+        self._unsettled, self._stuck = [], False
+        self._world, self._token, self._ring = world, token, ring
+        self._plan = self._signature = None
+
     def prepare(self, engine: state.Stateful) -> None:
         """Make the plan and allocate memory, once the optimiser has its state, so that the first save is not slower.
 

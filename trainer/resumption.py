@@ -1,0 +1,128 @@
+"""The resumption: where a training goes on from, when its ranks have met.
+
+From the state that ranks of the generation before still hold; else from the newest good checkpoint, its own or the one
+that it branches from; else from initial weights, which are the caller's.
+"""
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer import lineage
+from trainer.base import paths
+from trainer.checkpoint import branching, restore, state
+from trainer.checkpoint.disk import publication
+from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.restore_words import RestoreWords
+from trainer.checkpoint.saving import parts, random_state
+from trainer.checkpoint.saving.saver import Saver
+from trainer.checkpoint.tiers.locations import CheckpointPlaces, nvme_folder
+from trainer.checkpoint.tiers.ring import NodeRing
+from trainer.config.resolved import Config
+from trainer.node.world import World
+from trainer.record import fence
+from trainer.step import exhaustion, handover
+from trainer.step.engine import Engine
+from trainer.step.handover import HandOver, HeldState, Position
+
+
+@dataclass
+class Kept:
+    """What a process takes from one generation into the next."""
+
+    held: HeldState | None = None
+    """None where this rank holds no whole state."""
+    saver: Saver | None = None
+    """With its writer process, and the memory of its buffers."""
+
+    def saver_for(self, config: Config, world: World, token: fence.Token, ring: NodeRing) -> Saver:
+        """The saver of the generation before, for this one; a new one where there is none."""
+        if self.saver is None:
+            self.saver = Saver(config.training, config.placement, world, token, config.storage, ring)
+        else:
+            self.saver.follow(token, ring, world)
+        return self.saver
+
+    def hold(
+        self, engine: Engine, world: World, progress: TrainingProgress, figures: Mapping[str, float], reported: bool
+    ) -> None:
+        """Hold what `engine` has after the step of `progress`; see `Position`."""
+        whole = engine.whole_state()
+        position = Position(progress, figures, reported)
+        self.held = HeldState(position, handover.part(world.rank, world.mesh), whole) if whole else None
+
+    def close(self) -> None:
+        """End the saver."""
+        if self.saver is not None:
+            self.saver.close()
+            self.saver = None
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a checkpoint said."""
+
+    progress: TrainingProgress
+    own: bool
+    """Whether it is one of this training, and not of the one that it branches from."""
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """One rank's part in it; all ranks call each method at the same time."""
+
+    config: Config
+    world: World
+    token: fence.Token
+    ring: NodeRing
+    record: Callable[..., None]
+    """Writes an event to the ledger; only rank 0 does."""
+    moved: Callable[[], None]
+    """Called while the training waits for a tier."""
+
+    def remove_what_is_left(self) -> None:
+        """Remove what older tokens have left half written. Raises fence.Superseded."""
+        checkpoints, placement = paths.checkpoints(self.config.training), self.config.placement
+        if self.world.leads:
+            fence.check(Path(placement.store), self.token)
+            publication.remove_unpublished(Path(placement.durable) / checkpoints, self.token)
+            parts.remove_older(Path(placement.store), self.token)
+        if self.world.local_rank == 0:
+            publication.remove_unpublished(nvme_folder(placement) / checkpoints, self.token)
+
+    def from_ranks(self, engine: Engine, kept: Kept) -> HandOver | None:
+        """Continue from what ranks hold; None where that is not whole. Afterwards `kept` holds no state any more."""
+        if self.world.groups is None or not self.world.groups.stays:
+            return None
+        begun = time.time()
+        found = handover.hand_over(engine, self.world, kept.held)
+        kept.held = None
+        exhaustion.give_back_memory(self.world.device)
+        if found:
+            givers = {str(rank): giver for rank, giver in found.givers.items()}
+            self.record("handed_over", step=found.position.step, givers=givers, seconds=time.time() - begun)
+        return found
+
+    def from_checkpoint(self, engine: Engine, saver: Saver) -> Restored | None:
+        """Continue from the newest good checkpoint; None where there is none, nor one to branch from."""
+        begun, store = time.time(), Path(self.config.placement.store)
+        places = CheckpointPlaces(self.config.placement, self.world, self.token, self.ring)
+        needed = functools.partial(state.files_to_load, engine, self.world.rank, self.world.size)
+        words = RestoreWords(self.record, self.world.leads, self.moved)
+        nodes = restore.NodeReading(needed, words.source_fault, words.lost)
+        said = (words.damaged, words.away, nodes)
+        found = restore.newest_verified(store, self.world, self.token, places, *said)
+        if found is None and self.config.branch is None:
+            return None
+        commit, kept = found or branching.parents(self.config, self.world, self.token, self.ring, nodes, words.away)
+        restore.load(engine, kept, self.world)
+        progress = kept.progress()
+        if found:
+            saver.resumed_from(commit)
+        if self.world.rank < len(progress.random_states):
+            random_state.restore(progress.random_states[self.world.rank])
+        since = lineage.since(progress, self.config)
+        self.record("restored", step=progress.step, commit=commit.name, **since, seconds=time.time() - begun)
+        return Restored(progress, found is not None)
