@@ -102,15 +102,14 @@ def test_work_inside_a_phase_moves_the_place(recorder: RankRecorder, tmp_path: P
     until(lambda: place(tmp_path) == ("restoring", 0, 7), "its progress")
 
 
-def test_what_the_store_refuses_for_a_while_is_written_later(
-    recorder: RankRecorder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_what_the_store_refuses_for_a_while_is_written_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "ledger").write_text("a file where a folder should be")
-    for step in range(3):
-        recorder.record("step", step=step, loss=1.0)
-    until(lambda: "the ledger cannot be written" in capsys.readouterr().err, "the warning")
-    (tmp_path / "ledger").unlink()
-    until(lambda: (tmp_path / "ledger").is_dir() and steps(tmp_path) == [0, 1, 2], "the events")
+    with RankRecorder(tmp_path, Token(1), 0) as recorder:
+        for step in range(3):
+            recorder.record("step", step=step, loss=1.0)
+        until(lambda: "the ledger cannot be written" in capsys.readouterr().err, "the warning")
+        (tmp_path / "ledger").unlink()
+        until(lambda: (tmp_path / "ledger").is_dir() and steps(tmp_path) == [0, 1, 2], "the events")
 
 
 def test_events_that_find_no_room_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
