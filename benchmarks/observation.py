@@ -140,13 +140,13 @@ def _detecting(trainer: Trainer) -> float:
     times = []
     for step in range(1000):
         begun = time.perf_counter()
-        trainer._recorder.enter(TRAINING, trainer.step, lambda: trainer.timeline.entered)
+        trainer.recorder.enter(TRAINING, trainer.step, lambda: trainer.timeline.entered)
         for name in ("profiling", "checkpoint"):
             with trainer.timeline.doing(name):
                 pass
         judge.leaves_out(step)
         judge.accepts(step, 3.0 + step % 7 / 100, 1.0, in_place=trainer.engine.can_leave_out)
-        trainer._recorder.keep_pace(*pace.add(0.1, 0.09))
+        trainer.recorder.keep_pace(*pace.add(0.1, 0.09))
         times.append(time.perf_counter() - begun)
     return statistics.median(times)
 

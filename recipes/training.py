@@ -134,7 +134,7 @@ class RecoverySection(RecipeSection):
     straggler_sigmas: Annotated[float, Field(ge=0)] = USUAL.straggler_sigmas
     """A rank so many robust standard deviations slower than the others is a straggler; 0 for never."""
 
-    survivors: Literal["auto", "stay", "leave"] = USUAL.survivors
+    survivors: Literal["stay", "leave"] = USUAL.survivors
     """What ranks that are well do when another one is lost: stay in their processes, or be started anew too."""
 
     @field_validator("policies")

@@ -255,8 +255,8 @@ class Trainer:
         return figures | {"gradient_norm": done.norm, "learning_rate": rate}
 
     def _report(self, done: StepTotals, rate: float, seconds: float) -> None:
-        figures = done.loss / self._targets, done.correct / self._targets, done.norm, rate, seconds
-        self.metrics |= self.report.step(self.step, *figures)
+        means = done.loss / self._targets, done.correct / self._targets
+        self.metrics |= self.report.step(self.step, *means, done.norm, rate, seconds)
         self._reported = self.step
         self.recorder.keep_pace(*self._pace.add(seconds, self.report.own_seconds))
 
@@ -280,7 +280,8 @@ class Trainer:
         """Take a checkpoint, which is written while training goes on; success or failure is an event in the ledger."""
         if last and self.step == self._lasting and self._is_committed():
             return  # the step after it was left
-        self._saved, self._lasting = self.step, self.step if LASTING & set(tiers) else self._lasting
+        self._saved = self.step
+        self._lasting = self.step if LASTING & set(tiers) else self._lasting
         self._enter(phases.SAVING, lambda: self.saver.bytes_written)
         self.saver.save(self.engine, self._progress(), last, tiers)
 
@@ -295,14 +296,13 @@ class Trainer:
     def _is_committed(self) -> bool:
         """Whether the step reached, which all ranks have saved, has a commit; before the first step, nothing is due."""
         self.finish_commits()
-        return self.step == 0 or self.world.from_leader(self.world.leads and self._committed_step() == self.step)
-
-    def _committed_step(self) -> int:
-        return max((commit.step for commit in fence.commits(self.store)), default=0)
+        return self.step == 0 or self.world.from_leader(
+            self.world.leads and fence.committed_step(self.store) == self.step
+        )
 
     def confirm_last_commit(self) -> None:
         """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
-        if self.world.leads and self._committed_step() != self.step:
+        if self.world.leads and fence.committed_step(self.store) != self.step:
             raise OSError(f"the checkpoint of the last step ({self.step}) could not be committed")
         if self.world.groups and self.world.groups.stays:
             self.world.gather(None)  # until then, what the other ranks hold may be needed

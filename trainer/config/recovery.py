@@ -27,16 +27,17 @@ class Recovery:
     """A rank is a straggler where its own part of a step takes so many robust standard deviations longer than that of
     the others, and half as long again; 0: never."""
 
-    survivors: Literal["auto", "stay", "leave"] = "auto"
-    """What ranks that are well do when another one is lost: stay in their processes and give it their state (stay), or
-    end, so that all are started anew (leave). auto: stay on GPUs, where a process pays for its context, for the network
-    and for compilation."""
+    survivors: Literal["stay", "leave"] = "leave"
+    """What ranks that are well do when another one is lost: end, so that all are started anew (leave), or stay in their
+    processes and give it their state (stay): then no step is lost where a replica holds it. It is meant for GPUs, where
+    a process pays for its context, for the network and for compilation."""
 
     def __post_init__(self) -> None:
         positive(self, "skip_steps")
         for each in ("skips", "spike_sigmas", "straggler_sigmas"):
             require(getattr(self, each) >= 0, each, "expected 0 or more")
 
-    def stays(self, on_gpu: bool) -> bool:
+    @property
+    def stays(self) -> bool:
         """Whether a rank that is well stays in its process."""
-        return self.survivors == "stay" or (self.survivors == "auto" and on_gpu)
+        return self.survivors == "stay"

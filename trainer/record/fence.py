@@ -55,6 +55,7 @@ __all__ = [
     "commit",
     "commits",
     "commits_under",
+    "committed_step",
     "damaged",
     "end",
     "names_under",
@@ -107,6 +108,11 @@ def claim(
 def commits(folder: Path) -> list[Commit]:
     """The valid commits, by step: the only ones that a reader may use. Raises Unreadable."""
     return committed.under(folder, newest_claim(folder))
+
+
+def committed_step(folder: Path) -> int:
+    """The step of the newest valid commit; 0 before the first. Raises Unreadable."""
+    return max((each.step for each in commits(folder)), default=0)
 
 
 def commit(folder: Path, value: Commit) -> None:

@@ -9,13 +9,12 @@ import math
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.config.resolved import Config
 from trainer.figures.timeline import Timeline
@@ -24,20 +23,15 @@ from trainer.node.peers import Interrupted, Peers
 from trainer.node.world import World, read
 from trainer.start import drawing
 from trainer.start.initial import WeightSource
-from trainer.step import building, carried, communication, exhaustion, leaving, optimisers, parallel, randomness
-from trainer.step.building import DividedModel
+from trainer.step import building, carried, choice, communication, exhaustion, leaving, optimisers, parallel, randomness
 from trainer.step.carried import CarriedState, RunningStatistics, StepMark
 from trainer.step.leaving import Leaving
 from trainer.step.local_updates import LocalUpdates
 from trainer.step.microbatch import MicroBatch, alike_parts, blank, cut
 from trainer.step.parallel import copies, gradients
-from trainer.step.passes import Passes, StepTotals, Sums
+from trainer.step.passes import StepTotals, Sums
 from trainer.step.powersgd import PowerSGD
 from trainer.step.precision import LossScale
-from trainer.step.stages import StageModule
-
-if TYPE_CHECKING:
-    from trainer.step.pipeline import PipelinePasses
 
 OnEvent = Callable[..., None]
 """Receives the name of an event and its fields."""
@@ -77,21 +71,10 @@ class Engine:
         divided.take_share(parallel.sequence_share(world))
         self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
-        self._passes = self._build_passes(divided, devices, self._data)
+        self._called = [parallel.replicate(each, devices, config) for each in divided.called]
+        self._passes = choice.passes_of(divided, self._called, devices, config, self._data, world, self.timeline)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
         self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
-
-    def _build_passes(self, divided: DividedModel, devices: DeviceMesh | None, data: Data) -> "Passes | PipelinePasses":
-        self._called = [parallel.replicate(each, self.devices, self.config) for each in divided.called]
-        if devices is None or self.world.mesh.pipeline == 1:
-            (called,) = self._called
-            return Passes(divided.model, called, self.config, self.world.device, self.timeline)
-        # Imported only here: PyTorch's pipelines import its compiler.
-        from trainer.step.pipeline import PipelinePasses
-
-        stages = [each for each in divided.called if isinstance(each, StageModule)]
-        given = divided.model, stages, self._called
-        return PipelinePasses(*given, devices, self.config, data, self.world.device, self.timeline)
 
     def draw_weights(self) -> int:
         """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""

@@ -51,7 +51,7 @@ def _supervised(given: argparse.Namespace, config: Config) -> int:
     met = JobStore.alone() if _is_alone(given) else _connected(host, port)
     own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
     number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
-    stays = config.recovery.stays(warm.has_gpu()) and not _is_alone(given)
+    stays = config.recovery.stays and not _is_alone(given)
     return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port), stays, helpers), met).run()
 
 

@@ -36,13 +36,6 @@ def load(config: Config, alone: bool) -> None:
     gc.freeze()  # a collection in a rank would copy the pages of all that it shares with the supervisor
 
 
-def has_gpu() -> bool:
-    """Whether ranks compute on a GPU; asked after `load`, so that no context is made."""
-    import torch
-
-    return torch.cuda.is_available()
-
-
 def modules(config: Config, alone: bool) -> tuple[str, ...]:
     """What to import for a configuration."""
     layout = config.layout
