@@ -296,9 +296,8 @@ class Trainer:
     def _is_committed(self) -> bool:
         """Whether the step reached, which all ranks have saved, has a commit; before the first step, nothing is due."""
         self.finish_commits()
-        return self.step == 0 or self.world.from_leader(
-            self.world.leads and fence.committed_step(self.store) == self.step
-        )
+        done = fence.committed_step(self.store) if self.world.leads else 0
+        return self.step == 0 or self.world.from_leader(done) == self.step
 
     def confirm_last_commit(self) -> None:
         """Raises OSError when the checkpoint of the step reached is not committed (a full disk)."""
