@@ -47,8 +47,16 @@ class TrainingFacts:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that the newest incarnation may run on."""
+        """The nodes that the newest incarnation may run on; of a later generation, those that take part in it."""
         return self.claim.nodes if self.claim else ()
+
+    @lazy
+    def offered(self) -> tuple[str, ...]:
+        """The nodes that the newest incarnation was claimed on, and its job was made for."""
+        if self.claim is None or self.claim.token.generation == 0:
+            return self.nodes
+        first = fence.Token(self.incarnation)
+        return next((each.nodes for each in fence.claims(self.folder) if each.token == first), self.nodes)
 
     @property
     def running(self) -> bool:

@@ -41,22 +41,22 @@ def job(
 
     Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used.
     """
-    claim, specification, terms = facts.claim, facts.specification, facts.terms
-    assert claim is not None, "an incarnation is claimed before its job is made"
+    nodes, specification, terms = facts.offered, facts.specification, facts.terms
+    assert facts.claim is not None, "an incarnation is claimed before its job is made"
     script = specification.script
     if key_file := facts.storage.key_file:
         encryption.read_key(Path(key_file))
-    size = min(terms.max_nodes, len(claim.nodes))
+    size = min(terms.max_nodes, len(nodes))
     incarnation = str(facts.incarnation)
     return Job(
         name=job_name(facts.id, facts.incarnation),
         command=tuple(script["command"]) if script else ("python", "-m", "trainer"),
         folder=str(scripts.folder(script["code"], paths.durable)) if script else "",
         config=with_fabric(configuration(facts, paths), fabric),
-        nodes=claim.nodes,
+        nodes=nodes,
         size=size,
         least=min(terms.min_nodes, size),
-        prefer=_holders(claim.nodes, specification.snapshot, paths.durable),
+        prefer=_holders(nodes, specification.snapshot, paths.durable),
         ranks_per_node=terms.ranks_per_node,
         environment={
             "SLIPWAY_INCARNATION": incarnation,

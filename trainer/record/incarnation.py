@@ -58,17 +58,17 @@ def from_environment() -> fence.Token | None:
     return fence.Token(int(os.environ[VARIABLE]), int(generation))
 
 
-def granted(store: Path, token: fence.Token, members: Membership, cause: str) -> None:
+def granted(store: Path, token: fence.Token, members: Membership, nodes: tuple[str, ...], cause: str) -> None:
     """Give a token to the ranks that a supervisor is about to start; on return no others have it or will get it.
 
-    Generation 0 is claimed with the incarnation; a later one is claimed here, unless another supervisor of this job
-    has done it just now. Raises fence.Superseded when a newer token is claimed, when the token is another job's, and
-    when the training has succeeded; and OSError.
+    Generation 0 is claimed with the incarnation; a later one is claimed here, on the `nodes` that take part in it,
+    unless another supervisor of this job has done it just now. Raises fence.Superseded when a newer token is claimed,
+    when the token is another job's, and when the training has succeeded; and OSError.
     """
     holder = fence.newest_claim(store)
     if holder is not None and holder.token.incarnation == token.incarnation and holder.token < token:
         try:
-            _claim(store, token, holder.nodes, cause)
+            _claim(store, token, nodes, cause)
         except fence.Superseded:
             holder = fence.newest_claim(store)
             if holder is None or holder.token != token:

@@ -211,7 +211,8 @@ class Supervisor:
         meeting = Membership(":".join(map(str, self._place.endpoint)), members.world)
         kind, code, reason = causes.SUPERSEDED, int(ExitCode.SUPERSEDED), ""
         try:
-            incarnation.granted(self._place.store, self._token(members), meeting, cause)
+            nodes = tuple(each.node for each in members.nodes)
+            incarnation.granted(self._place.store, self._token(members), meeting, nodes, cause)
         except fence.Superseded as error:
             reason = str(error)
             done = fence.read_exit(self._place.store, members.incarnation)

@@ -9,14 +9,14 @@ from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.supervisor.conftest import StartNodes
 from tests.trainer.supervisor.nodes import Fault, generation
-from trainer.record import causes, incidents, ledger
+from trainer.record import causes, fence, incidents, ledger
 from trainer.record.fence import Token
 
-pytestmark = pytest.mark.nightly
+pytestmark = pytest.mark.slow
 ONE, TWO, THREE = ("a",), ("a", "b"), ("a", "b", "c")
 
 
-@pytest.mark.parametrize("number", [SIGKILL, SIGSEGV])
+@pytest.mark.parametrize("number", [SIGKILL, pytest.param(SIGSEGV, marks=pytest.mark.nightly)])
 def test_a_killed_rank_is_answered_inside_the_incarnation_bit_for_bit(
     training: Training, finished_by_two: Training, start_nodes: StartNodes, number: Signals
 ) -> None:
@@ -30,6 +30,7 @@ def test_a_killed_rank_is_answered_inside_the_incarnation_bit_for_bit(
     assert number.name in incident.reason
 
 
+@pytest.mark.nightly
 def test_the_ledger_has_the_moments_of_a_recovery_in_their_order(training: Training, start_nodes: StartNodes) -> None:
     assert start_nodes(TWO, Fault(rank=0, step=8, number=SIGKILL)).ended() == [0, 0]
     parts = ("detected", "ranks_gone", "ranks_ready", "met", "restored", "stepped")
@@ -37,6 +38,7 @@ def test_the_ledger_has_the_moments_of_a_recovery_in_their_order(training: Train
     assert sorted(parts, key=moments.__getitem__) == list(parts)
 
 
+@pytest.mark.nightly
 def test_a_lone_rank_that_is_killed_is_forked_anew(
     training: Training, finished: Training, start_nodes: StartNodes
 ) -> None:
@@ -47,6 +49,7 @@ def test_a_lone_rank_that_is_killed_is_forked_anew(
     assert training.tensors() == finished.tensors()
 
 
+@pytest.mark.nightly
 def test_the_ranks_of_the_only_node_meet_in_a_store_of_its_own(training: Training, start_nodes: StartNodes) -> None:
     nodes = start_nodes(ONE, Fault(rank=1, step=8, number=SIGKILL), ranks=2)
     assert nodes.ended() == [0], nodes.said("a")
@@ -54,7 +57,7 @@ def test_the_ranks_of_the_only_node_meet_in_a_store_of_its_own(training: Trainin
     assert [event["world"] for event in training.events("started")] == [2, 2]
 
 
-@pytest.mark.parametrize("lost", TWO)
+@pytest.mark.parametrize("lost", ["a", pytest.param("b", marks=pytest.mark.nightly)])
 def test_the_other_nodes_go_on_without_a_lost_one(training: Training, start_nodes: StartNodes, lost: str) -> None:
     """The node of rank 0 too."""
     nodes = start_nodes(TWO, Fault(rank=0, step=8, number=SIGSTOP), least=1)
@@ -64,11 +67,14 @@ def test_the_other_nodes_go_on_without_a_lost_one(training: Training, start_node
     assert nodes.ended(other) == [0], nodes.said(other)
     assert generation(training) == 1
     assert [event["world"] for event in training.events("started")] == [2, 1]
+    claim = fence.newest_claim(training.store)
+    assert claim is not None and claim.nodes == (other,)
     assert [step for step, _ in training.losses()] == list(range(1, 21))
     incident = incidents.read(training.store, str(Token(1)))
     assert (incident.kind, incident.nodes) == (causes.DISRUPTED, (lost,))
 
 
+@pytest.mark.nightly
 def test_two_nodes_lost_at_once_leave_the_third(training: Training, start_nodes: StartNodes) -> None:
     nodes = start_nodes(THREE, Fault(rank=0, step=8, number=SIGSTOP), least=1)
     training.until_frozen()
@@ -77,6 +83,7 @@ def test_two_nodes_lost_at_once_leave_the_third(training: Training, start_nodes:
     assert [event["world"] for event in training.events("started")] == [3, 1]
 
 
+@pytest.mark.nightly
 def test_a_job_with_too_few_nodes_left_ends(training: Training, start_nodes: StartNodes) -> None:
     nodes = start_nodes(TWO, Fault(rank=0, step=8, number=SIGSTOP))
     training.until_frozen()
@@ -86,6 +93,7 @@ def test_a_job_with_too_few_nodes_left_ends(training: Training, start_nodes: Sta
     assert generation(training) == 0
 
 
+@pytest.mark.nightly
 def test_a_fault_during_recovery_leads_to_one_more_generation(
     training: Training, finished_by_two: Training, start_nodes: StartNodes
 ) -> None:
@@ -98,6 +106,7 @@ def test_a_fault_during_recovery_leads_to_one_more_generation(
     assert training.losses() == finished_by_two.losses()
 
 
+@pytest.mark.nightly
 def test_a_rank_that_dies_at_the_same_step_again_and_again_ends_the_job(
     training: Training, start_nodes: StartNodes
 ) -> None:
