@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.base import codec
-from trainer.record import causes, fence, files, incarnation
+from trainer.record import causes, fence, files, incarnation, incidents
 
 PRECEDENCE = (
     causes.CONFIGURATION,
@@ -83,19 +83,39 @@ def noted(store: Path) -> Iterator[None]:
 
 
 def decisive(store: Path, incarnation: int) -> RankEnd | None:
-    """The most telling record of an incarnation's newest generation that has any; None without one. Raises OSError.
+    """The most telling record of an incarnation's last generation; None without one. Raises OSError.
 
-    Where ranks say only that an exchange failed, and not all of them say so, another rank died without a word.
+    Where ranks say only that an exchange failed, and not all of them say so, another rank died without a word: then
+    what the supervisor saw of that counts, if there was one.
     """
-    names = [name for name in files.names(store, files.ENDS) if name.startswith(f"{incarnation:06d}.")]
-    newest = [name for name in names if name.rpartition(".")[0] == names[-1].rpartition(".")[0]]
+    last = _last_generation(store, incarnation)
     found = []
-    for name in newest:
-        with contextlib.suppress(codec.UndecodableRecord):
-            found.append(codec.read(files.named(store, files.ENDS, name), RankEnd))
+    for name in files.names(store, files.ENDS):
+        if name.startswith(f"{last}."):
+            with contextlib.suppress(codec.UndecodableRecord):
+                found.append(codec.read(files.named(store, files.ENDS, name), RankEnd))
     most_telling = min(found, key=lambda end: _place(end.kind), default=None)
     alone = most_telling is not None and most_telling.kind == causes.NETWORK and len(found) < most_telling.world
-    return None if alone else most_telling
+    return _seen(store, last) if alone or most_telling is None else most_telling
+
+
+def _last_generation(store: Path, incarnation: int) -> fence.Token:
+    """The last generation that was claimed, or that left a record; 0 where neither is on record."""
+    claimed = [claim.token for claim in fence.claims(store)]
+    said = [fence.Token.parse(name.rpartition(".")[0]) for name in files.names(store, files.ENDS)]
+    return max(
+        (each for each in (*claimed, *said) if each.incarnation == incarnation), default=fence.Token(incarnation)
+    )
+
+
+def _seen(store: Path, token: fence.Token) -> RankEnd | None:
+    """What was seen of the end of a generation from outside its ranks, as its incident has it."""
+    try:
+        incident = incidents.read(store, str(token))
+    except (FileNotFoundError, codec.UndecodableRecord):
+        return None
+    rank, node = (incident.ranks or (0,))[0], (incident.nodes or ("",))[0]
+    return RankEnd(rank, incident.kind, incident.reason, incident.step, node, incident.at)
 
 
 def kind_of(error: BaseException) -> str:

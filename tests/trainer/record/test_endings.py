@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer.record import causes, endings
+from trainer.record import causes, endings, fence, incidents
 from trainer.record.fence import Superseded, Token
+from trainer.record.incidents import IncidentRecord
 from trainer.record.scores import Diverged
 from trainer.step.parallel.copies import Drifted
 
@@ -101,6 +102,15 @@ def test_a_record_of_an_earlier_generation_or_incarnation_does_not_count(tmp_pat
     endings.note(tmp_path, Token(1, 1), 0, causes.ASKED, "a reason")
     assert kind(tmp_path) == causes.ASKED
     assert kind(tmp_path, incarnation=2) is None
+
+
+def test_a_generation_whose_ranks_left_no_word_is_not_told_by_the_one_before(tmp_path: Path) -> None:
+    endings.note(tmp_path, Token(1), 0, causes.MACHINE, "a reason")
+    fence.claim(tmp_path, Token(1), nodes=("a",), cause="first start", by="a test")
+    fence.claim(tmp_path, Token(1, 1), nodes=("a",), cause="a rank died", by="a test")
+    assert kind(tmp_path) is None
+    incidents.note(tmp_path, IncidentRecord("000001.0001", causes.KILLED, "killed", "ended the job", "it", 1.0, 5))
+    assert kind(tmp_path) == causes.KILLED
 
 
 def test_a_process_started_by_hand_leaves_no_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
