@@ -37,6 +37,7 @@ def start(node: DiagnosedNode) -> Iterator[Start]:
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
         started.append(process)
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        until(lambda: stacks.state(process.pid) == "S", "the rank to wait")
         return process.pid
 
     yield made
