@@ -83,4 +83,4 @@ def _exchanging(world: World) -> contextlib.AbstractContextManager[None]:
     """Work with exchanges, which raises GenerationEnded where a rank is lost and this one stays."""
     if world.groups is None:
         return contextlib.nullcontext()
-    return world.groups.exchanging(lambda error: endings.kind_of(error) == "")
+    return world.groups.exchanging(lambda error: endings.kind_of(error) == causes.NETWORK)

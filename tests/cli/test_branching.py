@@ -1,6 +1,7 @@
 """Branch, replay and set by the command, on a home with a real snapshot and a real finished training."""
 
 import json
+import re
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_a_branch_repeats_its_parent_and_one_that_runs_is_changed_and_stopped(
     later = {rate for step, rate in steps(store, "learning_rate").items() if step > change.applied.step}
     assert len(later) > 1 and max(later) <= 0.002
     shown = slipway("show", store.id).out
-    assert f"continues    {parent.id}@100\n" in shown and "branched with run.steps: 150 to 1000000\n" in shown
+    assert re.search(rf"continues +{parent.id}@100\n", shown) and "branched with run.steps: 150 to 1000000\n" in shown
     assert "optimiser.learning_rate: 0.01 to 0.002; since step" in shown
 
 

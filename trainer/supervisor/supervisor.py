@@ -280,8 +280,7 @@ class Supervisor:
         if end.node != self._node:
             print(f"trainer: the ranks were ended: {end.reason}\n", end="", file=sys.stderr, flush=True)
             return 1
-        rank = f"rank {end.ranks[0]} ended with exit code {end.code}" if end.ranks else end.reason
-        print(f"trainer: {rank}\n", end="", file=sys.stderr, flush=True)
+        print(f"trainer: {end.reason}\n", end="", file=sys.stderr, flush=True)
         return end.code
 
     def _token(self, members: Members) -> fence.Token:

@@ -29,7 +29,7 @@ class RankFault:
 
     rank: int
     kind: str
-    """Of `trainer.record.causes`; empty where the rank only lost the others."""
+    """Of `trainer.record.causes`."""
     reason: str
     code: int
     """128 + n for signal n."""
@@ -40,8 +40,8 @@ class RankFault:
 
     @property
     def follows(self) -> bool:
-        """Whether it may only follow from the end of a rank on another node."""
-        return not self.kind
+        """Whether it may only follow from the end of a rank on another node, which ended exchanges with this one."""
+        return self.kind in ("", causes.NETWORK)
 
 
 def fault(codes: Mapping[int, int | None], store: Path, token: Token, node: str) -> RankFault | None:

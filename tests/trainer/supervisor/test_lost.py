@@ -35,7 +35,8 @@ def test_the_ledger_has_the_moments_of_a_recovery_in_their_order(training: Train
     assert start_nodes(TWO, Fault(rank=0, step=8, number=SIGKILL)).ended() == [0, 0]
     parts = ("detected", "ranks_gone", "ranks_ready", "met", "restored", "stepped")
     moments = {event["event"]: event["t"] for event in ledger.read(training.store) if event["event"] in parts}
-    assert sorted(parts, key=moments.__getitem__) == list(parts)
+    assert set(parts) - set(moments) <= {"restored"}, "the first checkpoint may not be whole yet"
+    assert sorted(moments, key=moments.__getitem__) == [each for each in parts if each in moments]
 
 
 @pytest.mark.nightly
@@ -113,6 +114,6 @@ def test_a_rank_that_dies_at_the_same_step_again_and_again_ends_the_job(
     nodes = start_nodes(ONE, Fault(rank=0, step=8, number=SIGKILL, times=1000))
     assert nodes.ended() == [128 + SIGKILL]
     assert 3 <= generation(training) <= 6
-    assert nodes.said("a").endswith("trainer: rank 0 ended with exit code 137\n")
+    assert "trainer: rank 0 on a was killed: SIGKILL" in nodes.said("a").splitlines()[-1]
     last = incidents.read(training.store, incidents.names(training.store)[-1])
     assert "made no progress beyond step" in last.reason and last.action == "ended the job"
