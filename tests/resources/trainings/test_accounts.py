@@ -1,5 +1,7 @@
 """Accounts: a training's records are read into one account, in proportion to what is new in its ledger."""
 
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,6 @@ from resources.trainings.decision import Action
 from tests.cli import homes
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import ENDLESS, Lab, happened, numbers, until_committed
-from tests.resources.trainings.test_recovery import kill_rank
 from trainer.base import journal
 from trainer.record import fence
 from trainer.record.accounting import buckets
@@ -114,7 +115,8 @@ def test_a_training_that_was_killed_twice_is_accounted_for_to_the_second(lab: La
         until(lambda start=start: len(happened(store, "stepped")) >= start, f"step of start {start}")  # type: ignore[misc]
         until_committed(store, start)
         if start < 3:
-            kill_rank(marked)
+            [rank] = marked.running("trainer")
+            os.kill(rank, signal.SIGKILL)
     lab.stopped(store)
     seen, told = time.time(), accounts.of(store.folder)
     assert sum(told.seconds.values()) == pytest.approx(told.wall, rel=1e-3)
