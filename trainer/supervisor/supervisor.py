@@ -32,7 +32,7 @@ POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.01
 NODES_PER_SECOND = 4000.0
 """So many nodes at most ask the store in a second, so that one store serves a large job."""
-FOLLOW_SECONDS = 1.0
+FOLLOW_SECONDS = 3.0
 """A rank that only lost the others waits so long for a node that knows why, before its own end counts as the cause."""
 LEAVING_SECONDS = 10.0
 """How long ranks that stay may take to come out of their exchanges; one that takes longer is started anew."""

@@ -48,7 +48,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training
     return configured(tmp_path_factory.mktemp("undisturbed"), mark).completed(ranks=2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_replica_stays_and_gives_its_state_to_the_rank_that_takes_the_place_of_a_killed_one(
     tmp_path: Path, mark: str, undisturbed: Training
 ) -> None:
