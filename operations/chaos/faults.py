@@ -157,7 +157,7 @@ FAULTS = {
         "The keeper of the job gets SIGKILL.", (causes.KILLED,), _signalled(signal.SIGKILL, processes.KEEPER)
     ),
     "store-killed": ChaosFault(
-        "The rendezvous store gets SIGKILL.", (causes.NETWORK,), _signalled(signal.SIGKILL, *processes.STORES)
+        "The rendezvous store gets SIGKILL.", (causes.NETWORK,), _signalled(signal.SIGKILL, processes.STORE)
     ),
     "checkpoint-damaged": ChaosFault(
         "A bit of the newest checkpoint flips, and a rank gets SIGKILL.", (causes.KILLED,), _damaged

@@ -10,7 +10,7 @@ from resources.launchers.environment import JOB_VARIABLE
 from trainer.base import processes
 
 KEEPER = "resources.launchers.local.keeper"
-STORES = ("resources.launchers.local.rendezvous", "trainer.node.rendezvous")
+STORE = "resources.launchers.local.rendezvous"
 NODE = "trainer.node.process"
 SUPERVISOR = "trainer.supervisor"
 RANK = "trainer"

@@ -16,6 +16,7 @@ from resources.trainings.growth import (
     is_due,
     pays,
 )
+from tests.resources.trainings.clock import Clock
 from trainer.record.fence import Token
 
 pytestmark = pytest.mark.pure
@@ -23,18 +24,6 @@ pytestmark = pytest.mark.pure
 PLATFORM, TRAINING, FIRST = Path("/durable"), Path("/durable/trainings/tiny"), Token(1)
 PACE = Pace(seconds=1000.0, seconds_per_step=1.0, is_saved=True, restart_seconds=10.0)
 PROSPECT = Prospect(nodes_now=1, nodes_then=2, steps_left=1000, steps_unsaved=0, growths_before=0)
-
-
-class Clock:
-    now = 5000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -5,24 +5,13 @@ from pathlib import Path
 import pytest
 
 from resources.trainings.watch import LONGEST_LOOK, ProgressWatch
+from tests.resources.trainings.clock import Clock
 from trainer.record.fence import Token
 from trainer.record.heartbeat import Beat
 
 pytestmark = pytest.mark.pure
 
 STORE, FIRST = Path("/trainings/tiny"), Token(1)
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -47,7 +36,7 @@ def test_an_age_begins_when_a_place_is_first_seen(watch: ProgressWatch, clock: C
 @pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
 def test_the_clock_of_the_node_does_not_matter(watch: ProgressWatch, clock: Clock, skew: float):
     for passed in (0, 10, 20):
-        clock.now = 1000.0 + passed
+        clock.now = 5000.0 + passed
         seen = age(watch, beat(5, at=clock.now + skew))
     assert seen == 20.0
 

@@ -44,11 +44,6 @@ class SaveSchedule:
         self._costs[tier].add_save(blocked, seconds)
         self._saving[tier] = seconds
 
-    @property
-    def last_save_seconds(self) -> float:
-        """What the last save took on the tier that outlives the nodes; 0 before one is measured."""
-        return self._saving[DURABLE]
-
     def add_failure(self, blocked: float, tier: str = "") -> None:
         """Record that a save failed and blocked the steps for `blocked` seconds.
 
