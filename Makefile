@@ -12,8 +12,10 @@ WORKERS ?= $(shell expr $$(nproc) + 1)
 # What .ci/run sets, to measure which lines the tests cover; without it they are faster.
 COVERAGE ?=
 PYTEST := $(BIN)/python -m pytest
+# Hundreds of processes import the same modules; where this is set, each of them compiles all of them again.
+export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help install lock docs demo dev check changed test test-slow test-nightly coverage lint bench recipes clean
+.PHONY: help install lock docs screenshots demo dev check changed test fast test-slow test-nightly coverage lint gate bench recipes clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +38,18 @@ lock: $(BIN)/uv ## write requirements/ from pyproject.toml; with UPGRADE=1, newe
 docs: install ## build the documentation into build/site; a dead link fails
 	$(BIN)/zensical build --strict --clean
 
+GATE := build/gate
+$(GATE)/.installed: requirements/gate.txt
+	$(PYTHON) -m venv $(GATE)
+	$(GATE)/bin/python -m pip install --quiet --only-binary=:all: --requirement requirements/gate.txt
+	touch $@
+
+gate: install $(GATE)/.installed ## the deployment gate: objects, policies, rights, images and workflows, checked offline
+	$(BIN)/python -m benchmarks.gate --tools $(GATE)/bin
+
+screenshots: install ## take the pictures of the UI in docs/images anew; needs chromium
+	$(PYTEST) tests/browser --pictures docs/images
+
 demo: install ## make everything, from corpus to champion
 	@$(BIN)/slipway demo
 
@@ -57,8 +71,12 @@ check: lint ## lint, and the tests that start no process and import neither Dags
 changed: lint ## lint, and the tests of the rooms that differ from BASE (the last commit)
 	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile $$($(BIN)/python -m tests.changed $(BASE))
 
-test: lint ## lint, and all tests but the slow ones
+# The type checker is one process and the tests wait often, so that both at once take little more than the tests alone.
+test: install ## lint, and beside it all tests but the slow ones
 	rm -f .coverage .coverage.*
+	$(MAKE) --no-print-directory --jobs 2 lint fast
+
+fast:
 	$(PYTEST) -m "not slow and not nightly" --numprocesses $(WORKERS) --dist loadfile --durations 50 $(COVERAGE)
 
 test-slow: install ## the tests that take more than 5 s: real daemons, kills, drills

@@ -1,54 +1,84 @@
 """The one table: every recipe's lane of assets, the sensors and schedules over them, and the resources.
 
-Adding a YAML file under recipes/ adds its assets here, with no Python. The resources are those of the embedded
-instance, or those of the cluster that SLIPWAY_PLATFORM describes (`resources.here`).
+Adding a YAML file under recipes/ adds its assets here, with no Python; one that cannot be used is an asset saying so.
+A run has the recipes that its code location was loaded with, whatever was written since. The resources are those of the
+embedded instance, or those of the cluster that SLIPWAY_PLATFORM describes (`resources.here`).
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dagster as dg
+from dagster._core.definitions.definitions_load_context import DefinitionsLoadContext, DefinitionsLoadType
 
 from assets import keys
+from assets.broken import broken_assets
 from assets.checkpoints import checkpoint_assets
 from assets.datasets.assets import dataset_assets
 from assets.evaluation import evaluation_assets
+from assets.execution.advice import advised, advising, as_advice
+from assets.execution.resources import as_set_up
 from assets.incidents import incident_assets, overview_asset
 from assets.models import model_assets
 from assets.preflight import preflight
+from assets.serving import served_assets
 from assets.staging import staging_assets
+from assets.suites.assets import suite_assets
 from assets.sweeps.assets import sweep_assets
 from assets.training import training_assets
 from operations import (
     branching,
     checkpoint_retention,
+    exporting,
     garbage,
     logs,
     metadata_backup,
+    morning,
+    nodes,
     nvme_retention,
+    promotion,
+    quality,
     restore_drill,
+    scrub,
+    serving,
+    steering,
     storage,
+    trainings,
 )
-from recipes.load import Recipes, load, recipes_folder
-from resources import platform
+from recipes import texts
+from recipes.load import Recipes, recipes_folder
+from recipes.texts import Texts
+from recipes.usable import BrokenRecipe, usable
+from resources import platform, state
 from resources.here import Resources, cluster_resources, embedded_resources
 from resources.home import Home
 from resources.lease import HomeLease
+from resources.notify import settings as notify_settings
+from resources.notify.settings import NotificationSettings
 from resources.platform import Platform
 from sensors.checkpoint_arrivals import checkpoint_arrivals
 from sensors.incidents import incidents_sensor
 from sensors.job_watch import job_watch
 from sensors.metrics_shipping import metrics_shipping
+from sensors.network_faults import network_faults
+from sensors.node_demand import node_demand
 from sensors.node_failures import node_failures
 from sensors.node_health import node_health
+from sensors.notifications import notifications_sensor
 from sensors.offers import offers
+from sensors.openlineage import openlineage
 from sensors.promotions import promotions
+from sensors.renewals import renewals
 from sensors.retraining import retraining
+from sensors.serving import serving as serving_sensor
 from sensors.staging import staging
-from sensors.support import holder
+from sensors.standings import standings
+from sensors.support import around, holder
 from sensors.sweep_completions import sweep_completions
 from sensors.terms import terms
+from sensors.traces import traces
 
 if TYPE_CHECKING:
     from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
@@ -59,19 +89,22 @@ def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     for dataset in recipes.datasets.values():
         assets += [*dataset_assets(dataset), *staging_assets(dataset)]
+    for suite in recipes.suites.values():
+        assets += suite_assets(suite, recipes)
     for recipe in recipes.all_trainings.values():
         assets += [*training_assets(recipe), *checkpoint_assets(recipe), *incident_assets(recipe)]
     for training in recipes.trainings.values():
-        assets += [*evaluation_assets(training), *model_assets(training)]
+        assets += [*evaluation_assets(training), *model_assets(training, recipes.suites)]
     for sweep in recipes.sweeps.values():
         assets += sweep_assets(sweep, recipes.trainings[sweep.training])
+    assets += served_assets(list(recipes.trainings.values()))
     return assets
 
 
 def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
-    """The job of a sweep with its dataset; assets that have not changed are not made again."""
-    dataset = recipes.datasets[recipes.trainings[recipes.sweeps[name].training].dataset]
-    data = [asset.key for asset in dataset_assets(dataset)]
+    """The job of a sweep with its datasets; assets that have not changed are not made again."""
+    datasets = [recipes.datasets[each] for each in recipes.trainings[recipes.sweeps[name].training].datasets]
+    data = [asset.key for dataset in datasets for asset in dataset_assets(dataset)]
     return dg.define_asset_job(
         f"{keys.lane(name)}_sweep",
         dg.AssetSelection.assets(*data, keys.key(name, "sweep")),
@@ -79,32 +112,43 @@ def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
     )
 
 
-def schedules_of(recipes: Recipes, own_databases: bool) -> list[dg.ScheduleDefinition]:
+def schedules_of(recipes: Recipes) -> list[dg.ScheduleDefinition]:
     """The schedules: retraining, and what is done periodically."""
     return [
+        *(quality.schedule_of(recipe) for recipe in quality.watched(recipes)),
         *(retraining(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain),
         checkpoint_retention.schedule,
         nvme_retention.schedule,
         storage.schedule,
+        morning.schedule,
         restore_drill.schedule,
-        *([metadata_backup.schedule] if own_databases else []),
+        metadata_backup.schedule,
+        scrub.schedule,
     ]
 
 
-def sensors_of(recipes: Recipes) -> list[dg.SensorDefinition]:
+def sensors_of(recipes: Recipes, notifications: NotificationSettings | None) -> list[dg.SensorDefinition]:
     """The sensors."""
     return [
         job_watch,
+        standings,
         checkpoint_arrivals,
         incidents_sensor(recipes.all_trainings),
         promotions,
         node_failures(recipes.datasets),
         node_health,
+        network_faults,
+        node_demand,
         metrics_shipping,
+        notifications_sensor(notifications),
         staging(recipes.datasets),
         sweep_completions(recipes.sweeps, recipes.trainings),
         offers(recipes.all_trainings),
+        serving_sensor(list(recipes.trainings.values())),
+        renewals(recipes.all_trainings),
         terms(recipes.all_trainings),
+        openlineage,
+        traces,
     ]
 
 
@@ -112,57 +156,104 @@ def build(
     recipes: Recipes,
     resources: Resources,
     executor: dg.ExecutorDefinition = dg.in_process_executor,
-    own_databases: bool = True,
     lease: HomeLease | None = None,
+    notifications: NotificationSettings | None = None,
+    broken: Sequence[BrokenRecipe] = (),
 ) -> dg.Definitions:
     """The definitions of these recipes on these resources.
 
-    `own_databases` says whether the databases of Dagster and MLflow are files in our home, which we back up. With a
-    `lease`, sensors and schedules decide only in the process that holds it.
+    With a `lease`, sensors and schedules decide only in the process that holds it. `notifications` says whom to tell.
+    `broken` are the recipes that cannot be used.
     """
-    schedules, sensors = schedules_of(recipes, own_databases), sensors_of(recipes)
-    return dg.Definitions(
+    schedules = [around.schedule(each, advising) for each in schedules_of(recipes)]
+    sensors = [around.sensor(each, advising) for each in sensors_of(recipes, notifications)]
+    made = dg.Definitions(
         assets=[
             *assets_of(recipes),
+            *broken_assets(broken),
             overview_asset(),
             preflight,
             storage.storage,
-            *([metadata_backup.backup_of_metadata] if own_databases else []),
+            morning.morning_page,
+            metadata_backup.backup_of_metadata,
         ],
         asset_checks=[check for recipe in recipes.trainings.values() for check in restore_drill.restore_checks(recipe)],
         jobs=[
             *(sweep_job(recipes, name) for name in recipes.sweeps),
+            *(steering.steer_job(sweep, recipes.trainings[sweep.training]) for sweep in recipes.sweeps.values()),
             *(branching.branch_job(recipe) for recipe in recipes.trainings.values()),
+            *(branching.replay_job(recipe) for recipe in recipes.trainings.values()),
             *(branching.update_job(recipe) for recipe in recipes.all_trainings.values()),
+            *(trainings.start_job(recipe) for recipe in recipes.all_trainings.values()),
+            *(trainings.operation_job(recipe) for recipe in recipes.all_trainings.values()),
+            *(exporting.export_job(recipe) for recipe in recipes.trainings.values()),
+            *serving.serve_jobs(list(recipes.trainings.values())),
+            *promotion.promotion_jobs(recipes),
+            *(quality.job_of(recipe) for recipe in quality.watched(recipes)),
             checkpoint_retention.job,
             nvme_retention.job,
+            nodes.set_job,
+            nodes.diagnose_job,
+            nodes.bisect_job,
             garbage.job,
+            scrub.job,
             logs.job,
             storage.job,
+            morning.job,
             restore_drill.job(recipes.trainings),
-            *([metadata_backup.job] if own_databases else []),
+            metadata_backup.job,
         ],
         schedules=holder.schedules(schedules, lease) if lease else schedules,
         sensors=holder.sensors(sensors, lease) if lease else sensors,
-        resources=resources,
+        resources=as_set_up(resources),
         executor=executor,
     )
+    return advised(made)
 
 
-def of_cluster(recipes: Recipes, settings: Platform) -> dg.Definitions:
+def of_cluster(recipes: Recipes, settings: Platform, broken: Sequence[BrokenRecipe] = ()) -> dg.Definitions:
     """The definitions of these recipes on a cluster."""
     from assets.execution.executor import cluster_executor
 
-    return build(recipes, cluster_resources(settings), cluster_executor, own_databases=False)
+    resources = cluster_resources(settings)
+    executor = cluster_executor(settings.compute)
+    return build(recipes, resources, executor, notifications=settings.notifications, broken=broken)
+
+
+RECIPES = "slipway/recipes"
+"""What of the loading of a code location its runs are given: the texts of its recipes."""
 
 
 def here(environ: Mapping[str, str] = os.environ) -> dg.Definitions:
-    """The definitions of this code location. Raises InvalidRecipes for recipes and settings that cannot be used."""
-    recipes, settings = load(recipes_folder(environ), environ), platform.named(environ)
+    """The definitions of this code location.
+
+    Raises InvalidRecipes for settings that cannot be used and where there are no recipes at all, and ValueError for
+    what a newer release wrote.
+    """
+    folder = recipes_folder(environ)
+    written, settings = _texts(folder), platform.named(environ)
+    found = usable(folder, written, environ)
     if settings is None:
         home = Home.of(environ)
-        return build(recipes, embedded_resources(home), lease=HomeLease(home.root))
-    return of_cluster(recipes, platform.load(settings))
+        state.refuse_newer(home.durable)
+        resources, told = embedded_resources(home), notify_settings.of_home(home.root)
+        lease = HomeLease(home.root)
+        return build(found.recipes, resources, lease=lease, notifications=told, broken=found.broken)
+    read = platform.load(settings)
+    state.refuse_newer(Path(read.tiers.durable))  # type: ignore[attr-defined]
+    return of_cluster(found.recipes, read, found.broken)
 
 
-defs = here()
+def _texts(folder: Path) -> Texts:
+    """The texts of the recipes: in a run those that its code location was loaded with, else those in the folder."""
+    loading = DefinitionsLoadContext.get()
+    if loading.load_type is DefinitionsLoadType.RECONSTRUCTION:
+        given = loading.reconstruction_metadata.get(RECIPES)
+        return texts.read(folder) if given is None else texts.unpacked(given)
+    written = texts.read(folder)
+    loading.add_to_pending_reconstruction_metadata(RECIPES, texts.packed(written))
+    return written
+
+
+with as_advice():
+    defs = here()

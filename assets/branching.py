@@ -31,16 +31,16 @@ def branch(
     changes = assignments.parsed(fields)
     specification, commit = parent.specification(), branching.commit_at(parent, step)
     numbers = branching.numbers_at(parent, specification, commit.step)
-    _check(changes, numbers)
+    _check(changes, numbers, commit.step)
     terms = terms_with(recipe_of(recipes, specification.recipe), parent.terms(), changes, fields, numbers)
     store = branching.branch(root, parent, commit, changes, terms, by, name, revision)
     root.start(store, by, f"it continues {parent.id}@{commit.step}" + (f": {name}" if name else ""))
     return store
 
 
-def _check(changes: Mapping[str, object], numbers: Mapping[str, object]) -> None:
+def _check(changes: Mapping[str, object], numbers: Mapping[str, object], step: int) -> None:
     try:
-        changing.check_continues(changes, numbers)
+        changing.check_continues(changes, numbers, step)
     except Invalid as fault:
         raise ValueError(f"{fault.field}: {fault}") from None
 

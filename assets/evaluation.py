@@ -10,6 +10,7 @@ from assets.measuring import Measuring, in_a_run
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
 from resources.tiers import Tiers
+from resources.trainings.duties import Duty
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.roots import trainings
 from trainer.base import codec
@@ -28,7 +29,7 @@ def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
         backfill_policy=dg.BackfillPolicy.single_run(),
         group_name=keys.lane(recipe.name),
         kinds={"torch"},
-        op_tags=pods.tags("evaluation"),
+        op_tags=pods.tags("evaluation", recipe.placement.steps.get("evaluation")),
         owners=[recipe.owner],
         description=(
             "Loss, perplexity, accuracy and, where a text is coded, bits per byte of a checkpoint on the whole "
@@ -39,10 +40,12 @@ def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
     def evaluation(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
         damaged, measuring = [], in_a_run(context, tiers, compute)
         for training, steps in _by_training(context.partition_keys).items():
-            store = trainings(tiers).store(training)
+            root = trainings(tiers)
+            store = root.store(training)
             facts = store.read()
             commits = [commit for commit in facts.commits_on(DURABLE) if commit.step in steps]
             scores = {score.checkpoint: score for score in evaluate(facts, commits, measuring)}
+            root.open(training, Duty.TRACKING)  # the scores, to MLflow
             for commit in commits:
                 score = scores[commit.name]
                 if score.damaged:
@@ -100,6 +103,7 @@ def _metadata(facts: TrainingFacts, commit: fence.Commit, score: Score) -> dict[
         "loss": dg.MetadataValue.float(score.loss),
         "perplexity": dg.MetadataValue.float(score.perplexity),
         **({"bits_per_byte": dg.MetadataValue.float(score.bits_per_byte)} if score.bits_per_byte else {}),
+        **{f"loss_on_{name}": dg.MetadataValue.float(loss) for name, loss in score.by_dataset.items()},
         "accuracy": dg.MetadataValue.float(score.accuracy),
         "predicted": dg.MetadataValue.int(score.tokens),
         "manifest": dg.MetadataValue.text(commit.manifest),

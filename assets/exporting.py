@@ -36,6 +36,20 @@ class Exporting:
         durable = self.tiers.durable_path.resolve()
         return large and (self.compute.sees_nodes or target.resolve().is_relative_to(durable))
 
+    def write(
+        self, commit: Commit, terms: Terms, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
+    ) -> str:
+        """Write the new folder `target` here, or have a job do so; returns the SHA-256 of its manifest.
+
+        Raises as `is_for_a_job`, `export` and `trainer.start.export.export` do.
+        """
+        if self.is_for_a_job(commit, terms, target):
+            return self.export(commit, terms, target, tokenizer, precision, file_bytes)
+        from trainer.start import export  # with what reads weights, which a job needs not
+
+        folder = self.tiers.durable_path / commit.folder
+        return export.export(folder, target, commit.manifest, tokenizer, precision, file_bytes)
+
     def export(
         self, commit: Commit, terms: Terms, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
     ) -> str:

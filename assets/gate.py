@@ -1,41 +1,66 @@
-"""The gate: judges a registered checkpoint against the data and against the champion of now.
+"""The gate: judges a registered checkpoint by its recipe's policy, against the data and against the champion of now.
 
-Two checks. It must beat the unigram entropy of the validation split (of pictures, the entropy of their classes), and
-the champion, evaluated anew on the same text, in bits per byte. Where no text is coded (pictures, a model that sees
-both sides) the loss is compared instead. A champion that cannot be measured is not beaten: the candidate waits for a
-person. What the gate finds is the record without which `resources.mlflow.promotion` promotes nothing.
+Candidate and champion are measured on the same examples (`assets.gates.yardstick`), and what is compared is the paired
+difference of their losses with its interval (`assets.gates.paired`). If the suite became another one while they were
+measured, both are measured anew. A champion that cannot be measured is not beaten: the candidate waits for a person.
+What the gate finds is one immutable record with the hashes of all that went into it, without which
+`resources.mlflow.promotion` promotes nothing.
 """
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from assets.datasets.images.snapshot import class_entropy
-from assets.datasets.texts.snapshot import in_tokens_of, unigram_entropy
+from assets.datasets.texts.snapshot import unigram_entropy
 from assets.evaluation import evaluate
+from assets.gates import answering, checks, lineage, task_limits, verdict, yardstick
+from assets.gates.checks import CheckOutcome, Rivals
+from assets.gates.yardstick import Yardstick
+from assets.generating import Generating
 from assets.measuring import Measuring
+from assets.suites.measured import ExampleTable, ModelFigures
+from recipes.suite import SuiteRecipe
+from recipes.training import ModelRecipe
+from resources.mlflow import record
 from resources.mlflow.promotion import Judgement, NotJudged, Promotion, Promotions
 from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry, Version
 from resources.mlflow.tracking import Tracking
+from resources.short_jobs import size
 from resources.tiers import Tiers
+from resources.trainings.facts import TrainingFacts
 from resources.trainings.records import Terms
 from resources.trainings.roots import trainings
 from resources.trainings.verification import verify
+from trainer.base import atomic, digest
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.tier import DURABLE
-from trainer.data import images, shards
+from trainer.data import images
 from trainer.data.snapshots import Snapshot, read
 from trainer.record.fence import Commit, Token
 from trainer.record.scores import Score
 
-BEATS_UNIGRAMS, BEATS_CHAMPION = "beats_unigram_entropy", "beats_champion"
 WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
 
 
 class UnmeasurableChampion(Exception):
     """The champion cannot be compared with; the message says why."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is to be judged."""
+
+    version: Version
+    recipe: ModelRecipe
+    facts: TrainingFacts
+    commit: Commit
+    score: Score
+    """On its training's validation split."""
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True)
@@ -45,6 +70,9 @@ class Gate:
     measuring: Measuring
     tracking: Tracking
     model: str
+    recipes: Mapping[str, ModelRecipe] = field(default_factory=dict)
+    """By name: a candidate is judged by the policy of its recipe."""
+    suites: Mapping[str, SuiteRecipe] = field(default_factory=dict)
 
     @property
     def tiers(self) -> Tiers:
@@ -61,30 +89,13 @@ class Gate:
     def judge(self, version: Version, by: str) -> Judgement:
         """Judge a version against the champion of now, and keep the judgement.
 
-        Raises ValueError for a version whose training or checkpoint is gone.
+        Raises ValueError for a version whose recipe, training or checkpoint is gone.
         """
-        score, described = self._score(version)
-        entropy = _entropy(described, self.tiers.durable_path)
-        held = self.promotions.champion()
-        figures: dict[str, Any] = {"loss": score.loss, "unigram_entropy": entropy, "bits_per_byte": score.bits_per_byte}
-        beats, undecided = held is None or held.manifest == version.manifest, ""
-        if held is not None and not beats:
-            figures["champion_version"] = held.version
-            try:
-                rival = self._measure_anew(held, version, described)
-                beats = score.ranking < rival.ranking and bool(score.bits_per_byte) == bool(rival.bits_per_byte)
-                figures |= {"champion_loss": rival.loss, "champion_bits_per_byte": rival.bits_per_byte}
-            except UnmeasurableChampion as error:
-                undecided = (
-                    f"the champion, version {held.version}, cannot be compared with: {error}; mend it and "
-                    f"materialise the candidate, or choose another: slipway models rollback {self.model} VERSION"
-                )
-        checks = {BEATS_UNIGRAMS: score.loss < entropy, BEATS_CHAMPION: beats}
-        undecided = undecided if checks[BEATS_UNIGRAMS] else ""  # else it is decided all the same
-        compared = held.manifest if held else ""
-        return self._keep(
-            Judgement(self.model, version.manifest, compared, checks, by, figures=figures, undecided=undecided)
-        )
+        candidate = self._candidate(version)
+        while True:
+            found, stick = self._judged(candidate, by)
+            if stick is None or yardstick.is_current(self.tiers.durable_path, candidate.recipe, stick):
+                return self._keep(found)
 
     def promote(self, version: Version, by: str, why: str) -> Promotion:
         """Promote a version that the gate lets pass, judging it again whenever another one became the champion.
@@ -96,53 +107,178 @@ class Gate:
                 return self.promotions.promote(version, by, why)
             self.judge(version, by)  # each round is one in which another version was promoted
 
+    def verdict(self, version: Version) -> str:
+        """Why a judged version is not the champion, in words; empty where its judgement does not say."""
+        judgement = self.promotions.judged(version.manifest)
+        return verdict.told(judgement, self.promotions.champion()) if judgement else ""
+
     def rollback(self, version: Version, by: str, why: str) -> Promotion:
         """Make a version the champion again whose bytes are whole. Raises NotPromoted with the reason."""
+        self.promotions.admit(by, f"make version {version.number} the champion again")
         held, known = self.promotions.champion(), self.promotions.history()
-        checks = {
+        found = {
             WAS_CHAMPION: any(each.manifest == version.manifest for each in known),
-            IS_WHOLE: self._is_whole(version),
+            IS_WHOLE: not self._damage(version),
         }
         compared, figures = held.manifest if held else "", {"why": why}
-        self._keep(Judgement(self.model, version.manifest, compared, checks, by, figures=figures))
+        self._keep(Judgement(self.model, version.manifest, compared, found, by, figures=figures, rollback=True))
         return self.promotions.promote(version, by, why)
 
     def _keep(self, judgement: Judgement) -> Judgement:
         self.promotions.record(judgement)
         return judgement
 
-    def _score(self, version: Version) -> tuple[Score, Snapshot]:
-        """The evaluation of a version on its training's validation split, which is described too."""
+    def _judged(self, candidate: Candidate, by: str) -> tuple[Judgement, Yardstick | None]:
+        """The judgement, and what the two were measured on; None where nothing had to be measured."""
+        version, score, policy = candidate.version, candidate.score, candidate.recipe.gate
+        entropy = _entropy(candidate.snapshot, self.tiers.durable_path)
+        held = self.promotions.champion()
+        figures: dict[str, Any] = {"loss": score.loss, "unigram_entropy": entropy, "bits_per_byte": score.bits_per_byte}
+        inputs = {"candidate": version.manifest, "policy": _digest(policy.model_dump(mode="json"))}
+        found = {checks.BEATS_UNIGRAMS: CheckOutcome(score.loss < entropy)}
+        stick, undecided = None, ""
+        if not found[checks.BEATS_UNIGRAMS].passed:
+            why = "its loss is not below the entropy"
+            found |= {name: checks.not_reached(why) for name in checks.CHECKS if name not in found}
+        else:
+            text = bool(score.bits_per_byte)
+            stick = yardstick.of_recipe(self.measuring, candidate.recipe, self.suites, candidate.snapshot, text)
+            inputs |= {"suite": stick.on, "champion": held.manifest if held else ""}
+            try:
+                found |= self._measured(candidate, held, stick, figures, inputs)
+            except UnmeasurableChampion as error:
+                assert held is not None
+                undecided = (
+                    f"the champion, version {held.version}, cannot be compared with: {error}; mend it and "
+                    f"materialise the candidate, or choose another: slipway models rollback {self.model} VERSION"
+                )
+                figures["champion_version"] = held.version
+                found |= {name: checks.not_reached(str(error)) for name in checks.CHECKS if name not in found}
+        shown = {name: {**each.figures, **({"note": each.note} if each.note else {})} for name, each in found.items()}
+        judgement = Judgement(
+            self.model,
+            version.manifest,
+            held.manifest if held else "",
+            {name: found[name].passed for name in checks.CHECKS},
+            by,
+            figures={**figures, "checks": shown},
+            undecided=undecided,
+            inputs=inputs,
+            approval_hours=policy.approval_hours if policy.approval == "required" else 0.0,
+            cool_down_hours=policy.cool_down_hours,
+        )
+        return judgement, stick
+
+    def _measured(
+        self,
+        candidate: Candidate,
+        held: Promotion | None,
+        stick: Yardstick,
+        figures: dict[str, Any],
+        inputs: dict[str, str],
+    ) -> dict[str, CheckOutcome]:
+        """The checks that need measurements; adds to `figures` and `inputs`. Raises UnmeasurableChampion."""
+        version, policy = candidate.version, candidate.recipe.gate
+        rival = None
+        if held is not None and held.manifest != version.manifest:
+            rival = self._measure_champion(held, candidate, stick)
+        own, table = stick.measure(candidate.commit, candidate.facts.terms, candidate.snapshot)
+        inputs["candidate_examples"] = own.table
+        figures |= {"suite_examples": own.examples, "suite_loss": own.compared, "unit": own.unit, **own.tasks}
+        weights = size.of_checkpoint(FolderTier(self.tiers.durable_path), candidate.commit).weights / 1e9
+        found = {
+            checks.WITHIN_LIMITS: checks.limits(policy, _figures(own, weights)),
+            checks.HAS_LINEAGE: self._lineage(candidate),
+        }
+        seed = checks.seed_of(policy, version.manifest, held.manifest if held else "", stick.on)
+        if rival is None:
+            why = "it is the champion" if held else "there is no champion yet"
+            found |= {n: checks.not_needed(why) for n in (checks.BEATS_CHAMPION, checks.NO_WORSE_SLICE)}
+            return found | {checks.ANSWERS_TASKS: self._tasks(candidate, None, found, inputs, seed)}
+        theirs, their_table = rival
+        assert held is not None
+        inputs["champion_examples"] = theirs.table
+        figures |= {"champion_version": held.version, "champion_loss": theirs.compared}
+        rivals = _rivals(table, their_table, own, theirs)
+        compared = checks.difference(rivals, policy, seed)
+        found |= {
+            checks.BEATS_CHAMPION: checks.against_champion(compared, policy),
+            checks.NO_WORSE_SLICE: checks.slices(rivals, policy),
+        }
+        return found | {checks.ANSWERS_TASKS: self._tasks(candidate, held, found, inputs, seed)}
+
+    def _tasks(
+        self,
+        candidate: Candidate,
+        held: Promotion | None,
+        found: Mapping[str, CheckOutcome],
+        inputs: dict[str, str],
+        seed: int,
+    ) -> CheckOutcome:
+        """The check of its answers to the suite's generation tasks; adds to `inputs`. Raises UnmeasurableChampion.
+
+        They cost the most, so nobody answers them for a candidate that has failed without them.
+        """
+        suite, policy = self.suites.get(candidate.recipe.suite or ""), candidate.recipe.gate
+        if suite is None or suite.generation is None:
+            return checks.not_needed("the suite has no generation tasks")
+        if not all(each.passed for each in found.values()):
+            return checks.not_reached("another check was not passed")
+        compares = held is not None and any(each.margin is not None for each in policy.tasks.values())
+        rival = Version(self.model, held.version, held.source, held.tags) if held and compares else None
+        try:
+            answers, hashes = answering.of_rivals(
+                Generating(self.measuring, self.model), suite.generation, candidate.version, rival
+            )
+        except answering.Incomparable as error:
+            raise UnmeasurableChampion(str(error)) from None
+        inputs |= hashes
+        return task_limits.check(policy, answers, seed)
+
+    def _lineage(self, candidate: Candidate) -> CheckOutcome:
+        """Whether all that led to the candidate is there, and every byte of it is what was committed."""
+        kept = record.read(self.tiers.durable_path, self.model, candidate.version.manifest)
+        on_a_cluster = self.measuring.compute.hardware is not None or not self.measuring.compute.sees_nodes
+        wanted = candidate.recipe.gate.lineage
+        found = (
+            lineage.faults(kept, self.tiers.durable_path, wanted, on_a_cluster)
+            if kept
+            else ["its record (slipway models show): materialise its candidate"]
+        )
+        damage = self._damage(candidate.version)
+        return CheckOutcome(not found and not damage, lineage.told(found, damage))
+
+    def _candidate(self, version: Version) -> Candidate:
+        """The evaluation of a version on its training's validation split, and what describes it."""
         named = f"model {self.model}: version {version.number}"
         if not version.training:
             raise ValueError(f"{named}: it is none of our checkpoints")
         facts = trainings(self.tiers).store(version.training).read()
+        recipe = self.recipes.get(facts.specification.recipe)
+        if recipe is None:
+            raise ValueError(f"{named}: its recipe {facts.specification.recipe} is gone, and with it its policy")
         commits = [commit for commit in facts.commits if commit.manifest == version.manifest]
         if not commits:
             raise ValueError(f"{named}: training {facts.id} does not have its checkpoint any more")
         [score] = evaluate(facts, commits[-1:], self.measuring)
         if score.damaged:
             raise ValueError(f"{named}: {score.damaged}")
-        return score, read(self.tiers.durable_path, facts.specification.snapshot)
+        snapshot = read(self.tiers.durable_path, facts.specification.snapshot)
+        return Candidate(version, recipe, facts, commits[-1], score, snapshot)
 
-    def _measure_anew(self, held: Promotion, version: Version, described: Snapshot) -> Score:
-        """The champion on the candidate's validation split; on its text, in the champion's own tokens.
+    def _measure_champion(
+        self, held: Promotion, candidate: Candidate, stick: Yardstick
+    ) -> tuple[ModelFigures, ExampleTable]:
+        """The champion on the candidate's examples, in its own tokens.
 
         It runs as its own training says, or as the candidate's where that training is gone.
         Raises UnmeasurableChampion.
         """
         with _finding_unmeasurable(held):
             spoken = read(self.tiers.durable_path, held.tags[SNAPSHOT_TAG])
-            if isinstance(described, shards.TextSnapshot) and isinstance(spoken, shards.TextSnapshot):
-                described = in_tokens_of(described, spoken, self.tiers.durable_path)
-            folder = held.tags[FOLDER_TAG]
-        terms = self._terms(held.tags.get(TRAINING_TAG, "")) or self._terms(version.training)
-        assert terms is not None
-        commit = Commit(0, Token(0), folder, held.manifest)
-        [score] = self.measuring.measure(described.sha256, [commit], terms, f"against {version.manifest}")
-        if score.damaged:
-            raise UnmeasurableChampion(score.damaged)
-        return score
+            commit = Commit(0, Token(0), held.tags[FOLDER_TAG], held.manifest)
+            terms = self._terms(held.tags.get(TRAINING_TAG, "")) or candidate.facts.terms
+            return stick.measure(commit, terms, spoken)
 
     def _terms(self, training: str) -> Terms | None:
         """The terms of a training, None when it is gone."""
@@ -150,13 +286,14 @@ class Gate:
             return None
         return trainings(self.tiers).store(training).terms()
 
-    def _is_whole(self, version: Version) -> bool:
+    def _damage(self, version: Version) -> str:
+        """What is wrong with the bytes of a version; empty when all of them are what was committed."""
         commit = Commit(0, Token(0), version.tags.get(FOLDER_TAG, ""), version.manifest)
         try:
             verify(self.tiers.shared()[DURABLE], commit, lambda done, whole: None)
-        except DamagedCheckpoint:
-            return False
-        return True
+        except DamagedCheckpoint as damage:
+            return str(damage)
+        return ""
 
 
 @contextlib.contextmanager
@@ -170,6 +307,26 @@ def _finding_unmeasurable(held: Promotion) -> Iterator[None]:
         raise UnmeasurableChampion(f"{error.filename}: it is gone") from None
     except ValueError as error:
         raise UnmeasurableChampion(str(error)) from None
+
+
+def _rivals(table: ExampleTable, theirs: ExampleTable, own: ModelFigures, other: ModelFigures) -> Rivals:
+    """The two on the same examples. Raises UnmeasurableChampion where these are others."""
+    if own.unit != other.unit or len(table.losses) != len(theirs.losses):
+        raise UnmeasurableChampion(f"it is measured in {other.unit} on {other.examples} examples, the candidate in "
+                                   f"{own.unit} on {own.examples}")  # fmt: skip
+    losses, sizes = table.compared(own.unit)
+    champion, _ = theirs.compared(own.unit)
+    return Rivals(losses, champion, sizes, table.slices())
+
+
+def _figures(own: ModelFigures, weights: float) -> dict[str, float | None]:
+    """What the policy's limits are about."""
+    names = ("loss", "perplexity", "bits_per_byte", "calibration_error", "milliseconds_per_prediction", "accuracy")
+    return {**{name: own.figure(name) for name in names}, **own.tasks, "weights_gigabytes": weights}
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    return digest.sha256(atomic.canonical_json(dict(value)))
 
 
 def _entropy(described: Snapshot, durable: Path) -> float:

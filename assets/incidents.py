@@ -5,16 +5,18 @@ reports it, again when something about it has changed.
 """
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import keys, plots
+from assets import figures, keys, plots
 from recipes.training import TrainingRecipe
 from resources.trainings import post_mortem
 from resources.trainings.incident_reports import RECOVERING, WAITING, IncidentReport
 from trainer.base import codec, digest
+from trainer.record.accounting import buckets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +25,8 @@ OVERVIEW = dg.AssetKey(["platform", "incidents"])
 DAY = 86_400.0
 ROWS = 50
 """Of the overview; the latest ones."""
+SHOWN_CHARACTERS = 900
+"""Longer Markdown is hidden behind a click (dagster-webserver 1.13: from 1,000 characters on)."""
 COLOURS = ("#d62728", "#ff7f0e", "#bcbd22", "#9467bd", "#17becf", "#1f77b4", "#2ca02c", "#8c564b", "#7f7f7f")
 
 
@@ -60,30 +64,36 @@ def version(report: IncidentReport) -> str:
     return digest.sha256(json.dumps(codec.plain(report), sort_keys=True).encode())[:16]
 
 
-def incident_materialisation(recipe: str, report: IncidentReport, page: str, folder: str) -> dg.AssetMaterialization:
-    """The event that shows one incident; `page` is its post-mortem, `folder` has its evidence."""
-    lost = {"seconds_lost": report.seconds_lost, "steps_lost": report.steps_lost, "resumed_from": report.resumed_from}
+def incident_materialisation(report: IncidentReport, page: str, folder: str) -> dg.AssetMaterialization:
+    """The event that shows one incident; `page` is its post-mortem, `folder` has its evidence.
+
+    The UI shows the metadata in this order: what a person asks first comes first.
+    """
+    lost = {"seconds_lost": report.seconds_lost, "steps_lost": report.steps_lost}
     return dg.AssetMaterialization(
-        keys.key(recipe, "incident"),
+        keys.key(report.recipe, "incident"),
         partition=report.name,
         description=post_mortem.headline(report),
         metadata={
-            "state": report.state,
+            "what_happened": post_mortem.headline(report),
             "to_be_done": report.todo or "nothing",
+            "state": report.state,
             "cause": report.cause,
             "kind": report.kind or "unknown",
-            "at": dg.MetadataValue.timestamp(report.at),
-            "step": report.step,
             "nodes": ", ".join(report.nodes) or "not known",
             "ranks": ", ".join(map(str, report.ranks)) or "not known",
             "suspects": "; ".join(f"rank {each.rank}: {each.why}" for each in report.suspects) or "none",
+            **({"kernel": "; ".join(report.kernel)} if report.kernel else {}),
             **{name: value for name, value in lost.items() if value is not None},
             "action": report.action,
             "went_on": post_mortem.went_on(report),
+            "at": dg.MetadataValue.timestamp(report.at),
+            "step": report.step,
+            **({"resumed_from": report.resumed_from} if report.resumed_from is not None else {}),
             "noticed_by": report.noticed_by,
+            "training": report.training,
             **({"timeline": plots.png_markdown(timeline(report), "seconds lost")} if report.seconds else {}),
             "post_mortem": dg.MetadataValue.md(page),
-            "training": report.training,
             "dagster/uri": folder,
         },
         tags={"dagster/data_version": version(report)},
@@ -91,15 +101,16 @@ def incident_materialisation(recipe: str, report: IncidentReport, page: str, fol
 
 
 def timeline(report: IncidentReport) -> "Figure":
-    """Where the seconds of an incident went, one bar from the last step to the first new one."""
-    figure = plots.new_figure()
+    """Where the seconds of an incident went, one bar from the last step on; steps that are done again come last."""
+    figure = figures.new_figure()
     axes = figure.subplots()
     at = 0.0
-    for place, (mark, seconds) in enumerate(report.seconds.items()):
-        label = f"{post_mortem.MEANING.get(mark, mark)}: {seconds:,.2f} s"
+    ordered = sorted(report.seconds.items(), key=lambda each: each[0] == buckets.REPEATED)
+    for place, (bucket, seconds) in enumerate(ordered):
+        label = f"{buckets.TITLES[bucket]}: {seconds:,.2f} s"
         axes.barh([0], [seconds], left=at, color=COLOURS[place % len(COLOURS)], label=label)
         at += seconds
-    axes.set(xlabel="seconds after the last step", yticks=[])
+    axes.set(xlabel="seconds lost", yticks=[])
     axes.set_title(f"{report.name}: {post_mortem.cost(report)}", fontsize=8)
     axes.legend(fontsize=6, loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=2)
     return figure
@@ -107,13 +118,19 @@ def timeline(report: IncidentReport) -> "Figure":
 
 def overview(reports: Sequence[IncidentReport], now: float) -> dg.AssetMaterialization:
     """The event that shows all incidents on one page, those that wait for a person first."""
-    last = [each for each in reports if now - each.at <= DAY]
+    last = _last_day(reports, now)
+    waiting = [each for each in _ordered(reports) if each.state == WAITING]
     metadata: dict[str, Any] = {
+        "summary": sentence(reports, now),
+        "to_be_done": dg.MetadataValue.md(_list(waiting, _todo) if waiting else "nothing"),
+        **({"by_cause": _sums(last, lambda each: (each.kind or "unknown",))} if last else {}),
+        **({"by_node": _sums(last, lambda each: each.nodes or ("not known",))} if last else {}),
+        **({"latest": dg.MetadataValue.md(_list(_ordered(last), _line))} if last else {}),
         "page": dg.MetadataValue.md(overview_page(reports, now)),
         "incidents_of_24_hours": len(last),
         "seconds_lost_in_24_hours": round(sum(each.seconds_lost or 0.0 for each in last), 1),
         "steps_lost_in_24_hours": sum(each.steps_lost or 0 for each in last),
-        "waiting_for_a_person": sum(each.state == WAITING for each in reports),
+        "waiting_for_a_person": len(waiting),
     }
     return dg.AssetMaterialization(
         OVERVIEW,
@@ -131,7 +148,7 @@ def overview_version(reports: Sequence[IncidentReport], now: float) -> str:
 
 def sentence(reports: Sequence[IncidentReport], now: float) -> str:
     """The first thing that a person reads in the morning."""
-    last = [each for each in reports if now - each.at <= DAY]
+    last = _last_day(reports, now)
     waiting, going = (sum(each.state == state for each in reports) for state in (WAITING, RECOVERING))
     seconds, steps = sum(each.seconds_lost or 0.0 for each in last), sum(each.steps_lost or 0 for each in last)
     todo = f"{waiting} wait{'s' if waiting == 1 else ''} for a person" if waiting else "nothing is to be done"
@@ -141,22 +158,74 @@ def sentence(reports: Sequence[IncidentReport], now: float) -> str:
 
 
 def overview_page(reports: Sequence[IncidentReport], now: float) -> str:
-    """All of it as Markdown."""
-    ordered = sorted(reports, key=lambda each: (each.state != WAITING, each.state != RECOVERING, -each.at))[:ROWS]
-    rows = [
-        f"| {post_mortem.when(each.at)} | {each.training} | {_cell(', '.join([*each.nodes, *_ranks(each)]) or '-')} | "
-        f"{_cell(each.kind or 'unknown')}: {_cell(post_mortem.first_line(each.cause))} | {post_mortem.cost(each)} | "
-        f"{_cell(post_mortem.went_on(each))} | {each.state} | {_cell(each.todo or 'nothing')} | `{each.name}` |"
-        for each in ordered
-    ]
-    head = "| when | training | where | what | cost | went on | state | to be done | partition |"
-    table = [head, "|---|---|---|---|---|---|---|---|---|", *rows] if rows else ["There is no incident."]
-    return "\n".join([f"**{sentence(reports, now)}.**", "", *table]) + "\n"
+    """All of it as Markdown: in lines that wrap, as the UI cuts off a table that is wider than its window."""
+    entries = [_entry(each) for each in _ordered(reports)[:ROWS]] or ["There is no incident."]
+    return "\n\n".join([f"**{sentence(reports, now)}.**", *entries]) + "\n"
 
 
-def _ranks(report: IncidentReport) -> list[str]:
-    return [f"rank {rank}" for rank in report.ranks]
+def _last_day(reports: Iterable[IncidentReport], now: float) -> list[IncidentReport]:
+    return [each for each in reports if now - each.at <= DAY]
 
 
-def _cell(value: str) -> str:
-    return value.replace("|", "\\|").replace("\n", " ")
+def _ordered(reports: Iterable[IncidentReport]) -> list[IncidentReport]:
+    """Those that wait for a person first, then those that recover now, then the latest."""
+    return sorted(reports, key=lambda each: (each.state != WAITING, each.state != RECOVERING, -each.at))
+
+
+def _entry(report: IncidentReport) -> str:
+    """An incident in a few lines of Markdown."""
+    rows = {
+        "what": _what(report),
+        "cost": post_mortem.cost(report),
+        "done": report.action,
+        "went on": f"{post_mortem.went_on(report)} ({report.state})",
+        "to be done": f"**{report.todo}**" if report.todo else "nothing",
+    }
+    head = f"#### {_linked(report)}: {post_mortem.when(report.at)}, {report.training}"
+    return "\n".join([head, "", *(f"- {name}: {_flat(value)}" for name, value in rows.items())])
+
+
+def _line(report: IncidentReport) -> str:
+    """The same in one line."""
+    cost = f"{post_mortem.cost(report)}; {report.state}"
+    return f"- {_linked(report)}, {post_mortem.when(report.at)}: {_what(report)}; {cost}"
+
+
+def _todo(report: IncidentReport) -> str:
+    """What a person is to do about an incident."""
+    return f"- {report.todo} ({_linked(report)}, {report.training}: {_what(report)})"
+
+
+def _what(report: IncidentReport) -> str:
+    return _flat(f"{report.kind or 'unknown'}: {post_mortem.first_line(report.cause)}")
+
+
+def _linked(report: IncidentReport) -> str:
+    """Where it began, as a link to the incident's partition."""
+    path = "/".join(keys.key(report.recipe, "incident").path)
+    return f"[{post_mortem.named(report) or report.training}](/assets/{path}?view=partitions&partition={report.name})"
+
+
+def _list(reports: Sequence[IncidentReport], line: Callable[[IncidentReport], str]) -> str:
+    """As many lines as the UI shows without a click, and how many more there are."""
+    lines: list[str] = []
+    for each in map(line, reports):
+        if lines and sum(map(len, lines)) + len(each) > SHOWN_CHARACTERS:
+            return "\n".join([*lines, f"- and {len(reports) - len(lines)} more: open `page`"])
+        lines.append(each)
+    return "\n".join(lines)
+
+
+def _sums(reports: Iterable[IncidentReport], names: Callable[[IncidentReport], Sequence[str]]) -> str:
+    """How many incidents each name has, and what they cost, the dearest first; one with several names is shared."""
+    counts, seconds = Counter[str](), dict[str, float]()
+    for report in reports:
+        for name in (told := names(report)):
+            counts[name] += 1
+            seconds[name] = seconds.get(name, 0.0) + (report.seconds_lost or 0.0) / len(told)
+    ordered = sorted(counts, key=lambda name: -seconds[name])
+    return "; ".join(f"{name}: {counts[name]}, {seconds[name]:,.1f} s lost" for name in ordered)
+
+
+def _flat(value: str) -> str:
+    return value.replace("\n", " ")

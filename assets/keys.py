@@ -13,7 +13,11 @@ NODES = dg.DynamicPartitionsDefinition(name="nodes")
 PREFLIGHT = dg.AssetKey(["platform", "preflight"])
 DIAGNOSES_TAG = "slipway/diagnoses"
 """On a run that diagnoses a node: the node."""
+BISECTS_TAG = "slipway/bisects"
+"""On a run that bisects nodes: the incident after which it does."""
 TRAINING_TAG = "slipway/training"
+NAME_TAG = "slipway/name"
+"""On a run of a training, its name for people (`resources.trainings.naming`)."""
 SWEEP_TAG = "slipway/sweep"
 SHOWS_TAG = "slipway/shows"
 """On a run that only shows a training: such a run does not want the training itself."""

@@ -76,6 +76,16 @@ class Measuring:
             if commit not in alone:
                 yield self._by_job(snapshot, commit, terms, cause)
 
+    def measure_each(self, snapshot: str, commit: Commit, terms: Terms) -> Score:
+        """Measure a commit on the durable tier on every document (or sample) of a split alone.
+
+        Raises dg.Failure, which names the log of a job that failed.
+        """
+        if self._places(commit, terms) is None:
+            [found] = self._in_process(snapshot, [commit], each=True)
+            return found
+        return self._by_job(snapshot, commit, terms, "", each=True)
+
     def measure_restored(
         self, snapshot: str, commit: Commit, terms: Terms, source: MeasuredSource, cause: str
     ) -> Score:
@@ -119,10 +129,12 @@ class Measuring:
         cause: str,
         source: MeasuredSource | None = None,
         sized: CheckpointSize | None = None,
+        each: bool = False,
     ) -> Score:
         """The score of one checkpoint, from a job."""
         sized = sized or size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
-        jobs, wanted = self.compute.short_jobs(self.tiers), self._job(snapshot, commit, terms, cause, source, sized)
+        jobs = self.compute.short_jobs(self.tiers)
+        wanted = self._job(snapshot, commit, terms, cause, source, sized, each)
         try:
             result = jobs.run(wanted, self.say)
         except ShortJobFailed as error:
@@ -144,15 +156,17 @@ class Measuring:
         cause: str,
         source: MeasuredSource | None,
         sized: CheckpointSize,
+        each: bool,
     ) -> ShortJob:
         places = self._places_for(sized, commit, terms)
         assert places is not None
-        profile, request = self.compute.hardware, self._request(snapshot, [commit])
+        profile, request = self.compute.hardware, self._request(snapshot, [commit], each=each)
         config = evaluating.configuration(sized.settings, evaluation_of(terms), places.ranks)
         request["config"] = with_fabric(resolved.dump(config), profile.fabric if profile else "")
         if source is not None:
             request["source"] = list(source.places)
-        about = {"folder": commit.folder, "manifest": commit.manifest, "snapshot": snapshot, "split": SPLIT}
+        about: dict[str, Any] = {"folder": commit.folder, "manifest": commit.manifest}
+        about |= {"snapshot": snapshot, "split": SPLIT, **({"each": True} if each else {})}
         return ShortJob(
             kind="evaluate",
             about=f"checkpoint {commit.folder}",
@@ -164,7 +178,9 @@ class Measuring:
             kubernetes=size.with_gpus(terms.kubernetes, places.ranks_per_node),
         )
 
-    def _request(self, snapshot: str, commits: Sequence[Commit], root: Path | None = None) -> dict[str, Any]:
+    def _request(
+        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: bool = False
+    ) -> dict[str, Any]:
         entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
         return {
             "tier": str(self.tiers.durable_path),
@@ -172,16 +188,19 @@ class Measuring:
             "snapshot": snapshot,
             "split": SPLIT,
             "checkpoints": entries,
+            **({"each": True} if each else {}),
         }
 
-    def _in_process(self, snapshot: str, commits: Sequence[Commit], root: Path | None = None) -> list[Score]:
+    def _in_process(
+        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: bool = False
+    ) -> list[Score]:
         """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
 
         Raises dg.Failure with the end of what it printed.
         """
         with tempfile.TemporaryDirectory(prefix="evaluation-") as folder:
             request, output = Path(folder, "request.json"), Path(folder, "scores.json")
-            codec.replace(request, {**self._request(snapshot, commits, root), "output": str(output)})
+            codec.replace(request, {**self._request(snapshot, commits, root, each), "output": str(output)})
             command = [sys.executable, "-m", "trainer.evaluate", str(request)]
             try:
                 done = watched.run(command, CODE)

@@ -1,61 +1,61 @@
 """Models: the best checkpoint of a training as candidate, and the champion that it becomes when the checks pass.
 
-`assets.gate` judges the candidate; what it finds is shown as two blocking checks, and is the record that the promotion
-needs. Materialising the champion alone therefore promotes nothing that did not pass.
+`assets.gate` judges the candidate; what it finds is shown as checks, one with a picture of the interval, and is the
+record that the promotion needs. Materialising the champion therefore promotes nothing that did not pass. In a run that
+has judged the candidate too, a rejection is no failure: the champion's partition says why there is none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import dagster as dg
 
-from assets import keys
+from assets import card, keys, plots
 from assets.evaluation import best
 from assets.execution import pods
-from assets.gate import BEATS_CHAMPION, BEATS_UNIGRAMS, Gate
+from assets.gate import Gate
+from assets.gates.checks import CHECKS
 from assets.measuring import in_a_run
+from recipes.suite import SuiteRecipe
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
-from resources.mlflow.promotion import Judgement, NotPromoted
+from resources.mlflow import identity, record
+from resources.mlflow.promotion import Judgement, NotAPromoter, NotPromoted
 from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.roots import trainings
+from trainer.data import snapshots
 from trainer.record.fence import Commit
 from trainer.record.scores import Score
 
 
-def model_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
-    """Candidate and champion of one lane, a partition for each training."""
+def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list[dg.AssetsDefinition]:
+    """Candidate and champion of one lane, a partition for each training; `suites` are the recipes of suites by name."""
     group, partitions = keys.lane(recipe.name), keys.training_partitions(recipe.name)
     candidate_key = keys.key(recipe.name, "candidate")
+    measured_on = [keys.key(recipe.suite, "suite")] if recipe.suite else []
+
+    def gate_of(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking) -> Gate:
+        measuring = in_a_run(context, tiers, compute)
+        return Gate(measuring, tracking, recipe.registered_model, {recipe.name: recipe}, suites)
 
     @dg.asset(
         key=candidate_key,
         deps=[
             keys.key(recipe.name, "training"),
             dg.AssetDep(keys.key(recipe.name, "evaluation"), partition_mapping=ALL),
+            *measured_on,
         ],
         partitions_def=partitions,
         group_name=group,
         kinds={"mlflow"},
-        op_tags=pods.tags("model"),
+        op_tags=pods.tags("model", recipe.placement.steps.get("model")),
         owners=[recipe.owner],
         check_specs=[
-            dg.AssetCheckSpec(
-                BEATS_UNIGRAMS,
-                asset=candidate_key,
-                blocking=True,
-                partitions_def=partitions,
-                description="The loss on the validation split is below the entropy of its tokens or classes.",
-            ),
-            dg.AssetCheckSpec(
-                BEATS_CHAMPION,
-                asset=candidate_key,
-                blocking=True,
-                partitions_def=partitions,
-                description="Fewer bits per byte (or a lower loss) than the champion, on the same split.",
-            ),
+            dg.AssetCheckSpec(name, asset=candidate_key, partitions_def=partitions, description=text)
+            for name, text in CHECKS.items()
         ],
         description=(
             "The training's best checkpoint on the validation split, registered in MLflow by reference with its whole "
@@ -68,15 +68,28 @@ def model_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
         store = trainings(tiers).store(context.partition_key)
         facts = store.read()
         commit, score = _best(facts)
-        gate = Gate(in_a_run(context, tiers, compute), tracking, recipe.registered_model)
+        gate = gate_of(context, tiers, compute, tracking)
         tags = lineage(facts, commit, score, compute.revision)
         source = tiers.durable_path / commit.folder
-        version = gate.registry.register(gate.model, source, tracking.run_of(store), tags)
+        snapshot = snapshots.read(tiers.durable_path, facts.specification.snapshot)
+        made = record.of_checkpoint(gate.model, facts, commit, score, snapshot, tiers.durable_path)
+        record.keep(tiers.durable_path, made)
+        run = tracking.run_of(store)
+        version = gate.registry.register(gate.model, source, run, tags)
+        judgement = gate.judge(version, identity.of_run(context.run))
         yield dg.MaterializeResult(
-            metadata={"version": version.number, "step": commit.step, "bits_per_byte": score.bits_per_byte, **tags},
+            metadata={
+                "version": version.number,
+                "step": commit.step,
+                "bits_per_byte": score.bits_per_byte,
+                **tags,
+                **({"mlflow": dg.MetadataValue.url(page)} if (page := tracking.pages.of_run(run)) else {}),
+                "not_known": ", ".join(record.missing(made)) or "nothing",
+                "model_card": dg.MetadataValue.md(card.of(made, judgement)),
+            },
             data_version=dg.DataVersion(commit.manifest),
         )
-        yield from _checks(gate.judge(version, f"run {context.run.run_id}"), candidate_key)
+        yield from _checks(judgement, candidate_key)
 
     @dg.asset(
         key=keys.key(recipe.name, "champion"),
@@ -84,24 +97,34 @@ def model_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
         partitions_def=partitions,
         group_name=group,
         kinds={"mlflow"},
-        op_tags=pods.tags("model"),
+        op_tags=pods.tags("model", recipe.placement.steps.get("model")),
         owners=[recipe.owner],
-        description="The registered version that is served: the candidate that passed its checks, with the evidence.",
+        output_required=False,  # a candidate that is rejected becomes none
+        description=(
+            "The registered version that is served: the candidate that passed its checks, with the evidence. Of a "
+            "training whose candidate was rejected, the newest event says why."
+        ),
     )
     def champion(
         context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
-    ) -> dg.MaterializeResult[None]:
+    ) -> Iterator[dg.MaterializeResult[None] | dg.AssetObservation]:
         facts = trainings(tiers).store(context.partition_key).read()
         commit, score = _best(facts)
-        gate = Gate(in_a_run(context, tiers, compute), tracking, recipe.registered_model)
+        gate = gate_of(context, tiers, compute, tracking)
         version = gate.registry.find(gate.model, commit.manifest)
         if version is None:
             raise dg.Failure(f"{facts.id}: its best checkpoint is not registered: materialise its candidate first")
+        by, judgement = identity.of_run(context.run), gate.promotions.judged(version.manifest)
+        judges = judgement is not None and judgement.by == by
         try:
-            promotion = gate.promote(version, f"run {context.run.run_id}", "it passed its checks")
+            promotion = gate.promote(version, by, "it passed its checks")
         except NotPromoted as error:
-            raise dg.Failure(str(error)) from None
-        return dg.MaterializeResult(
+            why = f"{error}: {told}" if (told := gate.verdict(version)) else str(error)
+            if not judges or isinstance(error, NotAPromoter):  # a person wants this one, and does not get it
+                raise dg.Failure(why) from None
+            yield _rejection(context, why)
+            return
+        yield dg.MaterializeResult(
             metadata={
                 "model": version.model,
                 "version": version.number,
@@ -140,6 +163,14 @@ def lineage(facts: TrainingFacts, commit: Commit, score: Score, revision: str) -
     }
 
 
+def _rejection(context: dg.AssetExecutionContext, why: str) -> dg.AssetObservation:
+    """That a candidate did not become the champion: no failure, but what the partition shows."""
+    context.log.warning(why)
+    return dg.AssetObservation(
+        context.asset_key, partition=context.partition_key, description=why, metadata={"not_the_champion": why}
+    )
+
+
 def _best(facts: TrainingFacts) -> tuple[Commit, Score]:
     found = best(facts)
     if found is None:
@@ -150,6 +181,21 @@ def _best(facts: TrainingFacts) -> tuple[Commit, Score]:
 def _checks(judgement: Judgement, asset: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:
     """What the gate found, as the results of the candidate's checks."""
     note = judgement.undecided or ("" if judgement.champion else "there is no champion yet")
-    metadata = {**judgement.figures, **({"note": note} if note else {})}
+    common = {name: value for name, value in judgement.figures.items() if name != "checks" and value is not None}
+    common |= {"inputs": dg.MetadataValue.json(dict(judgement.inputs)), **({"note": note} if note else {})}
     for name, passed in judgement.checks.items():
+        own = {key: value for key, value in judgement.figures["checks"].get(name, {}).items() if value is not None}
+        metadata = {**common, **{key: _shown(value) for key, value in own.items()}}
+        if "interval_high" in own:
+            metadata["interval"] = _interval(own, str(judgement.figures["unit"]))
         yield dg.AssetCheckResult(check_name=name, asset_key=asset, passed=passed, metadata=metadata)
+
+
+def _shown(value: Any) -> Any:
+    return dg.MetadataValue.json(value) if isinstance(value, dict | list) else value
+
+
+def _interval(own: Mapping[str, Any], unit: str) -> dg.MarkdownMetadataValue:
+    """The paired difference with its interval, beside the margin that its upper end must stay below."""
+    found = own["difference"], own["interval_low"], own["interval_high"]
+    return plots.interval(*found, own["margin"], f"candidate less champion, {unit} (left is better)")

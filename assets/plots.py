@@ -1,22 +1,17 @@
 """Plots as the UI shows them: a small PNG inside Markdown, stored with the event it belongs to."""
 
 import base64
-import io
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from assets.figures import new_figure, small_png
+
 if TYPE_CHECKING:  # matplotlib takes a second to import: only the steps that draw pay it
     from matplotlib.figure import Figure
 
-SIZE = (6.4, 3.2)
-"""Inches; with the first of `RESOLUTIONS` what fits the UI's metadata panel."""
-RESOLUTIONS = (80, 64, 48, 32)
-"""Dots per inch, the first that keeps the PNG small enough."""
-MOST_BYTES = 30_000
-"""Of a PNG: the event log stores it twice for each event."""
 COLOURS = (
     "#2e7d32", "#a5d6a7", "#80cbc4", "#4fc3f7", "#1565c0", "#e53935", "#b71c1c", "#fb8c00", "#6d4c41", "#ffca28",
     "#fff176", "#ce93d8", "#9575cd", "#7986cb", "#f48fb1", "#ad1457", "#90a4ae", "#cfd8dc",
@@ -28,16 +23,11 @@ MOST_POINTS = 200
 
 def png_markdown(figure: "Figure", title: str = "plot") -> dg.MarkdownMetadataValue:
     """A figure as Markdown with the PNG inside, coarser where it would be too large for the event log."""
-    for resolution in RESOLUTIONS:
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=resolution)
-        if buffer.tell() <= MOST_BYTES:
-            break
-    return png(buffer.getvalue(), title)
+    return png(small_png(figure), title)
 
 
 def png(data: bytes, title: str) -> dg.MarkdownMetadataValue:
-    """A PNG as Markdown; it should have no more than `MOST_BYTES`."""
+    """A PNG as Markdown; it should have no more than `assets.figures.MOST_BYTES`."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(data).decode()})")
 
 
@@ -51,16 +41,6 @@ def length_histogram(lengths: Sequence[tuple[int, int]]) -> dg.MarkdownMetadataV
     axes.tick_params("x", rotation=45)
     axes.set(xlabel="bytes, up to twice as many", ylabel="documents")
     return png_markdown(figure, "documents by length")
-
-
-def new_figure() -> "Figure":
-    """An empty figure that draws without a display, outside pyplot's global state."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=SIZE, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def _size(count: int) -> str:
@@ -97,6 +77,18 @@ def thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
         return points
     groups = [points[start : start + every] for start in range(0, len(points), every)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
+
+
+def interval(mean: float, low: float, high: float, limit: float, x: str) -> dg.MarkdownMetadataValue:
+    """A figure with its interval, beside zero and the limit that its upper end must stay below."""
+    figure = new_figure((6.4, 1.6))
+    axes = figure.subplots()
+    axes.errorbar([mean], [0], xerr=[[mean - low], [high - mean]], fmt="o", capsize=6, color=COLOURS[4])
+    axes.axvline(0, color=COLOURS[16], lw=1, label="equal")
+    axes.axvline(limit, color=COLOURS[5], lw=1, ls="--", label="margin")
+    axes.set(xlabel=x, yticks=[])
+    axes.legend(fontsize=7)
+    return png_markdown(figure, f"{mean:+.4f}, from {low:+.4f} to {high:+.4f}; the margin is {limit:g}")
 
 
 def stacked(edges: Sequence[float], layers: Mapping[str, Sequence[float]], x: str, y: str) -> dg.MarkdownMetadataValue:

@@ -1,9 +1,11 @@
 """Preflight: what a node's hardware gives beside what it should, a partition a node; the history is that of the node.
 
-On a node in quarantine it is the diagnosis: without a fault the node works again on probation, with one it goes to
-repair. On any other node it only measures, and a fault makes the node a suspect.
+On a node in quarantine it is the diagnosis, and on one that joins the fleet the condition for its first work: without
+a fault the node works, on probation; with one it goes to repair. On any other node it only measures, and a fault makes
+the node a suspect. Each leaves a record of its verdict (`resources.fleet.health.preflights`).
 """
 
+import time
 from typing import Any
 
 import dagster as dg
@@ -12,6 +14,7 @@ from pydantic import Field
 from assets import keys
 from assets.execution import on_nodes, pods
 from resources.compute.protocol import Compute
+from resources.fleet.health.preflights import PreflightRecord
 from resources.tiers import Tiers
 from trainer.node_task import PreflightTask, Result
 
@@ -32,8 +35,8 @@ class PreflightConfig(dg.Config):
     owners=["team:platform"],
     kinds={"preflight"},
     description=(
-        "What a node's hardware gives beside what it should. For a node in quarantine it is the diagnosis, which the "
-        "sensor node_health requests."
+        "What a node's hardware gives beside what it should. The sensor node_health requests it for a node in "
+        "quarantine, whose diagnosis it is, and, where the settings say so, for one that joins and after incidents."
     ),
 )
 def preflight(
@@ -41,15 +44,23 @@ def preflight(
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
     node, door = context.partition_key, compute.node_health(tiers)
     who = f"preflight (run {context.run.run_id[:8]})"
-    door.begin_diagnosis(node, who)
+    answers = tuple(each.id for each in (door.begin_diagnosis(node, who) or door.register.of(node)).evidence)
     task = PreflightTask(
-        str(tiers.nvme_path(node)), max(1, compute.gpus), config.seconds, config.disk_size, config.expect
+        str(tiers.nvme_path(node)),
+        max(1, compute.gpus),
+        config.seconds,
+        config.disk_size,
+        config.expect,
+        (str(tiers.durable_path),),
     )
     done = on_nodes.run(context, compute, tiers, {node: task}, compute.diagnosis(tiers))[node]
     if done.failure:
         door.fail_diagnosis(node, done.failure, who)
         raise dg.Failure(f"{node}: nothing is known of its hardware: {done.failure}")
-    found = faults(done.result)
+    found, verdict = faults(done.result), done.result["verdict"]
+    door.preflights.add(
+        PreflightRecord(node, context.run.run_id, verdict, found, time.time(), rates(done.result), answers)
+    )
     after = door.end_diagnosis(node, found, who, context.run.run_id) or door.register.of(node)
     return dg.MaterializeResult(metadata=_metadata(node, done.result, found, str(after.standing)))
 
@@ -60,21 +71,25 @@ def faults(result: Result) -> str:
     return "; ".join(f"{each['name']}: {each['note'] or _shown(each)}" for each in faulty)
 
 
+def rates(result: Result) -> dict[str, float]:
+    """What was measured by the second, by line with its unit."""
+    return {
+        f"{each['name']}, {each['unit']}": each["value"]
+        for each in result["findings"]
+        if isinstance(each["value"], float) and each["unit"].endswith("/s")
+    }
+
+
 def _shown(finding: dict[str, Any]) -> str:
     return f"{finding['value']} {finding['unit']} of {finding['reference']}"
 
 
 def _metadata(node: str, result: Result, found: str, standing: str) -> dict[str, Any]:
-    rates = {
-        each["name"].replace(" ", "_"): each["value"]
-        for each in result["findings"]
-        if isinstance(each["value"], float) and each["unit"].endswith("/s")
-    }
     return {
         "node": node,
         "verdict": result["verdict"],
         "standing": standing,
         **({"faults": found} if found else {}),
-        **rates,
+        **{line.rpartition(", ")[0].replace(" ", "_"): value for line, value in rates(result).items()},
         "findings": dg.MetadataValue.json(result["findings"]),
     }

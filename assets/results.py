@@ -10,14 +10,15 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import dagster as dg
 
 from assets import changed, keys, plots, spent
 from resources.event_log import materialised
-from resources.trainings import course
+from resources.pages.training import address
+from resources.trainings import course, naming
 from resources.trainings.facts import TrainingFacts
 from resources.unavailable import Unavailable
 from trainer.base.journal import JournalEvent
@@ -68,10 +69,13 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
     read, script, ended = course.read(facts.folder), facts.specification.script, facts.ended
     assert ended is not None
     return {
+        "name": naming.of(facts),
+        "report": dg.MetadataValue.url(address(facts.id)),
         **(_figures(read.steps, script is not None) if read.steps else {}),
         "steps": ended.step,
         "bound": read.advice,
         "staging": read.staging,
+        **_datasets(read.datasets),
         "incarnations": ended.incarnation,
         "checkpoints": len(facts.commits),
         **spent.metadata(facts.folder, read.seconds),
@@ -89,6 +93,16 @@ def _figures(steps: list[JournalEvent], script: bool) -> dict[str, Any]:
     curve = {"training loss": ledger.loss_curve(steps)}
     unit = "loss" if script else "nats per prediction"
     return {"loss": last["loss"], **figures, "loss_curve": plots.curve(curve, "step", unit)}
+
+
+def _datasets(read: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """What a training on several datasets read of each."""
+    if not read:
+        return {}
+    total = sum(each["tokens"] for each in read.values()) or 1
+    rows = [f"| {n} | {e['tokens']:,} | {e['tokens'] / total:.1%} | {e['passes']:.2f} |" for n, e in read.items()]
+    head = ["| dataset | tokens | share | passes |", "|---|---|---|---|"]
+    return {"datasets": dg.MetadataValue.md("\n".join([*head, *rows]))}
 
 
 def _lock(descriptor: int, training: str) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import dagster as dg
 
 from assets import plots
-from resources.trainings import accounts
+from resources import platform
+from resources.trainings import accounts, costs
 from trainer.record.accounting import buckets
 from trainer.record.accounting.account import Account, lost_by
 
@@ -22,16 +23,39 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
         return {"wall_seconds": ledger_seconds}
     account, figures = found
     shown = {name: value for name, value in vars(figures).items() if value is not None}
+    held = costs.of_if_any(folder)
     lost = lost_by(account.interruptions, "kind")
     return {
         "wall_seconds": account.wall,
         **shown,
         "interruptions": len(account.interruptions),
+        **(cost(held) if held else {}),
         **({"lost_seconds_by_cause": dg.MetadataValue.json(lost)} if lost else {}),
         **({"lost_seconds_by_node": dg.MetadataValue.json(lost_by(account.interruptions, "node"))} if lost else {}),
         **({"control_plane_away": "; ".join(account.notes)} if account.notes else {}),
         "time_spent": dg.MetadataValue.md(table(account)),
         "time_spent_by_time": picture(account),
+    }
+
+
+def cost(held: costs.TrainingCost) -> dict[str, Any]:
+    """Rank-hours and, where prices are set, money: in all, by day, and what spot would have cost or saved."""
+    prices = platform.prices_here()
+    shown: dict[str, Any] = {"rank_hours": round(held.rank_hours, 4), "spot": held.spot}
+    money = held.money(held.rank_hours, prices)
+    if prices is None or money is None:
+        return shown
+    days: dict[str, float] = {}
+    for each in held.shares:
+        days[each.day.isoformat()] = days.get(each.day.isoformat(), 0.0) + (held.money(each.rank_hours, prices) or 0.0)
+    beside = held.rank_hours * (prices.on_demand if held.spot else prices.spot)
+    rows = [f"| {day} | {spent:,.2f} |" for day, spent in sorted(days.items())]
+    return {
+        **shown,
+        "money": round(money, 4),
+        "money_on_demand" if held.spot else "money_on_spot": round(beside, 4),
+        "currency": prices.currency,
+        "money_by_day": dg.MetadataValue.md("\n".join([f"| day | {prices.currency} |", "| --- | ---: |", *rows])),
     }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from assets.datasets.snapshots import pointer
+from assets import training_data
 from assets.initial import with_initial_weights
 from assets.training import specification, terms
 from recipes.training import TrainingRecipe
@@ -15,18 +15,17 @@ from resources.trainings.store import TrainingStore
 def start(
     recipe: TrainingRecipe, tiers: Tiers, tracking: Tracking, by: str, cause: str = "", fields: Sequence[str] = ()
 ) -> TrainingStore:
-    """Want the training that a recipe means on its dataset's current snapshot; asking twice finds the same one.
+    """Want the training that a recipe means on the current snapshot of its datasets; asking twice finds the same one.
 
     `cause` distinguishes trainings of the same numbers; `fields` are those of the recipe that are set otherwise for
     this training alone, as FIELD=VALUE, and hold when its recipe changes. The job watch of a running instance shows it
     in Dagster.
 
-    Raises ValueError when the dataset has no snapshot, and as `with_initial_weights` and `specification` do.
+    Raises ValueError when a dataset has no snapshot, and as `with_initial_weights` and `specification` do.
     """
-    current = pointer.current(tiers.durable_path, recipe.dataset)
+    current = training_data.current(recipe, tiers.durable_path)
     if current is None:
-        made = f"slipway data build {recipe.dataset}"
-        raise ValueError(f"training {recipe.name}: dataset {recipe.dataset} has no snapshot yet; to make it: {made}")
+        raise ValueError(f"training {recipe.name}: {training_data.lacking(recipe, tiers.durable_path)}")
     wanted = with_initial_weights(recipe, current, tiers, tracking)
     root = trainings(tiers)
     store = root.propose(specification(wanted, current, tiers, cause), terms(wanted, fields=fields), by=by)

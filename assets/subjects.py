@@ -41,8 +41,9 @@ def trial(sweep: str, id: str) -> Subject:
     return Subject(id, keys.key(recipe, "trial"), id)
 
 
-def sweep(recipe: str) -> Subject:
-    return Subject(f"sweep {recipe}", keys.key(recipe, "sweep"))
+def sweep(recipe: str, id: str = "") -> Subject:
+    """The sweep of a recipe; with an id, one of those that it ever had."""
+    return Subject(f"sweep {id or recipe}", keys.key(recipe, "sweep"))
 
 
 def offer(recipe: str) -> Subject:

@@ -13,30 +13,35 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, results
+from assets import keys, results, unseen
 from assets.execution import pods
-from recipes import assignments, crossing
+from recipes import assignments
+from recipes.layout_faults import layout_faults
 from recipes.script import ScriptRecipe
 from recipes.strict import validate
 from recipes.training import ModelRecipe, TrainingRecipe
 from resources.compute.protocol import Compute
 from resources.tiers import Tiers
-from resources.trainings import scripts
+from resources.trainings import budgets, naming, scripts
 from resources.trainings.changes import sentence
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
+from resources.trainings.facts import TrainingFacts
 from resources.trainings.records import Specification, Terms
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
 from resources.unavailable import Unavailable
 from trainer.base.journal import JournalEvent
-from trainer.config.resolved import OPERATION, SECTIONS
+from trainer.config.resolved import NUMBERS, OPERATION
 from trainer.data import contents, snapshots
 from trainer.figures import measures
 from trainer.record import ledger
 
 TERMS = ("placement", *OPERATION)
 """The sections of a recipe that are terms; the others decide what a training is."""
+ALL_NODES = dg.AllPartitionMapping()
+"""A training may run on any node. Without a mapping Dagster looks for the training's id among the nodes, and refuses to
+launch several trainings at once."""
 LOG_SECONDS = 60.0
 """Between two log lines about what a training waits for: a launcher that tries again each second has many reasons."""
 
@@ -44,14 +49,26 @@ LOG_SECONDS = 60.0
 def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
     """The specification of a training recipe (its parameters applied, its initial weights located) on a snapshot.
 
-    Keeps the code of a script. Raises ValueError when the code cannot be kept, and for a model that cannot be trained
-    on the snapshot.
+    Keeps the code of a script. With initial weights that were trained on some of the validation documents, the snapshot
+    is the one without these. Raises ValueError when the code cannot be kept, for a model that cannot be trained on the
+    snapshot, and as `unseen.snapshot_for` does.
     """
+    if isinstance(recipe, ModelRecipe):
+        snapshot = unseen.snapshot_for(recipe.init, snapshot, tiers)
     described = snapshots.read(tiers.durable_path, snapshot)
     if isinstance(recipe, ModelRecipe):
         contents.data(described, recipe.model, recipe.batch.length)
+        if recipe.mix is not None:
+            _check_mix(recipe, described)
     tokenizer = contents.tokenizer_digest(described)
     return Specification(recipe.name, _numbers(recipe, tiers), snapshot, tokenizer, cause)
+
+
+def _check_mix(recipe: ModelRecipe, snapshot: snapshots.Snapshot) -> None:
+    """Raises ValueError for a mix that the datasets cannot give, by name: too little text, or too many passes."""
+    from trainer.loading.needs import SnapshotReading  # imports what no other recipe needs here
+
+    len(SnapshotReading(snapshot, recipe.batch, recipe.run, recipe.validation, mix=recipe.mix).order)
 
 
 def _numbers(recipe: TrainingRecipe, tiers: Tiers) -> dict[str, Any]:
@@ -80,7 +97,7 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, field
         phase_seconds=dict[str, float](recipe.recovery.phase_seconds.items()),
         policies=dict(recipe.recovery.policies),
         hang_seconds=recipe.recovery.hang_seconds,
-        origin=dict(origin or {}),
+        origin={**(origin or {}), **({naming.GIVEN: list(fields)} if fields else {})},
         init=recipe.init.folder if isinstance(recipe, ModelRecipe) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, ModelRecipe) else {},
         kubernetes=recipe.placement.kubernetes.model_dump(mode="json", exclude_defaults=True),
@@ -107,12 +124,12 @@ def terms_now(recipe: TrainingRecipe, held: Terms, numbers: Mapping[str, Any]) -
     """
     own: TrainingRecipe = assignments.applied(recipe, held.fields)
     if isinstance(own, ModelRecipe):
-        sections = {name: numbers[name] for name in SECTIONS if name in numbers}
+        sections = {name: numbers[name] for name in NUMBERS if name in numbers}
         own = validate(ModelRecipe, {**own.model_dump(mode="json"), **sections, "init": None})
-        for fault in crossing.layout_faults(own):
+        for fault in layout_faults(own):
             raise ValueError(f"its recipe has changed, but does not fit its own numbers: {fault}; it keeps its terms")
     now = terms(own, held.origin, held.fields)
-    return dataclasses.replace(now, init=held.init, edition=held.edition)
+    return dataclasses.replace(now, origin=held.origin, init=held.init, edition=held.edition)
 
 
 def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
@@ -120,13 +137,13 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
 
     @dg.asset(
         key=keys.key(recipe.name, "training"),
-        deps=[keys.key(recipe.dataset, "staged_shards")],
+        deps=[dg.AssetDep(keys.key(each, "staged_shards"), partition_mapping=ALL_NODES) for each in recipe.datasets],
         partitions_def=keys.training_partitions(recipe.name),
         group_name=keys.lane(recipe.name),
         kinds={"torch" if isinstance(recipe, ModelRecipe) else "script"},
         owners=[recipe.owner],
         op_tags=pods.tags("training"),
-        output_required=False,  # a result that has been shown is not shown again
+        output_required=False,  # a training that was stopped has no result, and a result is shown once
         description=(
             f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
             "it starts the training, or adopts it where it runs; stopping this run does not harm the training, "
@@ -138,7 +155,8 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
     ) -> Iterator[dg.MaterializeResult[None]]:
         root = trainings(tiers)
         store = root.store(context.partition_key)
-        context.instance.add_run_tags(context.run.run_id, {keys.TRAINING_TAG: store.id})
+        named = {keys.TRAINING_TAG: store.id, keys.NAME_TAG: naming.of(store.read())}
+        context.instance.add_run_tags(context.run.run_id, named)
         # A run that a person executes again has the tags of the first run: that person wants the training.
         if keys.SHOWS_TAG not in context.run.tags or context.run.parent_run_id is not None:
             _follow_recipe(context, store, recipe)
@@ -146,8 +164,8 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         _wait(context, store, compute.control(tiers), compute.poll_seconds)
         facts = store.read()
         if not facts.succeeded:
-            why = facts.desired.why if facts.desired else "it was never wanted"
-            raise dg.Failure(f"{facts.id} is not wanted any more: {why}")
+            _tell_end(context, facts)
+            return
         with results.showing(context.instance, facts) as due:
             if due:
                 yield dg.MaterializeResult(
@@ -157,6 +175,15 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
                 context.log.info(f"{facts.id}: its result has been shown")
 
     return [training]
+
+
+def _tell_end(context: dg.AssetExecutionContext, facts: TrainingFacts) -> None:
+    """Say why a training has no result. Raises Failure where it was given up; being stopped or paused is no failure."""
+    why = facts.desired.why if facts.desired else "it was never wanted"
+    told = f"{facts.id} is not wanted any more: {why}"
+    if facts.ended is not None and facts.ended.outcome == "failed" and budgets.exhausted_by(facts):
+        raise dg.Failure(told)
+    context.log.info(f"{told}; materialise this partition to go on")
 
 
 def _follow_recipe(context: dg.AssetExecutionContext, store: TrainingStore, recipe: TrainingRecipe) -> None:

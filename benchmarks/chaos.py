@@ -4,21 +4,34 @@
 undisturbed for a while, then with faults that a seed draws from the table of `slipway chaos`. The share is the steps
 that are committed at the end over those that the undisturbed pace would have given in that time. It prints a line on
 standard error for each fault and the incident that was recorded for it.
+
+``--each`` does each fault once instead, the next one when the training goes on again after the last one.
+``--through N`` kills the node of a training of one node N times, and waits through the real daemon and its sensors:
+until the incident is shown, and until the first step of the next incarnation. ``--peer`` does the faults of the seed to
+a job under plain torchrun instead (`benchmarks.peers.chaos`).
 """
 
 import argparse
 import json
 import os
+import signal
+import statistics
 import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
 
+from assets import keys
+from benchmarks.peers.chaos import Peer
 from operations.chaos import course, schedule
-from operations.chaos.faults import FAULTS, JobTarget
+from operations.chaos.faults import FAULTS, usual
 from operations.chaos.report import ChaosReport, judged
+from operations.chaos.target import JobTarget
+from operations.simulation.play import play
+from operations.simulation.settings import SILENT, Scenario
 from resources import embedded
+from resources.fleet import embedded as embedded_fleet
 from resources.launchers.protocol import JobState
 from resources.trainings.job import job_name
 from resources.trainings.store import TrainingStore
@@ -26,11 +39,17 @@ from tests.drills import small_recipes
 from tests.drills.instance import Instance
 from tests.drills.process_table import kill, wait_until
 from trainer.base import processes
-from trainer.record import incidents
+from trainer.record import causes, incidents, ledger
 
 MARK = "SLIPWAY_CHAOS"
+FOUND_LATE = (causes.HUNG, causes.NETWORK, causes.CORRUPTION)
+"""Causes that no process dies of."""
+KEPT = "steps kept under chaos, of those of the undisturbed pace"
+WORDS = {"recorded": "its record", "shown": "its incident", "stepped": "the next step"}
 STEPS = 1_000_000
-UNDISTURBED_SECONDS, SETTLE_SECONDS = 60.0, 90.0
+EVERY = 25
+"""Steps between two checkpoints, in the recipe."""
+UNDISTURBED_SECONDS, SETTLE_SECONDS, PATIENCE = 60.0, 90.0, 600.0
 
 
 def main() -> None:
@@ -39,25 +58,86 @@ def main() -> None:
     parser.add_argument("--every", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fault", action="append", choices=sorted(FAULTS), help="only these")
+    parser.add_argument("--each", action="store_true", help="each fault once, one after the other")
+    parser.add_argument("--through", type=int, default=0, metavar="N", help="kill a node N times, through Dagster")
+    parser.add_argument("--peer", action="store_true", help="torchrun instead of ours")
     options = parser.parse_args()
-    planned = schedule.drawn(options.fault or list(FAULTS), options.seed, 60 * options.minutes, options.every)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its instance ends with it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it, and so would the instance
+    names = options.fault or usual()
+    planned = schedule.drawn(names, options.seed, 60 * options.minutes, options.every)
     mark = {MARK: uuid.uuid4().hex}
     os.environ |= mark
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        instance = Instance(Path(folder), small_recipes.write(Path(folder), 20), mark)
+        if options.peer:
+            return _peer(Path(folder), planned, 60 * options.minutes)
+        instance = Instance(Path(folder), _recipes(Path(folder)), mark)
         try:
-            _measure(instance, planned, 60 * options.minutes)
+            if options.through:
+                _through(instance, options.through)
+            elif options.each:
+                _each(instance, names)
+            else:
+                _measure(instance, planned, 60 * options.minutes)
         finally:
             instance.dispose()
             kill(set(processes.carrying(mark)) - {os.getpid()})
 
 
+def _simulated(training: TrainingStore, report: ChaosReport, pace: float) -> float:
+    """What the simulation of `slipway simulate` gives for the faults that ended a generation, with what they cost."""
+    steps = sorted(float(each["t"]) for each in training.events() if each["event"] == "stepped")
+    blocked = [float(each["blocked_seconds"]) for each in training.events() if each["event"] == "committed"]
+    ended = [each for each in report.results if each.incident and not each.incident.survived]
+    found: dict[bool, list[float]] = {True: [], False: []}
+    restarts = []
+    for each in ended:
+        assert each.incident is not None and each.seconds is not None
+        found[each.incident.kind in FOUND_LATE].append(max(0.0, each.seconds))
+        restarts += [at - each.incident.at for at in steps if at > each.incident.at][:1]
+    if not restarts:
+        return 1.0
+    first, last = ended[0].injection.at, ended[-1].injection.at
+    every = max(1.0, last - first) / max(1, len(ended) - 1)
+    scenario = Scenario(
+        gpus=2,
+        gpus_per_node=1,
+        days=30.0,
+        failures_per_gpu_day=86_400.0 / every / 2,
+        causes={"dead": (len(found[False]), False), SILENT[0]: (len(found[True]), False)},
+        detect=statistics.fmean(found[False] or [0.0]),
+        hang=statistics.fmean(found[True] or [0.0]),
+        restart=statistics.fmean(restarts),
+        restore=0.0,
+        warm_up=0.0,
+        stall=statistics.fmean(blocked or [0.0]),
+        interval=EVERY / pace,
+    )
+    print(f"simulated: {len(ended)} faults, {scenario}", file=sys.stderr)
+    return play(scenario).ettr
+
+
+def _peer(folder: Path, planned: list[schedule.PlannedFault], seconds: float) -> None:
+    peer = Peer(folder)
+    try:
+        share = peer.share(planned, seconds, UNDISTURBED_SECONDS)
+        line = {"benchmark": "chaos", "metric": KEPT, "unit": "share", "better": "higher", "ours": None}
+        print(json.dumps({**line, "peers": {"torchrun": round(share, 3)}, "aim": 0.95}), flush=True)
+    finally:
+        peer.close()
+
+
+def _recipes(folder: Path) -> Path:
+    """The recipes of a small platform whose trainings allow drills."""
+    written = small_recipes.write(folder, 20)
+    path = written / "trainings" / f"{small_recipes.PAIR}.yaml"
+    text = path.read_text().replace("recovery: {", "observation: {compare_steps: 50}\nrecovery: {drills: true, ")
+    path.write_text(text)
+    return written
+
+
 def _measure(instance: Instance, planned: list[schedule.PlannedFault], seconds: float) -> None:
-    instance.start()
-    instance.make_snapshot()
-    training = instance.propose(small_recipes.PAIR, "chaos", steps=STEPS)
-    instance.start_as_a_sensor_does(training)
-    wait_until(lambda: _step(training) > 0, "the first step is done")
+    training = _started(instance)
     pace = _pace(training, UNDISTURBED_SECONDS)
     print(f"undisturbed: {pace:.2f} steps/s", file=sys.stderr)
     begun, before = time.monotonic(), _committed(training)
@@ -72,9 +152,94 @@ def _measure(instance: Instance, planned: list[schedule.PlannedFault], seconds: 
         print(f"{'right' if each.right else 'WRONG'}: {each.injection.fault}: {found}", file=sys.stderr)
     for incident in report.unexplained:
         print(f"without a fault: {incident.kind}: {incident.reason}", file=sys.stderr)
-    _print("steps kept under chaos, of those of the undisturbed pace", "share", share, 0.95)
+    _print(KEPT, "share", share, 0.95)
+    _print("the same, as simulated with these costs and this rate", "share", _simulated(training, report, pace), None)
     _print("causes that are right", "share", report.share_right, 1.0)
     _print("faults", "count", len(report.results), None)
+
+
+def _each(instance: Instance, names: list[str]) -> None:
+    """Each of the faults once; the next one when the training has gone on."""
+    training, right = _started(instance), 0
+    for number, name in enumerate(names):
+        wait_until(lambda: training.commits() and _targets(instance, training), "the training runs", PATIENCE)
+        record = instance.home.durable / "chaos" / f"{number}.jsonl"
+        begun = time.monotonic()
+        planned = [schedule.PlannedFault(0.0, name, 0.5)]
+        done = list(course.bring_about(planned, lambda: _targets(instance, training), record))
+        if not done:
+            print(f"{name}: found no target", file=sys.stderr, flush=True)
+            continue
+        report = _settled(training, done)
+        [result] = report.results
+        incident = result.incident
+        before = max(done[0].step, incident.step if incident else 0)
+        _until_step(training, before + 6, f"the training goes on after {name}")
+        found = f"{incident.kind}: {incident.reason} ({result.seconds:.1f} s)" if incident else "no incident"
+        more = "".join(f"; also {each.kind}: {each.reason}" for each in report.unexplained)
+        passed = f"goes on after {time.monotonic() - begun:.0f} s"
+        print(f"{'right' if result.right else 'WRONG'}: {name}: {found}; {passed}{more}", file=sys.stderr, flush=True)
+        right += result.right
+        for node in instance.fleet.names:
+            instance.fleet.restore(node)
+    _print("causes that are right, each fault once", "share", right / len(names), 1.0)
+
+
+def _through(instance: Instance, kills: int) -> None:
+    """From a dead node to its incident in Dagster, and to the first step on another node; the medians."""
+    training = _started(instance, small_recipes.ALONE)
+    found: dict[str, list[float]] = {"recorded": [], "shown": [], "stepped": []}
+    for _ in range(kills):
+        wait_until(lambda: _targets(instance, training), "the training runs", PATIENCE)
+        facts = training.read()
+        commits = len(facts.commits)
+        wait_until(lambda commits=commits: len(training.commits()) > commits + 1, "a checkpoint", PATIENCE)  # type: ignore[misc]
+        at, [node] = time.time(), facts.nodes
+        embedded_fleet.kill(instance.home.nodes, node)
+        for name, moment in _moments(instance, training, facts.incarnation).items():
+            found[name].append(moment - at)
+        print(f"{node} was killed: { ({name: round(each[-1], 2) for name, each in found.items()}) }", file=sys.stderr)
+        instance.fleet.restore(node)
+    for name, aim in (("recorded", None), ("shown", 12.0), ("stepped", 30.0)):
+        line = {"benchmark": "chaos", "metric": f"dead node to {WORDS[name]}, through Dagster", "unit": "s"}
+        ours = round(statistics.median(found[name]), 2)
+        print(json.dumps({**line, "better": "lower", "ours": ours, "peers": {}, "aim": aim}), flush=True)
+
+
+def _moments(instance: Instance, training: TrainingStore, incarnation: int) -> dict[str, float]:
+    """When the incident of an incarnation was on record, when Dagster had it, and when the next one did a step."""
+    found: dict[str, float] = {}
+    recipe = training.specification().recipe
+
+    def complete() -> bool:
+        names = incidents.names(training.folder, incarnation)
+        if names:
+            found.setdefault("recorded", time.time())
+        if names and "shown" not in found:
+            partition = keys.incident_partition(training.id, names[-1])
+            if instance.materialisations(keys.key(recipe, "incident"), partition):
+                found["shown"] = time.time()
+        later = [each for each in training.events() if each["event"] == "stepped"]
+        stepped = [each for each in later if each["incarnation"] > incarnation]
+        found.update({"stepped": float(stepped[0]["t"])} if stepped else {})
+        return {"recorded", "shown", "stepped"} <= found.keys()
+
+    wait_until(complete, "the next incarnation steps", PATIENCE)
+    return {name: found[name] for name in WORDS}
+
+
+def _started(instance: Instance, recipe: str = small_recipes.PAIR) -> TrainingStore:
+    """A training that makes steps."""
+    instance.start()
+    instance.make_snapshot()
+    training = instance.propose(recipe, "chaos", steps=STEPS)
+    instance.start_as_a_sensor_does(training)
+    wait_until(lambda: _step(training) > 0, "the first step is done")
+    return training
+
+
+def _until_step(training: TrainingStore, step: int, what: str) -> None:
+    wait_until(lambda: _step(training) >= step, what, PATIENCE)
 
 
 def _targets(instance: Instance, training: TrainingStore) -> list[JobTarget]:
@@ -82,7 +247,7 @@ def _targets(instance: Instance, training: TrainingStore) -> list[JobTarget]:
     job = embedded.launcher(instance.home).poll(job_name(facts.id, facts.incarnation))
     if not facts.running or not facts.begun or job.state is not JobState.RUNNING:
         return []
-    return [JobTarget(facts, instance.home.nodes, instance.home.durable)]
+    return [JobTarget(facts, instance.home)]
 
 
 def _pace(training: TrainingStore, seconds: float) -> float:
@@ -104,8 +269,9 @@ def _settled(training: TrainingStore, injections: list[course.Injection]) -> Cha
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         found = [incidents.read(training.folder, id) for id in incidents.names(training.folder)]
-        report = judged(injections, {training.id: found})
-        if all(each.incident for each in report.results) or time.monotonic() > deadline:
+        steps = ledger.step_times(training.events())
+        report = judged(injections, {training.id: found}, {training.id: steps})
+        if report.complete or time.monotonic() > deadline:
             return report
         time.sleep(1.0)
 

@@ -143,7 +143,7 @@ def _run(home: Home, usage: Usage) -> int:
     """The demo's exit code; it prints to standard error."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SLIPWAY_")}
     process = subprocess.Popen(
-        [sys.executable, "-m", "deploy.embedded", "demo"],
+        [sys.executable, "-m", "cli", "demo"],
         cwd=ROOT,
         env={**environ, "SLIPWAY_HOME": str(home.root), "PYTHONPATH": str(ROOT)},
         stdout=sys.stderr,

@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.loader [--megatokens N] [--peers-python PYTHON]``: Arrow IPC, Parquet and the nanoGPT idiom
 need nothing further; litdata and MosaicML streaming are read by PYTHON, where they are installed. All give the same
-windows of the same tokens in batches of 512, each in its own shuffled order. Then what it takes to go on in the
-middle of an epoch of 10^9 samples, in time and memory.
+windows of the same tokens in batches of 512, each in its own shuffled order; ours also as a mix of four datasets.
+Then what it takes to go on in the middle of an epoch of 10^9 samples, in time and memory, and at the same place of a
+mix.
 """
 
 import argparse
@@ -18,18 +19,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from trainer.config.mix import parts
 from trainer.data import shards
 from trainer.data.sequences import Sequences, Tokens
-from trainer.loading.order import Order
+from trainer.loading.blend import Blend, Source
+from trainer.loading.order import Order, SampleOrder
 
 BATCH, ROUNDS = 512, 4
 SHARD = 1 << 22
 """Tokens in a shard and, of the others, in what they call a chunk, a record batch or a row group."""
 SAMPLES = 10**9
+WEIGHTS = {"web": 0.62, "code": 0.23, "books": 0.11, "maths": 0.0437}
+"""Of the datasets of a mix; so odd that its pattern has 10,000 places."""
 Windows = np.ndarray[Any, np.dtype[np.uint16]]
 Pass = Callable[[int], Iterator[Any]]
 """Batch after batch of one pass over all windows, in the order of this seed."""
@@ -41,6 +47,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=2048, help="tokens a window")
     parser.add_argument("--peers-python", help="a Python that has litdata or mosaicml-streaming")
     options = parser.parse_args()
+    _mixing(1_000)
     with tempfile.TemporaryDirectory() as folder:
         _reading(Path(folder), options.megatokens * 1_000_000, options.length, options.peers_python)
     for count in (1_000, SAMPLES * 2048 // 16_777_216):
@@ -51,9 +58,10 @@ def _reading(folder: Path, tokens: int, length: int, peers_python: str | None) -
     """Write the tokens in every format, read them in turn, and print the rates."""
     stream = np.random.default_rng(0).integers(0, 50_000, tokens, np.uint16)
     windows = np.lib.stride_tricks.sliding_window_view(stream, length + 1)[::length]
-    ours = _ours(folder, stream, length)
+    ours, mixed = _ours(folder, stream, length)
     passes: dict[str, Pass] = {
         "ours": ours,
+        "ours, mixed": mixed,
         "ours, int64": lambda seed: (torch.from_numpy(batch).long() for batch in ours(seed)),
         "Arrow IPC": _arrow(folder, windows),
         "Parquet": _parquet(folder, windows),
@@ -64,10 +72,11 @@ def _reading(folder: Path, tokens: int, length: int, peers_python: str | None) -
         for name, read in passes.items():
             rates[name] = max(rates[name], _rate(read, seed, len(windows) * length))
     libraries = _libraries(folder, length, peers_python)
-    wide, rate = rates.pop("ours, int64"), rates.pop("ours")
+    wide, rate, blended = rates.pop("ours, int64"), rates.pop("ours"), rates.pop("ours, mixed")
     unit = "million tokens/s a process"
     _print("reading in shuffled order", unit, "higher", rate, {**rates, **libraries}, 500)
     _print("reading in shuffled order, as int64 on the processor", unit, "higher", wide, {"nanoGPT": rates["nanoGPT"]})
+    _print(f"reading a mix of {len(WEIGHTS)} datasets", unit, "higher", blended, {"one dataset": rate})
     if libraries:
         fold = rate / max(libraries.values())
         _print("reading in shuffled order, beside the best streaming library", "times", "higher", fold, {}, 10)
@@ -81,7 +90,8 @@ def _rate(read: Pass, seed: int, tokens: int) -> float:
     return tokens / (time.perf_counter() - begun) / 1e6
 
 
-def _ours(folder: Path, stream: Windows, length: int) -> Pass:
+def _ours(folder: Path, stream: Windows, length: int) -> tuple[Pass, Pass]:
+    """One dataset, and the same shards as the datasets of a mix."""
     parts = [stream[at : at + SHARD + 1] for at in range(0, len(stream) - 1, SHARD)]
     written = tuple(shards.write_shard(folder, [part], "uint16") for part in parts)
     splits = {"train": shards.TokenSplit(len(parts), len(stream), 2 * len(stream), written)}
@@ -90,13 +100,23 @@ def _ours(folder: Path, stream: Windows, length: int) -> Pass:
     sequences = Sequences(folder, snapshot, "train", length)
     buffer = np.empty((BATCH, length + 1), np.uint16)
 
-    def read(seed: int) -> Iterator[Tokens]:
-        order = Order(sequences.sizes, seed, 64)
+    def read(order: SampleOrder) -> Iterator[Tokens]:
         for at in range(0, len(order), BATCH):
             numbers = order.samples(at, min(BATCH, len(order) - at))
             yield sequences.read(numbers, buffer[: len(numbers)])
 
-    return read
+    return lambda seed: read(Order(sequences.sizes, seed, 64)), lambda seed: read(_blend(sequences.sizes, seed))
+
+
+def _blend(sizes: npt.NDArray[np.int64], seed: int) -> Blend:
+    """The order of a mix of as many datasets as `WEIGHTS`, which divide shards of these sizes."""
+    places = np.array_split(np.arange(len(sizes)), len(WEIGHTS))
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    sources = [
+        Source(name, Order(sizes[own], f"{seed}/{name}", 64), int(own[0]), int(begins[own[0]]))
+        for name, own in zip(WEIGHTS, places, strict=True)
+    ]
+    return Blend(sources, [(0, parts(WEIGHTS))])
 
 
 def _arrow(folder: Path, windows: Windows) -> Pass:
@@ -184,6 +204,26 @@ def _resuming(count: int) -> None:
     kept = tracemalloc.get_traced_memory()[0] / 1e6
     tracemalloc.stop()
     _print(f"index memory {of}", "MB", "lower", kept, {"an index of 8 bytes a sample (computed)": 8 * SAMPLES / 1e6})
+
+
+def _mixing(count: int) -> None:
+    """Processor time of a mix's order: of its first batch at the same place, with its pattern, and of each sample."""
+    sizes, place = np.full(count, SAMPLES // count), SAMPLES + SAMPLES // 2
+    begun = time.process_time()
+    _blend(sizes, 1).samples(place, BATCH)
+    first = 1000 * (time.process_time() - begun)
+    _print(
+        f"resuming a mix of {len(WEIGHTS)} datasets, {count:,} shards", "ms of processor time", "lower", first, {}, 100
+    )
+    each: dict[str, SampleOrder] = {"mix": _blend(sizes, 1), "one dataset": Order(sizes, 1, 64)}
+    spent = dict.fromkeys(each, float("inf"))
+    for _ in range(ROUNDS):
+        for name, order in each.items():
+            begun = time.process_time()
+            for batch in range(200):
+                order.samples(place + batch * BATCH, BATCH)
+            spent[name] = min(spent[name], 1e9 * (time.process_time() - begun) / 200 / BATCH)
+    _print(f"order of a mix of {len(WEIGHTS)} datasets", "ns a sample", "lower", spent.pop("mix"), spent)
 
 
 def _print(metric: str, unit: str, better: str, ours: float, peers: dict[str, float], aim: float | None = None) -> None:

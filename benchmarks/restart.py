@@ -1,13 +1,17 @@
 """From a kill to the next step, through the real launcher with two nodes of a rank each: ours beside torchrun.
 
-``python -m benchmarks.restart [--kills N] [--cases CASE,...]``. Cases: ``rank`` (a rank is sent SIGKILL), ``node`` (all
-processes of the second node are), ``first node`` (of the node of rank 0). The peer is a bare DDP script of about the
-same size that saves every few steps, under torchrun with its defaults and with short time-outs, both with
-TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1; without it gloo does not find its peers again. Of a job whose first node is gone,
-torchrun brings nothing back, as that node has hosted its store.
+``python -m benchmarks.restart [--kills N] [--cases CASE,...] [--ray PYTHON]``.
 
-The parts are those of the ledger: until the death was seen, the old ranks were gone, new ones were started, they had
-met, had loaded the checkpoint, and had done a step.
+Cases: ``rank`` (a rank is sent SIGKILL), ``node`` (all processes of the second node are), ``first node`` (of the node
+of rank 0). Ours saves every few steps as the peer does, and keeps the state of each step in the memory of the nodes:
+steps lost are those done again. The peer is a bare DDP script of about the same size that saves every few steps,
+under torchrun with its defaults and with short time-outs, both with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1; without it
+gloo does not find its peers again. Of a job whose first node is gone, torchrun brings nothing back, as that node has
+hosted its store. With ``--ray``, the interpreter of an environment with Ray and PyTorch, the same script runs under Ray
+Train too, on a cluster of a head and two nodes (`benchmarks.peers.ray_restart`).
+
+The parts are those of the ledger: until the death was seen, the old ranks were gone, new ones were forked, they had
+met, had built the model, had the state again, and had done a step.
 """
 
 import argparse
@@ -45,7 +49,17 @@ EVERY, PATIENCE = 5, 240.0
 NODES = ("node-0", "node-1")
 SMALL = DecoderShape(layers=4, width=128, heads=4, kv_heads=2, hidden=384)
 BATCH = Batch(sequences=4, length=128, micro=4)
-PARTS = ("detected", "ranks_gone", "ranks_ready", "met", "restored", "stepped")
+PARTS = {
+    "detected": "detected",
+    "ranks_gone": "old ranks gone",
+    "ranks_ready": "new ranks forked",
+    "met": "met",
+    "started": "model built",
+    "restored": "restored",
+    "stepped": "stepped",
+}
+"""The events of the ledger that end each part."""
+LOST = "steps lost"
 CASES = {"rank": 1.0, "node": 5.0, "first node": 5.0}
 """By case, the aim in seconds."""
 TUNED = ("--monitor-interval=0.05",)
@@ -60,23 +74,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.restart")
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--ray", metavar="PYTHON", help="the interpreter of an environment with Ray and PyTorch")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # its jobs end with it
     with tempfile.TemporaryDirectory() as name:
         for case in given.cases.split(","):
             folder = Path(name) / case.replace(" ", "-")
             ours = _median([_ours(folder / str(number), case) for number in range(given.kills)])
-            peers = _peers(folder, case)
-            _print(f"{case} killed, to the next step", sum(ours.values()), peers, CASES[case])
-            for part in PARTS:
-                _print(f"{case} killed: {part}", ours[part], {}, None)
+            peers = _peers(folder, case, given.ray)
+            _print(f"{case} killed, to the next step", sum(ours[part] for part in PARTS), peers, CASES[case])
+            for part, name in PARTS.items():
+                _print(f"{case} killed: {name}", ours[part], {}, None)
+            _print(f"{case} killed: {LOST}", ours[LOST], {}, 0.0 if case == "rank" else None, "steps")
 
 
 def _ours(folder: Path, case: str) -> Parts:
-    """Train by the embedded launcher, kill, and wait for a step; seconds of each part."""
+    """Train by the embedded launcher, kill, and wait for a step; seconds of each part, and the steps lost."""
     folder.mkdir(parents=True)
     settings = steps.settings(folder, SMALL, BATCH, Layout(), "fp32")
-    settings = replace(settings, checkpoint=replace(settings.checkpoint, every=EVERY))
+    storage = replace(settings.storage, memory_steps=1)
+    settings = replace(settings, checkpoint=replace(settings.checkpoint, every=EVERY), storage=storage)
     store = Path(settings.placement.store)
     fleet = EmbeddedFleet(folder / "nodes", NODES, reboot_seconds=3600)
     launcher = LocalLauncher(folder / "jobs", CODE, fleet)
@@ -87,21 +104,24 @@ def _ours(folder: Path, case: str) -> Parts:
     launcher.submit(job)
     try:
         _until(lambda: fence.commits(store), "the first checkpoint")
-        begun = time.time()
-        _kill(case, job, fleet)
-        return _parts(begun, _until(lambda: _moments(store, begun), "the next step"))
+        begun = _kill(case, job, fleet)
+        return _parts(begun, _until(lambda: _moments(store, begun), "the next step")) | _lost(store, begun)
     finally:
         launcher.cancel(job.name, grace_seconds=0)
         _until(lambda: launcher.poll(job.name).state.terminal, "the end of the job")
 
 
-def _kill(case: str, job: Job, fleet: EmbeddedFleet) -> None:
+def _kill(case: str, job: Job, fleet: EmbeddedFleet) -> float:
+    """When it was done."""
     if case != "rank":
+        begun = time.time()
         embedded.kill(fleet.folder, NODES[case == "node"])
-        return
+        return begun
     of_node = processes.carrying({JOB_VARIABLE: job.name, NODE_VARIABLE: NODES[1]})
     [rank] = [pid for pid in of_node if _arguments(pid)[1:3] == ["-m", "trainer"]]
+    begun = time.time()
     os.kill(rank, signal.SIGKILL)
+    return begun
 
 
 def _moments(store: Path, begun: float) -> Parts | None:
@@ -119,7 +139,15 @@ def _parts(begun: float, moments: Parts) -> Parts:
     return found
 
 
-def _peers(folder: Path, case: str) -> dict[str, float | None]:
+def _lost(store: Path, begun: float) -> Parts:
+    """How many steps were done again."""
+    events = [each for each in ledger.read(store) if each["event"] in ("step", "restored")]
+    done = max((each["step"] for each in events if each["event"] == "step" and each["t"] <= begun), default=0)
+    held = max((each["step"] for each in events if each["event"] == "restored" and each["t"] > begun), default=0)
+    return {LOST: max(0, done - held)}
+
+
+def _peers(folder: Path, case: str, ray: str | None) -> dict[str, float | None]:
     if case == "first node":
         return {"torchrun, default": None, "torchrun, tuned": None}
     nodes = 2 if case == "node" else 1
@@ -127,7 +155,23 @@ def _peers(folder: Path, case: str) -> dict[str, float | None]:
     return {
         "torchrun, default": _torchrun(folder / "default", nodes, []),
         "torchrun, tuned": _torchrun(folder / "tuned", nodes, tuned),
+        **({"Ray Train": _ray(ray, folder / "ray", case)} if ray else {}),
     }
+
+
+def _ray(interpreter: str, folder: Path, case: str) -> float:
+    """Train the same script under Ray Train; seconds from the kill to a step."""
+    folder.mkdir(parents=True)
+    script = CODE / "benchmarks" / "peers" / "ray_restart.py"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [interpreter, str(script), case, str(folder), *_sizes()]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def _sizes() -> list[str]:
+    """Layers, width, length, vocabulary, and steps between saves, for the peers' script."""
+    return [str(size) for size in (SMALL.layers, SMALL.width, BATCH.length, steps.VOCABULARY, EVERY)]
 
 
 def _torchrun(folder: Path, nodes: int, options: Sequence[str]) -> float:
@@ -152,7 +196,6 @@ def _torchrun(folder: Path, nodes: int, options: Sequence[str]) -> float:
 
 
 def _agent(folder: Path, nodes: int, options: Sequence[str], port: int) -> "subprocess.Popen[bytes]":
-    sizes = [str(size) for size in (SMALL.layers, SMALL.width, BATCH.length, steps.VOCABULARY, EVERY)]
     meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=peer"]
     shape = [f"--nnodes=1:{nodes}" if nodes > 1 else "--nnodes=1", f"--nproc-per-node={2 // nodes}"]
     environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CODE)}
@@ -160,7 +203,7 @@ def _agent(folder: Path, nodes: int, options: Sequence[str], port: int) -> "subp
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", "--max-restarts=9"),
-            *(*meeting, *shape, *options, script, str(folder), *sizes),
+            *(*meeting, *shape, *options, script, str(folder), *_sizes()),
         ],
         env={**os.environ, **environment},
         stdout=subprocess.DEVNULL,
@@ -197,11 +240,11 @@ def _arguments(pid: int) -> list[str]:
 
 
 def _median(found: Sequence[Parts]) -> Parts:
-    return {part: statistics.median(each[part] for each in found) for part in PARTS}
+    return {part: statistics.median(each[part] for each in found) for part in (*PARTS, LOST)}
 
 
-def _print(metric: str, ours: float, peers: dict[str, float | None], aim: float | None) -> None:
-    line = {"benchmark": "restart", "metric": metric, "unit": "s", "better": "lower"}
+def _print(metric: str, ours: float, peers: dict[str, float | None], aim: float | None, unit: str = "s") -> None:
+    line = {"benchmark": "restart", "metric": metric, "unit": unit, "better": "lower"}
     print(json.dumps({**line, "ours": round(ours, 3), "peers": peers, "aim": aim}), flush=True)
 
 

@@ -1,11 +1,18 @@
-"""Backup of what the control plane keeps, and its restore: Dagster's and MLflow's databases, and the recipes."""
+"""Backup of what the control plane keeps, its restore, and the upgrade from an earlier release."""
 
-from typing import Annotated
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import output, place
 from cli.verbs import AsJson, group, verb
+
+if TYPE_CHECKING:
+    from cli.place import Workplace
+    from operations.metadata_restore import Restored
+    from operations.upgrade.upgrading import UpgradePlan
 
 app = group("Upkeep.")
 
@@ -14,14 +21,14 @@ app = group("Upkeep.")
 def backup(json: AsJson = False) -> None:
     """Back up the databases and the recipes.
 
-    Dagster's and MLflow's databases go to the backup tier (SLIPWAY_BACKUP), or to the durable one without it.
+    Dagster's and MLflow's databases go to the backup tier (SLIPWAY_BACKUP; on a cluster, tiers.backup), or to the
+    durable one without it.
     """
     from operations.metadata_backup import back_up
     from recipes.load import recipes_folder
 
     here = place.here()
-    home = here.embedded("a cluster's databases are backed up by their own server's means")
-    if not home.dagster.is_dir():
+    if (home := here.home) is not None and not home.dagster.is_dir():
         raise ValueError(f"SLIPWAY_HOME {home.root}: found no instance, expected one that has been started once")
     with output.progress("backing up"), here.dagster() as instance:
         made = back_up(instance, here.tiers, here.tracking, recipes_folder())
@@ -40,21 +47,93 @@ def restore(
 ) -> None:
     """Put the databases back from a backup.
 
-    The instance must be down. What is there now is set aside; what was made since the backup is shown again by the
-    sensors when the instance is up. Recipes stay as they are.
+    The instance must be down; on a cluster, nothing may be connected to the databases. What is there in a home is set
+    aside. What was made since the backup is shown again by the sensors when the instance is up. Recipes stay as they
+    are.
     """
-    from deploy.embedded import instance
-    from operations import metadata_restore
-
     here = place.here()
-    home = here.embedded("a cluster's databases are restored by their own server's means")
+    _require_down(here)
+    with output.progress("restoring"):
+        done = _restored(here, backup)
+    if json:
+        return output.print_json(done)
+    print(f"restored {done.folder}; {done.trainings} trainings and trials are looked at again: start the instance")
+    if done.takedowns:
+        print(f"{done.takedowns} takedowns of documents were missing: slipway data build, for each of these datasets")
+    for path in done.aside:
+        print(f"what was there before: {path}")
+
+
+@verb(app, "slipway upgrade --dry-run", section="Instance")
+def upgrade(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take the last upgrade back.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Bring what an earlier release wrote to the formats of today.
+
+    The instance must be down. The databases are backed up first, and a copy of each file that changes is kept, so that
+    it can be taken back. An upgrade that was interrupted is finished by the next one, or when the instance starts.
+    """
+    from operations.upgrade import upgrading
+
+    if dry_run and undo:
+        raise ValueError("--dry-run and --undo: found both, expected one of them")
+    here = place.here()
+    if dry_run:
+        return _tell(upgrading.plan(here.durable, place.who()), "would be migrated", json)
+    _require_down(here)
+    if undo:
+        return _tell(upgrading.undo(here.durable, place.who()), "taken back", json)
+    with output.progress("upgrading"):
+        made = upgrading.upgrade(here.durable, place.who(), lambda: _backed_up(here))
+    _tell(made, "migrated", json)
+
+
+def _tell(made: "UpgradePlan", what: str, json: bool) -> None:
+    if json:
+        return output.print_json(made)
+    if made.was == made.to:
+        print(f"nothing to do: this is state {made.to}")
+        return
+    print(f"from state {made.was} to {made.to}: {len(made.changes)} files {what}")
+    output.print_table(("file", "formats"), [(change.path, change.formats) for change in made.changes])
+    for path, problem in made.problems.items():
+        print(f"{path} stays as it is: {problem}")
+    if made.backup:
+        print(f"the databases as they were before: slipway restore {made.backup}")
+
+
+def _require_down(here: "Workplace") -> None:
+    """Raises ValueError while an instance decides here."""
+    if (home := here.home) is None:
+        from resources import postgresql
+
+        for service in postgresql.services():
+            postgresql.require_alone(service)
+        return
+    from deploy.embedded import instance
+
     if (there := instance.holder(home)) or instance.decides_elsewhere(home):
         who = f"process {there['pid']}" if there else instance.decides_elsewhere(home)
         raise ValueError(f"SLIPWAY_HOME {home.root}: found a running instance ({who}), expected none: slipway down")
-    with output.progress("restoring"):
-        done = metadata_restore.restore(home, here.tiers, backup)
-    if json:
-        return output.print_json(done)
-    print(f"restored {done.folder}; {done.trainings} trainings and trials are looked at again: slipway up")
-    for path in done.aside:
-        print(f"what was there before: {path}")
+
+
+def _restored(here: "Workplace", backup: str) -> "Restored":
+    from operations import metadata_restore
+
+    if here.home is not None:
+        return metadata_restore.restore(here.home, here.tiers, backup)
+    with tempfile.TemporaryDirectory(prefix="metadata-restore-") as scratch:
+        return metadata_restore.restore_servers(here.tiers, backup, Path(scratch))
+
+
+def _backed_up(here: "Workplace") -> str:
+    """A backup of the databases before an upgrade; empty where there are none yet."""
+    if here.home is not None and not here.home.dagster.is_dir():
+        return ""
+    from operations.metadata_backup import back_up
+    from recipes.load import recipes_folder
+
+    with here.storage() as instance:
+        return back_up(instance, here.tiers, here.tracking, recipes_folder()).folder

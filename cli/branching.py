@@ -119,7 +119,8 @@ def set_(
         output.print_json(found)
     else:
         for each in found:
-            print(f"{store.id} {each.field}: {each.old!r} to {each.new!r}, {each.takes_effect}")
+            meaning = f"; {each.means}" if each.means else ""
+            print(f"{store.id} {each.field}: {each.old!r} to {each.new!r}, {each.takes_effect}{meaning}")
     later = any(each.takes_effect == updating.NEXT_START for each in found)
     if restart and later and store.read().unfinished:
         _restart(here, store)

@@ -10,9 +10,9 @@ from cli import output, place
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
-    from operations.chaos.faults import JobTarget
+    from operations.chaos.cluster import ClusterTarget
     from operations.chaos.report import ChaosReport
-    from resources.home import Home
+    from operations.chaos.target import JobTarget
 
 app = group("Faults on purpose.")
 SETTLE_SECONDS = 60.0
@@ -29,28 +29,36 @@ def chaos(
         list[str] | None, typer.Option(metavar="NAME", help="Only this fault; may be given several times.")
     ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it, and do not only say what would be done.")] = False,
+    namespace: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="On a cluster: its namespace, said again so that none is hit by mistake."),
+    ] = "",
     json: AsJson = False,
 ) -> None:
     """Do harm on purpose, and see what the platform makes of it.
 
-    Processes of the embedded instance's running trainings are killed, stopped and slowed down, and checkpoints damaged.
-    At the end, each fault stands beside the incident that was recorded for it. Exit code 1 says that a cause is wrong
-    or missing.
+    Processes of running trainings are killed, stopped and slowed down, connections cut, checkpoints damaged. What the
+    ranks do to themselves needs `recovery.drills: true` in the recipe. On a cluster, a staging one, pods are deleted,
+    nodes cordoned, and ranks asked; the rest is for an embedded instance. At the end, each fault stands beside the
+    incident that was recorded for it. Exit code 1 says that a cause is wrong or missing.
     """
     from operations.chaos import course, schedule
-    from operations.chaos.faults import FAULTS
+    from operations.chaos.faults import FAULTS, possible, usual
 
-    home = place.here().embedded("chaos kills processes of this machine")
-    names = fault or list(FAULTS)
-    if unknown := [name for name in names if name not in FAULTS]:
-        raise ValueError(f"--fault: found {unknown[0]!r}, expected one of {', '.join(FAULTS)}")
+    here = place.here()
+    names, can = fault or usual(here.home is None), possible(here.home is None)
+    if unknown := [name for name in names if name not in can]:
+        where = "cannot be done on a cluster" if unknown[0] in FAULTS and here.home is None else "unknown"
+        raise ValueError(f"--fault: found {unknown[0]!r}, {where}; expected one of {', '.join(can)}")
     planned = schedule.drawn(names, seed, 60 * minutes, every)
     if not apply:
         rows = [(f"{each.at:.0f} s", each.fault, FAULTS[each.fault].what) for each in planned]
         return output.print_json(planned) if json else output.print_table(("after", "fault", "what happens"), rows)
-    record = home.durable / "chaos" / f"{time.strftime('%Y%m%dT%H%M%S')}-{seed}.jsonl"
+    if here.home is None:
+        _must_be_meant(here, namespace)
+    record = here.durable / "chaos" / f"{time.strftime('%Y%m%dT%H%M%S')}-{seed}.jsonl"
     injections = []
-    for done in course.bring_about(planned, lambda: _targets(home), record):
+    for done in course.bring_about(planned, _targets, record):
         output.note(f"{done.training}: {done.what}")
         injections.append(done)
     report = _settled(record)
@@ -58,23 +66,40 @@ def chaos(
     raise typer.Exit(0 if report.share_right == 1 else 1)
 
 
-def _targets(home: "Home") -> "list[JobTarget]":
+def _must_be_meant(here: place.Workplace, namespace: str) -> None:
+    """Raises ValueError unless the namespace of the cluster's jobs was said."""
+    own = here.cluster("its namespace").compute.cluster.namespace
+    if namespace != own:
+        raise ValueError(f"--namespace: found {namespace!r}, expected {own!r}, the namespace whose trainings are hit")
+
+
+def _targets() -> "list[JobTarget | ClusterTarget]":
     """The trainings that make steps now."""
-    from operations.chaos.faults import JobTarget
+    from operations.chaos.cluster import ClusterTarget
+    from operations.chaos.target import JobTarget
+    from resources.compute import cordon
+    from resources.kubernetes.client import Client
     from resources.launchers.protocol import JobState
 
-    here, found = place.here(), list[JobTarget]()
+    here, found = place.here(), list[JobTarget | ClusterTarget]()
     for store in here.stores().values():
         facts = store.read()
-        if facts.running and facts.begun and here.control.status(facts).state is JobState.RUNNING:
-            found.append(JobTarget(facts, home.nodes, home.durable))
+        if not facts.running or not facts.begun or here.control.status(facts).state is not JobState.RUNNING:
+            continue
+        if here.home:
+            found.append(JobTarget(facts, here.home))
+        else:
+            settings = here.cluster("its pods")
+            compute = settings.compute
+            client = Client(compute.kubeconfig, compute.context, compute.cluster.namespace)
+            found.append(ClusterTarget(facts, here.durable, client, cordon.of_platform(settings)))
     return found
 
 
 def _settled(record: Path) -> "ChaosReport":
     """The report, once each fault has its incident, or the time for it is over."""
     from operations.chaos import course, report
-    from trainer.record import incidents
+    from trainer.record import incidents, ledger
 
     injections = course.read(record) if record.exists() else []
     deadline = time.monotonic() + SETTLE_SECONDS
@@ -84,8 +109,9 @@ def _settled(record: Path) -> "ChaosReport":
             training: [incidents.read(folder, id) for id in incidents.names(folder)]
             for training, folder in stores.items()
         }
-        found = report.judged(injections, recorded)
-        if all(each.incident for each in found.results) or time.monotonic() > deadline:
+        steps = {training: ledger.step_times(ledger.read(folder)) for training, folder in stores.items()}
+        found = report.judged(injections, recorded, steps)
+        if found.complete or time.monotonic() > deadline:
             return found
         time.sleep(POLL_SECONDS)
 

@@ -112,15 +112,12 @@ def export(
 def _exported(checkpoint: str, to: Path, tokenizer: Path | None, precision: str, file_bytes: int) -> str:
     """Export a checkpoint that a training has committed; returns the SHA-256 of the export's manifest."""
     from assets.exporting import Exporting
-    from trainer.start import export as exports
 
     here = place.here()
     store, commit = _find(here, checkpoint)
     with output.progress(f"exporting {checkpoint}") as shown:
-        exporting, terms = Exporting(here.tiers, here.compute, shown.update), store.terms()
-        if exporting.is_for_a_job(commit, terms, to):
-            return exporting.export(commit, terms, to, tokenizer, precision, file_bytes)
-        return exports.export(here.durable / commit.folder, to, commit.manifest, tokenizer, precision, file_bytes)
+        exporting = Exporting(here.tiers, here.compute, shown.update)
+        return exporting.write(commit, store.terms(), to, tokenizer, precision, file_bytes)
 
 
 @verb(app, "slipway checkpoints release tiny-dec@80")

@@ -32,7 +32,9 @@ def nodes(incomplete: str) -> list[str]:
 
 def recipes(incomplete: str) -> list[str]:
     """Recipes of any kind."""
-    return sorted({name for kind in ("datasets", "trainings", "sweeps") for name in _recipes(kind, incomplete)})
+    return sorted(
+        {name for kind in ("datasets", "suites", "trainings", "sweeps") for name in _recipes(kind, incomplete)}
+    )
 
 
 def training_recipes(incomplete: str) -> list[str]:

@@ -11,9 +11,13 @@ from cli.verbs import AsJson, group, verb
 from trainer.base import listing
 
 if TYPE_CHECKING:
+    from assets.datasets.inspection import Inspection
     from assets.datasets.snapshots.difference import SnapshotDifference
+    from operations.takedown import TakedownReport
 
-app = group("Datasets and their snapshots: build, list, history, diff, stage, replicate, gc.")
+SHOWN = 10
+"""Rules, languages and sources that a comparison of snapshots shows of each, those that differ most first."""
+app = group("Datasets: build, list, diff, inspect, takedown, stage, replicate, gc, scrub.")
 
 Dataset = Annotated[
     str,
@@ -84,7 +88,7 @@ def diff(
 ) -> None:
     """Compare two snapshots of a dataset.
 
-    Documents, tokens, shards, and the bytes that nodes would have to fetch.
+    Documents, also by rule, language and source, tokens, shards, and the bytes that nodes would have to fetch.
     """
     from assets.datasets.snapshots.difference import difference
     from assets.datasets.snapshots.history import find
@@ -98,6 +102,63 @@ def diff(
         return output.print_json({"old": before.sha256, "new": after.sha256, **vars(found)})
     print(f"{before.sha256[:12]} to {after.sha256[:12]}")
     print("\n".join(_told(found)))
+
+
+@verb(app, "slipway data inspect python-stdlib --reason near_duplicate --examples 10")
+def inspect(
+    dataset: Dataset,
+    snapshot: Annotated[str, typer.Argument(help="~0 is the last; or the beginning of a SHA-256.")] = "~0",
+    reason: Annotated[str, typer.Option(help="Only what was left out for this reason.")] = "",
+    examples: Annotated[int, typer.Option(min=0, help="Documents shown of each reason.")] = 3,
+    json: AsJson = False,
+) -> None:
+    """Show what a snapshot is made of, and what was left out.
+
+    Each reason with examples: what shows it, and how the document begins; and the files that are not read.
+    """
+    from assets.datasets import inspection
+    from assets.datasets.snapshots.history import find
+
+    here = place.here()
+    made = find(here.durable, names.resolved(dataset, _known(here), "dataset"), snapshot)
+    with output.progress("reading the documents table"):
+        found = inspection.inspect(here.durable, made, examples, reason)
+    if json:
+        return output.print_json(found)
+    print("\n".join(_inspected(found)))
+
+
+@verb(app, "slipway data takedown my-texts --url https://a.example/page --why 'its author asked for it'")
+def takedown(
+    dataset: Dataset,
+    why: Annotated[str, typer.Option(help="What is shown as the reason.")],
+    url: Annotated[str, typer.Option(help="All documents of this URL, now and in future.")] = "",
+    documents: Annotated[
+        list[str] | None, typer.Option("--document", metavar="FILE[#NUMBER]", help="A document, or all of a file.")
+    ] = None,
+    near: Annotated[bool, typer.Option("--near", help="Also what is nearly equal to them.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Take documents out of a dataset for good, by URL or name.
+
+    Builds the dataset without them, and says which snapshots, trainings and models have seen them.
+    A text stays out from whichever file it comes, as long as it is the same.
+    """
+    from assets.datasets.documents.takedowns import Takedown
+    from recipes.load import load, recipes_folder
+
+    if not url and not documents:
+        raise ValueError("expected --url or --document: what is to be taken down")
+    here, name = place.here(), names.resolved(dataset, complete.datasets(""), "dataset recipe")
+    recipe = load(recipes_folder()).datasets[name]
+    asked = Takedown(url, tuple(documents or ()), (), why, place.who(), 0.0)
+    with output.progress(f"looking for them in {name}") as shown, here.dagster() as instance:
+        from operations.takedown import take_down
+
+        told = take_down(
+            recipe, here.tiers, here.tracking, instance, asked, near, lambda line: shown.update(f"{name}: {line}")
+        )
+    output.print_json(told) if json else print("\n".join(_taken_down(told)))
 
 
 @verb(app, "slipway data stage python-stdlib --to /nvme/slipway")
@@ -167,12 +228,47 @@ def gc(
     from operations.garbage import collected
 
     here = place.here()
-    with output.progress("looking for what nothing refers to"):
-        found = collected(here.tiers, here.tracking, keep, hours, dry_run=not apply)
+    with output.progress("looking for what nothing refers to") as shown:
+        found = collected(here.tiers, here.tracking, keep, hours, not apply, shown.update)
     if json:
         return output.print_json({**vars(found), "applied": apply})
     did = "removed" if apply else "would remove"
     print(f"{did} {len(found.files)} files of {found.bytes / 1e9:.3f} GB; {found.kept_snapshots} snapshots stay")
+
+
+@verb(app, "slipway data scrub --rebuild")
+def scrub(
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Build the datasets anew of which no other place has what is damaged.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Read the files of all datasets again, and mend what is broken.
+
+    What is damaged comes from the backup tier, or another place that staging asks. Each night the job `scrub` reads a
+    seventh. Fails when something is lost or could not be read.
+    """
+    from operations import scrub as scrubbing
+    from trainer.base.progress import every
+
+    here = place.here()
+    with output.progress("reading the datasets again") as shown, here.dagster() as instance:
+        from assets.datasets.build import build as built
+        from recipes.load import load, recipes_folder
+
+        recipes = load(recipes_folder()).datasets if rebuild else None
+        report = every(1.0, lambda progress: shown.update(f"reading the datasets again: {progress}"))
+        found = scrubbing.scrubbed(
+            here.tiers, 0, 1, report, recipes, lambda recipe: built(recipe, here.tiers, instance, shown.update)
+        )
+    if json:
+        output.print_json(found)
+    else:
+        print(f"{found.files:,} files of {found.bytes / 1e9:.3f} GB read, {len(found.damaged)} damaged")
+        for told in (*map(scrubbing.sentence, found.damaged), *(f"not read: {each}" for each in found.unread)):
+            print(told)
+    if found.lost or found.unread:
+        raise typer.Exit(1)
 
 
 def _known(here: place.Workplace) -> list[str]:
@@ -201,10 +297,41 @@ def _told(found: "SnapshotDifference") -> Sequence[str]:
         for kind in ("added", "removed", "changed", "same"):
             examples = ", ".join(found.documents.examples.get(kind, ()))
             lines.append(f"documents {kind}: {getattr(found.documents, kind):,}{f' ({examples})' if examples else ''}")
+    for kind, changed in found.groups.items():
+        what = "left out by rule" if kind == "rule" else kind
+        for each in changed[:SHOWN]:
+            was, now = each.before, each.now
+            sizes = f"{was.bytes / 1e6:,.1f} to {now.bytes / 1e6:,.1f} MB"
+            lines.append(f"{what} {each.name}: {was.documents:,} to {now.documents:,} documents, {sizes}")
+        lines += [f"{what}: {len(changed) - SHOWN} more differ"] if len(changed) > SHOWN else []
     other = "" if found.same_tokenizer else ", of another tokenizer"
     lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
     lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {found.new_bytes / 1e6:,.1f} MB to move")
     return lines
+
+
+def _inspected(found: "Inspection") -> Sequence[str]:
+    share = found.kept / max(found.rows, 1)
+    lines = [
+        f"{found.dataset} {found.snapshot[:12]}: {found.kept:,} of {found.rows:,} documents are kept ({share:.1%})"
+    ]
+    for heading, totals in (("split", found.splits), ("language", found.languages)):
+        lines += [f"{heading} {each.name}: {each.documents:,} documents, {each.bytes / 1e6:,.1f} MB" for each in totals]
+    for removal in found.removals:
+        lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
+        for each in removal.examples:
+            lines.append(f"  {each.document}{f': because of {each.because}' if each.because else ''}")
+            lines += [f"      {each.begins}"] if each.begins else []
+    return lines + [f"not read, {file.reason}: {file.name}" for file in found.files_left_out]
+
+
+def _taken_down(told: "TakedownReport") -> Sequence[str]:
+    lines = [f"taken down: {each}" for each in told.documents]
+    lines += [f"nearly equal, not taken down (--near): {each}" for each in told.near]
+    lines += [f"{told.dataset} points at snapshot {told.snapshot}"]
+    lines += [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in told.snapshots.items()]
+    lines += [f"seen by training {each}" for each in told.trainings]
+    return lines + [f"seen by model {each}" for each in told.models]
 
 
 def _tell(fields: dict[str, object], json: bool) -> None:

@@ -1,11 +1,16 @@
 """Incidents: what interrupted the steps of trainings, what it cost, and whether a person is needed."""
 
-from typing import Annotated
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import output, place
+from cli import ages, output, place
 from cli.verbs import AsJson, Sections, verb
+
+if TYPE_CHECKING:
+    from resources.trainings.store import TrainingStore
 
 app = typer.Typer(cls=Sections, invoke_without_command=True, rich_markup_mode=None)
 
@@ -13,24 +18,55 @@ app = typer.Typer(cls=Sections, invoke_without_command=True, rich_markup_mode=No
 @app.callback()
 def incidents(
     context: typer.Context,
-    since: Annotated[float | None, typer.Option(metavar="DAYS", min=0, help="Those of the last days alone.")] = None,
-    training: Annotated[str, typer.Option(help="Those of this training alone; the beginning of its id will do.")] = "",
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="All that happened since, such as 12h, 90m or 7d; not incidents alone.")
+    ] = "",
+    training: Annotated[str, typer.Option(help="Of this training alone; the beginning of its id will do.")] = "",
+    page: Annotated[Path | None, typer.Option(help="With --since: also write an HTML page to this file.")] = None,
     json: AsJson = False,
 ) -> None:
     """What interrupted trainings, with cause and cost: (all), show.
 
-    Without a verb all incidents are listed. Example: slipway incidents --since 1 --training tiny-dec
+    Without a verb and a time all incidents are listed. With --since, everything is told that happened since: incidents,
+    damaged checkpoints, faults of tiers, rejections; what waits for a person comes first, however old it is.
+    Example: slipway incidents --since 12h --page morning.html
     """
     if context.invoked_subcommand is not None:
         return
-    import time
+    here = place.here()
+    store = here.training(training) if training else None
+    if since:
+        return _morning(here, ages.seconds(since, "--since"), store, page, json)
+    if page is not None:
+        raise ValueError("--page: found no --since, expected the time that the page is about, such as --since 12h")
+    _list(here, store, json)
 
+
+def _morning(
+    here: place.Workplace, seconds: float, store: "TrainingStore | None", page: Path | None, json: bool
+) -> None:
+    """Everything since so many seconds ago."""
+    from resources.morning import page as pages
+    from resources.morning import reading, text
+    from resources.morning.report import report
+
+    now = time.time()
+    with output.progress("reading the records"):
+        found = report(reading.night(here.durable, now - seconds, now, store))
+    if page is not None:
+        pages.write(found, page)
+        output.note(f"the page is {page}")
+    if json:
+        return output.print_json({**vars(found), "sentence": found.sentence})
+    print(text.digest(found))
+
+
+def _list(here: place.Workplace, store: "TrainingStore | None", json: bool) -> None:
+    """All incidents, a line each."""
     from resources.trainings import incident_reports, post_mortem
 
-    here = place.here()
     with output.progress("reading the incidents"):
-        stores = [here.training(training)] if training else list(here.stores().values())
-        found = incident_reports.of_all(stores, 0.0 if since is None else time.time() - since * 86_400)
+        found = incident_reports.of_all([store] if store else here.stores().values())
     if json:
         return output.print_json(found)
     head = ("when", "incident", "nodes", "ranks", "seconds", "steps", "cause", "action", "state")

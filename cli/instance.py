@@ -15,10 +15,12 @@ INTERRUPTED = 130
 
 
 @verb(app, "SLIPWAY_HOME=/data/slipway slipway demo", section=SECTION)
-def demo() -> None:
+def demo(
+    serve: Annotated[bool, typer.Option("--serve", help="Let the champion answer on afterwards.")] = False,
+) -> None:
     """Make everything that the recipes lead to.
 
-    From corpus to champion, through the daemon and its sensors; what is made already is not made again.
+    From corpus to a champion that answers, through the daemon and its sensors; what is made already is not made again.
     """
     home = place.here().embedded(ELSEWHERE)
     from deploy.embedded.serve import port
@@ -28,7 +30,7 @@ def demo() -> None:
     from deploy.embedded import demo
 
     try:
-        code = demo.run(recipes, home, chosen)
+        code = demo.run(recipes, home, chosen, serve)
     except KeyboardInterrupt:
         output.note("\ninterrupted; everything made so far is kept, the next run goes on from there")
         code = INTERRUPTED

@@ -16,31 +16,28 @@ from cli import (
     checkpoints,
     cluster,
     data,
+    generation,
     incidents,
     instance,
+    logs,
+    metrics,
     models,
     nodes,
+    notify,
     recipes,
+    serving,
     simulate,
     starting,
     sweeps,
     trainings,
 )
 from cli.verbs import Sections
+from resources.told import is_for_people, sentence
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
-EXPECTED = {
-    "Unavailable",
-    "TierUnavailable",
-    "Unreachable",
-    "DamagedCheckpoint",
-    "CannotStart",
-    "MlflowException",
-    "HelmError",
-}
-"""The names of errors, beside ValueError and OSError, whose text is meant for a person. A class is looked for by name,
-since importing it would import what the verb at hand may not need."""
-
+DAGSTERS_INTERRUPTION = "DagsterExecutionInterruptedError"
+"""What Ctrl-C, or a request to end, becomes while Dagster runs a step; importing its class would take seconds."""
+assert serving.SECTION and generation.SECTION  # their verbs are those of models
 app = typer.Typer(
     name="slipway",
     cls=Sections,
@@ -50,7 +47,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for verbs in (instance, starting, trainings, branching, backup, chaos, simulate):
+for verbs in (instance, starting, trainings, logs, branching, backup, chaos, simulate):
     app.add_typer(verbs.app)
 for name, verbs in (
     ("recipes", recipes),
@@ -60,6 +57,8 @@ for name, verbs in (
     ("sweeps", sweeps),
     ("models", models),
     ("nodes", nodes),
+    ("notify", notify),
+    ("metrics", metrics),
     ("cluster", cluster),
 ):
     app.add_typer(verbs.app, name=name, rich_help_panel="Groups of verbs")
@@ -74,10 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except TyperException as error:
         return _usage(error)
-    except Exception as error:
-        if not _is_for_people(error):
+    except BaseException as error:
+        if type(error).__name__ == DAGSTERS_INTERRUPTION:
+            print("interrupted", file=sys.stderr)
+            return INTERRUPTED
+        if not is_for_people(error):
             raise
-        print(f"slipway: {_sentence(error)}", file=sys.stderr)
+        print(f"slipway: {sentence(error)}", file=sys.stderr)
         return FAILED
 
 
@@ -91,15 +93,3 @@ def _usage(error: TyperException) -> int:
     said = error.format_message().rstrip(".")
     print(f"slipway: {said}{' See' if said.endswith('?') else '; see'} `{command} --help`", file=sys.stderr)
     return USAGE
-
-
-def _is_for_people(error: Exception) -> bool:
-    names = {each.__name__ for each in type(error).__mro__}
-    return isinstance(error, ValueError | OSError) or bool(names & EXPECTED)
-
-
-def _sentence(error: Exception) -> str:
-    """The error's text; of an error of the operating system, with its file first."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)

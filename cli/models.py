@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from resources.mlflow.promotion import Promotion
     from resources.mlflow.registry import Registry, Version
 
-app = group("Registered models: list, show, promote, rollback.")
+app = group("Registered models: list, show, promote, rollback, serve, ask.")
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its name, or the beginning of it.")]
 
@@ -91,8 +91,8 @@ def promote(
     It is compared with the champion of now, and judged again where that is another one than before.
     """
     with output.progress(f"judging version {version}"):
-        gate = _gate(model)
-        made = gate.promote(_version(gate, version), place.who(), why)
+        gate = gate_of(model)
+        made = gate.promote(version_of(gate, version), place.who(), why)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
@@ -110,31 +110,122 @@ def rollback(
     Its bytes must be what was committed.
     """
     with output.progress("verifying it"):
-        gate = _gate(model)
+        gate = gate_of(model)
         held = gate.promotions.champion()
         chosen = version or (int(held.before) if held and held.before else 0)
         if not chosen:
             raise ValueError(f"model {gate.model}: it has no former champion")
-        made = gate.rollback(_version(gate, chosen), place.who(), why)
+        made = gate.rollback(version_of(gate, chosen), place.who(), why)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
+@verb(app, "slipway models demote slipway-tiny --why 'it leaks addresses'")
+def demote(
+    model: Model,
+    why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
+    json: AsJson = False,
+) -> None:
+    """Leave a model without a champion.
+
+    The next candidate that passes becomes it.
+    """
+    gate = gate_of(model)
+    made = gate.promotions.demote(place.who(), why)
+    output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
+
+
+@verb(app, "slipway models approve slipway-tiny 3 --why 'read the samples'")
+def approve(
+    model: Model,
+    version: Annotated[int, typer.Argument(metavar="VERSION", help="The version that may become the champion.")],
+    refuse: Annotated[bool, typer.Option("--refuse", help="Say that it may not.")] = False,
+    why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
+) -> None:
+    """Approve a version whose policy asks for a person.
+
+    It must pass its checks all the same.
+    """
+    from resources.mlflow import holding
+
+    gate = gate_of(model)
+    found = version_of(gate, version)
+    gate.promotions.approve(found, holding.Approval(not refuse, place.who(), why))
+    print(f"{gate.model}: version {version} is {'refused' if refuse else 'approved'}")
+
+
+@verb(app, "slipway models freeze slipway-tiny --why 'the launch is on Friday'")
+def freeze(
+    model: Model,
+    why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
+) -> None:
+    """Let no version of a model be promoted.
+
+    A rollback is possible all the same.
+    """
+    from resources.mlflow import holding
+
+    gate = gate_of(model)
+    held = holding.set_freeze(gate.promotions.folder, place.who(), why)
+    print(f"{gate.model}: frozen by {held.by}: {held.why}")
+
+
+@verb(app, "slipway models thaw slipway-tiny")
+def thaw(model: Model) -> None:
+    """End a freeze.
+
+    What passed meanwhile is promoted at the next tick.
+    """
+    gate = gate_of(model)
+    gate.promotions.thaw(place.who())
+    print(f"{gate.model}: it may be promoted again")
+
+
+@verb(app, "slipway models card slipway-tiny 3")
+def card(
+    model: Model,
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="The version; by default the champion.")
+    ] = None,
+) -> None:
+    """Print the model card of a version.
+
+    All that is on record about it, and what is not known.
+    """
+    from assets import card as cards
+    from resources.mlflow import record
+
+    gate = gate_of(model)
+    held = gate.promotions.champion()
+    if version is None and held is None:
+        raise ValueError(f"model {gate.model}: it has no champion: name a version")
+    found = version_of(gate, version or int(held.version if held else 0))
+    made = record.read(gate.tiers.durable_path, gate.model, found.manifest)
+    if made is None:
+        raise ValueError(f"model {gate.model}: version {found.number} has no record: materialise its candidate")
+    known = [each for each in gate.promotions.history() if each.manifest == found.manifest]
+    print(cards.of(made, gate.promotions.judged(found.manifest), known), end="")
+
+
 def _sentence(made: "Promotion") -> str:
+    if not made.version:
+        return f"version {made.before} is the champion no more"
     return f"version {made.version} became champion{f', after version {made.before}' if made.before else ''}"
 
 
-def _gate(model: str) -> "Gate":
+def gate_of(model: str) -> "Gate":
     """What promotes the versions of the model that a name means. Raises ValueError."""
     from assets.gate import Gate
     from assets.measuring import Measuring
+    from recipes.load import load, recipes_folder
 
     here = place.here()
-    registry = _registry(here)
+    registry, recipes = _registry(here), load(recipes_folder())
     name = names.resolved(model, registry.models() if registry else [], "model")
-    return Gate(Measuring(here.tiers, here.compute, output.note), here.tracking, name)
+    measuring = Measuring(here.tiers, here.compute, output.note)
+    return Gate(measuring, here.tracking, name, recipes.trainings, recipes.suites)
 
 
-def _version(gate: "Gate", number: int) -> "Version":
+def version_of(gate: "Gate", number: int) -> "Version":
     found = gate.registry.version(gate.model, number)
     if found is None:
         raise ValueError(

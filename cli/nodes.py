@@ -1,8 +1,6 @@
 """Nodes: what the fleet says of them, what their hardware gives, and taking one out of service."""
 
-import getpass
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +10,7 @@ from cli import complete, names, output, place
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
+    from resources.fleet.health.standing import NodeRecord
     from resources.fleet.kubernetes.cordon import Act, Cordon
 
 app = group("The nodes of the fleet: list, quarantine, preflight, kill.")
@@ -29,9 +28,9 @@ def list_(json: AsJson = False) -> None:
     from resources.fleet.health.guarded import GuardedFleet
 
     here = place.here()
-    register = here.node_health.register
+    door = here.node_health
     with output.progress("asking the fleet"):
-        found, standings = GuardedFleet(here.fleet, register).nodes(), register.newest()
+        found, standings = GuardedFleet(here.fleet, door.register, door.rules).nodes(), door.register.newest()
     standing = {
         node.name: str(standings[node.name].standing) if node.name in standings else "healthy" for node in found
     }
@@ -54,17 +53,25 @@ def list_(json: AsJson = False) -> None:
 
 @verb(app, "slipway nodes show node-1")
 def show(node: Node, json: AsJson = False) -> None:
-    """Show what became of a node: each transition, by whom and why."""
-    here = place.here()
-    name = _full(node)
-    history, exemption = here.node_health.register.history(name), here.node_health.register.exemption(name)
+    """Show a node's history: transitions, and preflight verdicts."""
+    door, name = place.here().node_health, _full(node)
+    history, exemption = door.register.history(name), door.register.exemption(name)
+    preflights = door.preflights.of(name)
     if json:
-        return output.print_json({"node": name, "transitions": history, "exemption": exemption})
+        found = {"node": name, "transitions": history, "exemption": exemption, "preflights": preflights}
+        return output.print_json(found)
     if exemption:
         print(f"no process takes {name} out of service: {exemption.why} ({exemption.who})")
     if not history:
         print(f"node {name} is healthy: nothing was ever found against it")
-        return
+    else:
+        _print_transitions(history)
+    if preflights:
+        rows = [(output.when(each.at), each.verdict, each.faults, each.run[:8]) for each in preflights]
+        output.print_table(("measured", "verdict", "faults", "run"), rows)
+
+
+def _print_transitions(history: "list[NodeRecord]") -> None:
     output.print_table(
         ("when", "standing", "by", "why"),
         [
@@ -108,20 +115,17 @@ def bisect(
     """
     import uuid
 
-    from resources.fleet.health import suspicion
-    from resources.node_tasks.together import FOLDER, Together
+    from resources.node_tasks.network import NetworkCheck
     from trainer.node_task import CollectiveTask
 
     here = place.here()
     suspects, peers = [_full(node) for node in nodes], [_full(node) for node in good or ()]
-    run = uuid.uuid4().hex[:12]
     compute = None if here.home else here.compute
     ranks, poll = (max(1, compute.gpus), compute.poll_seconds) if compute else (1, 0.5)
+    check = NetworkCheck(here.launcher, here.node_health, here.durable, ranks, poll)
     task = CollectiveTask(largest * 2**20, seconds)
-    together = Together(here.launcher, here.durable / FOLDER / run, task, ranks, poll, expected=expect)
-    state = together.bisect(suspects, peers, lambda line: None if json else print(line))
-    for node in state.bad:
-        here.node_health.suspect(node, [suspicion.by_bisection(run, time.time())], place.who())
+    say = (lambda line: None) if json else print
+    state = check.bisect(uuid.uuid4().hex, suspects, peers, task, place.who(), say, expect)
     if json:
         return output.print_json({"bad": state.bad, "unresolved": state.unresolved, "good": state.good})
     print(f"bad: {', '.join(state.bad) or 'none'}")
@@ -181,7 +185,7 @@ def cordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> 
 
     What runs there runs on. Without --apply, only say what would be done.
     """
-    _tell(_cordon().cordon(_full(node), getpass.getuser(), why, apply), json)
+    _tell(_cordon().cordon(_full(node), place.who(), why, apply), json)
 
 
 @verb(app, "slipway nodes uncordon node-7 --why 'new GPU' --apply")
@@ -190,7 +194,7 @@ def uncordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -
 
     Without --apply, only say what would be done.
     """
-    _tell(_cordon().uncordon(_full(node), getpass.getuser(), why, apply), json)
+    _tell(_cordon().uncordon(_full(node), place.who(), why, apply), json)
 
 
 @verb(app, "slipway nodes kill node-1")

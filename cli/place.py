@@ -6,7 +6,6 @@ people use all day answer at once.
 
 import contextlib
 import functools
-import getpass
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,9 +22,11 @@ if TYPE_CHECKING:
     from resources.home import Home
     from resources.launchers.protocol import Launcher
     from resources.mlflow.tracking import Tracking
+    from resources.notify.settings import NotificationSettings
     from resources.platform import Platform
     from resources.tiers import Tiers
     from resources.trainings.control import TrainingControl
+    from resources.trainings.costs import Prices
     from resources.trainings.store import Trainings, TrainingStore
 
 PLATFORM = "SLIPWAY_PLATFORM"
@@ -52,15 +53,33 @@ class Workplace:
 
     @functools.cached_property
     def _settings(self) -> "Platform":
-        from resources import platform
+        from resources import platform, state
 
         assert self.file is not None
-        return platform.load(self.file)
+        settings = platform.load(self.file)
+        state.refuse_newer(Path(settings.tiers.durable))  # type: ignore[attr-defined]
+        return settings
 
     @property
     def durable(self) -> Path:
         """The durable tier."""
         return self.home.durable if self.home else Path(self._settings.tiers.durable)  # type: ignore[attr-defined]
+
+    @property
+    def prices(self) -> "Prices | None":
+        """What a rank-hour costs; None where the settings do not say."""
+        return None if self.home is not None else self._settings.rank_prices
+
+    @property
+    def notifications(self) -> "NotificationSettings":
+        """Whom to tell. Raises ValueError where nobody is."""
+        from resources.notify import settings
+
+        found = settings.of_home(self.home.root) if self.home else self._settings.notifications
+        if found is None:
+            where = f"{self.home.root / settings.FILE}" if self.home else f"{self.file}, notifications"
+            raise ValueError(f"{where}: found nothing, expected the settings of notifications (docs/notifications.md)")
+        return found
 
     @functools.cached_property
     def resources(self) -> "Resources":
@@ -116,14 +135,22 @@ class Workplace:
     @contextlib.contextmanager
     def dagster(self) -> "Iterator[DagsterInstance]":
         """Dagster's storage, for what is materialised from here. Raises ValueError where a cluster's is not set up."""
+        if self.home is not None:
+            from deploy.embedded import instance
+            from operations.upgrade import upgrading
+
+            instance.prepare(self.home)
+            upgrading.ready(self.home.durable)
+        with self.storage() as storage:
+            yield storage
+
+    @contextlib.contextmanager
+    def storage(self) -> "Iterator[DagsterInstance]":
+        """As `dagster`, of a home that is as it is: for an upgrade."""
         from dagster import DagsterInstance
 
         if self.home is None and not os.environ.get("DAGSTER_HOME"):
             raise ValueError("DAGSTER_HOME: found nothing, expected the folder of the platform's Dagster settings")
-        if self.home is not None:
-            from deploy.embedded import instance
-
-            instance.prepare(self.home)
         with DagsterInstance.from_config(str(self.home.dagster)) if self.home else DagsterInstance.get() as storage:
             yield storage
 
@@ -158,7 +185,8 @@ class Workplace:
 
 
 def here(environ: Mapping[str, str] = os.environ) -> Workplace:
-    """The place that the environment describes. Raises ValueError when the home is a file."""
+    """The place that the environment describes. Raises ValueError when the home is a file, or of a newer release."""
+    from resources import state
     from resources.home import Home
 
     if environ.get(PLATFORM):
@@ -166,6 +194,7 @@ def here(environ: Mapping[str, str] = os.environ) -> Workplace:
     home = Home.of(environ)
     if home.root.exists() and not home.root.is_dir():
         raise ValueError(f"SLIPWAY_HOME {home.root}: found a file, expected a folder, or nothing yet")
+    state.refuse_newer(home.durable)
     return Workplace(home)
 
 
@@ -176,6 +205,14 @@ def _fits(store: "TrainingStore", fits: "Callable[[TrainingStore], bool] | None"
         return False
 
 
-def who() -> str:
-    """Who gives the command, for what is recorded of it."""
-    return f"{getpass.getuser()} by hand"
+def who(environ: Mapping[str, str] = os.environ) -> str:
+    """Who gives the command, for what is recorded of it. Raises ValueError for one who may only look."""
+    from resources.mlflow import identity
+
+    asker = identity.of_process()
+    if environ.get(PLATFORM):
+        from resources import access
+
+        if refusal := access.of_settings(environ).refusal(asker.person):
+            raise ValueError(f"{environ[PLATFORM]}: operators: {refusal}")
+    return asker

@@ -1,16 +1,20 @@
 """Recipes: checking them, writing new ones, and what one comes to with all of its defaults."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, names, output
+from cli import complete, names, output, place
 from cli.verbs import AsJson, group, verb
 
+if TYPE_CHECKING:
+    from recipes.load import Recipes
+    from recipes.problems import RecipeFault
+
 app = group("Recipes: check, new, show.")
-KINDS = ("dataset", "training", "sweep")
+KINDS = ("dataset", "suite", "training", "sweep")
 
 
 @verb(app, "slipway recipes check")
@@ -23,12 +27,17 @@ def check(
     """Validate all recipes of a folder.
 
     A line for each, or every problem with its file, line and field.
+    Those in use are held to the nodes of an embedded instance too.
     """
+    from assets.sweeps import slots
     from recipes.load import load, recipes_folder
     from recipes.problems import InvalidRecipes
 
+    def of_the_fleet(found: "Recipes") -> "Iterable[tuple[str, str, RecipeFault]]":
+        return slots.faults(place.here().fleet, found)
+
     try:
-        recipes = load(folder or recipes_folder())
+        recipes = load(folder or recipes_folder(), further=None if folder else of_the_fleet)
     except InvalidRecipes as invalid:
         output.note(str(invalid))
         raise typer.Exit(1) from None
@@ -36,6 +45,7 @@ def check(
         {"kind": kind, "name": name, "description": recipe.description}
         for kind, each in (
             ("datasets", recipes.datasets),
+            ("suites", recipes.suites),
             ("trainings", recipes.all_trainings),
             ("sweeps", recipes.sweeps),
         )
@@ -50,7 +60,7 @@ def check(
 @verb(app, "slipway recipes new training my-model")
 def new(
     kind: Annotated[
-        str, typer.Argument(metavar="dataset|training|sweep", help="What to write.", autocompletion=lambda: KINDS)
+        str, typer.Argument(metavar="dataset|suite|training|sweep", help="What to write.", autocompletion=lambda: KINDS)
     ],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, which is that of its file.")],
 ) -> None:
@@ -69,7 +79,7 @@ def show(
     recipe: Annotated[
         str, typer.Argument(metavar="RECIPE", help="Its name, or the beginning of it.", autocompletion=complete.recipes)
     ],
-    kind: Annotated[str, typer.Option(help="dataset, training or sweep, where several have the name.")] = "",
+    kind: Annotated[str, typer.Option(help="dataset, suite, training or sweep, where several have the name.")] = "",
     json: AsJson = False,
 ) -> None:
     """Print a recipe with every default filled in.
@@ -84,6 +94,7 @@ def show(
     recipes = load(recipes_folder())
     kinds: dict[str, Mapping[str, Recipe]] = {
         "dataset": recipes.datasets,
+        "suite": recipes.suites,
         "training": recipes.all_trainings,
         "sweep": recipes.sweeps,
     }

@@ -13,12 +13,25 @@ def answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
     from resources.trainings import account_tables
 
     with output.progress("reading the ledgers"):
-        names, rows = account_tables.ask(here.stores(trials=trials).values(), query)
+        names, rows = account_tables.ask(here.stores(trials=trials).values(), query, here.prices, _owners())
     if json:
         return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
     output.print_table(names, [[_told(value) for value in row] for row in rows])
     if not rows:
         output.note("the query found no row")
+
+
+def _owners() -> dict[str, str]:
+    """The owner of each recipe by its name; none while the recipes cannot be read."""
+    from recipes.load import load, recipes_folder
+    from recipes.problems import InvalidRecipes
+
+    try:
+        known = load(recipes_folder())
+    except InvalidRecipes as error:
+        output.note(f"no team is known, as the recipes cannot be read: {error}")
+        return {}
+    return {name: each.owner for name, each in {**known.all_trainings, **known.sweeps}.items()}
 
 
 def _plain(value: object) -> object:
@@ -43,6 +56,14 @@ def account(store: "TrainingStore") -> dict[str, object] | None:
         "notes": list(told.notes),
         **vars(figures),
     }
+
+
+def ettr(store: "TrainingStore") -> float | None:
+    """The training's ETTR by Meta's definition; None before it was wanted."""
+    from resources.trainings import accounts
+
+    found = accounts.of_if_any(store.folder)
+    return None if found is None else found[1].ettr_meta
 
 
 def fields(store: "TrainingStore") -> dict[str, object]:

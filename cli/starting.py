@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from recipes.load import Recipes
+    from recipes.training import ModelRecipe
     from trainer.config.operation import Storage
     from trainer.data.snapshots import Snapshot
     from trainer.plan.measure import StageMeasure
@@ -61,7 +62,7 @@ def plan(
     Exit code 1 says that it does not fit.
     """
     from recipes import assignments, folder
-    from recipes.plan import planned
+    from recipes.plan import grace_warning, planned
     from trainer.plan.report import report
     from trainer.plan.shards import report_shards, room_of
 
@@ -74,10 +75,13 @@ def plan(
     room = room_of(asked.room.nvme_bytes, verdict.host.nvme_spare, recipes.trainings[chosen].placement.nvme_gigabytes)
     shards = _shards(recipes, chosen, gigabytes, room, nodes)
     fits = verdict.fits and not shards.problem
+    warning = grace_warning(recipes.trainings[chosen], on, verdict.checkpoint.seconds["durable"])
     if json:
-        output.print_json({**verdict.document(), "fits": fits, "staging": shards.document()})
+        output.print_json({**verdict.document(), "fits": fits, "staging": shards.document(), "warning": warning})
     else:
         print("\n".join([*report(verdict, asked.room), *report_shards(shards, nodes)]))
+        if warning:
+            output.note(warning)
     raise typer.Exit(0 if fits else 1)
 
 
@@ -87,21 +91,18 @@ def _shards(recipes: "Recipes", recipe: str, gigabytes: float | None, room: int 
     from trainer.plan.shards import judge_shards
 
     training = recipes.trainings[recipe]
-    shards = planned_shards(recipes, recipe, _snapshot(training.dataset), gigabytes)
+    shards = planned_shards(recipes, recipe, _snapshot(training), gigabytes)
     return judge_shards(training.placement.staging, shards.need, shards.known, room, nodes)
 
 
-def _snapshot(dataset: str) -> "Snapshot | None":
-    """The dataset's present snapshot; None before its first, and where it cannot be read."""
-    from trainer.data import snapshots
-
+def _snapshot(training: "ModelRecipe") -> "Snapshot | None":
+    """The present snapshot of the training's datasets; None before there is one, and where it cannot be read."""
     durable = place.here().durable
     if not (durable / "datasets").is_dir():
         return None
-    from assets.datasets.snapshots import pointer
+    from assets import training_data
 
-    current = pointer.current(durable, dataset)
-    return snapshots.read(durable, current) if current else None
+    return training_data.read(training, durable)
 
 
 def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVerdict":

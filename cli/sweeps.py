@@ -1,6 +1,7 @@
 """Sweeps: which there are, and what became of their trials."""
 
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -8,9 +9,14 @@ from cli import names, output, place
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
+    from assets.sweeps.state import SweepState
     from assets.sweeps.store import SweepStore
 
-app = group("Sweeps over the parameters of a training: list, show.")
+app = group("Sweeps of a training: list, show, pause, resume, stop, add, set.")
+
+Id = Annotated[str, typer.Argument(metavar="SWEEP", help="Its id, or the beginning of it.")]
+Why = Annotated[str, typer.Option(help="The reason, kept on record.")]
+BEGINS = "its run does so at its next look; without a run, the sensors of `slipway up` begin one"
 
 
 @verb(app, "slipway sweeps list", name="list")
@@ -20,9 +26,9 @@ def list_(json: AsJson = False) -> None:
     rows = [
         {
             "sweep": id,
-            "state": state.closed.outcome if state.closed else "open",
+            "state": state.closed.outcome if state.closed else "paused" if state.held else "open",
             "trials": len(state.trials),
-            "of": state.plan.trials,
+            "of": state.planned,
             "best_trial": state.best.number if state.best else None,
             "best_value": state.best.value if state.best else None,
         }
@@ -49,24 +55,149 @@ def list_(json: AsJson = False) -> None:
         output.note("no sweep has been opened yet")
 
 
-@verb(app, "slipway sweeps show tiny-dec")
+@verb(app, "slipway sweeps show tiny-dec --html report.html")
 def show(
-    sweep: Annotated[str, typer.Argument(metavar="SWEEP", help="Its id, or the beginning of it.")],
+    sweep: Id,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page to this file.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Show the best parameters of a sweep, and every trial."""
-    from assets.sweeps import report
+    """Show what a sweep found and cost.
 
-    stores = _stores(place.here())
-    id = names.resolved(sweep, stores, "sweep")
-    state = stores[id].state()
-    if state is None:
-        raise ValueError(f"sweep {id}: it has not been opened yet")
-    with output.progress(f"reading {id}"):
-        made = report.report(state)
+    The best parameters, every trial, each rung, and which parameters decide.
+    The page needs nothing beside it, and has the pictures too. While the sweep runs, and once it has ended, the same
+    page lies in the sweep's folder.
+    """
+    from assets.sweeps.report import kept, text
+
+    store, state = _opened(sweep)
+    with output.progress(f"reading {store.sweep}"):
+        made = kept.report_of(store, state)
+    if html is not None:
+        from assets.sweeps.report import page
+        from trainer.base import atomic
+
+        with output.progress(f"drawing {store.sweep}"):
+            atomic.replace(html, page.html(made).encode())
+        output.note(f"the report of {store.sweep} is in {html}")
+        return
     if json:
         return output.print_json(made)
-    print(report.markdown(made), end="")
+    print(text.markdown(made), end="")
+
+
+@verb(app, "slipway sweeps export tiny-dec tiny-decoder.journal")
+def export(
+    sweep: Id,
+    file: Annotated[Path, typer.Argument(help="A new file: .journal or .log, or .db for an SQLite database.")],
+) -> None:
+    """Write a sweep as an Optuna study.
+
+    optuna-dashboard shows it, and optuna.load_study reads it.
+    """
+    from assets.sweeps import optuna_export
+
+    store, state = _opened(sweep)
+    with output.progress(f"writing {len(state.trials)} trials to {file}"):
+        optuna_export.export(state, store.read(), file)
+    output.note(f"{file} has the study {store.sweep}")
+
+
+@verb(app, "slipway sweeps pause tiny-dec --why 'the cluster is needed'")
+def pause(sweep: Id, why: Why = "paused by hand") -> None:
+    """Pause a sweep: its trials save and leave their nodes.
+
+    Nothing new is started until it is resumed.
+    """
+    from assets.sweeps import steering
+
+    store = _store(sweep)
+    steering.pause(store, place.who(), why)
+    print(f"{store.sweep} is to pause: {BEGINS}")
+
+
+@verb(app, "slipway sweeps resume tiny-dec")
+def resume(sweep: Id, why: Why = "resumed by hand") -> None:
+    """Let a paused sweep go on.
+
+    Each trial goes on from its checkpoint, to where it was going.
+    """
+    from assets.sweeps import steering
+
+    store = _store(sweep)
+    steering.resume(store, place.who(), why)
+    print(f"{store.sweep} is to go on: {BEGINS}")
+
+
+@verb(app, "slipway sweeps stop tiny-dec")
+def stop(sweep: Id, why: Why = "stopped by hand") -> None:
+    """End a sweep for good.
+
+    Its trials are stopped, what it has found so far stays, and no training follows from it.
+    """
+    from assets.sweeps import steering
+
+    store = _store(sweep)
+    steering.stop(store, place.who(), why)
+    print(f"{store.sweep} is to stop: {BEGINS}")
+
+
+@verb(app, "slipway sweeps add tiny-dec 16")
+def add(
+    sweep: Id,
+    trials: Annotated[int, typer.Argument(help="How many trials more.")],
+    why: Why = "added by hand",
+    json: AsJson = False,
+) -> None:
+    """Add trials to a sweep.
+
+    While it runs, or after it has completed: it is the same sweep, and goes on.
+    """
+    from assets.sweeps import steering
+
+    store = _store(sweep)
+    _say_changes(store, steering.add(store, trials, place.who(), why), json)
+
+
+@verb(app, "slipway sweeps set tiny-dec parallel=8 limits.retries=2", name="set")
+def set_(
+    sweep: Id,
+    fields: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE", help="As the recipe names them.")],
+    why: Why = "set by hand",
+    json: AsJson = False,
+) -> None:
+    """Change what a sweep may spend.
+
+    trials, parallel, limits.retries, limits.failed_trials and goal.at_most.
+    It is the same sweep, and goes on. What decides what it searches is refused: that is another sweep.
+    """
+    from assets.sweeps import steering
+
+    store = _store(sweep)
+    _say_changes(store, steering.spend(store, fields, place.who(), why), json)
+
+
+def _say_changes(store: "SweepStore", changed: "dict[str, tuple[Any, Any]]", json: bool) -> None:
+    if json:
+        return output.print_json({"sweep": store.sweep, "changed": changed})
+    for name, (old, new) in changed.items():
+        print(f"{store.sweep} {name}: {old!r} to {new!r}; {BEGINS}")
+
+
+def _store(given: str) -> "SweepStore":
+    """The sweep that a name means. Raises ValueError."""
+    stores = _stores(place.here())
+    return stores[names.resolved(given, stores, "sweep")]
+
+
+def _opened(given: str) -> "tuple[SweepStore, SweepState]":
+    """The sweep that a name means, with its state. Raises ValueError, also for one that was not opened yet."""
+    store = _store(given)
+    state = store.state()
+    if state is None:
+        raise ValueError(f"sweep {store.sweep}: it has not been opened yet")
+    return store, state
 
 
 def _stores(here: place.Workplace) -> "dict[str, SweepStore]":

@@ -25,12 +25,13 @@ def ls(
         bool, typer.Option("--all", "-a", help="Also trials, and trainings that are not wanted yet.")
     ] = False,
     sql: Annotated[
-        str, typer.Option(metavar="QUERY", help="Answer this over the tables trainings, spent and lost.")
+        str, typer.Option(metavar="QUERY", help="Answer this over the tables trainings, spent, lost and cost.")
     ] = "",
     json: AsJson = False,
 ) -> None:
     """List the trainings and where each stands.
 
+    ETTR is the share of the time since a training was wanted that went into steps which were kept (Meta's definition).
     With --sql, what their time was spent on: SELECT cause, sum(seconds) FROM lost GROUP BY cause.
     """
     from resources.trainings.summary import summary
@@ -39,11 +40,13 @@ def ls(
     if sql:
         return spent.answer(here, sql, everything, json)
     with output.progress("reading the trainings"):
-        found = [summary(store, here.launcher) for store in here.stores(trials=everything).values()]
-    shown = [each for each in found if everything or each.state != "offered"]
+        stores = here.stores(trials=everything)
+        found = [summary(store, here.launcher) for store in stores.values()]
+        shown = [each for each in found if everything or each.state != "offered"]
+        ettr = {each.id: spent.ettr(stores[each.id]) for each in shown}
     if json:
-        return output.print_json(shown)
-    head = ("training", "state", "step", "checkpoint", "wanted", "since", "why")
+        return output.print_json([{**vars(each), "ettr": ettr[each.id]} for each in shown])
+    head = ("training", "state", "step", "checkpoint", "ETTR", "wanted", "since", "why")
     output.print_table(
         head,
         [
@@ -52,6 +55,7 @@ def ls(
                 each.state,
                 f"{each.step}/{each.steps}" if each.steps else each.step,
                 each.checkpoint or "-",
+                "-" if (share := ettr[each.id]) is None else f"{share:.1%}",
                 each.wanted or "-",
                 output.when(each.since),
                 each.why,
@@ -74,12 +78,14 @@ def show(training: Id, json: AsJson = False) -> None:
     incidents = incident_reports.of_all([store])
     specification, told = store.specification(), summary(store, here.launcher)
     changes, branch = updating.known(store.folder), specification.branch
+    left_out = _left_out(here, specification.snapshot)
     if json:
         return output.print_json(
             {
                 **vars(told),
                 "recipe": specification.recipe,
                 "snapshot": specification.snapshot,
+                "held_out": left_out,
                 "numbers": specification.numbers,
                 "origin": store.terms().origin,
                 "changes": [{**vars(each), "state": each.state} for each in changes],
@@ -102,6 +108,7 @@ def show(training: Id, json: AsJson = False) -> None:
         "checkpoints": ", ".join(str(commit.step) for commit in store.commits()) or "none",
         "folder": store.folder,
         **({"continues": f"{branch.training}@{branch.step}"} if branch else {}),
+        **({"held out": left_out} if left_out else {}),
         **spent.fields(store),
     }
     output.print_fields(fields)
@@ -112,6 +119,17 @@ def show(training: Id, json: AsJson = False) -> None:
         print(f"change {change.number} by {change.by} ({change.why}): {pairs}; {change.state}")
     for each in incidents:
         print(f"incident {each.id} {output.when(each.at)}: {post_mortem.headline(each)}; {each.state}")
+
+
+def _left_out(here: place.Workplace, snapshot: str) -> str:
+    """Which validation documents a snapshot is without, in a sentence; empty for none, or without its manifest."""
+    from assets import unseen
+    from trainer.data import snapshots
+
+    try:
+        return unseen.told(snapshots.read(here.durable, snapshot))
+    except ValueError:
+        return ""
 
 
 @verb(app, "slipway watch tiny-dec", section=SECTION)
@@ -141,31 +159,6 @@ def follow(here: place.Workplace, store: "TrainingStore", bring: bool = False) -
             f"{store.id} failed: {ended.reason if ended else desired.why if desired else 'no reason given'}"
         )
     print(f"{store.id} {ended.outcome} at step {ended.step}")
-
-
-@verb(app, "slipway logs tiny-dec --node node-1", section=SECTION)
-def logs(
-    training: Id,
-    node: Annotated[
-        str, typer.Option(help="Of this node alone; by default of all.", autocompletion=complete.nodes)
-    ] = "",
-    incarnation: Annotated[int | None, typer.Option(help="Of an earlier start; by default of the newest.")] = None,
-    kilobytes: Annotated[int, typer.Option(min=1, help="How much of the end of each node's log.")] = 64,
-    json: AsJson = False,
-) -> None:
-    """Print the end of what each node of a training wrote."""
-    from resources.trainings import summary
-
-    here = place.here()
-    store = here.training(training, _begun, "started training")
-    found = summary.logs(store, here.launcher, incarnation, kilobytes * 1024)
-    if node and node not in found:
-        raise ValueError(f"node {node}: found no log of it, expected one of {', '.join(found) or '(there is none)'}")
-    chosen = {node: found[node]} if node else found
-    if json:
-        return output.print_json(chosen)
-    for name, text in chosen.items():
-        print(f"== {name} ==\n{text.rstrip()}")
 
 
 @verb(app, "slipway stop tiny-dec", section=SECTION)
@@ -202,6 +195,34 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
     with output.progress(f"starting {store.id}"):
         waiting = by_hand.begin(here.control, store, place.who())
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
+
+
+@verb(app, "slipway rm tiny-dec --apply", section=SECTION)
+def rm(
+    training: Id,
+    apply: Annotated[bool, typer.Option("--apply", help="Let it go; without, say what would be removed.")] = False,
+    why: Annotated[str, typer.Option(help="The reason, kept on record.")] = "removed by hand",
+    json: AsJson = False,
+) -> None:
+    """Delete a training that has ended.
+
+    Its checkpoints are let go, and the hourly retention removes those that no model, branch or reader refers to; until
+    then `slipway resume` keeps them. Its ledger and its incidents stay.
+    """
+    from operations import deleting
+
+    here = place.here()
+    store = here.training(training, lambda each: each.read().over, "training that has ended")
+    if store.id not in here.stores(trials=False):
+        raise ValueError(
+            f"trial {store.id}: found a trial, expected a training: its sweep removes what it needs no more"
+        )
+    asked = here.trainings, store, here.tiers, here.tracking
+    with output.progress(f"looking at what refers to {store.id}"):
+        found = deleting.delete(*asked, place.who(), why) if apply else deleting.outlook(*asked)
+    if json:
+        return output.print_json({**vars(found), "applied": apply})
+    print(f"{store.id}: {found.sentence()}" if apply else f"{store.id}: with --apply, {found.sentence()}")
 
 
 def _stop(given: str, why: str) -> None:

@@ -1,16 +1,20 @@
-"""Branching and changing in the UI: a job for each recipe, whose partitions are the checkpoints or trainings there are.
+"""Branching, replaying and changing in the UI: jobs of each recipe, whose partitions are what there is to choose from.
 
 The launchpad offers the partitions to choose from; the fields are written as a recipe has them.
 """
+
+import tempfile
 
 import dagster as dg
 from pydantic import Field
 
 from assets import branching, keys, updating
 from assets.execution import pods
+from recipes import assignments
 from recipes.training import TrainingRecipe
 from resources.compute.protocol import Compute
 from resources.tiers import Tiers
+from resources.trainings import replays
 from resources.trainings.roots import trainings
 
 FIELDS = "FIELD=VALUE, as a recipe names them: optimiser.learning_rate=0.001"
@@ -21,6 +25,18 @@ class BranchConfig(dg.Config):
 
     fields: list[str] = Field(default=[], description=FIELDS)
     name: str = Field(default="", description="Words that distinguish it from another branch of the same")
+
+
+class ReplayConfig(dg.Config):
+    """What is done again, and what it is compared by."""
+
+    steps: int = Field(default=10, ge=1, description="How many steps to do again")
+    ranks: int | None = Field(default=None, ge=1, description="With so many ranks; by default as many as trained")
+    tolerance: float | None = Field(default=None, ge=0, description="Relative difference that is still accepted")
+    fields: list[str] = Field(default=[], description=FIELDS)
+
+
+VERDICTS = {0: "equal", replays.WITHIN_TOLERANCE: "within the tolerance"}
 
 
 class UpdateConfig(dg.Config):
@@ -57,6 +73,42 @@ def branch_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     )
     def job() -> None:
         branch_checkpoint()
+
+    return job
+
+
+def replay_job(recipe: TrainingRecipe) -> dg.JobDefinition:
+    """The job that does steps of the recipe's trainings again, in the process of its own run."""
+    lane = keys.lane(recipe.name)
+
+    @dg.op(name=f"{lane}_replay_steps", tags=pods.tags("replay", recipe.placement.steps.get("replay")))
+    def replay_steps(
+        context: dg.OpExecutionContext, config: ReplayConfig, tiers: Tiers, compute: Compute
+    ) -> dg.Output[None]:
+        """Raises Failure with what differs, or why the steps cannot be done again."""
+        training, step = keys.parse_checkpoint_partition(context.partition_key)
+        store, paths = trainings(tiers).store(training), compute.control(tiers).paths
+        with tempfile.TemporaryFile("w+") as printed:
+            try:
+                changes = assignments.parsed(config.fields)
+                chosen = (config.steps, config.ranks, config.tolerance, changes)
+                code = replays.replay(store, paths, step, *chosen, output=printed)
+            except ValueError as error:
+                raise dg.Failure(str(error)) from error
+            printed.seek(0)
+            found = printed.read().strip()
+        context.log.info(found)
+        if code not in VERDICTS:
+            raise dg.Failure(found)
+        return dg.Output(None, metadata={"verdict": VERDICTS[code], "found": found})
+
+    @dg.job(
+        name=f"{lane}_replay",
+        partitions_def=keys.checkpoint_partitions(recipe.name),
+        description="Does the steps after a checkpoint (the partition) again, and compares them with the record.",
+    )
+    def job() -> None:
+        replay_steps()
 
     return job
 

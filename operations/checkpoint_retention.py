@@ -19,6 +19,7 @@ from resources.compute.protocol import Compute
 from resources.mlflow.registry import Registry
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from resources.trainings.branching import let_go_if_abandoned
 from resources.trainings.duties import Duty
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.retention import Patience, condemned, decide
@@ -56,6 +57,8 @@ def retain_checkpoints(
     for root in references.roots(tiers):
         for store in references.stores(root):
             try:
+                if not config.dry_run and let_go_if_abandoned(root, store.read(), time.time()):
+                    context.log.info(f"{store.id}: it never saved anything, and holds its parent's checkpoint no more")
                 removed |= retention.retain(root, store)
                 if store.read().over:
                     over.append(store)

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.datasets import garbage
+from assets.datasets.building.build_log import BuildLog, quiet
 from assets.datasets.garbage import Garbage
 from assets.execution import pods
 from operations import references
@@ -33,7 +34,7 @@ def collect_garbage(
     context: dg.OpExecutionContext, config: GarbageConfig, tiers: Tiers, tracking: Tracking
 ) -> dg.Output[None]:
     """Raises as `collected` does."""
-    found = collected(tiers, tracking, config.snapshots, config.hours, config.dry_run)
+    found = collected(tiers, tracking, config.snapshots, config.hours, config.dry_run, context.log.info)
     context.log.info(
         f"{'would remove' if config.dry_run else 'removed'} {len(found.files)} files of {found.bytes / 1e9:.3f} GB; "
         f"{found.kept_snapshots} snapshots stay"
@@ -43,15 +44,20 @@ def collect_garbage(
     return dg.Output(None, metadata=figures | {"snapshots_kept": found.kept_snapshots})
 
 
-def collected(tiers: Tiers, tracking: Tracking, snapshots: int, hours: float, dry_run: bool) -> Garbage:
+def collected(
+    tiers: Tiers, tracking: Tracking, snapshots: int, hours: float, dry_run: bool, report: BuildLog = quiet
+) -> Garbage:
     """Remove what nothing refers to, unless this is a dry run; the other arguments as in `GarbageConfig`.
 
     Raises what the registry raises when it is away, and OSError and ValueError where a training's records cannot be
     read: the references are not known then.
     """
     durable = tiers.durable_path
-    referred = references.snapshots_in_use(tiers) | Registry(tracking, durable).snapshots_in_use()
-    return garbage.collect(durable, referred, snapshots, hours * 3600, dry_run)
+
+    def referred() -> set[str]:
+        return references.snapshots_in_use(tiers) | Registry(tracking, durable).snapshots_in_use()
+
+    return garbage.collect(durable, referred, snapshots, hours * 3600, dry_run, report)
 
 
 @dg.job(

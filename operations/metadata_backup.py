@@ -1,4 +1,5 @@
-"""Metadata backup: each night, copies Dagster's and MLflow's databases and the recipes to the backup tier.
+"""Metadata backup: each night, copies Dagster's and MLflow's databases, the recipes, and what was taken down of
+datasets and their tokenizers to the backup tier.
 
 The check restores the backup into a scratch folder and opens it with Dagster, MLflow and the recipes' own reader: a
 backup that was never restored is a hope.
@@ -11,11 +12,13 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.datasets.documents import takedowns
 from assets.execution import pods
 from recipes.load import recipes_folder
-from resources import metadata_backup
+from resources import metadata_backup, postgresql
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from trainer.base import listing
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, Tier
 
@@ -37,7 +40,7 @@ def tier_of(tiers: Tiers) -> Tier:
 @dg.asset(
     key=KEY,
     group_name="platform",
-    kinds={"sqlite"},
+    kinds={"database"},
     op_tags=pods.tags("metadata_backup"),
     owners=["team:platform"],
     check_specs=[
@@ -47,7 +50,7 @@ def tier_of(tiers: Tiers) -> Tier:
             description="Restored into an empty folder, it opens in Dagster and MLflow and holds what was counted.",
         )
     ],
-    description="Dagster's and MLflow's SQLite databases and the recipes, verified, on the backup tier.",
+    description="The databases, the recipes, takedowns and tokenizers, verified, on the backup tier.",
 )
 def backup_of_metadata(
     context: dg.AssetExecutionContext, config: BackupConfig, tiers: Tiers, tracking: Tracking
@@ -64,9 +67,21 @@ def backup_of_metadata(
 
 def back_up(instance: dg.DagsterInstance, tiers: Tiers, tracking: Tracking, recipes: Path) -> metadata_backup.Backup:
     """Put a new backup on its tier. Raises as `resources.metadata_backup.back_up` does."""
-    figures = metadata_backup.count(instance, tracking, recipes)
+    figures, records = metadata_backup.count(instance, tracking, recipes), list(records_of(tiers.durable_path))
+    if postgresql.serves(instance):
+        return metadata_backup.back_up_servers(recipes, figures, tier_of(tiers), time.time(), records)
     home = Path(instance.root_directory)
-    return metadata_backup.back_up(home, tracking, recipes, figures, tier_of(tiers), time.time())
+    return metadata_backup.back_up(home, tracking, recipes, figures, tier_of(tiers), time.time(), records)
+
+
+def records_of(durable: Path) -> Iterator[tuple[str, Path]]:
+    """What of the datasets no source can give again: what was taken down, and the tokenizers. Raises OSError."""
+    for dataset in listing.names_if_there(durable / "datasets"):
+        path = takedowns.path(durable, dataset)
+        if path.exists():
+            yield str(path.relative_to(durable)), path
+    for name in listing.names_if_there(durable / "tokenizers"):
+        yield f"tokenizers/{name}", durable / "tokenizers" / name
 
 
 def _drill(made: metadata_backup.Backup, tier: Tier) -> dg.AssetCheckResult:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from assets.sweeps.store import sweeps
 from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings, trials
@@ -36,7 +37,8 @@ class References:
 class ReferenceReader:
     """Reads all references, as often as asked; terms that have not changed since are not read again."""
 
-    def __init__(self, tiers: Tiers, registry: Registry) -> None:
+    def __init__(self, tiers: Tiers, registry: Registry | None) -> None:
+        """Without a registry no model refers to anything: where there is none yet."""
         self._tiers, self._registry = tiers, registry
         self._inits: dict[Path, tuple[tuple[int, int], str]] = {}
 
@@ -46,7 +48,7 @@ class ReferenceReader:
         Raises OSError and ValueError for records that cannot be read, and MlflowException when the registry is away.
         """
         found = References()
-        for version in self._registry.versions():
+        for version in self._registry.versions() if self._registry else ():
             why = f"model {version.model}, version {version.number}"
             for folder in {folder_of(version.tags.get(FOLDER_TAG, "")), folder_of(version.source)} - {""}:
                 found.folders.setdefault(folder, []).append(why)
@@ -91,16 +93,28 @@ def stores(root: Trainings) -> Iterator[TrainingStore]:
 
 
 def snapshots_in_use(tiers: Tiers) -> set[str]:
-    """The snapshots of all trainings and trials that should run and have not succeeded, or have an open duty.
+    """The snapshots of all that may go on: trainings that have not succeeded and were not let go, whether they should
+    run or are stopped; sweeps that were not stopped for good, which may draw more trials, and trials that should run;
+    and all with an open duty.
 
     Raises OSError and ValueError where a record cannot be read.
     """
-    return {
-        store.specification().snapshot
-        for root in roots(tiers)
-        for store in stores(root)
-        if root.has_open_duty(store.id) or store.read().unfinished
-    }
+    own, of_sweeps = trainings(tiers), trials(tiers)
+    used = {store.specification().snapshot for store in stores(own) if own.has_open_duty(store.id) or _may_go_on(store)}
+    for root in of_sweeps.values():
+        for store in stores(root):
+            if root.has_open_duty(store.id) or store.read().unfinished:
+                used.add(store.specification().snapshot)
+    for sweep in sweeps(tiers.durable_path / "sweeps"):
+        state = sweep.state()
+        if state is None or state.closed is None or state.closed.outcome != "stopped":
+            used.add(str(sweep.specification()["snapshot"]))
+    return used
+
+
+def _may_go_on(store: TrainingStore) -> bool:
+    facts = store.read()
+    return facts.unfinished or not (facts.succeeded or facts.let_go)
 
 
 def _folders(root: Trainings) -> Iterator[TrainingStore]:

@@ -48,7 +48,7 @@ def _check(recipe: ModelRecipe, tier: str) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=keys.key(recipe.name, "checkpoint"),
         name=check_name(tier),
-        op_tags=pods.tags("restore_drill"),
+        op_tags=pods.tags("restore_drill", recipe.placement.steps.get("restore_drill")),
         description=f"A recent checkpoint, restored from the {tier} tier, has the loss that is on record.",
     )
     def drill(context: dg.AssetCheckExecutionContext, tiers: Tiers, compute: Compute) -> dg.AssetCheckResult:

@@ -18,7 +18,7 @@ from assets.execution import on_nodes, pods
 from operations import alone
 from resources.compute.protocol import Compute
 from resources.tiers import Tiers
-from resources.trainings import course
+from resources.trainings import course, updating
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.roots import trainings
 from trainer.base import journal
@@ -124,7 +124,9 @@ def demands_of(facts: TrainingFacts, size: int) -> dict[str, Demand]:
     steps = read.steps[-20:]
     saves = [event["seconds"] for event in read.events if event["event"] == "committed"]
     pace = sum(event["seconds"] for event in steps) / max(1, len(steps))
-    left = numbers["run"]["steps"] - facts.commits[-1].step
+    steps_in_all = updating.steps_now(facts)
+    assert steps_in_all is not None
+    left = steps_in_all - facts.commits[-1].step
     every = numbers["checkpoint"]["every"] * pace
     seconds = interval.ceilings(rules)
     seconds[DURABLE] = min([s for s in (every, seconds[DURABLE]) if s], default=0.0)

@@ -1,7 +1,7 @@
 """Recipes: one YAML file is one recipe, and one recipe is one lane of assets. A new recipe needs no Python.
 
-A recipe lies in `datasets/`, `trainings/` or `sweeps/`; the name of its file is its name, and its first field
-says its kind and version, such as `slipway: training/1`. `slipway recipes new` begins one;
+A recipe lies in `datasets/`, `suites/`, `trainings/` or `sweeps/`; the name of its file is its name, and its first
+field says its kind and version, such as `slipway: training/1`. `slipway recipes new` begins one;
 `slipway recipes check [FOLDER]` validates all of them and shows every problem at once: file, line, field, what was
 found and what is expected.
 

@@ -1,24 +1,32 @@
 """The section `cleaning` of a dataset: what is rewritten, what is masked, and which documents are left out."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
+from recipes.filters import ClassifierSection, LinesSection, OwnRules, UrlsSection, checked_own_rules
 from recipes.parts import Count, RecipeSection, Text
+from trainer.base.invalid import Invalid, require
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Occurrences = Annotated[int, Field(ge=0)]
+MaskKind = Literal["email", "ip", "phone", "card", "iban", "secret"]
 
 
 class RulesSection(RecipeSection):
     """Quality rules, each with its threshold, or null for a rule that is off. A document that breaks one is left out.
 
     The rules are tested in this order, and the first broken rule is the reason. docs/cleaning.md explains what each
-    rule measures, and which value its source uses.
+    rule measures, and which value its source uses. A preset turns on the rules of its source with their values; a rule
+    that is set beside it replaces the preset's, and null turns it off.
     """
 
+    preset: Literal["gopher", "c4", "fineweb", "code"] | None = None
+    """The source whose rules are on: Gopher, C4, FineWeb (which is both and more), or StarCoder's for source code."""
     words_at_least: Count | None = None
     """The fewest words between white space; Gopher uses 50."""
     words_at_most: Count | None = None
@@ -47,37 +55,141 @@ class RulesSection(RecipeSection):
     """The largest share of lines that repeat an earlier line; Gopher uses 0.3."""
     duplicate_paragraphs_at_most: Share | None = None
     """The largest share of paragraphs that repeat an earlier one; Gopher uses 0.3."""
+    duplicate_line_characters_at_most: Share | None = None
+    """The largest share of the text in lines that repeat an earlier line; Gopher uses 0.2, FineWeb 0.01."""
+    duplicate_paragraph_characters_at_most: Share | None = None
+    """The largest share of the text in paragraphs that repeat an earlier one; Gopher uses 0.2."""
+    newlines_per_word_at_most: Positive | None = None
+    """The most newlines for each word: a list has many; FineWeb uses 0.3."""
+    mean_line_length_at_most: Positive | None = None
+    """The largest mean number of characters in a line; StarCoder uses 100."""
+    longest_line_at_most: Count | None = None
+    """The most characters in a line; StarCoder uses 1,000."""
+    alphabetic_characters_at_least: Share | None = None
+    """The smallest share of characters that are letters; StarCoder uses 0.25."""
+    sentences_at_least: Count | None = None
+    """The fewest sentences; C4 uses 5."""
     stop_words_at_least: Annotated[int, Field(ge=1, le=8)] | None = None
-    """The fewest of eight English stop words; Gopher uses 2."""
+    """The fewest of eight stop words of the document's language; Gopher uses 2."""
     top_2gram_at_most: Share | None = None
     """The largest share of the text in its most frequent pair of words; Gopher uses 0.2."""
+    top_3gram_at_most: Share | None = None
+    """The same for three words; Gopher uses 0.18."""
+    top_4gram_at_most: Share | None = None
+    """The same for four words; Gopher uses 0.16."""
     duplicate_5grams_at_most: Share | None = None
-    """The largest share of the text in runs of five words that occur more than once; Gopher uses 0.15."""
+    """The largest share of the text in runs of five words that repeat an earlier run; Gopher uses 0.15."""
+    duplicate_6grams_at_most: Share | None = None
+    """The same for six words; Gopher uses 0.14."""
+    duplicate_7grams_at_most: Share | None = None
+    """The same for seven words; Gopher uses 0.13."""
+    duplicate_8grams_at_most: Share | None = None
+    """The same for eight words; Gopher uses 0.12."""
+    duplicate_9grams_at_most: Share | None = None
+    """The same for nine words; Gopher uses 0.11."""
+    duplicate_10grams_at_most: Share | None = None
+    """The same for ten words; Gopher uses 0.1."""
+
+    def thresholds(self) -> dict[str, float]:
+        """The rules that are on, the preset's among them, with their thresholds, in the order in which they are
+        tested."""
+        chosen: dict[str, Any] = dict(PRESETS[self.preset]) if self.preset else {}
+        chosen |= {name: getattr(self, name) for name in self.model_fields_set}
+        return {name: chosen[name] for name in RULE_NAMES if chosen.get(name) is not None}
+
+
+RULE_NAMES = tuple(name for name in RulesSection.model_fields if name != "preset")
+"""Every rule, in the order in which they are tested."""
+
+GOPHER: Mapping[str, float] = {
+    "words_at_least": 50,
+    "words_at_most": 100_000,
+    "symbols_per_word_at_most": 0.1,
+    "mean_word_length_at_least": 3,
+    "mean_word_length_at_most": 10,
+    "alphabetic_words_at_least": 0.8,
+    "bullet_lines_at_most": 0.9,
+    "ellipsis_lines_at_most": 0.3,
+    "duplicate_lines_at_most": 0.3,
+    "duplicate_paragraphs_at_most": 0.3,
+    "duplicate_line_characters_at_most": 0.2,
+    "duplicate_paragraph_characters_at_most": 0.2,
+    "stop_words_at_least": 2,
+    "top_2gram_at_most": 0.2,
+    "top_3gram_at_most": 0.18,
+    "top_4gram_at_most": 0.16,
+    "duplicate_5grams_at_most": 0.15,
+    "duplicate_6grams_at_most": 0.14,
+    "duplicate_7grams_at_most": 0.13,
+    "duplicate_8grams_at_most": 0.12,
+    "duplicate_9grams_at_most": 0.11,
+    "duplicate_10grams_at_most": 0.1,
+}
+"""Table A1 of Gopher (Rae et al. 2021, arXiv 2112.11446), and its rules of quality."""
+C4: Mapping[str, float] = {"curly_brackets_at_most": 0, "lorem_ipsum_at_most": 0, "sentences_at_least": 5}
+"""The rules of C4 (Raffel et al. 2020, JMLR 21) that judge a whole page; those for lines are in `LinesSection`."""
+FINEWEB: Mapping[str, float] = {
+    **GOPHER,
+    **C4,
+    "punctuated_lines_at_least": 0.12,
+    "short_lines_at_most": 0.67,
+    "duplicate_line_characters_at_most": 0.01,
+    "newlines_per_word_at_most": 0.3,
+}
+"""FineWeb (Penedo et al. 2024, arXiv 2406.17557): Gopher's rules, C4's, and its own."""
+CODE: Mapping[str, float] = {
+    "mean_line_length_at_most": 100,
+    "longest_line_at_most": 1000,
+    "alphabetic_characters_at_least": 0.25,
+}
+"""StarCoder (Li et al. 2023, arXiv 2305.06161, 3.1): files that people do not write by hand are left out."""
+CLASSIFIER = "classifier_at_least"
+"""What the score of a recipe's classifier is called, and why a document with too low a score is left out."""
+PRESETS: Mapping[str, Mapping[str, float]] = {"gopher": GOPHER, "c4": C4, "fineweb": FINEWEB, "code": CODE}
 
 
 class NearDuplicatesSection(RecipeSection):
-    """Of documents that share nearly all of their text, all but the first are left out (MinHash with LSH)."""
+    """Of documents that share nearly all of their text, all but one are left out (MinHash with LSH)."""
 
     similarity: Annotated[float, Field(gt=0, lt=1)] = 0.8
     """The Jaccard similarity of word 5-grams, between 0 and 1, from which on two documents count as near-duplicates."""
 
 
-class DecontaminationSection(RecipeSection):
-    """Training documents are left out that share a passage of 13 or more words with a validation or evaluation text."""
+class EvaluationSetSection(RecipeSection):
+    """A file of texts that models are measured on, read as a source's files are."""
 
-    against: tuple[Text, ...] = ()
-    """The files of evaluation sets besides the validation split, read as a source's files are; a relative path starts
-    at the recipe's folder."""
+    file: Text
+    """The path of the file; a relative path starts at the recipe's folder."""
+    fields: Annotated[tuple[Text, ...], Field(min_length=1)] = ("text",)
+    """The fields of a JSON object, or the columns of a table, whose texts are items, each for itself: `question`."""
+
+    @field_validator("file")
+    @classmethod
+    def _from_the_recipe(cls, file: str, info: ValidationInfo) -> str:
+        return str(((info.context or {}).get("folder", Path.cwd()) / file).resolve())
+
+
+def _by_its_file(value: Any) -> Any:
+    """A path alone stands for the set in that file."""
+    return {"file": value} if isinstance(value, str) else value
+
+
+class DecontaminationSection(RecipeSection):
+    """Training documents are left out that share a passage of 13 or more words with an evaluation text, or that contain
+    a shorter one whole."""
+
+    against: tuple[Annotated[EvaluationSetSection, BeforeValidator(_by_its_file)], ...] = ()
+    """The evaluation sets besides the validation split: the path of a file, or `file` and `fields`."""
+    shortest: Annotated[int, Field(ge=5)] = 6
+    """The fewest words of an item of an evaluation set that is searched for as a whole, with one word changed from 10
+    words on, and however many documents contain it."""
+    validation: bool = False
+    """Whether a passage that is shared with the dataset's own validation split counts too. Pages of one site and of one
+    manual share many; near-duplicates of validation documents are left out in any case."""
     common: Count = 10
     """A passage that is in more training documents than this is boilerplate, such as a licence, and does not count."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The share of a held-out document, between 0 and 1, from which on even boilerplate counts as shared."""
-
-    @field_validator("against")
-    @classmethod
-    def _from_the_recipe(cls, against: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        folder = (info.context or {}).get("folder", Path.cwd())
-        return tuple(str((folder / file).resolve()) for file in against)
 
 
 class CleaningSection(RecipeSection):
@@ -85,8 +197,57 @@ class CleaningSection(RecipeSection):
 
     normalise: bool = True
     """Whether texts are brought to Unicode NFC, to plain newlines, and to no control characters but tab and newline."""
+    languages: tuple[Text, ...] = ()
+    """The languages whose documents are kept, such as `en` or `python`; empty for all. docs/cleaning.md says how the
+    language of a document is found."""
+    urls: UrlsSection = UrlsSection()
+    licences: tuple[Text, ...] = ()
+    """The licences whose documents are kept, as patterns in which `*` stands for anything; empty for all. A document
+    without a licence (`reading.metadata.licence`) is left out then."""
+    lines: LinesSection = LinesSection()
     rules: RulesSection = RulesSection()
-    mask: tuple[Literal["email", "ip", "secret"], ...] = ()
-    """The kinds of personal data that a placeholder replaces: addresses, and words that look like secrets."""
+    own_rules: OwnRules = Field(default={})
+    """Rules of one's own: Python files, by the name of the function in them that says whether a document is kept."""
+    classifier: ClassifierSection | None = None
+    mask: tuple[MaskKind, ...] = ()
+    """The kinds of personal data that a placeholder replaces: `email`, `ip`, `phone`, `card`, `iban`, and `secret` for
+    keys, tokens and passwords."""
+    patterns: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,31}$")], Text] = Field(default={})
+    """Regular expressions of one's own, by the name of what they match, which `<NAME>` replaces."""
+    kept_duplicate: Literal["first", "longest", "newest"] = "first"
+    """Which of equal or nearly equal documents is kept: the first by the names of files, the longest, or the newest by
+    `reading.metadata.date`. One that is held out goes before any other."""
     near_duplicates: NearDuplicatesSection | None = NearDuplicatesSection()
     decontamination: DecontaminationSection | None = DecontaminationSection()
+
+    @field_validator("own_rules")
+    @classmethod
+    def _define_functions(cls, rules: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        for name in rules:
+            require(name not in RULE_NAMES, name, "expected another name: a rule of Slipway has it")
+        return checked_own_rules(rules, info)
+
+    def thresholds(self) -> dict[str, float]:
+        """What is measured of each document, with the limits: the rules that are on, and the classifier."""
+        of_classifier = {CLASSIFIER: self.classifier.at_least} if self.classifier else {}
+        return self.rules.thresholds() | of_classifier
+
+    def content(self) -> dict[str, Any]:
+        """The section as JSON has it, without the paths of files: what is in them counts, not where they lie."""
+        content = self.model_dump(mode="json", exclude={"classifier": {"file"}, "urls": {"file"}})
+        content["own_rules"] = sorted(self.own_rules)
+        if content["decontamination"]:
+            content["decontamination"].pop("against")
+        return content
+
+    @field_validator("patterns")
+    @classmethod
+    def _are_patterns(cls, patterns: dict[str, str]) -> dict[str, str]:
+        for name, pattern in patterns.items():
+            require(name not in get_args(MaskKind), name, "expected another name: the masks have one of that name")
+            try:
+                compiled = re.compile(pattern)
+            except re.error as error:
+                raise Invalid(name, f"expected a regular expression of Python: {error.msg}") from None
+            require(not compiled.fullmatch(""), name, "expected one that matches no empty text")
+        return patterns

@@ -1,37 +1,94 @@
-"""Checks between recipes: the dataset of a training exists and fits its model, and a sweep fits its training."""
+"""Checks between recipes: the dataset of a training exists and fits its model. Those of a sweep: `sweep_faults`."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 
 from recipes.asking import memory_faults
 from recipes.dataset import DatasetRecipe
-from recipes.problems import RecipeFault, dotted, shown
-from recipes.strict import RefusedValue
-from recipes.sweep import Domain, SweepRecipe
-from recipes.training import ModelRecipe, TrainingRecipe, with_parameters
+from recipes.layout_faults import layout_faults
+from recipes.problems import Path, RecipeFault, shown
+from recipes.suite import SuiteRecipe
+from recipes.training import ModelRecipe, TrainingRecipe
 from trainer.base.invalid import Invalid
 from trainer.config import evaluating, layout
 from trainer.config.shapes import Data
 from trainer.data import contents
 
-FIXED = ("run.steps", "validation.every")
-"""Parameters that the rungs of a sweep decide, so that no trial may draw them."""
-
 
 def training_faults(
-    training: TrainingRecipe, datasets: Set[str], dataset: DatasetRecipe | None
+    training: TrainingRecipe, names: Set[str], datasets: Mapping[str, DatasetRecipe]
 ) -> Iterator[RecipeFault]:
-    """The faults of a training, given the names of all datasets and its own dataset (None if it is not usable)."""
-    if training.dataset not in datasets:
-        yield _unknown_name("dataset", training.dataset, datasets)
+    """The faults of a training, given the names of all datasets, and those of them that are usable."""
+    if training.dataset is not None and training.dataset not in names:
+        yield _unknown_name("dataset", training.dataset, names)
     if not isinstance(training, ModelRecipe):
         return
-    if dataset is not None:
-        yield from _content_faults(training, dataset)
+    own = {name: datasets[name] for name in training.datasets if name in datasets}
+    yield from _mix_faults(training, names, own)
+    for dataset in own.values():
+        if faults := list(_content_faults(training, dataset)):
+            yield from faults
+            break
     unfit = list(layout_faults(training))
     yield from unfit
-    if dataset is not None and not unfit:
-        yield from memory_faults(training, dataset)
+    if own and not unfit:
+        yield from memory_faults(training, next(iter(own.values())))
     yield from _evaluation_faults(training)
+
+
+def _mix_faults(training: ModelRecipe, names: Set[str], own: Mapping[str, DatasetRecipe]) -> Iterator[RecipeFault]:
+    """The faults of a mix: datasets that there are not, pictures, and datasets that each train a tokenizer."""
+    if training.mix is None:
+        return
+    places: list[tuple[Path, Mapping[str, float]]] = [(("mix", "weights"), training.mix.weights)]
+    places += [(("mix", "phases", place, "weights"), each.weights) for place, each in enumerate(training.mix.phases)]
+    for path, weights in places:
+        for name in weights:
+            if name not in names:
+                known = ", ".join(sorted(names)) or "there is none"
+                yield RecipeFault((*path, name), shown(name), f"the name of a dataset recipe ({known})")
+    if pictures := [name for name, each in own.items() if each.images]:
+        yield RecipeFault(("mix",), f"pictures in dataset {pictures[0]}", "datasets of texts: a mix is of texts")
+    elif len(alone := [name for name, each in own.items() if each.tokenizer.file is None]) > 1:
+        found = f"datasets {alone[0]} and {alone[1]}, each of which trains a tokenizer of its own"
+        yield RecipeFault(("mix",), found, "one tokenizer: the same tokenizer.file in the recipes of all of them")
+
+
+def suite_faults(suite: SuiteRecipe, datasets: Set[str], dataset: DatasetRecipe | None) -> Iterator[RecipeFault]:
+    """The faults of a suite, given the names of all datasets and its own dataset (None if it is not usable)."""
+    if suite.dataset not in datasets:
+        yield _unknown_name("dataset", suite.dataset, datasets)
+    if dataset is not None and dataset.images is not None:
+        yield RecipeFault(
+            ("dataset",), shown(suite.dataset), "a dataset of texts; pictures are compared without a suite"
+        )
+
+
+def gate_faults(training: TrainingRecipe, names: Set[str], suites: Mapping[str, SuiteRecipe]) -> Iterator[RecipeFault]:
+    """The faults of a training's suite and gate, given the names of all suites and those that are usable."""
+    if not isinstance(training, ModelRecipe):
+        return
+    if training.suite is not None and training.suite not in names:
+        yield _unknown_name("suite", training.suite, names)
+    suite = suites.get(training.suite) if training.suite else None
+    for task in ("continuation", "arithmetic"):
+        if task in training.gate.at_least and (training.suite is None or (suite and getattr(suite, task) is None)):
+            expected = f"a task of the training's suite (field suite), where {task} is not null"
+            yield RecipeFault(("gate", "at_least", task), f"the task {task}", expected)
+    yield from _task_faults(training, suite)
+
+
+def _task_faults(training: ModelRecipe, suite: SuiteRecipe | None) -> Iterator[RecipeFault]:
+    """The faults of limits for generation tasks; `suite` is None where the training has none that is usable."""
+    if training.suite is not None and suite is None:
+        return
+    known = suite.generation.tasks if suite and suite.generation else ()
+    for task in training.gate.tasks:
+        if task not in known:
+            expected = f"one of generation.tasks of the training's suite: {', '.join(known) or 'it has none'}"
+            yield RecipeFault(("gate", "tasks", task), f"the task {task}", expected)
+    if known and training.model.kind != "decoder":
+        expected = "a suite without generation: only a decoder writes texts"
+        yield RecipeFault(("suite",), shown(training.suite), expected)
 
 
 def _evaluation_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
@@ -41,17 +98,6 @@ def _evaluation_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
         next(evaluating.fitting(numbers, training.evaluation, nodes, training.placement.ranks_per_node))
     except layout.UnfitLayout as unfit:
         yield RecipeFault(tuple(unfit.field.split(".")), unfit.found, unfit.expected)
-
-
-def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
-    """The fault of the layout at the smallest number of nodes that it does not fit, of those the training may have."""
-    nodes, each = training.placement.nodes, training.placement.ranks_per_node
-    for count in range(nodes.min, nodes.max + 1):
-        try:
-            layout.check(training, count * each, each)
-        except layout.UnfitLayout as unfit:
-            yield RecipeFault(tuple(unfit.field.split(".")), unfit.found, f"{unfit.expected}, with nodes: {count}")
-            return
 
 
 def _content_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[RecipeFault]:
@@ -66,94 +112,7 @@ def _content_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[R
         yield RecipeFault((section, field), found, str(fault).removeprefix("expected "))
 
 
-def sweep_faults(sweep: SweepRecipe, trainings: Set[str], training: ModelRecipe | None) -> Iterator[RecipeFault]:
-    """The faults of a sweep, given the names of all trainings and the sweep's training (None if it is not usable)."""
-    if sweep.training not in trainings:
-        yield _unknown_name("training", sweep.training, trainings)
-    if training is None:
-        return
-    if training.init is not None and (alias := training.init.moving_alias):
-        expected = "a training whose init names a version, because an alias may move while the sweep runs"
-        yield RecipeFault(("training",), f"a training that starts from the alias {alias}", expected)
-    try:
-        trial = sweep.trial_of(training)
-    except RefusedValue as refused:
-        yield from (_fault_of_trial(fault, sweep) for fault in refused.faults)
-        trial = training
-    else:
-        yield from _rung_faults(sweep, trial)
-        if not any(layout_faults(training)):  # else the training is reported
-            yield from _placement_faults(sweep, trial)
-    for parameter, domain in sweep.space.items():
-        yield from _domain_faults(parameter, domain, sweep, trial)
-
-
 def _unknown_name(kind: str, name: str, known: Set[str]) -> RecipeFault:
     return RecipeFault(
         (kind,), shown(name), f"the name of a {kind} recipe ({', '.join(sorted(known)) or 'there is none'})"
     )
-
-
-def _fault_of_trial(fault: RecipeFault, sweep: SweepRecipe) -> RecipeFault:
-    """A fault of the trial's training, placed at the parameter under `trial` that causes it."""
-    parameter = dotted(fault.path)
-    if parameter in sweep.trial:
-        return RecipeFault(("trial", parameter), fault.found, fault.expected)
-    return RecipeFault(
-        ("trial",), f"parameters that {parameter} ({fault.found}) does not fit", f"{fault.expected} there"
-    )
-
-
-def _placement_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
-    """The faults of where a trial runs: ranks that its layout does not fit, and GPUs that no rank has."""
-    for fault in layout_faults(trial):
-        found = f"nodes and ranks that {dotted(fault.path)} ({fault.found}) does not fit"
-        yield RecipeFault(("placement",), found, fault.expected)
-    ranks = trial.placement.ranks_per_node
-    for name, amount in (trial.placement.kubernetes.resources or {}).items():
-        if sweep.placement.ranks_per_node is not None and name.endswith("/gpu") and amount != str(ranks):
-            found = f"{ranks} for pods with {name} {amount}"
-            expected = f'a rank for each GPU; placement.kubernetes.resources gives a trial fewer: {name}: "{ranks}"'
-            yield RecipeFault(("placement", "ranks_per_node"), found, expected)
-
-
-def _rung_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
-    steps, every, rungs = trial.run.steps, trial.validation.every, sweep.halving.rungs
-    if rungs[-1] != steps:
-        yield RecipeFault(("halving", "rungs"), shown(rungs), f"the last to be run.steps of a trial ({steps})")
-    if every == 0:
-        yield RecipeFault(
-            ("trial", "validation.every"), "0", "a number that divides every rung, where trials are compared"
-        )
-        return
-    for index, rung in enumerate(rungs):
-        if rung % every:
-            yield RecipeFault(
-                ("halving", "rungs", index), str(rung), f"a multiple of validation.every of a trial ({every})"
-            )
-
-
-def _domain_faults(parameter: str, domain: Domain, sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
-    """The faults of one parameter's domain: the ends or choices that a trial would not accept."""
-    if parameter in FIXED:
-        yield RecipeFault(
-            ("space", parameter), "a parameter that the rungs decide", f"a parameter other than {', '.join(FIXED)}"
-        )
-        return
-    if parameter in sweep.trial:
-        yield RecipeFault(("space", parameter), "a parameter that `trial` sets too", "it in only one of the two")
-    for index, value in enumerate(domain.values):
-        try:
-            with_parameters(trial, {parameter: value})
-        except RefusedValue as refused:
-            fault = refused.faults[0]
-            if fault.found == "an unknown parameter":
-                yield RecipeFault(("space", parameter), fault.found, fault.expected)
-                return
-            yield RecipeFault(("space", parameter, domain.kind, index), shown(value), _expected(fault, parameter))
-
-
-def _expected(fault: RecipeFault, parameter: str) -> str:
-    """What is expected of `parameter`, also when the fault names another field."""
-    at = dotted(fault.path)
-    return fault.expected if at == parameter else f"a value that {at} ({fault.found}) fits: {fault.expected} there"

@@ -80,15 +80,43 @@ class ObjectStoreSource(FileSelection):
     """The bucket and the prefix: `s3://bucket/prefix`."""
 
 
-class ReadingSection(RecipeSection):
-    """How documents are read from files. The name of a file tells its format (docs/datasets.md)."""
+class MetadataSection(RecipeSection):
+    """The fields of a JSON object, or the columns of a table, that say where a document comes from. Of the pages of a
+    web archive, URL and date are known without them."""
 
+    url: Text | None = None
+    """The field with the document's URL."""
+    licence: Text | None = None
+    """The field with its licence, or a list of its licences."""
+    date: Text | None = None
+    """The field with its date, as ISO 8601 writes it."""
+
+
+class ReadingSection(RecipeSection):
+    """How documents are read from files. A file's content and name tell its format (docs/datasets.md)."""
+
+    format: Literal["text", "lines", "array", "csv", "html", "warc"] | None = None
+    """The format of all files but Parquet ones, whatever they look like; null to tell it from each file."""
+    encoding: Text | None = None
+    """The encoding of plain files that are not UTF-8, such as `cp1252` or `euc_jp`; null to tell it from each file."""
     text_field: Text = "text"
-    """The field of a JSON line, or the column of a Parquet file, that holds the text."""
+    """The field of a JSON object, or the column of a table, that holds the text."""
+    metadata: MetadataSection = MetadataSection()
     longest_megabytes: Annotated[float, Field(gt=0)] = 16.0
     """Megabytes of text in the longest document that is kept; it limits the memory that a reader needs."""
     quarantine: Annotated[float, Field(ge=0, le=1)] = 0.01
     """The largest share of unreadable documents, from 0 to 1, with which a build goes on instead of failing."""
+
+    @field_validator("encoding")
+    @classmethod
+    def _is_known(cls, encoding: str | None) -> str | None:
+        try:
+            b"  ".decode(encoding or "utf-8")  # of no bytes, Python does not look for the encoding
+        except UnicodeError:
+            return encoding
+        except LookupError:
+            raise ValueError(f"expected an encoding that Python knows, found {encoding}") from None
+        return encoding
 
     def content(self) -> dict[str, Any]:
         """The fields that decide what documents a file holds, as JSON has them."""
@@ -124,8 +152,8 @@ class TokenizerSection(RecipeSection):
     megabytes: Annotated[float, Field(gt=0)] = 100.0
     """Megabytes of text to train on at most: a sample of the training documents, chosen by their hashes."""
     file: Text | None = None
-    """The file of an existing tokenizer to use instead, in the JSON of the library `tokenizers`; a relative path starts
-    at the recipe's folder."""
+    """The file of an existing tokenizer to use instead, in the JSON of the library `tokenizers`, or a SentencePiece
+    model; a relative path starts at the recipe's folder."""
 
     @field_validator("file")
     @classmethod
@@ -152,6 +180,21 @@ class ChecksSection(RecipeSection):
 
     drift: Annotated[float, Field(gt=0)] = 0.25
     """The largest population stability index, against the parent snapshot, of lengths and languages, or of classes."""
+    left_out: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """The largest share of the documents that were read, by number, that cleaning and comparison may leave out."""
+    contaminated: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """The largest share of the documents that may be left out because of what they share with an evaluation set."""
+    shrinkage: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """By which share of its parent's bytes of text, or of pixels, a snapshot may be smaller."""
+    removal: Annotated[float, Field(ge=0, le=1)] = 0.2
+    """By how much the share of the documents that one rule leaves out may differ from that of the parent."""
+    language: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The largest share of its bytes that a language may lose against the parent."""
+    source: Annotated[float, Field(ge=0, le=1)] = 0.9
+    """The largest share of its bytes that a source, a folder at the top, may lose against the parent."""
+    queries: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,47}$")], Text] = Field(default={})
+    """Checks of one's own, by their names: SQL of duckdb over the tables `documents` and `parent`, which gives the
+    rows that should not be there (docs/datasets.md)."""
 
 
 class DatasetRecipe(Recipe):
@@ -180,8 +223,9 @@ class DatasetRecipe(Recipe):
             require(
                 section not in self.model_fields_set, section, "expected no such section beside images: it is for texts"
             )
-        of_text = "text_field" in self.reading.model_fields_set
-        require(not of_text, "reading.text_field", "expected no such field beside images: see images.image_field")
+        for field in ("text_field", "metadata"):
+            of_text = field in self.reading.model_fields_set
+            require(not of_text, f"reading.{field}", "expected no such field beside images: see images.image_field")
         require(self.source.kind != "stdlib", "source.kind", "expected directory or s3: there are no images in stdlib")
         return self
 
@@ -203,6 +247,5 @@ class DatasetRecipe(Recipe):
         if self.images is not None:
             return content
         content["tokenizer"].pop("file")
-        if content["cleaning"]["decontamination"]:
-            content["cleaning"]["decontamination"].pop("against")
+        content["cleaning"] = self.cleaning.content()
         return content

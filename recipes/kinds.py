@@ -4,11 +4,13 @@ from typing import Any
 
 from recipes.dataset import DatasetRecipe
 from recipes.script import ScriptRecipe
+from recipes.suite import SuiteRecipe
 from recipes.sweep import SweepRecipe
 from recipes.training import ModelRecipe
 
-KINDS: dict[str, type[DatasetRecipe] | type[ModelRecipe] | type[SweepRecipe]] = {
+KINDS: dict[str, type[DatasetRecipe] | type[SuiteRecipe] | type[ModelRecipe] | type[SweepRecipe]] = {
     "datasets": DatasetRecipe,
+    "suites": SuiteRecipe,
     "trainings": ModelRecipe,
     "sweeps": SweepRecipe,
 }
@@ -17,6 +19,6 @@ KINDS: dict[str, type[DatasetRecipe] | type[ModelRecipe] | type[SweepRecipe]] = 
 
 def kind_of(
     folder: str, value: dict[str, Any]
-) -> type[DatasetRecipe] | type[ModelRecipe] | type[ScriptRecipe] | type[SweepRecipe]:
+) -> type[DatasetRecipe] | type[SuiteRecipe] | type[ModelRecipe] | type[ScriptRecipe] | type[SweepRecipe]:
     """The kind of recipe that `value` is in `folder`: a training with a command is a script's."""
     return ScriptRecipe if folder == "trainings" and "command" in value else KINDS[folder]

@@ -1,6 +1,7 @@
 """The section `placement.kubernetes`: how the pods of a training differ from the cluster's own settings."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -20,6 +21,16 @@ Quantity = Annotated[str, AfterValidator(_amount), Field(json_schema_extra={"pat
 """An amount as Kubernetes writes it: 8, 500m, 512Gi."""
 
 
+Amounts = dict[str, Quantity]
+"""Amounts by Kubernetes' names of resources: cpu, memory, ephemeral-storage."""
+TrainingWork = Literal["evaluation", "model", "replay", "restore_drill"]
+"""The kinds of heavy work on the checkpoints of a training."""
+DataWork = Literal["documents", "tokenizer", "snapshot", "suite"]
+"""The kinds of heavy work that read what others wrote."""
+HeavyWork = DataWork | TrainingWork | Literal["metadata_backup", "garbage", "checkpoint_retention", "sweep", "served"]
+"""The kinds of work whose steps have pods of their own on a cluster."""
+
+
 class KubernetesSection(RecipeSection):
     """How the pods of a training differ from the cluster's own settings; a field that is null keeps the cluster's."""
 
@@ -30,7 +41,11 @@ class KubernetesSection(RecipeSection):
     priority: Text | None = None
     """The PriorityClass of the pods."""
     resources: dict[str, Quantity] | None = None
-    """The requests and limits of each pod: `nvidia.com/gpu: "8"`, `cpu: "128"`, `rdma/ib: "1"`."""
+    """The limits of each pod, and but for `requests` its requests: `nvidia.com/gpu: "8"`, `cpu: "128"`."""
+    requests: dict[str, Quantity] | None = None
+    """What is reserved for each pod where that is less than its limits: `cpu: 500m`."""
+    runtime_class: Text | None = None
+    """The RuntimeClass of the pods, such as a sandbox for a script that is not trusted (gvisor)."""
     shared_memory: Quantity | None = None
     """The size of /dev/shm in each pod, such as 64Gi."""
     grace_seconds: Annotated[int, Field(ge=1)] | None = None
@@ -49,8 +64,19 @@ BINARY = {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTP", 1)}
 
 
 def amount(text: str) -> int:
-    """The number that an amount stands for: bytes, for 512Gi."""
+    """The whole number that an amount stands for: bytes, for 512Gi."""
+    return round(quantity(text))
+
+
+def quantity(text: str) -> float:
+    """The number that an amount stands for: 0.5 CPUs for 500m, bytes for 512Gi. Raises ValueError for no amount."""
     match = re.match(_AMOUNT, text)
-    assert match is not None, "amounts are checked before"
+    if match is None:
+        raise ValueError(f"found {text!r}, expected an amount as Kubernetes writes it, like 8, 500m or 512Gi")
     unit = match[2] or ""
-    return round(float(text.removesuffix(unit)) * {**UNITS, **BINARY}[unit])
+    return float(text.removesuffix(unit)) * {**UNITS, **BINARY}[unit]
+
+
+def lesser(amounts: Mapping[str, str], most: Mapping[str, str]) -> dict[str, str]:
+    """The amounts, each lowered to what `most` says of it."""
+    return {name: min(given, most.get(name, given), key=quantity) for name, given in amounts.items()}

@@ -2,19 +2,22 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recipes import crossing, overrides, yaml_lines
+from recipes import crossing, overrides, texts, yaml_lines
 from recipes import folder as folder_in_use
 from recipes.dataset import DatasetRecipe
 from recipes.kinds import KINDS, kind_of
 from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
 from recipes.script import ScriptRecipe
 from recipes.strict import RefusedValue, validate
+from recipes.suite import SuiteRecipe
 from recipes.sweep import SweepRecipe
+from recipes.sweep_faults import sweep_faults
+from recipes.texts import Texts
 from recipes.training import ModelRecipe, TrainingRecipe
 from recipes.yaml_lines import Document
 
@@ -27,6 +30,7 @@ class Recipes:
     """All recipes by name, each kind in the order of the names."""
 
     datasets: dict[str, DatasetRecipe] = field(default_factory=dict)
+    suites: dict[str, SuiteRecipe] = field(default_factory=dict)
     trainings: dict[str, ModelRecipe] = field(default_factory=dict)
     scripts: dict[str, ScriptRecipe] = field(default_factory=dict)
     """Trainings by scripts, in the same folder as the others."""
@@ -51,19 +55,36 @@ class RecipeFile:
         return self.path.stem
 
 
-def load(folder: Path = Path(__file__).parent, environ: Mapping[str, str] = os.environ) -> Recipes:
+FurtherFaults = Callable[["Recipes"], Iterable[tuple[str, str, RecipeFault]]]
+"""Faults that recipes alone do not show, such as those of a fleet: kind and name of the recipe, and the fault."""
+
+
+def load(
+    folder: Path = Path(__file__).parent, environ: Mapping[str, str] = os.environ, further: FurtherFaults | None = None
+) -> Recipes:
     """The recipes below `folder`. Raises InvalidRecipes with all problems of all files and variables."""
+    recipes, _, problems = load_all(folder, texts.read(folder), environ, further)
+    if problems:
+        raise InvalidRecipes(problems)
+    return recipes
+
+
+def load_all(
+    folder: Path, written: Texts, environ: Mapping[str, str], further: FurtherFaults | None = None
+) -> tuple[Recipes, list[RecipeFile], list[Problem]]:
+    """The recipes of a folder that can be used, all of its files, and all problems of these and of variables.
+
+    `written` has the texts of the files; paths in them start at the folder all the same.
+    """
     problems: list[Problem] = []
-    files = list(_files(folder, problems))
+    files = list(_files(folder, written, problems))
     problems += overrides.apply({(file.kind, file.name): file.document for file in files}, environ)
     recipes = Recipes()
     for file in files:
         if file.document is not None:
             _build(file, file.document, recipes, problems)
-    _check_between(files, recipes, problems)
-    if problems:
-        raise InvalidRecipes(problems)
-    return recipes
+    _check_between(files, recipes, problems, further)
+    return recipes, files, problems
 
 
 def recipes_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -72,22 +93,22 @@ def recipes_folder(environ: Mapping[str, str] = os.environ) -> Path:
     return folder_in_use.selected(environ)
 
 
-def _files(folder: Path, problems: list[Problem]) -> Iterator[RecipeFile]:
-    if not any((folder / kind).is_dir() for kind in KINDS):
+def _files(folder: Path, written: Texts, problems: list[Problem]) -> Iterator[RecipeFile]:
+    if not written and not any((folder / kind).is_dir() for kind in KINDS):
         wanted = f"a folder with at least one of {', '.join(f'{kind}/' for kind in KINDS)}"
         problems.append(Problem(Place(str(folder)), "", "no recipes", wanted))
-    for kind in KINDS:
-        for path in sorted((folder / kind).glob("[!.]*.y*ml")):
-            file = _nearby(path)
-            if path.suffix != ".yaml" or not NAME.fullmatch(path.stem):
-                wanted = "lower-case letters, digits and single hyphens, then .yaml"
-                problems.append(Problem(Place(file), "", f"the file name {path.name}", wanted))
-            document, found = yaml_lines.read(path.read_bytes(), file)
-            problems += found
-            yield RecipeFile(kind, path, _with_name(document, kind, path.stem, problems))
+    for name, text in written.items():
+        path = folder / name
+        file, kind = nearby(path), path.parent.name
+        if path.suffix != ".yaml" or not NAME.fullmatch(path.stem):
+            wanted = "lower-case letters, digits and single hyphens, then .yaml"
+            problems.append(Problem(Place(file), "", f"the file name {path.name}", wanted))
+        document, found = yaml_lines.read(texts.encoded(text), file)
+        problems += found
+        yield RecipeFile(kind, path, _with_name(document, kind, path.stem, problems))
 
 
-def _nearby(path: Path) -> str:
+def nearby(path: Path) -> str:
     """The path as a person would write it: relative to the working directory if it is inside."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
@@ -120,7 +141,7 @@ def _with_name(document: Document | None, kind: str, name: str, problems: list[P
 
 def _hint(header: Any, wanted: str) -> str:
     """Why a well-formed header is not the expected one."""
-    match = re.fullmatch(r"(dataset|training|sweep)/(\d+)", str(header))
+    match = re.fullmatch(r"(dataset|suite|training|sweep)/(\d+)", str(header))
     if match is None:
         return ""
     if match[1] != wanted.split("/")[0]:
@@ -137,19 +158,26 @@ def _build(file: RecipeFile, document: Document, recipes: Recipes, problems: lis
         getattr(recipes, "scripts" if isinstance(recipe, ScriptRecipe) else file.kind)[file.name] = recipe
 
 
-def _check_between(files: list[RecipeFile], recipes: Recipes, problems: list[Problem]) -> None:
+def _check_between(
+    files: list[RecipeFile], recipes: Recipes, problems: list[Problem], further: FurtherFaults | None
+) -> None:
     """Check recipes against one another; a file that cannot be used still counts as present."""
     names = {kind: {file.name for file in files if file.kind == kind} for kind in KINDS}
     documents = {(file.kind, file.name): file.document for file in files}
     faults: list[tuple[str, str, RecipeFault]] = []
+    for name, suite in recipes.suites.items():
+        found = crossing.suite_faults(suite, names["datasets"], recipes.datasets.get(suite.dataset))
+        faults += [("suites", name, each) for each in found]
     for name, training in recipes.all_trainings.items():
-        dataset = recipes.datasets.get(training.dataset)
-        found = crossing.training_faults(training, names["datasets"], dataset)
+        found = crossing.training_faults(training, names["datasets"], recipes.datasets)
         faults += [("trainings", name, each) for each in found]
+        judged = crossing.gate_faults(training, names["suites"], recipes.suites)
+        faults += [("trainings", name, each) for each in judged]
     for name, sweep in recipes.sweeps.items():
         base = recipes.trainings.get(sweep.training)
         known = names["trainings"] - set(recipes.scripts)
-        faults += [("sweeps", name, each) for each in crossing.sweep_faults(sweep, known, base)]
+        faults += [("sweeps", name, each) for each in sweep_faults(sweep, known, base)]
+    faults += further(recipes) if further else ()
     for kind, name, fault in faults:
         document = documents[kind, name]
         assert document is not None

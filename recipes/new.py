@@ -16,7 +16,7 @@ from recipes.load import NAME
 from recipes.problems import InvalidRecipes, Place, Problem
 
 WIDTH = 116
-FOLDERS = {"dataset": "datasets", "training": "trainings", "sweep": "sweeps"}
+FOLDERS = {"dataset": "datasets", "suite": "suites", "training": "trainings", "sweep": "sweeps"}
 """The folder of each kind of recipe."""
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ./_-]*")
 """Text that YAML takes as it is."""
@@ -41,6 +41,7 @@ TRAINING: dict[str, Any] = {
     "placement": {"nodes": {"min": 1, "max": 2}, "ranks_per_node": 1},
     "recovery": {"no_progress_seconds": 120, "failures_without_checkpoint": 3},
 }
+SUITE: dict[str, Any] = {"description": "Held-out documents, and questions on them"}
 SWEEP: dict[str, Any] = {
     "description": "The optimiser of a training, by successive halving",
     "owner": "team:training",
@@ -52,17 +53,17 @@ SWEEP: dict[str, Any] = {
     "seed": 0,
     "trials": 8,
     "parallel": 2,
-    "halving": {"rungs": [10, 20, 40], "eta": 2},
+    "scheduler": {"kind": "stopping", "rungs": [10, 20, 40], "eta": 2},
     "trial": {"run.steps": 40, "validation.every": 10, "validation.sequences": 32, "checkpoint.every": 40},
     "limits": {"failed_trials": 2, "retries": 1},
 }
 
 
 def write(folder: Path, kind: str, name: str) -> Path:
-    """Write a new recipe of a kind (dataset, training, sweep) into a folder of recipes; returns its path.
+    """Write a new recipe of a kind (dataset, suite, training, sweep) into a folder of recipes; returns its path.
 
-    A training takes the folder's first dataset, a sweep its first training. Raises ValueError for a name that no
-    recipe may have, one that is there already, and when there is no recipe to refer to.
+    A suite and a training take the folder's first dataset, a sweep its first training. Raises ValueError for a name
+    that no recipe may have, one that is there already, and when there is no recipe to refer to.
     """
     path = folder / FOLDERS[kind] / f"{name}.yaml"
     if not NAME.fullmatch(name):
@@ -76,9 +77,10 @@ def write(folder: Path, kind: str, name: str) -> Path:
 
 
 def text(kind: str, name: str, refers: str = "") -> str:
-    """The text of a new recipe; `refers` is the dataset of a training, or the training of a sweep."""
+    """The text of a new recipe; `refers` is the dataset of a suite or training, or the training of a sweep."""
     values: dict[str, Any] = {
         "dataset": DATASET,
+        "suite": {**SUITE, "dataset": refers},
         "training": {**TRAINING, "dataset": refers, "registered_model": name},
         "sweep": {**SWEEP, "training": refers},
     }[kind]
@@ -94,7 +96,7 @@ def text(kind: str, name: str, refers: str = "") -> str:
 
 def _referred(folder: Path, kind: str) -> str:
     """The first recipe in the folder to which a new recipe of this kind can refer."""
-    needed = {"training": "dataset", "sweep": "training"}.get(kind)
+    needed = {"suite": "dataset", "training": "dataset", "sweep": "training"}.get(kind)
     if needed is None:
         return ""
     paths = sorted((folder / FOLDERS[needed]).glob("[!.]*.yaml"))

@@ -17,6 +17,7 @@ README = f"""\
 | Folder | What a file in it says |
 | --- | --- |
 | `datasets/` | where texts come from, how they are cleaned, encoded, split and packed |
+| `suites/` | what models are measured on, and compared with each other |
 | `trainings/` | a model, its optimiser, how long it trains, where, and how it recovers |
 | `sweeps/` | which parameters of a training to search, and how |
 

@@ -43,8 +43,24 @@ def planned(recipes: Recipes, name: str, on: str | None = None) -> PlannedRecipe
     nodes, each = training.placement.nodes, training.placement.ranks_per_node
     if profile is not None:
         check_nodes(profile, name, nodes.max, each)
-    asked = asking.question_of(training, recipes.datasets[training.dataset], "cuda" if profile else "cpu")
+    asked = asking.question_of(training, recipes.datasets[training.datasets[0]], "cuda" if profile else "cpu")
     return PlannedRecipe(asked, room.of_profile(profile, _pod_bytes(training)) if profile else room.here(asked.ranks))
+
+
+def grace_warning(training: ModelRecipe, on: str | None, save_seconds: float | None) -> str:
+    """Why a stop would lose steps: a save to the durable tier takes longer than the grace; empty where it does not.
+
+    `on` is as in `planned`, and `save_seconds` None where nobody knows the tier's rate. The time of a step, which comes
+    before the save, is not known before one was done: the trainer says it then, into the ledger.
+    """
+    profile = asking.profile_of(training, on)
+    grace = training.placement.kubernetes.grace_seconds or (profile.grace_seconds if profile else None)
+    if grace is None or save_seconds is None or save_seconds <= grace:
+        return ""
+    return (
+        f"placement.kubernetes.grace_seconds: found {grace}, expected more than the {save_seconds:.0f} s that a save "
+        "to the durable tier takes, and a step before it: a stop or an eviction falls back to an earlier checkpoint"
+    )
 
 
 @dataclass(frozen=True)
@@ -64,8 +80,10 @@ def planned_shards(recipes: Recipes, name: str, snapshot: Snapshot | None, gigab
     """
     training = recipes.trainings[name]
     if gigabytes is None and snapshot is not None:
-        return PlannedShards(SnapshotReading(snapshot, training.batch, training.run, training.validation).need, True)
-    samples, size = _average_shard(training, recipes.datasets[training.dataset])
+        return PlannedShards(
+            SnapshotReading(snapshot, training.batch, training.run, training.validation, mix=training.mix).need, True
+        )
+    samples, size = _average_shard(training, recipes.datasets[training.datasets[0]])
     several = 8 * training.run.shuffle_shards  # so many that what is read at once does not depend on it
     count = max(1, round(gigabytes * 1e9 / size)) if gigabytes is not None else several
     files = [ShardFile(str(number), size) for number in range(min(count, several))]

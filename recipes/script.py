@@ -13,6 +13,8 @@ from trainer.base.invalid import require
 class ScriptRecipe(TrainingRecipe):
     """A training whose loop is the user's own script; docs/scripts.md is its contract."""
 
+    dataset: Text
+    """The dataset to train on: the name of a file in datasets/."""
     code: Text
     """The script's file, or the folder that the command runs in; a relative path starts at the recipe's folder."""
     command: Annotated[tuple[Text, ...], Field(min_length=1)]

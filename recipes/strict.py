@@ -120,6 +120,8 @@ def _path(value: Any, loc: Path) -> Path:
     path: Path = ()
     for depth, step in enumerate(loc):
         last = depth == len(loc) - 1
+        if isinstance(value, dict) and step not in value and step == value.get("kind"):
+            continue
         if isinstance(value, dict) and (step in value or last):
             path, value = (*path, step), value.get(step)
         elif isinstance(value, list) and isinstance(step, int):

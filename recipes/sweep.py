@@ -1,65 +1,31 @@
 """A sweep's recipe: which parameters of a training are searched, by how many trials, and which trials go on."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from recipes.domain import Domain
 from recipes.kubernetes import KubernetesSection
 from recipes.parts import Count, Recipe, RecipeSection, Text
-from recipes.strict import fields_of
+from recipes.schedulers import SchedulerSection
 from recipes.training import ModelRecipe, NodesSection, PlacementSection, with_parameters
-from trainer.base.invalid import require
+
+BUDGET = ("trials", "parallel", "limits", "goal")
+"""What a sweep may spend: a change continues the same sweep. All else but where trials run decides what the sweep
+is."""
+METRICS = ("validation_loss",)
+"""What every trial reports at each validation."""
+
+SamplerName = Literal["random", "grid", "quasi-random", "tpe", "gp", "cma-es"]
 
 
-class Domain(RecipeSection):
-    """The values that a parameter of a sweep may take: exactly one of these fields."""
+class GoalSection(RecipeSection):
+    """What is good enough: the sweep is complete once a trial reports it."""
 
-    loguniform: tuple[float, float] | None = None
-    """[low, high]: a number between the two, whose logarithm is drawn uniformly."""
-    uniform: tuple[float, float] | None = None
-    """[low, high]: a number between the two."""
-    randint: tuple[int, int] | None = None
-    """[low, high]: a whole number from low to high, both included."""
-    choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
-    """A list: one of its values."""
-
-    @model_validator(mode="after")
-    def _is_one_domain(self) -> Self:
-        if len(self._chosen()) != 1:
-            raise ValueError(f"expected exactly one of {', '.join(fields_of(Domain))}")
-        if self.choice is None:
-            low, high = self.values
-            require(low < high, self.kind, "expected [low, high] with low below high")
-            require(self.kind != "loguniform" or low > 0, self.kind, "expected numbers above 0")
-        return self
-
-    def _chosen(self) -> list[str]:
-        return [name for name in fields_of(Domain) if getattr(self, name) is not None]
-
-    @property
-    def kind(self) -> str:
-        """The name of the field that is set."""
-        return self._chosen()[0]
-
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """The two ends of an interval, or all the choices."""
-        values: tuple[Any, ...] = getattr(self, self.kind)
-        return values
-
-
-class HalvingSection(RecipeSection):
-    """Successive halving: at each rung about one trial in `eta` goes on, the others stop."""
-
-    rungs: Annotated[tuple[Count, ...], Field(min_length=1)]
-    """The steps at which trials are compared, increasing; the last is the full length of a trial."""
-    eta: Annotated[int, Field(ge=2)]
-    """At each rung, one trial in this many goes on."""
-
-    @model_validator(mode="after")
-    def _increasing(self) -> Self:
-        require(list(self.rungs) == sorted(set(self.rungs)), "rungs", "expected steps that increase")
-        return self
+    metric: Text = METRICS[0]
+    """The metric that trials report."""
+    at_most: float
+    """The value that is good enough."""
 
 
 class LimitsSection(RecipeSection):
@@ -98,21 +64,30 @@ class SweepRecipe(Recipe):
     training: Text
     """The training whose parameters are searched: the name of a file in trainings/."""
     space: Annotated[dict[str, Domain], Field(min_length=1)]
-    """The values to search, by the name of the parameter: `section.field` of the training."""
-    sampler: Literal["random", "tpe"]
-    """How parameters are drawn: at random, or by a model of the trials so far (tree-structured Parzen estimator)."""
+    """The values to search, by the name of the parameter: a field of the training, such as `optimiser.learning_rate`,
+    or a section, such as `layout`."""
+    constraints: tuple[Text, ...] = ()
+    """What must hold between parameters, such as `batch.micro <= batch.sequences`: comparisons of numbers, texts and
+    fields of the training, with + - * / // % and parentheses, joined by `and`, `or` and `not`."""
+    sampler: SamplerName
+    """How parameters are drawn. random; grid: all combinations; quasi-random: evenly (Sobol); by a model of the trials
+    so far: tpe (tree-structured Parzen estimator), gp (Gaussian process, for few trials that take long), cma-es
+    (evolution strategy, for numbers). Trial 0 is always the recipe as it is written."""
     seed: Annotated[int, Field(ge=0, lt=2**32)]
-    """The seed of the sampler: the same seed draws the same parameters."""
+    """The seed of the sampler and the scheduler: the same seed draws the same parameters."""
     trials: Count
     """How many trials the sweep has."""
     parallel: Count
     """How many trials run at the same time at most."""
-    halving: HalvingSection
+    scheduler: Annotated[SchedulerSection, Field(discriminator="kind")]
+    """Which trials go on, and where they pause."""
     trial: dict[str, Any] = Field({})
     """The parameters that every trial sets to another value than the training does, by name."""
     placement: TrialPlacementSection = TrialPlacementSection()
     """Where a trial runs; what is left out is as the training has it, except that a trial has one node."""
     limits: LimitsSection
+    goal: GoalSection | None = None
+    """What is good enough; null lets all trials run."""
 
     def trial_of(self, training: ModelRecipe) -> ModelRecipe:
         """The recipe that all trials have in common: the training's, with what the sweep says of trials.

@@ -7,7 +7,7 @@ or checked twice.
 import dataclasses
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
@@ -21,16 +21,20 @@ from pydantic import (
 )
 
 from recipes import cron
+from recipes.gate import GateSection
 from recipes.initial import InitSection
-from recipes.kubernetes import KubernetesSection
+from recipes.kubernetes import Amounts, KubernetesSection, TrainingWork
 from recipes.parts import Count, Recipe, RecipeSection, Text
 from recipes.problems import RecipeFault
+from recipes.renewal import RenewalSection
 from recipes.strict import RefusedValue, fields_of, validate, validate_section
+from trainer.base import parsing
 from trainer.base.invalid import require
 from trainer.config import coherence
+from trainer.config.mix import Mix, check_comes
 from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Storage
 from trainer.config.recovery import Recovery
-from trainer.config.resolved import OPERATION, SECTIONS
+from trainer.config.resolved import NUMBERS, OPERATION, SECTIONS
 from trainer.config.runtime import Runtime
 from trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
 from trainer.config.shapes import Shape, type_of
@@ -93,6 +97,9 @@ class PlacementSection(RecipeSection):
     """The most that the shards may take on a node's NVMe, in 10^9 bytes; null: what is free, less a tenth."""
     kubernetes: KubernetesSection = KubernetesSection()
     """The settings of the training's pods on a Kubernetes cluster."""
+    steps: dict[TrainingWork, Amounts] = Field(default_factory=dict)
+    """What the steps that work on its checkpoints get on a cluster, by the kind of work: `evaluation: {memory: 64Gi}`;
+    the platform's settings decide the rest."""
 
 
 FAILURES = AliasChoices("failures_without_checkpoint", "fruitless_incarnations")
@@ -136,6 +143,8 @@ class RecoverySection(RecipeSection):
 
     survivors: Literal["stay", "leave"] = USUAL.survivors
     """What ranks that are well do when another one is lost: stay in their processes, or be started anew too."""
+    drills: bool = USUAL.drills
+    """Whether `slipway chaos` may ask the running ranks for faults, also in their values."""
 
     @field_validator("policies")
     @classmethod
@@ -155,12 +164,19 @@ class TrainingRecipe(Recipe):
 
     FORMAT: ClassVar = "training/1"
 
-    dataset: Text
-    """The dataset to train on: the name of a file in datasets/."""
+    dataset: Text | None = None
+    """The dataset to train on: the name of a file in datasets/; with a section `mix`, null."""
     placement: PlacementSection
     recovery: RecoverySection
     retrain: str | None = None
     """When to train again from the start: a cron string, or null for never by itself."""
+    renewal: RenewalSection | None = None
+    """What else starts it anew: new data, a fall in quality; null for nothing."""
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """The datasets to train on, by name."""
+        return () if self.dataset is None else (self.dataset,)
 
     @field_validator("retrain")
     @classmethod
@@ -171,6 +187,8 @@ class TrainingRecipe(Recipe):
 class ModelRecipe(TrainingRecipe):
     """A training of a built-in model."""
 
+    mix: Mix | None = None
+    """The datasets to train on, with their shares of the tokens, in place of `dataset`."""
     model: Model
     batch: Batch
     optimiser: Optimiser
@@ -188,6 +206,10 @@ class ModelRecipe(TrainingRecipe):
     """Where the first weights come from; null draws them at random."""
     registered_model: str
     """The name of the model in the registry."""
+    suite: Text | None = None
+    """What its candidates are compared on with the champion: the name of a file in suites/; null for the validation
+    documents of the candidate's own snapshot."""
+    gate: GateSection = GateSection()
 
     @field_validator("registered_model")
     @classmethod
@@ -198,11 +220,18 @@ class ModelRecipe(TrainingRecipe):
 
     @model_validator(mode="after")
     def _is_coherent(self) -> Self:
+        expected = "expected the name of a dataset, or a section mix with several of them"
+        require((self.dataset is None) != (self.mix is None), "dataset", expected)
+        check_comes(self.mix, self.run.steps)
         coherence.check(self.communication, self.layout, self.checkpoint, self.validation)
         return self
 
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        return super().datasets if self.mix is None else tuple(self.mix.names)
+
     def numbers(self) -> dict[str, Any]:
-        """The sections that decide the training's numbers, as JSON has them, by the names of `SECTIONS`.
+        """The sections that decide the training's numbers, as JSON has them, by the names of `NUMBERS`.
 
         With `init`, they include the identity of the weights, whose digest must be known.
         """
@@ -211,7 +240,7 @@ class ModelRecipe(TrainingRecipe):
 
     def numbers_alone(self) -> dict[str, Any]:
         """The same without the identity of initial weights."""
-        return self._sections(SECTIONS)
+        return self._sections(SECTIONS if self.mix is None else NUMBERS)
 
     def operation(self) -> dict[str, Any]:
         """The sections that decide how the training runs, as JSON has them, by the names of `OPERATION`."""
@@ -224,12 +253,13 @@ class ModelRecipe(TrainingRecipe):
         plain = {
             n: each.section() if isinstance(each, Shape) else dataclasses.asdict(each) for n, each in sections.items()
         }
-        value: dict[str, Any] = json.loads(json.dumps(plain))
+        value: dict[str, Any] = parsing.value(json.dumps(plain))
         return value
 
 
-def with_parameters(training: ModelRecipe, parameters: dict[str, Any]) -> ModelRecipe:
-    """`training` with parameters such as `{"optimiser.learning_rate": 0.003}` set.
+def with_parameters(training: ModelRecipe, parameters: Mapping[str, Any]) -> ModelRecipe:
+    """`training` with parameters such as `{"optimiser.learning_rate": 0.003}` set, or `{"layout": {"tensor": 2}}`, of
+    which the other fields stay.
 
     Raises RefusedValue with a fault for every parameter that is unknown or not accepted.
     """
@@ -238,20 +268,45 @@ def with_parameters(training: ModelRecipe, parameters: dict[str, Any]) -> ModelR
         raise RefusedValue(unknown)
     value = training.model_dump(mode="json")
     for parameter, item in parameters.items():
-        section, field = parameter.split(".")
-        value[section][field] = item
+        *sections, field = parameter.split(".")
+        place = value
+        for section in sections:
+            place = place[section]
+        merged = isinstance(place.get(field), dict) and isinstance(item, dict)
+        place[field] = {**place[field], **item} if merged else item
     return validate(ModelRecipe, value)
 
 
+def value_at(training: ModelRecipe, parameter: str) -> Any:
+    """The value of a parameter as `with_parameters` would set it, as JSON has it. Raises RefusedValue."""
+    if fault := _unknown(training, parameter):
+        raise RefusedValue([fault])
+    value: Any = training.model_dump(mode="json", include={parameter.split(".")[0]})
+    for part in parameter.split("."):
+        value = value[part]
+    return value
+
+
 def _unknown(training: ModelRecipe, parameter: str) -> RecipeFault | None:
-    section, _, field = parameter.partition(".")
-    if section not in SECTIONS:
+    """The fault of a parameter that names no field of a section that decides numbers, or how a training runs."""
+    section, *fields = parameter.split(".")
+    known = {**NUMBERS, **OPERATION}
+    if section == "mix" and training.mix is None:
+        return RecipeFault((parameter,), "a parameter of a mix", "a training with a section mix")
+    if section not in known:
         return RecipeFault(
-            (parameter,), "an unknown parameter", f"<section>.<field>, the section one of {', '.join(SECTIONS)}"
+            (parameter,), "an unknown parameter", f"<section>.<field>, the section one of {', '.join(known)}"
         )
-    fields = fields_of(type(getattr(training, section)))
-    if field in fields:
-        return None
-    return RecipeFault(
-        (parameter,), "an unknown parameter", f"one of {', '.join(f'{section}.{each}' for each in fields)}"
-    )
+    value, name = getattr(training, section), section
+    for field in fields:
+        possible = fields_of(type(value)) if _is_section(value) else value if isinstance(value, Mapping) else ()
+        if field not in possible:
+            expected = ", ".join(f"{name}.{each}" for each in possible) or f"{name}, which has no fields"
+            return RecipeFault((parameter,), "an unknown parameter", f"one of {expected}" if possible else expected)
+        value = value[field] if isinstance(value, Mapping) else getattr(value, field)
+        name = f"{name}.{field}"
+    return None
+
+
+def _is_section(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) or isinstance(value, RecipeSection)

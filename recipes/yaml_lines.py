@@ -76,10 +76,12 @@ def read(data: bytes | str, file: str) -> tuple[Document | None, list[Problem]]:
     """The document in `data`, or None when it is not YAML, and all problems of its form."""
     try:
         node = yaml.compose(data, Loader)
+        reader = _Reader(file)
+        return Document(reader.value(node, ()) if node else None, {(): Place(file, 1)} | reader.places), reader.problems
     except yaml.YAMLError as error:
         return None, [_syntax_problem(error, data, file)]
-    reader = _Reader(file)
-    return Document(reader.value(node, ()) if node else None, {(): Place(file, 1)} | reader.places), reader.problems
+    except RecursionError:
+        return None, [Problem(Place(file, 1), "", "sections within sections without an end", "YAML")]
 
 
 def _syntax_problem(error: yaml.YAMLError, data: bytes | str, file: str) -> Problem:

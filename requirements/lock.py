@@ -18,7 +18,8 @@ from tempfile import TemporaryDirectory
 
 FOLDER = Path(__file__).parent
 PYPROJECT = FOLDER.parent / "pyproject.toml"
-EXTRAS = {"trainer": [], "platform": ["--extra=platform"], "dev": ["--extra=platform", "--extra=dev"]}
+_PLATFORM = ["--extra=platform", "--extra=serving"]  # an embedded instance serves too
+EXTRAS = {"trainer": [], "platform": _PLATFORM, "dev": [*_PLATFORM, "--extra=dev"]}
 """Which extras of pyproject.toml each file of the lock holds."""
 OPTIONS = [
     "--quiet",

@@ -99,3 +99,16 @@ def rejected(instance: dg.DagsterInstance, key: dg.AssetKey, checks: Iterable[st
         [dg.AssetCheckKey(key, name) for name in checks], PartitionKeyFilter(key=partition)
     )
     return any(record.status is AssetCheckExecutionRecordStatus.FAILED for record in latest.values())
+
+
+def latest_ids(instance: dg.DagsterInstance, key: dg.AssetKey, kind: dg.DagsterEventType) -> dict[str, int]:
+    """The number of each partition's newest event of a kind, in one query."""
+    return dict(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind))
+
+
+def newest_observation(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dict[str, Any]:
+    """The metadata of a partition's newest observation; empty before the first."""
+    where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
+    records = instance.fetch_observations(where, limit=1).records
+    found = records[0].asset_observation if records else None
+    return {name: value.value for name, value in found.metadata.items()} if found else {}

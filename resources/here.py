@@ -3,19 +3,18 @@
 Nothing else differs between the two but where the steps of a run are executed, and who backs the databases up.
 """
 
-import subprocess
-
 import dagster as dg
 
+from resources import code
 from resources.compute.embedded import EmbeddedCompute
-from resources.home import CODE, NODES, Home
+from resources.home import NODES, Home
 from resources.mlflow.tracking import Tracking
+from resources.openlineage.target import OpenLineage, of_address
 from resources.platform import Platform
 from resources.tiers import Tiers
 
-GIT_SECONDS = 10.0
 Resources = dict[str, dg.ConfigurableResource]  # type: ignore[type-arg]
-"""`tiers`, `compute` and `tracking`, by these names."""
+"""`tiers`, `compute`, `tracking` and `openlineage`, by these names."""
 
 
 def embedded_resources(home: Home) -> Resources:
@@ -23,9 +22,10 @@ def embedded_resources(home: Home) -> Resources:
     return {
         "tiers": Tiers(durable=str(home.durable), nvme=home.nvme, backup=home.backup),
         "compute": EmbeddedCompute(
-            jobs=str(home.jobs), nodes=str(home.nodes), names=list(NODES), revision=code_revision()
+            jobs=str(home.jobs), nodes=str(home.nodes), names=list(NODES), revision=code.revision()
         ),
-        "tracking": Tracking(uri=home.tracking_uri),
+        "tracking": Tracking(uri=home.tracking_uri, page=home.mlflow_page, dagster_page=home.dagster_page),
+        "openlineage": of_address(home.openlineage),
     }
 
 
@@ -36,17 +36,16 @@ def cluster_resources(settings: Platform) -> Resources:
     return {
         "tiers": Tiers(**settings.tiers.model_dump()),
         "compute": KubernetesCompute(
-            settings=settings.compute.model_dump(mode="json"), revision=settings.revision or code_revision()
+            # Dagster's configurations have no null.
+            settings=settings.compute.model_dump(mode="json", exclude_none=True),
+            revision=settings.revision or code.revision(),
         ),
-        "tracking": Tracking(uri=settings.tracking.uri or "", uri_file=settings.tracking.uri_file or ""),
+        "tracking": Tracking(
+            uri=settings.tracking.uri or "",
+            uri_file=settings.tracking.uri_file or "",
+            promoters=settings.promoters,
+            page=settings.pages.mlflow,
+            dagster_page=settings.dagster_page,
+        ),
+        "openlineage": OpenLineage(**settings.openlineage.model_dump()),
     }
-
-
-def code_revision() -> str:
-    """The git revision of the code, with "+" when it has been changed since; empty outside a checkout."""
-    command = ["git", "describe", "--always", "--abbrev=40", "--dirty=+"]
-    try:
-        done = subprocess.run(command, cwd=CODE, capture_output=True, text=True, check=True, timeout=GIT_SECONDS)
-        return done.stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""

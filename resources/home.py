@@ -18,6 +18,11 @@ CODE = Path(__file__).resolve().parent.parent
 """The folder of Slipway's packages."""
 DEFAULT = CODE / ".slipway"
 NODES = ("node-0", "node-1")
+DAGSTER_PAGE = "SLIPWAY_DAGSTER_PAGE"
+"""The variable with the address of the UI; an instance sets it for its own processes."""
+
+MLFLOW_PAGE = "SLIPWAY_MLFLOW_PAGE"
+"""The variable with the address of MLflow; an instance sets it for its own processes."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +30,25 @@ class Home:
     root: Path
     backup: str = ""
     """A folder or s3://bucket/prefix for copies of checkpoints and of the metadata; empty for none."""
+    openlineage: str = ""
+    """A URL or a file for OpenLineage events; empty for none."""
+    dagster_page: str = ""
+    """Where people open the UI, for links in MLflow; empty for none."""
+    mlflow_page: str = ""
+    """Where people open MLflow, for links in the UI; empty for none."""
 
     @staticmethod
     def of(environ: Mapping[str, str] = os.environ) -> "Home":
         """The folder that SLIPWAY_HOME names, else `.slipway` in one's own recipes (`slipway init`) or beside the code.
 
-        SLIPWAY_BACKUP is its backup.
+        SLIPWAY_BACKUP is its backup, SLIPWAY_OPENLINEAGE the target of its OpenLineage events, SLIPWAY_DAGSTER_PAGE and
+        SLIPWAY_MLFLOW_PAGE are where people open the two.
         """
         recipes = folder.selected(environ)
         default = recipes / ".slipway" if folder.is_own(recipes) else DEFAULT
         root = Path(environ.get("SLIPWAY_HOME") or default).expanduser().absolute()
-        return Home(root, environ.get("SLIPWAY_BACKUP", ""))
+        backup, openlineage = environ.get("SLIPWAY_BACKUP", ""), environ.get("SLIPWAY_OPENLINEAGE", "")
+        return Home(root, backup, openlineage, environ.get(DAGSTER_PAGE, ""), environ.get(MLFLOW_PAGE, ""))
 
     @property
     def dagster(self) -> Path:

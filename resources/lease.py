@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from trainer.base import processes
+from trainer.base import parsing, processes
 
 FILE = "control-plane.lease"
 ATTEMPTS, PAUSE_SECONDS = 5, 0.01
@@ -107,7 +107,7 @@ def _this_process() -> Holder:
 def _read(descriptor: int) -> Holder:
     """What the holder has written; it may not have come to that yet, or be another version's."""
     try:
-        found = json.loads(os.pread(descriptor, 65536, 0))
+        found = parsing.value(os.pread(descriptor, 65536, 0))
         return Holder(**{field.name: found[field.name] for field in fields(Holder)})
     except (ValueError, KeyError, TypeError):
         return Holder("this machine", 0, time.time(), "starting", "")

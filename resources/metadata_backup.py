@@ -1,16 +1,15 @@
-"""Backup of the metadata: Dagster's and MLflow's SQLite databases and the recipes, as one verified folder on a tier.
+"""Backup of the metadata: the databases, the recipes and a few records, as one verified folder on a tier.
 
-SQLite's own backup copies a database consistently while other processes write to it. Two databases may be moments
-apart: nothing needs them to agree, because the truth lies in the training stores. A database server is backed up by its
-own means. A restore into an empty home makes that home's dagster/, mlflow.db and recipes/.
+SQLite's own backup copies a database consistently while other processes write to it, and so does PostgreSQL's. Two
+databases may be moments apart: nothing needs them to agree, because the truth lies in the training stores. A restore
+into an empty home makes that home's dagster/, mlflow.db and recipes/; on a cluster, there are dumps in their place.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +17,10 @@ from pathlib import Path
 import dagster as dg
 
 from recipes.load import load
-from resources import sqlite
+from resources import postgresql, sqlite
 from resources.mlflow import database
 from resources.mlflow.tracking import Tracking
-from trainer.base import atomic, digest, verify
+from trainer.base import atomic, digest, parsing, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.tiers.copying import fetch
 from trainer.checkpoint.tiers.folder_tier import FolderTier
@@ -30,6 +29,12 @@ from trainer.checkpoint.tiers.tier import Tier, TierSource
 LAYOUT = "metadata/1"
 FOLDER = "metadata"
 FIGURES = "figures.json"
+DURABLE = "durable"
+"""The folder of a backup with records of the durable tier, under the names that they have there."""
+Records = Iterable[tuple[str, Path]]
+"""Files of the durable tier that nothing else could make again: their names there, and their paths."""
+COUNTED = {"runs": "dagster", "experiments": "mlflow", "registered_models": "mlflow"}
+"""By table, the database that has it: what `Figures` counts of a server."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +56,43 @@ class Backup:
     figures: Figures
 
 
-def back_up(dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, tier: Tier, now: float) -> Backup:
-    """Put a new backup on a tier. Raises tiers.Unavailable, and OSError or sqlite3.Error for what cannot be read."""
-    folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
-    with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
-        root = Path(scratch)
+def back_up(
+    dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, tier: Tier, now: float, records: Records = ()
+) -> Backup:
+    """Put a new backup on a tier, with these records of the durable tier. Raises tiers.Unavailable, and OSError or
+    sqlite3.Error for what cannot be read."""
+
+    def copy(root: Path) -> None:
         for path in _databases(dagster):
             sqlite.copy(path, root / "dagster" / path.relative_to(dagster))
         if tracking.database is not None and tracking.is_there:
             sqlite.copy(tracking.database, root / "mlflow.db")
-        for recipe in recipes.glob("*/*.yaml"):
-            copy = root / "recipes" / recipe.relative_to(recipes)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(recipe, copy)
+
+    return _back_up(copy, recipes, figures, tier, now, records)
+
+
+def back_up_servers(recipes: Path, figures: Figures, tier: Tier, now: float, records: Records = ()) -> Backup:
+    """As `back_up`, of the databases of servers. Raises Unavailable when one does not answer."""
+
+    def copy(root: Path) -> None:
+        for service in postgresql.services():
+            postgresql.dump(service, root)
+
+    return _back_up(copy, recipes, figures, tier, now, records)
+
+
+def _back_up(
+    copy: Callable[[Path], None], recipes: Path, figures: Figures, tier: Tier, now: float, records: Records
+) -> Backup:
+    folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
+    with tempfile.TemporaryDirectory(prefix="metadata-") as scratch:
+        root = Path(scratch)
+        copy(root)
+        own = [(f"recipes/{recipe.relative_to(recipes)}", recipe) for recipe in recipes.glob("*/*.yaml")]
+        for name, path in [*own, *((f"{DURABLE}/{name}", path) for name, path in records)]:
+            kept = root / name
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, kept)
         (root / FIGURES).write_bytes(atomic.readable_json(vars(figures)))
         paths = sorted(path for path in root.rglob("*") if path.is_file())
         files = {str(path.relative_to(root)): _described(path) for path in paths}
@@ -127,16 +156,41 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
     holds less than was counted.
     """
     fetch(source, folder, manifest, into)
-    for path in sorted(into.rglob("*.db")):
-        _check(path)
-    tracking = Tracking(uri=f"{database.URI}{into / 'mlflow.db'}") if (into / "mlflow.db").exists() else None
-    with dg.DagsterInstance.local_temp(str(into / "dagster")) as instance:
-        found = count(instance, tracking, into / "recipes")
-    expected = Figures(**json.loads((into / FIGURES).read_bytes()))
+    found = _counted_dumps(into) if postgresql.dumps(into) else _counted_files(into)
+    expected = Figures(**parsing.value((into / FIGURES).read_bytes()))
     for name, least in vars(expected).items():
         if getattr(found, name) < least:
             raise ValueError(f"{folder}: found {getattr(found, name)} {name}, expected {least} or more")
     return found
+
+
+def _counted_files(into: Path) -> Figures:
+    """What the SQLite databases of a backup hold. Raises ValueError for one that is not whole."""
+    for path in sorted(into.rglob("*.db")):
+        _check(path)
+    tracking = Tracking(uri=f"{database.URI}{into / 'mlflow.db'}") if (into / "mlflow.db").exists() else None
+    with dg.DagsterInstance.local_temp(str(into / "dagster")) as instance:
+        return count(instance, tracking, into / "recipes")
+
+
+def _counted_dumps(into: Path) -> Figures:
+    """What the dumps of a backup hold, read to their ends; put into the database for drills where there is one.
+
+    Raises ValueError for a dump that is not whole.
+    """
+    dumps = postgresql.dumps(into)
+    rows = {
+        table: postgresql.rows(dumps[service], table) if service in dumps else 0 for table, service in COUNTED.items()
+    }
+    if postgresql.DRILL in postgresql.sections():
+        for service, dump in dumps.items():
+            postgresql.restore(postgresql.DRILL, dump)
+            for table in (table for table, of in COUNTED.items() if of == service):
+                rows[table] = postgresql.rows_of(postgresql.DRILL, table)
+    recipes = load(into / "recipes", {})
+    return Figures(
+        rows["runs"], rows["experiments"], rows["registered_models"], sum(len(kind) for kind in vars(recipes).values())
+    )
 
 
 def count(instance: dg.DagsterInstance, tracking: Tracking | None, recipes: Path) -> Figures:

@@ -4,6 +4,7 @@ SLIPWAY_PLATFORM names the file; its first line is ``slipway: platform/1``. It n
 in `_file` names the file that does, and credentials of an object store come from the environment (AWS_*).
 """
 
+import functools
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,18 +12,21 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
 
-from recipes import yaml_lines
 from recipes.kubernetes import Quantity
 from recipes.parts import RecipeSection, Text
-from recipes.problems import InvalidRecipes, Place, Problem, RecipeFault, dotted, shown
-from recipes.strict import RefusedValue, validate
-from resources import credentials
+from recipes.problems import RecipeFault
+from recipes.strict import RefusedValue
+from resources import credentials, settings_file
 from resources.credentials import PublicAddress
 from resources.fleet.health.standing import HealthRules
 from resources.kubernetes.cluster import Cluster
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.jobset import JobSet
+from resources.notify.settings import NotificationSettings
+from resources.serving.settings import ServingSettings
+from resources.steps import StepSettings
 from resources.tiers import Tiers
+from resources.trainings.costs import Prices
 from trainer.base.invalid import require
 from trainer.config.profiles import PROFILES
 
@@ -72,7 +76,9 @@ class NodeTaskSettings(RecipeSection):
     """The pods of node tasks, which stage data, remove old data and measure the disk of one node."""
 
     resources: dict[str, Quantity] = Field(default={"cpu": "4", "memory": "4Gi"})
-    """What each pod gets, as requests and as limits; it needs no GPU."""
+    """What each pod gets: its limits, and its requests but for `requests`; it needs no GPU."""
+    requests: dict[str, Quantity] = Field(default={})
+    """What is reserved for each pod where that is less than its limits."""
     priority: str = ""
     """The PriorityClass of these pods."""
 
@@ -90,8 +96,13 @@ class ComputeSettings(RecipeSection):
     """One of the kubeconfig's contexts; empty for its current one."""
     cluster: Cluster
     node_tasks: NodeTaskSettings = NodeTaskSettings()
+    steps: StepSettings = StepSettings()
+    """What the pods of heavy steps get: building a dataset, evaluating, restoring."""
     quarantine: HealthRules = HealthRules()
     """When a node that something speaks against is taken out of service; without `apply`, it is only recorded."""
+
+    serving: ServingSettings | None = None
+    """How models are served (`slipway models serve`); without it, they are not served on this cluster."""
 
     @field_validator("cluster")
     @classmethod
@@ -99,6 +110,43 @@ class ComputeSettings(RecipeSection):
         if named := credentials.secret_variables(cluster.environment):
             raise RefusedValue([RecipeFault(("environment", named[0]), "a secret", MOUNTED)])
         return cluster
+
+
+class OpenLineageSettings(RecipeSection):
+    """Where OpenLineage events go."""
+
+    url: PublicAddress = ""
+    """Where they are posted: `http://host:5000/api/v1/lineage`."""
+    file: str = ""
+    """A file to which they are appended, one a line."""
+    key_file: str = ""
+    """The file with the key that the server asks for, such as a mounted secret."""
+
+    @model_validator(mode="after")
+    def _is_one_at_most(self) -> Self:
+        require(not (self.url and self.file), "url", "expected one of url and file")
+        require(not self.key_file or bool(self.url), "key_file", "expected none without url")
+        return self
+
+
+class PageSettings(RecipeSection):
+    """Where people open the servers in a browser, for the links from one to the other."""
+
+    dagster: PublicAddress = ""
+    """The webserver's, `https://slipway.example`; empty for the `address` of `notifications`, where that is set."""
+    mlflow: PublicAddress = ""
+    """MLflow's; empty for `tracking.uri`."""
+
+
+class PriceSettings(RecipeSection):
+    """What a rank costs for an hour: its GPU with its part of the node."""
+
+    currency: Text = "EUR"
+    """The currency's name, as it is shown."""
+    on_demand: Annotated[float, Field(ge=0)]
+    """For all other trainings."""
+    spot: Annotated[float, Field(ge=0)]
+    """For trainings with `placement.kubernetes.spot`."""
 
 
 class Platform(RecipeSection):
@@ -109,8 +157,38 @@ class Platform(RecipeSection):
     tiers: TierSettings
     tracking: TrackingSettings
     compute: ComputeSettings
+    user_header: str = ""
+    """The header in which a proxy in front of the webserver names the person; empty without such a proxy."""
+    operators: list[Text] = Field(default_factory=list)
+    """The people who may start, stop and change things, besides the promoters; without any, everybody may."""
+    promoters: list[Text] = Field(default_factory=list)
+    """The people who may promote, roll back, demote, approve and thaw models; without any, everybody may."""
+    openlineage: OpenLineageSettings = OpenLineageSettings()
+    """Where OpenLineage events of snapshots, trainings and checkpoints go; without it, none are sent."""
+    pages: PageSettings = PageSettings()
+    """Where people open Dagster and MLflow; without it, the runs of MLflow do not link to Dagster."""
     revision: str = ""
     """Revision of the code, recorded in every checkpoint."""
+    prices: PriceSettings | None = None
+    """What a rank-hour costs; without it, costs are told in rank-hours alone."""
+    notifications: NotificationSettings | None = None
+    """Whom to tell of incidents, of what waits for a person, and more; without it, nobody is told."""
+
+    @model_validator(mode="after")
+    def _knows_its_operators(self) -> Self:
+        expected = "expected the header in which the proxy names the person, since operators are named"
+        require(bool(self.user_header) or not self.operators, "user_header", expected)
+        return self
+
+    @property
+    def dagster_page(self) -> str:
+        """Where people open the webserver; empty where no setting says it."""
+        return self.pages.dagster or (self.notifications.address if self.notifications else "")
+
+    @property
+    def rank_prices(self) -> Prices | None:
+        """The prices as a fact."""
+        return Prices(**self.prices.model_dump()) if self.prices else None
 
 
 def named(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -118,32 +196,17 @@ def named(environ: Mapping[str, str] = os.environ) -> Path | None:
     return Path(environ[VARIABLE]) if environ.get(VARIABLE) else None
 
 
+def prices_here() -> Prices | None:
+    """What a rank-hour costs by the settings that SLIPWAY_PLATFORM names; None without them, or without prices."""
+    file = named()
+    return _prices(file) if file else None
+
+
+@functools.cache
+def _prices(file: Path) -> Prices | None:
+    return load(file).rank_prices
+
+
 def load(path: Path) -> Platform:
     """The settings in a file. Raises InvalidRecipes with every problem and its line."""
-    file = str(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        wanted = f"the platform's settings (a file that begins slipway: {Platform.FORMAT})"
-        raise InvalidRecipes([Problem(Place(file), "", str(error.strerror), wanted)]) from None
-    document, problems = yaml_lines.read(data, file)
-    if document is None or problems:
-        raise InvalidRecipes(problems)
-    faults = _header_faults(document.value)
-    if not faults:
-        try:
-            return validate(Platform, {name: each for name, each in document.value.items() if name != "slipway"})
-        except RefusedValue as refused:
-            faults = refused.faults
-    raise InvalidRecipes(
-        Problem(document.place(fault.path), dotted(fault.path), fault.found, fault.expected) for fault in faults
-    )
-
-
-def _header_faults(value: Any) -> list[RecipeFault]:
-    if not isinstance(value, dict):
-        return [RecipeFault((), shown(value), f"settings that begin slipway: {Platform.FORMAT}")]
-    header = value.get("slipway")
-    if header == Platform.FORMAT:
-        return []
-    return [RecipeFault(("slipway",), "nothing" if header is None else shown(header), Platform.FORMAT)]
+    return settings_file.load(path, Platform, Platform.FORMAT, "the platform's settings")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 KEPT = "read_parquet($table) WHERE removed IS NULL"
 SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT} GROUP BY split ORDER BY split"
@@ -23,7 +24,7 @@ LENGTHS = f"""
     GROUP BY shortest ORDER BY shortest
 """
 REMOVED = """
-    SELECT removed, count(*) AS documents, arg_min(name || '#' || number, (name, number), 3)
+    SELECT removed, count(*) AS documents, arg_min(name || '#' || number, (name, number), 3), {evidence}
     FROM read_parquet($table) WHERE removed IS NOT NULL GROUP BY removed ORDER BY documents DESC, removed
 """
 TOTALS = "SELECT count(*), coalesce(sum(masked), 0)::BIGINT FROM read_parquet($table)"
@@ -52,11 +53,14 @@ class Total:
 
 @dataclass(frozen=True)
 class RemovalCount:
-    """How many documents one rule left out, and the names of the first of them."""
+    """How many documents one rule left out, and the first of them."""
 
     reason: str
     documents: int
     examples: tuple[str, ...]
+    """Their names."""
+    because: str | None
+    """What shows it for the first one; None where the text itself does, and for a table of an earlier version."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,24 @@ def statistics(table: Path, top: int = 10) -> TableStatistics:
         )
 
 
+def kept(table: Path) -> Total:
+    """The kept documents of both splits and their bytes."""
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT count(*), coalesce(sum(bytes), 0)::BIGINT FROM {KEPT}", {"table": str(table)}
+        )
+        documents, size = found.fetchall()[0]
+    return Total("kept", documents, size)
+
+
 def removals(table: Path) -> tuple[RemovalCount, ...]:
     """What each rule left out, the most first."""
     with duckdb.connect() as connection:
-        found = connection.execute(REMOVED, {"table": str(table)}).fetchall()
-    return tuple(RemovalCount(reason, count, tuple(names)) for reason, count, names in found)
+        asked = connection.execute("DESCRIBE FROM read_parquet($table)", {"table": str(table)})
+        there = "because" in {name for name, *_ in asked.fetchall()}
+        query = REMOVED.format(evidence="arg_min_null(because, (name, number))" if there else "NULL")
+        found = connection.execute(query, {"table": str(table)}).fetchall()
+    return tuple(RemovalCount(reason, count, tuple(names), because) for reason, count, names, because in found)
 
 
 def documents_in_both_splits(table: Path) -> int:
@@ -163,6 +180,42 @@ def query(
         except duckdb.Error as error:
             raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}") from None
         return [name for name, *_ in asked.description or ()], [tuple(row) for row in found]
+
+
+def broken_by(
+    text: str, tables: Mapping[str, Path | None], columns: pa.Schema, most: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """How many rows a query gives over Parquet files by name, and the first of them; None stands for no rows.
+
+    A column that a file does not have is null there: an older version wrote it.
+
+    Only these files can be reached from the query, and no network; 512 MB of memory, then it fails. Raises ValueError
+    for a query that cannot be answered.
+    """
+    with duckdb.connect() as connection:
+        connection.execute("SET memory_limit = '512MB'")
+        connection.execute("SET threads = 4")
+        files = [str(each) for each in tables.values() if each is not None]
+        connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, files))}]")
+        connection.execute("SET enable_external_access = false")
+        connection.register("_columns", columns.empty_table())
+        for name, each in tables.items():
+            rows_of = "" if each is None else f"UNION ALL BY NAME FROM read_parquet({_quoted(str(each))})"
+            connection.execute(f"CREATE VIEW {name} AS FROM _columns {rows_of}")
+        try:
+            asked = connection.execute(text)
+            columns = [column for column, *_ in asked.description or ()]
+            first = asked.fetchmany(most)
+            found = len(first)
+            while rows := asked.fetchmany(10_000):
+                found += len(rows)
+        except duckdb.Error as error:
+            raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}") from None
+    return found, [dict(zip(columns, map(str, row), strict=True)) for row in first]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def stability_index(old: Sequence[tuple[Any, int]], new: Sequence[tuple[Any, int]]) -> float:

@@ -4,7 +4,7 @@ Should be: each incident of a training has a partition whose last materialisatio
 overview says it of all incidents of the last days.
 Is: the records of incidents, claims and ends, and what Dagster's event log has.
 Follows: an incarnation that failed and has no record of it gets one. Partitions, materialisations and post-mortems are
-made, and made again when a training has gone on. Partitions of trainings that are gone are removed.
+made, and made again when a training has gone on. Partitions of trainings that are gone are removed, once a day.
 """
 
 import time
@@ -19,7 +19,7 @@ from assets.subjects import Subject
 from recipes.training import TrainingRecipe
 from resources.event_log import DATA_VERSION_TAG, data_versions
 from resources.tiers import Tiers
-from resources.trainings import incident_reports, post_mortem
+from resources.trainings import accounts, incident_reports, post_mortem
 from resources.trainings import incidents as recorded
 from resources.trainings.duties import Duty, OpenDuty
 from resources.trainings.facts import TrainingFacts
@@ -36,6 +36,7 @@ PAGE = Subject("overview of incidents", shown.OVERVIEW)
 DAYS = 7
 """The overview has the incidents of so many days, and those that wait for a person."""
 POST_MORTEM = "post-mortem.md"
+PRUNE_SECONDS = shown.DAY
 EVIDENCE_SECONDS = 20.0
 """After so long, the nodes that were asked for evidence will leave none."""
 _OVERVIEW = "*"
@@ -52,6 +53,8 @@ class Overview:
     """The version that the event log is known to have."""
     complete: bool = False
     """Whether the incidents of trainings that are over have been read too."""
+    pruned: float | None = None
+    """When partitions of trainings that are gone were looked for, by this process's monotonic clock."""
 
 
 def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefinition:
@@ -69,7 +72,8 @@ def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefiniti
         memory = recalled(tick.instance, NAME, root.root)
         overview = memory.lasting_of(_OVERVIEW, Overview())
         if not overview.complete:
-            tick.visit(PAGE, lambda: _begin(tick, root, recipes, overview))
+            tick.visit(PAGE, lambda: _begin(root, overview))
+        tick.visit(PAGE, lambda: _prune(tick, root, recipes, overview))
         owed = root.with_open(Duty.INCIDENTS)
         memory.keep_only([_OVERVIEW, *(duty.training for duty in owed)])
         tick.each(
@@ -83,21 +87,31 @@ def incidents_sensor(recipes: Mapping[str, TrainingRecipe]) -> dg.SensorDefiniti
     return sensor
 
 
-def _begin(tick: Tick, root: Trainings, recipes: Mapping[str, TrainingRecipe], overview: Overview) -> None:
-    """Once for each process: read the incidents of the last days, owe what an earlier version did not, and prune."""
+def _begin(root: Trainings, overview: Overview) -> None:
+    """Once for each process: read the incidents of the last days, and owe what an earlier version did not."""
     ids = root.ids()
     for id in set(root.opened(Duty.RUN)) - set(root.opened(Duty.INCIDENTS)):
         root.open(id, Duty.INCIDENTS)
     since = time.time() - DAYS * shown.DAY
     recent = [root.store(id) for id in ids if _changed_since(root.store(id), since)]
     overview.reports |= {each.name: each for each in incident_reports.of_all(recent)}
+    overview.complete = True
+
+
+def _prune(tick: Tick, root: Trainings, recipes: Mapping[str, TrainingRecipe], overview: Overview) -> None:
+    """Once a day, and when a process begins: remove the partitions and the lines of trainings that are gone."""
+    now = time.monotonic()
+    if overview.pruned is not None and now - overview.pruned < PRUNE_SECONDS:
+        return
+    ids = set(root.ids())
     for name in recipes:
         definition = keys.incident_partitions(name)
         listed = tick.instance.get_dynamic_partitions(definition.name or "")
         gone = [each for each in listed if keys.parse_incident_partition(each)[0] not in ids]
         if gone:
             tick.partitions.append(definition.build_delete_request(gone))
-    overview.complete = True
+    overview.reports = {name: each for name, each in overview.reports.items() if each.training in ids}
+    overview.pruned = now
 
 
 def _changed_since(store: TrainingStore, since: float) -> bool:
@@ -122,7 +136,7 @@ def _show(tick: Tick, memory: SensorMemory, overview: Overview, duty: OpenDuty, 
         page = post_mortem.text(store, each)
         folder = incidents.evidence(store.folder, each.id)
         atomic.replace(folder / POST_MORTEM, page.encode())
-        tick.events.append(shown.incident_materialisation(facts.specification.recipe, each, page, str(folder)))
+        tick.events.append(shown.incident_materialisation(each, page, str(folder)))
     if changed or not all(each.settled and not _awaits_evidence(store, each) for each in reports):
         return
     memory.found_nothing(store.id)
@@ -135,10 +149,10 @@ def _reports(
 ) -> list[IncidentReport]:
     """The incidents of a training; those that are over are not computed again, one that is damaged is told and left."""
     open_ones = [id for id in incidents.names(store.folder) if not _is_final(store, known.get(id))]
-    claims = fence.claims(store.folder) if open_ones else []
+    claims, costs = (fence.claims(store.folder), accounts.costs(store.folder)) if open_ones else ([], {})
 
     def compute(id: str) -> None:
-        known[id] = incident_reports.report(store, facts, claims, incidents.read(store.folder, id))
+        known[id] = incident_reports.report(store, facts, claims, costs, incidents.read(store.folder, id))
 
     for id in open_ones:
         who = Subject(f"{store.id}, incident {id}", keys.key(facts.specification.recipe, "training"), store.id)

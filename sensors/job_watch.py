@@ -16,6 +16,7 @@ from assets import keys, results, subjects
 from resources.compute.protocol import Compute
 from resources.event_log import observed, shown_partitions
 from resources.launchers.protocol import JobState
+from resources.mlflow import identity
 from resources.tiers import Tiers
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
@@ -24,7 +25,8 @@ from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import job_name
 from resources.trainings.roots import trainings
 from resources.trainings.store import Trainings, TrainingStore
-from sensors.support import absence, incidents, waits
+from sensors.support import absence, fairness, incidents, waits
+from sensors.support.fairness import Newcomer
 from sensors.support.memory import SensorMemory, decisive, recalled
 from sensors.support.runs import NewestRuns, request
 from sensors.support.tick import Tick
@@ -42,6 +44,10 @@ class Settled:
     incidents: set[int] = field(default_factory=set)
     """The incarnations about which there is nothing to show, or nothing more."""
     waits: set[tuple[int, int]] = field(default_factory=set)
+    begun: int = -1
+    """The last of its lives in which it was seen to have begun; a life begins when it is wanted (again)."""
+    looked: int = 0
+    """While it has not begun: when it was looked at last, in ticks."""
 
 
 @dg.sensor(
@@ -61,12 +67,51 @@ def job_watch(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comput
     if gone := absence.seconds(root.root):
         tick.each(owed, _subject, lambda duty: root.store(duty.training).note_away(gone, BY))
     runs = NewestRuns(tick.instance, keys.TRAINING_TAG, [duty.training for duty in owed])
+    due, later = _due(tick, owed, root, memory)
+    tick.leave(later, _subject)
     tick.each(
-        owed,
+        due,
         _subject,
         lambda duty: _bring_to_its_end(tick, duty, root.store(duty.training), control, runs, memory),
     )
     return tick.result()
+
+
+def _due(
+    tick: Tick, owed: list[OpenDuty], root: Trainings, memory: SensorMemory
+) -> tuple[list[OpenDuty], list[OpenDuty]]:
+    """Those that this tick looks at, and those that wait: trainings that have begun come first (`fairness`).
+
+    One that was stopped and is wanted again has not begun in its new life: a thousand that are resumed are a thousand
+    starts.
+    """
+    new = {}
+    for duty in owed:
+        settled = memory.lasting_of(duty.training, Settled())
+        if settled.begun != duty.life and _has_begun(root.store(duty.training)):
+            settled.begun = duty.life
+        if settled.begun != duty.life:
+            new[duty.training] = Newcomer(duty.training, tick.team(_subject(duty)), settled.looked)
+    turn = fairness.in_turn(list(new.values()), fairness.STARTS)
+    for id in turn:
+        memory.lasting_of(id, Settled()).looked = 1 + max(each.looked for each in new.values())
+    by_id = {duty.training: duty for duty in owed}
+    begun = [duty for duty in owed if duty.training not in new]
+    return begun + [by_id[id] for id in turn], [by_id[id] for id in new.keys() - set(turn)]
+
+
+def _has_begun(store: TrainingStore) -> bool:
+    """Whether a training has a claim since it was wanted, or one that has not ended; or need not begin.
+
+    One whose records cannot be read counts too, so that the look tells why.
+    """
+    try:
+        claim, desired = store.newest_claim(), store.desired()
+        if claim is None or desired is None or desired.want != "run" or desired.incarnation is None:
+            return claim is not None
+        return claim.token.incarnation > desired.incarnation or store.exit() is None
+    except (OSError, ValueError):
+        return True
 
 
 def _subject(duty: OpenDuty) -> subjects.Subject:
@@ -160,7 +205,7 @@ def _heed_cancellation(runs: NewestRuns, store: TrainingStore, facts: TrainingFa
     run = runs.newest(store.id) if facts.wanted else None
     if run is None or run.status is not DagsterRunStatus.CANCELED or run.tags.get(keys.LIFE_TAG) != str(facts.life):
         return facts
-    store.want("stop", BY, f"run {run.id} was cancelled")
+    store.want("stop", identity.of_cancellation(run.tags, BY), f"run {run.id} was cancelled")
     return store.read()
 
 

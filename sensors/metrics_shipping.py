@@ -1,18 +1,22 @@
 """Metrics shipping: delivers to MLflow what trainings and trials have written into their ledgers.
 
-Should be: every event of a ledger is in MLflow, once.
-Is: how far the delivery of each ledger has come.
+Should be: every event of a ledger and every score of a checkpoint is in MLflow, once; each sweep is a run there,
+with its trials under it.
+Is: how far the delivery of each ledger and of the scores has come, and whether a sweep that is over was delivered.
 Follows: what is new is delivered. While MLflow is away the ledgers keep everything, and the tick names the trainings
 whose metrics are not delivered yet.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import dagster as dg
 
-from assets import subjects
+from assets import keys, subjects
 from assets.subjects import Subject
+from assets.sweeps import tracked
+from assets.sweeps.store import SweepStore
 from resources.mlflow.tracking import Delivery, Tracking
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty, OpenDuty
@@ -51,9 +55,15 @@ def metrics_shipping(context: dg.SensorEvaluationContext, tiers: Tiers, tracking
         for sweep, root in roots
         for duty in root.with_open(Duty.TRACKING)
     ]
-    for gone in _delivered.keys() - {spool.store.folder for spool in spools}:
+    folder = tiers.durable_path / "sweeps"
+    owed = tracked.owed_below(folder)
+    logs = {id: _logs.setdefault(folder / id, SweepStore(folder / id)) for id in _sweeps_of(spools, owed)}
+    for gone in _logs.keys() - {log.folder for log in logs.values()}:
+        del _logs[gone]
+    for gone in _delivered.keys() - {spool.store.folder for spool in spools} - _logs.keys():
         del _delivered[gone]
-    tick.each(spools, lambda spool: spool.subject, lambda spool: _deliver(tick, spool, tracking))
+    tick.each(spools, lambda spool: spool.subject, lambda spool: _deliver(tick, spool, tracking, logs.get(spool.sweep)))
+    tick.each(owed, _sweep_subject, lambda duty: _deliver_sweep(tick, duty, logs[duty.training], tracking))
     return tick.result()
 
 
@@ -61,27 +71,76 @@ _delivered: dict[Path, tuple[object, ...]] = {}
 """By folder, how the ledger and the end of a training were when all of it had been delivered."""
 
 
-def _deliver(tick: Tick, spool: Undelivered, tracking: Tracking) -> None:
+_logs: dict[Path, SweepStore] = {}
+"""By folder, the log of a sweep that has something to deliver: what was read of it is not read again."""
+
+
+def _sweeps_of(spools: Sequence[Undelivered], owed: Sequence[OpenDuty]) -> set[str]:
+    return {spool.sweep for spool in spools if spool.sweep} | {duty.training for duty in owed}
+
+
+def _sweep_subject(duty: OpenDuty) -> Subject:
+    return subjects.sweep(duty.training.rpartition("-")[0] or duty.training, duty.training)
+
+
+def _deliver_sweep(tick: Tick, duty: OpenDuty, log: SweepStore, tracking: Tracking) -> None:
+    """Bring the run of one sweep up to date."""
+    sweep = log.state()
+    if sweep is None:  # it is about to be opened
+        return
+    over, state = tracked.is_over(sweep), (len(sweep.finished), sweep.closed)
+    if _delivered.get(log.folder) == state and not over:
+        return
+    run = tracked.sweep_run(log, sweep)
+    try:
+        tracking.ship_sweep(log.folder, run)
+    except Exception as error:
+        if isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename):
+            raise  # its own records
+        tick.postpone(f"{log.sweep}: its run in MLflow is not up to date yet: {error}", _sweep_subject(duty))
+        return
+    _delivered[log.folder] = state
+    if over:
+        duty.close(tracked.LIFE)
+
+
+def _deliver(tick: Tick, spool: Undelivered, tracking: Tracking, log: SweepStore | None) -> None:
     """Deliver what is new of one training."""
     state = _state(spool.store)
     if _delivered.get(spool.store.folder) == state:
         return
     recipe, life = spool.store.specification().recipe, spool.store.life()
+    sweep = log.state() if log else None
+    trial = tracked.trial_run(log, sweep, spool.store.id) if log and sweep else None
+    if log and trial is None:  # its sweep's log is behind: the next tick knows its name
+        return
+    run = tracking.run_of(spool.store)
     try:
-        done = tracking.ship(spool.store, recipe, {"slipway.sweep": spool.sweep} if spool.sweep else {})
+        done = tracking.ship(spool.store, recipe, {}, trial)
     except Exception as error:
         if isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename):
             raise  # its own records
         # Whatever keeps MLflow away: the ledger has it all, and it is tried again.
         tick.postpone(f"{spool.store.id}: its metrics are not delivered yet: {error}", spool.subject)
         return
+    if not run and (page := tracking.pages.of_run(tracking.run_of(spool.store))):
+        tick.events.append(_tracked(spool, recipe, page))
     if done is Delivery.WHOLE:
         spool.duty.close(life)
     elif done is Delivery.UP_TO_DATE:
         _delivered[spool.store.folder] = state
 
 
+def _tracked(spool: Undelivered, recipe: str, page: str) -> dg.AssetObservation:
+    """The event that leads from a partition to its run in MLflow; there is one when the run was made."""
+    key = keys.key(spool.sweep.rpartition("-")[0], "trial") if spool.sweep else keys.key(recipe, "training")
+    metadata = {"mlflow": dg.MetadataValue.url(page)}
+    return dg.AssetObservation(key, partition=spool.store.id, description="its run in MLflow", metadata=metadata)
+
+
 def _state(store: TrainingStore) -> tuple[object, ...]:
-    """The sizes of the ledger's segments, which are only appended to, and the names of what says that it is over."""
+    """The sizes of the ledger's segments, which are only appended to, and the names of its scores and of what says that
+    it is over."""
     sizes = tuple((path.name, path.stat().st_size) for path in ledger.segments(store.folder))
-    return (sizes, *(tuple(files.names(store.folder, name)) for name in (files.DESIRED, files.CLAIMS, files.EXITS)))
+    folders = (files.DESIRED, files.CLAIMS, files.EXITS, files.EVALUATIONS)
+    return (sizes, *(tuple(files.names(store.folder, name)) for name in folders))

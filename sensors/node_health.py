@@ -1,13 +1,17 @@
 """Node health: takes nodes that something speaks against out of service, has them diagnosed, and lets them back.
 
-Should be: every piece of evidence against a node (an incident that names it, an Xid, a condition of the node) is in its
-record, and the node's standing follows from it (`resources.fleet.health`). A quarantined node is diagnosed; one on
-probation is healthy again after some runs. The event log has every transition.
+Should be: every piece of evidence against a node (an incident that names it, an Xid in its kernel's log, a condition of
+the node) is in its record, and the node's standing follows from it (`resources.fleet.health`). A quarantined node is
+diagnosed; one on probation is healthy again after some runs. Where the rules say so, a node is measured before it
+works, and a suspect once nothing runs on it. The event log has every transition.
 Is: the incidents of trainings that are under way, the fleet, and the nodes' records.
-Follows: transitions through the one door, a run of the asset `preflight` for each node that is to be diagnosed.
+Follows: transitions through the one door, a run of the asset `preflight` for each node that is to be measured.
 """
 
+import functools
+import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -23,14 +27,18 @@ from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
+from sensors.support import occupation
 from sensors.support.memory import SensorMemory, recalled
 from sensors.support.runs import NewestRuns
 from sensors.support.tick import Tick
 from trainer.base import codec
+from trainer.diagnosis import folder
 from trainer.record import incidents
 
 NAME = "node_health"
 BY = "node health"
+EVIDENCE_SECONDS = 30.0
+"""After so long, the nodes of an incident will leave no more evidence."""
 
 
 @dg.sensor(
@@ -52,10 +60,11 @@ def node_health(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comp
     tick.each(visited, subjects.training, lambda id: heard.listen(tick, root.store(id), memory.lasting.get(id, set())))
     memory.keep_only([*owed, *(_OF_NODE + node.name for node in nodes)])
     runs = NewestRuns(tick.instance, keys.DIAGNOSES_TAG, [node.name for node in nodes])
+    occupied = functools.cache(lambda: set(occupation.nodes(tiers)))
     done = [
         tick.visit(
             subjects.node(node.name),
-            lambda node=node: _bring_to_its_standing(tick, node, door, memory, runs, heard),  # type: ignore[misc]
+            lambda node=node: _bring_to_its_standing(tick, node, door, memory, runs, heard, occupied),  # type: ignore[misc]
         )
         for node in nodes
     ]
@@ -92,6 +101,11 @@ class Heard:
                 continue
             for node, evidence in suspicion.by_incident(incident, store.id, self.nodes):
                 self.evidence[node].append(evidence)
+            found = folder.manifests(store.folder, id)
+            for each in found:
+                self.evidence[each.node] += suspicion.by_kernel(each.kernel, store.id, incident)
+            if not found and time.time() - incident.at < EVIDENCE_SECONDS:
+                self.new[store.id].discard(id)  # its nodes may say more yet: it is heard once more
         if self.probation:
             self._collect_clean_runs(store)
 
@@ -106,9 +120,16 @@ class Heard:
 
 
 def _bring_to_its_standing(
-    tick: Tick, node: Node, door: NodeHealth, memory: SensorMemory, runs: NewestRuns, heard: Heard
+    tick: Tick,
+    node: Node,
+    door: NodeHealth,
+    memory: SensorMemory,
+    runs: NewestRuns,
+    heard: Heard,
+    occupied: Callable[[], set[str]],
 ) -> None:
     """Take the steps that are due for one node, and show each transition once."""
+    door.join(node, BY)
     said = suspicion.by_fleet(node, door.clock())
     evidence = [*heard.evidence[node.name], *([said] if said else [])]
     record = door.register.of(node.name)
@@ -119,7 +140,8 @@ def _bring_to_its_standing(
     if not record.number:
         return
     _show(tick, record, door, memory)
-    if door.is_diagnosis_due(record) and not node.lost and runs.may_request(node.name):
+    is_due = door.is_diagnosis_due(record) or (door.is_preflight_due(record) and node.name not in occupied())
+    if is_due and not node.lost and runs.may_request(node.name):
         tick.request([keys.PREFLIGHT], {keys.DIAGNOSES_TAG: node.name}, node.name)
     door.enforce(node)
 

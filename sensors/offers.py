@@ -7,8 +7,7 @@ Follows: a training that is proposed and not wanted, and a partition for it.
 
 import dagster as dg
 
-from assets import keys, subjects
-from assets.datasets.snapshots import pointer
+from assets import keys, subjects, training_data
 from assets.initial import with_initial_weights
 from assets.training import specification, terms
 from recipes.training import TrainingRecipe
@@ -43,7 +42,7 @@ def offers(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
 
 def _offer(tick: Tick, recipe: TrainingRecipe, tiers: Tiers, tracking: Tracking) -> None:
     """Offer one recipe. Raises ValueError for a recipe that cannot be trained on the current snapshot."""
-    current = pointer.current(tiers.durable_path, recipe.dataset)
+    current = training_data.current(recipe, tiers.durable_path)
     if current is None:
         return
     offered = with_initial_weights(recipe, current, tiers, tracking)

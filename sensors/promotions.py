@@ -4,8 +4,9 @@ Should be: the candidate of every finished training is registered and checked, a
 Is: the training's facts, its evaluations, and what the event log has of its candidate and its champion.
 Follows: a run that judges the training. A run that broke before the candidate was judged is requested again; a
 candidate that failed its checks is not judged again. One that waits for a person, because the champion cannot be
-compared with, is judged again once there is another champion. The trainings of a recipe are judged one after the other,
-each against the champion that the one before it left.
+compared with, is judged again once there is another champion; one that passed and is held back (by a freeze, for an
+approval, for a cool-down), once nothing holds it. The trainings of a recipe are judged one after the other, each
+against the champion that the one before it left. An alias in MLflow that lags behind the promotions is set.
 """
 
 from dataclasses import dataclass
@@ -15,10 +16,13 @@ import dagster as dg
 
 from assets import keys, subjects
 from assets.evaluation import best
-from assets.gate import BEATS_CHAMPION, BEATS_UNIGRAMS
+from assets.gates.checks import CHECKS
 from assets.subjects import Subject
 from resources.event_log import materialised, rejected
-from resources.mlflow.promotion import is_outdated, undecided
+from resources.mlflow.promotion import Promotions, is_mirrored, is_outdated, models
+from resources.mlflow.registry import Registry
+from resources.mlflow.tracking import Tracking
+from resources.mlflow.waiting import held_back, undecided
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty, OpenDuty
 from resources.trainings.facts import TrainingFacts
@@ -51,8 +55,9 @@ class EvaluatedTraining:
     default_status=dg.DefaultSensorStatus.RUNNING,
     description="Judges each finished training: candidate, checks, champion.",
 )
-def promotions(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
+def promotions(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
     tick, root = Tick(context, NAME), trainings(tiers)
+    _mirror(tiers, tracking)
     owed, memory = root.with_open(Duty.PROMOTION), recalled(tick.instance, NAME, root.root)
     memory.keep_only(duty.training for duty in owed)
     arriving = set(root.opened(Duty.CHECKPOINTS))
@@ -71,6 +76,13 @@ def promotions(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorRe
         lambda each: _judge(tick, each, promoting, judging, asked, tiers.durable_path),
     )
     return tick.result()
+
+
+def _mirror(tiers: Tiers, tracking: Tracking) -> None:
+    """Let MLflow's aliases follow promotions that were made while it was away."""
+    behind = [model for model in models(tiers.durable_path) if not is_mirrored(tiers.durable_path, model)]
+    for model in behind:
+        Promotions(Registry(tracking, tiers.durable_path), tiers.durable_path, model).mirror()
 
 
 def _subject(duty: OpenDuty) -> Subject:
@@ -102,6 +114,8 @@ def _judge(
     waiting = undecided(durable, found[0].manifest) if found else None
     if waiting and not is_outdated(durable, waiting):
         raise ValueError(f"its candidate waits: {waiting.undecided}")
+    if found and (why := held_back(durable, found[0].manifest)):
+        raise ValueError(f"its candidate passed, and waits: {why}")
     is_judged = waiting is None and not promoting.unfinished(facts.id) and _is_judged(tick.instance, facts)
     if found is None or is_judged:
         ended.duty.close(facts.life)
@@ -114,7 +128,7 @@ def _judge(
 def _is_judged(instance: dg.DagsterInstance, facts: TrainingFacts) -> bool:
     """Whether its candidate has become the champion or failed its checks: a run may break anywhere before."""
     recipe = facts.specification.recipe
-    candidate, checks = keys.key(recipe, "candidate"), (BEATS_UNIGRAMS, BEATS_CHAMPION)
+    candidate = keys.key(recipe, "candidate")
     return materialised(instance, keys.key(recipe, "champion"), facts.id) or rejected(
-        instance, candidate, checks, facts.id
+        instance, candidate, CHECKS, facts.id
     )

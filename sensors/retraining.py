@@ -7,8 +7,7 @@ Follows: a training whose cause key is the tick, so that a tick that is evaluate
 
 import dagster as dg
 
-from assets import keys
-from assets.datasets.snapshots import pointer
+from assets import keys, training_data
 from assets.initial import with_initial_weights
 from assets.training import specification, terms
 from recipes.training import TrainingRecipe
@@ -32,9 +31,9 @@ def retraining(recipe: TrainingRecipe) -> dg.ScheduleDefinition:
     def schedule(
         context: dg.ScheduleEvaluationContext, tiers: Tiers, tracking: Tracking
     ) -> dg.RunRequest | dg.SkipReason:
-        current = pointer.current(tiers.durable_path, recipe.dataset)
+        current = training_data.current(recipe, tiers.durable_path)
         if current is None:
-            return dg.SkipReason(f"dataset {recipe.dataset} has no snapshot yet")
+            return dg.SkipReason(training_data.lacking(recipe, tiers.durable_path))
         tick = context.scheduled_execution_time.isoformat()
         root = trainings(tiers)
         wanted = with_initial_weights(recipe, current, tiers, tracking)

@@ -1,27 +1,34 @@
-"""Sweep completions: starts the training of a completed sweep's best parameters; resumes an unfinished sweep.
+"""Sweep completions: starts the training that a completed sweep leads to; resumes an unfinished sweep.
 
-Should be: an open sweep has a run, and a completed one has led to its training.
+Should be: an open sweep has a run and its recipe's budget, and a completed one has led to its training.
 Is: the sweep's log, its newest run, and the training's store.
 Follows: a sweep that lost its run gets another one, which re-attaches to the trials. When a person cancelled the run,
-the sweep is closed and its trials are stopped. The training of the best parameters is wanted; the job watch starts it.
+the sweep is closed and its trials are stopped. The training with the best parameters is wanted, or the recipe as it is
+written where nothing beats that (`assets.sweeps.choice`); the job watch starts it.
 """
+
+from pathlib import Path
 
 import dagster as dg
 from dagster import DagsterRunStatus
 
 from assets import keys, subjects
 from assets.sweeps.assets import current_subject, find_sweep
-from assets.sweeps.controller import SearchSubject
+from assets.sweeps.controller import is_over
+from assets.sweeps.full_scale import led_to
 from assets.sweeps.state import SweepState
 from assets.sweeps.store import SweepStore
+from assets.sweeps.subject import SearchSubject
 from assets.training import specification, terms
 from recipes.sweep import SweepRecipe
-from recipes.training import ModelRecipe, with_parameters
+from recipes.training import ModelRecipe
+from resources.mlflow import identity
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
 from sensors.support.runs import NewestRuns
 from sensors.support.tick import Tick
+from trainer.record import changes
 
 NAME = "sweep_completions"
 BY = "sweep completions"
@@ -29,20 +36,21 @@ BY = "sweep completions"
 
 def sweep_completions(sweeps: dict[str, SweepRecipe], recipes: dict[str, ModelRecipe]) -> dg.SensorDefinition:
     """The sensor over all sweep recipes."""
+    followed: dict[Path, SweepStore] = {}  # each store reads what is new since its last look
 
     @dg.sensor(
         name=NAME,
         asset_selection='key:"*/sweep"',
         minimum_interval_seconds=2,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Starts the training of a completed sweep's best parameters; resumes a sweep that lost its run.",
+        description="Starts the training that a completed sweep leads to; resumes a sweep that lost its run.",
     )
     def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking) -> dg.SensorResult:
         tick = Tick(context, NAME)
         tick.each(
             sweeps.values(),
             lambda recipe: subjects.sweep(recipe.name),
-            lambda recipe: _bring_to_its_training(tick, recipe, recipes[recipe.training], tiers, tracking),
+            lambda recipe: _bring_to_its_training(tick, recipe, recipes[recipe.training], tiers, tracking, followed),
         )
         return tick.result()
 
@@ -50,21 +58,29 @@ def sweep_completions(sweeps: dict[str, SweepRecipe], recipes: dict[str, ModelRe
 
 
 def _bring_to_its_training(
-    tick: Tick, recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tracking: Tracking
+    tick: Tick,
+    recipe: SweepRecipe,
+    training: ModelRecipe,
+    tiers: Tiers,
+    tracking: Tracking,
+    followed: dict[Path, SweepStore],
 ) -> None:
-    """Resume one sweep, or start the training that it leads to."""
+    """Give one sweep the budget that its recipe has now; resume it, or start the training that it leads to."""
     try:
         subject = current_subject(recipe, training, tiers, tracking)
     except ValueError:  # its dataset has no snapshot yet, or its initial weights are not there: nothing to search on
         return
-    store = find_sweep(subject, tiers)
-    sweep = store.state()
-    if sweep is None:
+    found = find_sweep(subject, tiers)
+    store = followed.setdefault(found.folder, found)
+    if store.state() is None:
         return
-    if sweep.closed is None or sweep.running:
+    store.ask_for_the_recipes(subject.budget())
+    sweep = store.state()
+    assert sweep is not None
+    if not is_over(sweep):
         _resume(tick, store, sweep, recipe)
     else:
-        _start_best(tick.instance, subject, store, tiers)
+        _start_best(tick.instance, subject, sweep, tiers)
 
 
 def _resume(tick: Tick, store: SweepStore, sweep: SweepState, recipe: SweepRecipe) -> None:
@@ -75,29 +91,21 @@ def _resume(tick: Tick, store: SweepStore, sweep: SweepState, recipe: SweepRecip
         return
     if run is not None and run.status is DagsterRunStatus.CANCELED:
         if sweep.closed is None:
-            store.cancel(BY, f"run {run.id} was cancelled")
+            store.cancel(identity.of_cancellation(run.tags, BY), f"run {run.id} was cancelled")
     elif not runs.may_request(store.sweep):
         return
     tick.request([keys.key(recipe.name, "sweep")], {keys.SWEEP_TAG: store.sweep})
 
 
-def best_training(subject: SearchSubject, store: SweepStore) -> tuple[ModelRecipe, dict[str, object]] | None:
-    """The training recipe with the best parameters of a completed sweep, and where they come from."""
-    sweep = store.state()
-    if sweep is None or sweep.closed is None or sweep.closed.outcome != "complete" or sweep.best is None:
-        return None
-    recipe = with_parameters(subject.training, dict(sweep.best.parameters))
-    return recipe, {"sweep": store.sweep, "trial": sweep.best.number, **sweep.best.parameters}
-
-
-def _start_best(instance: dg.DagsterInstance, subject: SearchSubject, store: SweepStore, tiers: Tiers) -> None:
-    """Want the training of the best parameters to run, unless it has been wanted before; the job watch starts it."""
-    best = best_training(subject, store)
+def _start_best(instance: dg.DagsterInstance, subject: SearchSubject, sweep: SweepState, tiers: Tiers) -> None:
+    """Want the training that the sweep leads to, unless it has been wanted before; the job watch starts it."""
+    best = led_to(subject, sweep)
     if best is None:
         return
-    recipe, origin = best
-    root, wanted = trainings(tiers), specification(recipe, subject.snapshot, tiers)
+    root, wanted = trainings(tiers), specification(best.recipe, subject.snapshot, tiers, best.cause)
     if root.store(wanted.id).desired() is None:
-        training = root.propose(wanted, terms(recipe, origin), by=BY)
-        keys.add_partition(instance, keys.training_partitions(recipe.name), training.id)
-        root.start(training, BY, f"sweep {store.sweep} is complete")
+        training = root.propose(wanted, terms(best.recipe, best.origin), by=BY)
+        for step, values in best.changes[len(changes.numbers(training.folder)) :]:
+            changes.propose(training.folder, values, BY, best.cause, after=step)
+        keys.add_partition(instance, keys.training_partitions(best.recipe.name), training.id)
+        root.start(training, BY, f"sweep {sweep.plan.sweep} is complete: {best.why}")

@@ -1,4 +1,4 @@
-"""Small file systems for tests, in memory, to be filled for real."""
+"""Small file systems for tests, to be filled for real, and to stand still."""
 
 import contextlib
 import subprocess
@@ -21,3 +21,34 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
     finally:
         # Lazily: a process that is about to end may have it open still.
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def freezable(folder: Path, megabytes: int) -> Iterator[Path]:
+    """A disk at `folder`, a file beside it, that `frozen` stops; skips the test where that is not allowed."""
+    folder.mkdir(exist_ok=True)
+    image = folder.with_name(f"{folder.name}.image")
+    with image.open("wb") as file:
+        file.truncate(megabytes << 20)
+    for command in (["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop,noatime", str(image), str(folder)]):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            pytest.skip(f"there is no {error.filename} here")
+        if done.returncode:
+            pytest.skip(f"no disk can be made here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+        image.unlink()
+
+
+@contextlib.contextmanager
+def frozen(folder: Path) -> Iterator[None]:
+    """The disk at `folder` takes no write meanwhile: who writes to it waits."""
+    subprocess.run(["fsfreeze", "--freeze", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", str(folder)], check=True)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainer.base import console
 from trainer.base.exit_code import ExitCode
 from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk import encryption
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or arguments == ["--help"]:
-        print("usage: python -m trainer CONFIG.json", file=sys.stderr)
+        console.warn("usage: python -m trainer CONFIG.json")
         return ExitCode.UNUSABLE
     # SIGUSR2 asks for a profile. Until there is something to profile, it must not end the rank.
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -37,13 +38,13 @@ def main(arguments: list[str]) -> int:
         with endings.noted(Path(resolved.placement.store)):
             return _train(resolved)
     except fence.Superseded as error:
-        print(f"trainer: {error}", file=sys.stderr)
+        console.warn(f"trainer: {error}")
         return ExitCode.SUPERSEDED
     except ValueError as error:
-        print(f"trainer: {error}", file=sys.stderr)
+        console.warn(f"trainer: {error}")
         return ExitCode.UNUSABLE
     except (OSError, causes.Failure) as error:
-        print(f"trainer: {error}", file=sys.stderr)
+        console.warn(f"trainer: {error}")
         return ExitCode.FAILED
 
 
@@ -58,7 +59,7 @@ def _train(resolved: config.Config) -> int:
     with world.join(resolved) as place:
         outcome = run.train(resolved, place, lambda ranks: _claimed_token(Path(resolved.placement.store), ranks))
         if place.leads:
-            print(f"trainer: {outcome}", flush=True)
+            console.say(f"trainer: {outcome}")
     return ExitCode.DONE
 
 

@@ -9,18 +9,17 @@ whose loss is not finite, gets a score with the reason. The scores are written i
 
 import contextlib
 import functools
-import json
 import math
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from trainer.base import codec, not_by_hand
+from trainer.base import codec, console, not_by_hand, parsing
 from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk import contents as checkpoints
 from trainer.checkpoint.disk.contents import Contents
@@ -32,17 +31,20 @@ from trainer.checkpoint.tiers.tier import TierSource, TierUnavailable
 from trainer.config import evaluating, resolved
 from trainer.config.operation import Evaluation
 from trainer.config.resolved import Config
-from trainer.data import contents, images, shards, snapshots
+from trainer.data import contents, images, mixtures, shards, snapshots
+from trainer.data.alone import LoneDocuments
 from trainer.data.documents import DocumentedSequences
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.models.model import Rows, SampleNumbers
 from trainer.node.world import World, join
-from trainer.record import outcomes
+from trainer.record import outcomes, scores
 from trainer.record.scores import FORMAT, Score, Scores, perplexity
 from trainer.step.measuring import Batch, BatchSums, Measurement, finding_no_memory
 
 LINE_SECONDS = 5.0
+LONE_ROWS = 8
+"""Windows of one document that are measured at once."""
 Done = TypeVar("Done")
 SAID = "evaluate: "
 Samples = Sequences | DocumentedSequences | Pictures
@@ -51,6 +53,7 @@ Samples = Sequences | DocumentedSequences | Pictures
 def evaluate(request: Mapping[str, Any], world: World | None = None) -> list[Score]:
     """Measure the checkpoints of a request: {tier, snapshot, split, durable, checkpoints: [{name, folder, manifest}]}.
 
+    With `each`, the figures of every example alone are measured instead of the split's (`trainer.record.scores`).
     It may also have a `config` (`trainer.config.evaluating`), without which one process does it, and a `source`: the
     tier (or the folders of nodes) that the checkpoints are first copied from, to a folder beside the `outcome`.
     All ranks call at once and get the same.
@@ -72,7 +75,8 @@ def _score(
         with _folder(request, entry, world) as folder:
             found = _verified(folder, entry["manifest"], world)
             config = _config(request, found, world)
-            return _measure(entry["name"], found, config, tier, snapshot, request["split"], world)
+            measure = _measure_each if request.get("each") else _measure
+            return measure(entry["name"], found, config, tier, snapshot, request["split"], world)
     except DamagedCheckpoint as damage:
         return _score_with_reason(entry["name"], str(damage))
 
@@ -88,12 +92,14 @@ def requested(request: Mapping[str, Any]) -> Config | None:
     return codec.build(Config, {k: v for k, v in given.items() if k != "format"}, "config") if given else None
 
 
-def _loaded(found: Contents, config: Config, snapshot: snapshots.Snapshot, world: World) -> Measurement:
+def _loaded(name: str, found: Contents, config: Config, snapshot: snapshots.Snapshot, world: World) -> Measurement:
+    _say(world, f"{name}: loading its weights")
     settings = found.progress().config
     shape, length = resolved.shape(settings["model"]), settings["batch"]["length"]
-    measurement = Measurement(config, world, contents.data(snapshot, shape, length, settings["run"]["seed"]))
-    targets = {f"model/{name}": tensor for name, tensor in measurement.model.state_dict().items()}
-    found.load(targets, world.rank / world.size)
+    with finding_no_memory("with the weights alone"):
+        measurement = Measurement(config, world, contents.data(snapshot, shape, length, settings["run"]["seed"]))
+        targets = {f"model/{part}": tensor for part, tensor in measurement.model.state_dict().items()}
+        found.load(targets, world.rank / world.size)
     return measurement
 
 
@@ -106,19 +112,62 @@ def _measure(
     split: str,
     world: World,
 ) -> Score:
-    _say(world, f"{name}: loading its weights")
-    with finding_no_memory("with the weights alone"):
-        measurement = _loaded(found, config, snapshot, world)
+    measurement = _loaded(name, found, config, snapshot, world)
     documents = measurement.model.reads_documents
     samples = _samples(tier, snapshot, split, found.progress().config["batch"]["length"], documents)
     rows = config.evaluation.batch or measurement.rows_that_fit(functools.partial(_read, samples, 0, 1))
-    sums = measurement.sums(_batches(samples, rows, measurement.model.causal), _progress(name, world, samples, rows))
+    owners, batches = _by_dataset(snapshot, split, samples, rows, measurement.model.causal)
+    sums = measurement.sums(batches, _progress(name, world, samples, rows))
     predicted = sum(each.predicted for each in sums)
     mean = _sum(sums) / predicted
     if not math.isfinite(mean):
         return _score_with_reason(name, f"its loss on the {split} split is {mean}")
     bits = _bits_per_byte(mean, snapshot, split) if measurement.model.causal else 0.0
-    return Score(name, mean, perplexity(mean), bits, sum(each.right for each in sums) / predicted, predicted)
+    right = sum(each.right for each in sums)
+    return Score(
+        name, mean, perplexity(mean), bits, right / predicted, predicted, by_dataset=scores.of_datasets(owners, sums)
+    )
+
+
+def _measure_each(
+    name: str,
+    found: Contents,
+    config: Config,
+    tier: Path,
+    snapshot: snapshots.Snapshot,
+    split: str,
+    world: World,
+) -> Score:
+    """The score of a checkpoint by its examples, each measured alone."""
+    measurement = _loaded(name, found, config, snapshot, world)
+    owners, batches = _lone_batches(tier, snapshot, split, found.progress().config["batch"]["length"], measurement)
+    begun = time.monotonic()
+    sums = measurement.sums(batches, _progress(name, world, owners, 1), confidence=True)
+    examples = scores.of_examples(owners, sums, time.monotonic() - begun)
+    predicted, mean = sum(examples.predicted), _sum(sums) / max(1, sum(examples.predicted))
+    if not math.isfinite(mean):
+        return _score_with_reason(name, f"its loss on the {split} split is {mean}")
+    return Score(
+        name, mean, perplexity(mean), 0.0, sum(examples.right) / max(1, predicted), predicted, examples=examples
+    )
+
+
+def _lone_batches(
+    tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, measurement: Measurement
+) -> tuple[list[int], list[Batch]]:
+    """The example of each batch, and the batches: a document in parts, or one sample of the split."""
+    documents = measurement.model.reads_documents
+    if not measurement.model.causal or isinstance(snapshot, images.ImageSnapshot):
+        samples = _samples(tier, snapshot, split, length, documents)
+        return list(range(len(samples))), _batches(samples, 1, False, range(len(samples.shards)))
+    assert isinstance(snapshot, shards.TextSnapshot)
+    lone = LoneDocuments(tier, snapshot, split, length, LONE_ROWS)
+    places = np.zeros(LONE_ROWS, np.uint64)
+    batches: list[Batch] = [
+        lambda piece=piece: (lone.read(piece, documents), places[: piece.windows])  # type: ignore[misc]
+        for piece in lone.pieces
+    ]
+    return [piece.example for piece in lone.pieces], batches
 
 
 def _sum(sums: list[BatchSums]) -> float:
@@ -210,16 +259,34 @@ def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, 
     return DocumentedSequences(plain) if documents else plain
 
 
-def _batches(samples: Samples, rows: int, whole: bool) -> list[Batch]:
-    """Every sample of the split once, with its number; if `whole`, also the tokens that fill no whole sequence."""
-    found: list[Batch] = [functools.partial(_read, samples, first, rows) for first in range(0, len(samples), rows)]
+def _by_dataset(
+    snapshot: snapshots.Snapshot, split: str, samples: Samples, rows: int, whole: bool
+) -> tuple[list[str], list[Batch]]:
+    """The dataset of each batch, and the batches: of a mixture, no batch has samples of two datasets."""
+    places = {snapshot.dataset: range(len(samples.shards))}
+    if isinstance(snapshot, mixtures.MixtureSnapshot):
+        places = snapshot.ranges(split)
+    owners, batches = list[str](), list[Batch]()
+    for name, of_dataset in places.items():
+        found = _batches(samples, rows, whole, of_dataset)
+        owners, batches = owners + [name] * len(found), batches + found
+    return owners, batches
+
+
+def _batches(samples: Samples, rows: int, whole: bool, places: range) -> list[Batch]:
+    """Every sample of the shards at `places` once, with its number; if `whole`, also the tokens that fill none."""
+    begins = np.concatenate([[0], np.cumsum(samples.sizes)])
+    begin, end = int(begins[places.start]), int(begins[places.stop])
+    found: list[Batch] = [
+        functools.partial(_read, samples, first, min(first + rows, end)) for first in range(begin, end, rows)
+    ]
     if whole and not isinstance(samples, Pictures):
-        found += [functools.partial(_read_tail, samples, place) for place in samples.tails]
+        found += [functools.partial(_read_tail, samples, place) for place in samples.tails if place in places]
     return found
 
 
-def _read(samples: Samples, first: int, rows: int) -> tuple[Rows, SampleNumbers]:
-    numbers = np.arange(first, min(first + rows, len(samples)), dtype=np.uint64)
+def _read(samples: Samples, first: int, end: int) -> tuple[Rows, SampleNumbers]:
+    numbers = np.arange(first, end, dtype=np.uint64)
     return samples.read(numbers), numbers
 
 
@@ -227,7 +294,7 @@ def _read_tail(samples: Sequences | DocumentedSequences, place: int) -> tuple[Ro
     return samples.tail(place), np.zeros(1, np.uint64)
 
 
-def _progress(name: str, world: World, samples: Samples, rows: int) -> Any:
+def _progress(name: str, world: World, samples: Sized, rows: int) -> Any:
     """What says how far the measurement is, from time to time."""
     said = time.monotonic()
 
@@ -242,35 +309,35 @@ def _progress(name: str, world: World, samples: Samples, rows: int) -> Any:
 
 def _say(world: World, line: str) -> None:
     if world.leads and world.size > 1:
-        print(f"{SAID}{line}\n", end="", flush=True)
+        console.say(f"{SAID}{line}")
 
 
 def main(arguments: list[str]) -> int:
     """Measure the checkpoints of a request and write the scores; returns 1 or 2, with a message, when it cannot."""
     if len(arguments) != 1:
-        print("usage: python -m trainer.evaluate REQUEST.json", file=sys.stderr)
+        console.warn("usage: python -m trainer.evaluate REQUEST.json")
         return 2
     bind_to_launcher()
-    request = json.loads(Path(arguments[0]).read_bytes())
+    request = parsing.value(Path(arguments[0]).read_bytes())
     try:
         with join(requested(request)) as world:
-            scores = Scores(tuple(evaluate(request, world)))
+            found = Scores(tuple(evaluate(request, world)))
             if world.leads:
-                _write(request, scores)
+                _write(request, found)
     except ValueError as error:
-        print(f"{SAID}{error}", file=sys.stderr)
+        console.warn(f"{SAID}{error}")
         return 2
     except (OSError, MemoryError, TierUnavailable) as error:
-        print(f"{SAID}{error}", file=sys.stderr)
+        console.warn(f"{SAID}{error}")
         return 1
     return 0
 
 
-def _write(request: Mapping[str, Any], scores: Scores) -> None:
+def _write(request: Mapping[str, Any], found: Scores) -> None:
     if "outcome" in request:
-        outcomes.succeed(Path(request["outcome"]), codec.plain(scores))
+        outcomes.succeed(Path(request["outcome"]), codec.plain(found))
     else:
-        codec.replace(Path(request["output"]), scores, FORMAT)
+        codec.replace(Path(request["output"]), found, FORMAT)
 
 
 if __name__ == "__main__":

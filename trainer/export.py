@@ -4,12 +4,11 @@ The request has {checkpoint, manifest, target, tokenizer, precision, file_bytes,
 Memory holds one tensor of the export and what it is made of, whatever the model's size is.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from trainer.base import not_by_hand
+from trainer.base import console, not_by_hand, parsing
 from trainer.base.processes import bind_to_launcher
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.record import outcomes
@@ -19,7 +18,7 @@ from trainer.start import export
 def main(arguments: list[str]) -> int:
     """Export what the request names; returns 1 or 2, with a message, when it cannot be done."""
     bind_to_launcher()
-    request: dict[str, Any] = json.loads(Path(arguments[0]).read_bytes())
+    request: dict[str, Any] = parsing.value(Path(arguments[0]).read_bytes())
     tokenizer = Path(request["tokenizer"]) if request["tokenizer"] else None
     source, target = Path(request["checkpoint"]), Path(request["target"])
     numbers = request["precision"], request["file_bytes"]
@@ -27,10 +26,10 @@ def main(arguments: list[str]) -> int:
         made = export.export(source, target, request["manifest"], tokenizer, *numbers)
         outcomes.succeed(Path(request["outcome"]), {"manifest": made})
     except ValueError as error:
-        print(f"export: {error}", file=sys.stderr)
+        console.warn(f"export: {error}")
         return 2
     except (DamagedCheckpoint, OSError) as error:
-        print(f"export: {error}", file=sys.stderr)
+        console.warn(f"export: {error}")
         return 1
     return 0
 

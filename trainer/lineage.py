@@ -3,43 +3,67 @@
 Who starts from a checkpoint with other code or another configuration finds here what is different since.
 """
 
+import functools
 import os
-import platform
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import torch
-
+from trainer.checkpoint.disk import ancestors
+from trainer.checkpoint.disk.ancestors import INITIAL
 from trainer.checkpoint.disk.progress import TrainingProgress
 from trainer.config import resolved
 from trainer.config.resolved import Config
 from trainer.data import contents
 from trainer.data.snapshots import Snapshot
+from trainer.node import environment
 from trainer.node.world import World
 from trainer.step.updates import LINEAGE as CHANGES
-
-REVISION = "SLIPWAY_REVISION"
-"""The variable with the revision of the code that runs."""
 
 
 def revision() -> str:
     """The revision of the code that runs; empty where it is not known."""
-    return os.environ.get(REVISION, "")
+    return os.environ.get(environment.REVISION, "")
 
 
-def lineage(config: Config, world: World, snapshot: Snapshot, changes: list[list[Any]]) -> dict[str, Any]:
-    """The lineage of a checkpoint that is made now; `changes` are those that the running training took over."""
+def lineage(
+    config: Config, world: World, snapshot: Snapshot, changes: list[list[Any]], before: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The lineage of a checkpoint that is made now; `changes` are those that the running training took over, `before`
+    is the lineage of the checkpoint that this start began with, its own or that of the training it branches from."""
     return {
         "snapshot": config.snapshot,
         "tokenizer": contents.tokenizer_digest(snapshot),
         "revision": revision(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
+        **environment.of_process(),
         "world": world.size,
         **({CHANGES: changes} if changes else {}),
         **({"branch": asdict(config.branch)} if config.branch else {}),
+        **_initial(config, before),
     }
+
+
+def _initial(config: Config, before: Mapping[str, Any]) -> dict[str, Any]:
+    """The given weights that a training, or the one it branches from, began with: their digest, and the snapshots that
+    they were trained on; null for those of another system. Nothing for drawn weights.
+
+    The folder of the weights is read by the first start alone: later it may be gone.
+    """
+    if (known := before.get(INITIAL)) and known["snapshots"] is not None:
+        return {INITIAL: known}
+    if config.init is None:
+        return {}
+    return {INITIAL: {"digest": config.init.digest, "snapshots": _snapshots(Path(config.placement.init))}}
+
+
+@functools.lru_cache(maxsize=1)
+def _snapshots(folder: Path) -> list[str] | None:
+    try:
+        return ancestors.trained_on(ancestors.read(folder))
+    except ValueError:
+        return None
 
 
 def progress(

@@ -13,10 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
-from trainer import lineage
+from trainer import lineage, validation
 from trainer.base.processes import StopRequest
 from trainer.base.progress import MOVED, CopyProgress
 from trainer.checkpoint.disk.progress import TrainingProgress
@@ -26,14 +23,16 @@ from trainer.checkpoint.tiers import locations
 from trainer.checkpoint.tiers.node_servers import NodeServers
 from trainer.checkpoint.tiers.tier import DURABLE, LASTING
 from trainer.config.resolved import Config
-from trainer.figures.profiling import Profiler
+from trainer.figures import profiling
 from trainer.figures.report import StepReport, work
-from trainer.loading import nodes, order
+from trainer.figures.step_trace import StepTracer
+from trainer.loading import nodes
 from trainer.loading.feed import Feed
 from trainer.node import described
 from trainer.node.limits import TimeLimits
+from trainer.node.newcomers import Newcomers
 from trainer.node.world import World
-from trainer.record import causes, fence, files, phases
+from trainer.record import causes, fence, phases
 from trainer.record.recorder import RankRecorder
 from trainer.record.scores import Diverged
 from trainer.recovery import ended, skipped
@@ -66,7 +65,7 @@ class Trainer:
         self._servers = NodeServers(world, nvme, self.store, token, saves)
         self.saver = self._kept.saver_for(config, world, token, self._servers.ring)
         self.save_schedule, self._grace = SaveSchedule(config, world, self._servers.ring), StopGrace(self.record)
-        self.tiers_due: tuple[str, ...] = ()
+        self.tiers_due, self.together = tuple[str, ...](), True  # all ranks have the same weights
         self.step = self._reported = 0
         self._saved = self._lasting = 0  # the newest steps that are saved, and that are on a tier which outlives nodes
         self.metrics, self.best, self._figures = dict[str, float](), dict[str, float](), dict[str, float]()
@@ -80,30 +79,24 @@ class Trainer:
         self.engine = Engine(config, world, self.feed.data, self.record, draws=False)
         self._targets = config.batch.sequences * self.engine.targets_per_sample
         self._limits.watch(lambda: parallel.groups(self.engine.devices))
+        self.newcomers = Newcomers(config, world)
         self.updates = HotUpdates(config, world, token, self._follow, self.record)
-        self.timeline = self.engine.timeline
+        self.timeline, self._pace = self.engine.timeline, StepPace()
+        self.tracer = StepTracer(self.timeline, recorder.steps_apart, recorder.record_span)
         recorder.follow(lambda: self.timeline.section)
-        self._pace = StepPace()
         self.batches = BatchJudge(config.recovery, self.store, token, world.leads, self.record)
         self.lookout = Lookout(config.recovery, self.store, token, world.leads, self.record, self.saver)
-        self.profiler = self._profiler()
+        self.profiler = profiling.of_rank(config.observation, self.timeline, self.store, token, world.rank, recorder)
         steady = work(config, world, self.engine.flops_per_sample)
         self.report = StepReport(config, world, steady, self.timeline, self.record)
-        self.record(
-            "started",
-            incarnation=token.incarnation,
-            revision=lineage.revision(),
-            **{"world": world.size, "device": str(world.device), "torch": torch.__version__},
-            **described.in_force(config),
-            tiers=tiers,
-            nvme=str(self._servers.ring),
-        )
+        place = {"tiers": tiers, "nvme": str(self._servers.ring), "revision": lineage.revision()}
+        self.record("started", incarnation=token.incarnation, **described.in_force(config, world), **place)
 
     def close(self) -> None:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
-        self.updates.close()
-        self.lookout.close()
+        for each in (self.newcomers, self.updates, self.lookout, self.tracer):
+            each.close()
         self.profiler.end(self.step)
         if not self._leaves:
             self._kept.close()
@@ -127,7 +120,7 @@ class Trainer:
         """Leave the next generation of this process what it needs of this one, which is over; called before `close`."""
         self._leaves = True
         if self._resumed:
-            self._kept.hold(self.engine, self.world, self._progress(), self._figures, self._reported == self.step)
+            self._kept.hold(self.engine, self.world, self.progress(), self._figures, self._reported == self.step)
 
     def restore(self) -> None:
         """Continue from what ranks hold, or else from the newest good checkpoint, if there is one."""
@@ -138,7 +131,7 @@ class Trainer:
         handed = resumption.from_ranks(self.engine, self._kept)
         left_out = self.world.from_leader(skipped.read(self.store) if self.world.leads else {})
         self.batches.begin(left_out, ())
-        found = handed or resumption.from_checkpoint(self.engine, self.saver)
+        found = handed or resumption.from_what_is_saved(self.engine, self.saver)
         if found is None:
             self.updates.begin(0, {})
             given = beginning.begin(self.engine, self.config, self.feed, self.world, self.record)
@@ -147,26 +140,32 @@ class Trainer:
         else:
             progress = found.progress
             self.step, self.metrics, self.best = progress.step, dict(progress.metrics), dict(progress.best)
-            self._saved = self._lasting = 0 if handed else self.step
+            self._saved = self._lasting = self.step if found.committed else 0
             self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
             self.updates.begin(self.step, progress.lineage, own=found.own)
         self._resumed = True
+        self.feed.record_mix(self.step, self.record)
         if handed:
             self._do_what_was_due(handed)
+        if found and not found.committed:
+            self._commit_what_was_due()
 
     def _do_what_was_due(self, handed: HandOver) -> None:
         """After a step that was done in the generation before: what was due at it, where it may not have been done."""
-        position, last = handed.position, self.step == self.config.run.steps
-        self._figures = dict(position.figures)
-        if self._figures and (0 in handed.givers or not position.reported):
+        self._figures = dict(handed.position.figures)
+        if self._figures and (0 in handed.givers or not handed.position.reported):
             self.record("step", step=self.step, **self._figures, seconds=0.0)
         self._reported = self.step
         if self.step and self.due(self.config.validation.every):
             self.validate()
-        if self.step and (last or self.due(self.config.checkpoint.every)):
-            steps = [commit.step for commit in fence.commits(self.store)] if self.world.leads else []
-            if self.world.from_leader(self.step not in steps):
-                self.commit(self.save_schedule.last_tiers() if last else (DURABLE,), last)
+
+    def _commit_what_was_due(self) -> None:
+        """The checkpoint that was due at the step reached, where it is not on record."""
+        last = self.step == self.config.run.steps
+        if not self.step or not (last or self.due(self.config.checkpoint.every)):
+            return
+        if self.world.from_leader(self.world.leads and all(c.step != self.step for c in fence.commits(self.store))):
+            self.commit(self.save_schedule.last_tiers() if last else (DURABLE,), last)
 
     def probe(self) -> None:
         """Find out whether the micro-batch fits, before a step needs it."""
@@ -180,6 +179,7 @@ class Trainer:
         """
         self._enter(self._step_phase, lambda: self.timeline.entered)
         with self.timeline.doing("profiling"):
+            self.tracer.step_begins(self.step + 1)
             self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
@@ -199,9 +199,9 @@ class Trainer:
         if updated and self._step_phase is phases.COMPILING:
             self.record("compiled", **compiler.graphs(), seconds=time.perf_counter() - begun)
         self._step_phase = phases.TRAINING if updated else self._step_phase
-        stopping, choice, change = done.others
+        stopping, choice, change, self.newcomers.told = done.others
         with self.timeline.part("communication"):
-            together = self.engine.synchronise_if_due(self.step)
+            together = self.together = self.engine.synchronise_if_due(self.step)
             if together and self.due(self.config.observation.compare_steps):
                 self.engine.check_copies(self.step)
         self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
@@ -233,10 +233,10 @@ class Trainer:
         self.engine.leaving.end()
         return done
 
-    def _words(self, stop: StopRequest | bool) -> tuple[float, float, float]:
-        """What this rank tells the others in a step: whether to stop, the tiers of a checkpoint, a change to take."""
+    def _words(self, stop: StopRequest | bool) -> tuple[float, float, float, float]:
+        """What this rank tells in a step: whether to stop, the tiers of a checkpoint, a change, newcomers."""
         choice = self.save_schedule.choice_as_number(self.step + 1, self.saver.has_room)
-        return float(bool(stop)), choice, self.updates.number()
+        return float(bool(stop)), choice, self.updates.number(), self.newcomers.number()
 
     def _update(self, done: StepTotals, rate: float) -> bool:
         """Update the weights, or leave the batch out: then they are from before it, and so is every checkpoint."""
@@ -263,18 +263,14 @@ class Trainer:
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
         self._enter(phases.VALIDATING, lambda: self.engine.batches_measured)
-        count = min(self.config.validation.sequences, len(self.feed.held_out))
-        mine = order.rank_slice(count, self.world.data_rank, self.world.data_size)
-        numbers = np.arange(mine.start, mine.stop, dtype=np.uint64)
-        sums = self.engine.measure(self.feed.held_out.read(numbers), numbers, count)
-        targets = count * self.engine.targets_per_sample
-        mean, accuracy = (total / targets for total in self.world.sum(sums.losses, sums.hits))
+        found = validation.validate(self.engine, self.feed, self.world)
+        mean = found.loss
         if not math.isfinite(mean):
             raise Diverged(self.batches.roll_back(self.step, f"the validation loss after step {self.step} is {mean}"))
         if not self.best or mean < self.best["validation_loss"]:
             self.best = {"validation_loss": mean, "step": self.step}
-        self.metrics |= {"validation_loss": mean, "validation_accuracy": accuracy}
-        self.record("validated", step=self.step, loss=mean, accuracy=accuracy)
+        self.metrics |= {"validation_loss": mean, "validation_accuracy": found.accuracy}
+        self.record("validated", step=self.step, **found.fields())
 
     def commit(self, tiers: tuple[str, ...], last: bool) -> None:
         """Take a checkpoint, which is written while training goes on; success or failure is an event in the ledger."""
@@ -283,7 +279,8 @@ class Trainer:
         self._saved = self.step
         self._lasting = self.step if LASTING & set(tiers) else self._lasting
         self._enter(phases.SAVING, lambda: self.saver.bytes_written)
-        self.saver.save(self.engine, self._progress(), last, tiers)
+        self.saver.save(self.engine, self.progress(), last, tiers)
+        self.feed.record_mix(self.step, self.record)
 
     def finish_commits(self) -> None:
         """Wait for the checkpoints that are being written."""
@@ -317,25 +314,20 @@ class Trainer:
     def _record_commits(self, seconds: float = 0.0) -> None:
         for event in self.saver.events(seconds):
             self.record(**event)
+            self.lookout.saved(event)
+            self.save_schedule.saved(event)
             if event["event"] == "committed":
-                self.save_schedule.add_measurement(event["blocked_seconds"], event["seconds"], event["tier"])
-                self._grace.saved(event["step"], event["seconds"], event["tier"])
-            else:
-                self.save_schedule.add_failure(event["blocked_seconds"], event["tier"])
+                before = self.engine.steps_to_stop * self._pace.longest
+                self._grace.saved(event["step"], event["seconds"], event["tier"], before)
 
     def _enter(self, phase: phases.Phase, count: Callable[[], int] | None = None) -> None:
         self.recorder.enter(phase, self.step, count)
         if not self._leaves:
             self._limits.enter(phase in (phases.TRAINING, phases.COMPILING))
 
-    def _profiler(self) -> Profiler:
-        """Rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
-        name, folder = f"{self.token}.{self.world.rank:05d}", self.store / files.PROFILES
-        own = functools.partial(self.recorder.record_own, "profiler")
-        return Profiler(self.config.observation, self.timeline, folder, name, self.world.leads, own)
-
-    def _progress(self) -> TrainingProgress:
-        now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage())
+    def progress(self) -> TrainingProgress:
+        """Where the training is, for a checkpoint."""
+        now = lineage.lineage(self.config, self.world, self.feed.snapshot, self.updates.lineage(), self.updates.before)
         done = lineage.progress(self.config, self.step, len(self.feed.order), self.metrics, self.best, now)
         return replace(done, skipped=self.batches.steps_left_out(self.step), losses=self.batches.losses)
 
@@ -343,6 +335,7 @@ class Trainer:
         """Go on with another configuration: what a change to the running training reaches."""
         self.config = config
         updates.give(config, self.engine)
+        self.feed.follow(config.run.steps)
         self.save_schedule.follow(config)
         self.report.follow(config)
         self.batches.follow(config.recovery)

@@ -6,7 +6,6 @@ the control plane sees the nodes' disks itself, it calls `perform` of the same t
 
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from trainer.base import child, codec, not_by_hand, paths, removal
+from trainer.base import child, codec, console, not_by_hand, parsing, paths, removal
 from trainer.base.progress import OnProgress, every
 from trainer.checkpoint.retention import nvme as checkpoints
 from trainer.checkpoint.retention.forecast import Sample
@@ -123,6 +122,8 @@ class PreflightTask:
     disk_size: str
     expect: Sequence[str]
     """What lines should give, as `NAME=VALUE`."""
+    tiers: Sequence[str] = ()
+    """Further folders whose file systems are tried."""
 
     def perform(self, report: OnProgress) -> Result:
         """The findings as `trainer.preflight` prints them as JSON. Raises ValueError where it could not measure."""
@@ -137,7 +138,8 @@ class PreflightTask:
     def _options(self) -> list[str]:
         expected = [word for each in self.expect for word in ("--expect", each)]
         numbers = ["--seconds", str(self.seconds), "--disk-size", self.disk_size]
-        return ["--json", "--folder", self.folder, *numbers, *expected]
+        tried = [word for each in self.tiers for word in ("--tier", each)]
+        return ["--json", "--folder", self.folder, *tried, *numbers, *expected]
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,11 @@ def _of(configuration: dict[str, Any]) -> tuple[Task, Path]:
 def main(arguments: list[str]) -> int:
     """Do the task and write its outcome; returns 1, with a message, when it cannot be done."""
     try:
-        task, outcome = _of(json.loads(Path(arguments[0]).read_bytes()))
-        result = task.perform(every(LINE_SECONDS, lambda progress: print(f"node task: {progress}", flush=True)))
+        task, outcome = _of(parsing.value(Path(arguments[0]).read_bytes()))
+        result = task.perform(every(LINE_SECONDS, lambda progress: console.say(f"node task: {progress}")))
         codec.create_only(outcome, {"result": result})
     except (ValueError, OSError) as error:
-        print(f"node task: {error}", file=sys.stderr)
+        console.warn(f"node task: {error}")
         return 1
     return 0
 

@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trainer.base import console, parsing
 from trainer.base.invalid import Invalid
 from trainer.checkpoint import branching, restore, state
 from trainer.config import changing
@@ -182,7 +183,7 @@ def _trainer(
     fields: Mapping[str, Any],
 ) -> Trainer:
     """A branch of the original in the store `scratch`; checkpoints are only read."""
-    changing.check_continues(fields, configuration.dump(config))
+    changing.check_continues(fields, configuration.dump(config), original.start.step)
     placement = dataclasses.replace(config.placement, store=str(scratch), parent=config.placement.store)
     again = dataclasses.replace(
         config,
@@ -287,7 +288,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("config", type=Path, help="the training's resolved configuration")
     parser.add_argument("--from", dest="first", type=int, required=True, help="the step of a checkpoint")
     parser.add_argument("--steps", type=int, required=True, help="how many steps to repeat")
-    parser.add_argument("--set", dest="fields", type=json.loads, default={}, help="fields set otherwise, as JSON")
+    parser.add_argument("--set", dest="fields", type=parsing.value, default={}, help="fields set otherwise, as JSON")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--tolerance", type=float, default=TOLERANCE, help="relative; default %(default)g")
     options = parser.parse_args(arguments)
@@ -299,11 +300,11 @@ def main(arguments: list[str]) -> int:
             found = replay(config, world, options.first, options.steps, options.tolerance, options.fields)
     except ValueError as error:
         field = f"{error.field}: " if isinstance(error, Invalid) else ""
-        print(f"replay: {field}{error}\n", end="", file=sys.stderr, flush=True)
+        console.warn(f"replay: {field}{error}")
         return UNUSABLE
     if world.leads:
         shown = json.dumps(dataclasses.asdict(found)) if options.json else f"replay: {found.text}"
-        print(f"{shown}\n", end="", flush=True)
+        console.say(shown)
     return found.code
 
 

@@ -1,7 +1,8 @@
 """The resumption: where a training goes on from, when its ranks have met.
 
-From the state that ranks of the generation before still hold; else from the newest good checkpoint, its own or the one
-that it branches from; else from initial weights, which are the caller's.
+From the state that ranks of the generation before still hold; else from what they have left in the memory of the
+nodes, unless a checkpoint is newer; else from the newest good checkpoint, its own or the one that it branches from;
+else from initial weights, which are the caller's.
 """
 
 import functools
@@ -15,6 +16,7 @@ from trainer.base import paths
 from trainer.checkpoint import branching, restore, state
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.progress import TrainingProgress
+from trainer.checkpoint.memory import gathering, slots
 from trainer.checkpoint.restore_words import RestoreWords
 from trainer.checkpoint.saving import parts, random_state
 from trainer.checkpoint.saving.saver import Saver
@@ -67,6 +69,8 @@ class RestoredProgress:
     progress: TrainingProgress
     own: bool
     """Whether it is one of this training, and not of the one that it branches from."""
+    committed: bool = True
+    """Whether it is on record, so that the step need not be saved again."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,44 @@ class Resumption:
             self.record("handed_over", step=found.position.step, givers=givers, seconds=time.time() - begun)
         return found
 
+    def from_what_is_saved(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
+        """Continue from memory or else from a checkpoint; None where there is none."""
+        return self.from_memory(engine, saver) or self.from_checkpoint(engine, saver)
+
+    def from_memory(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
+        """Continue from what the memory of the nodes holds; None where it holds nothing as new as the newest commit."""
+        begun, commit = time.time(), self._newest_commit()
+        if isinstance(commit, str):  # that it cannot be read is told by who reads the checkpoints
+            return None
+        needed = functools.partial(state.files_to_load, engine, self.world.rank, self.world.size)
+        least, words = commit.step if commit else 0, RestoreWords(self.record, self.world.leads, self.moved)
+        buffers, own = slots.given(), self.token.incarnation
+        found = gathering.newest(self.world, buffers, own, least, needed, words.memory_fault)
+        if found is None:
+            return None
+        restore.load(engine, found.contents, self.world)
+        if commit:
+            saver.resumed_from(commit)
+        progress, committed = found.contents.progress(), commit is not None and commit.step == found.step
+        self._take_random_state(progress)
+        name = commit.name if commit and committed else ""
+        self.record("restored", step=found.step, commit=name, memory=True, seconds=time.time() - begun)
+        return RestoredProgress(progress, own=True, committed=committed)
+
+    def _newest_commit(self) -> fence.Commit | str | None:
+        """As rank 0 reads it, or why it cannot."""
+        found: fence.Commit | str | None = None
+        if self.world.leads:
+            try:
+                found = next(reversed(fence.commits(Path(self.config.placement.store))), None)
+            except (OSError, ValueError) as error:
+                found = str(error)
+        return self.world.from_leader(found)
+
+    def _take_random_state(self, progress: TrainingProgress) -> None:
+        if self.world.rank < len(progress.random_states):
+            random_state.restore(progress.random_states[self.world.rank])
+
     def from_checkpoint(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
         """Continue from the newest good checkpoint; None where there is none, nor one to branch from."""
         begun, store = time.time(), Path(self.config.placement.store)
@@ -121,8 +163,7 @@ class Resumption:
         progress = kept.progress()
         if found:
             saver.resumed_from(commit)
-        if self.world.rank < len(progress.random_states):
-            random_state.restore(progress.random_states[self.world.rank])
+        self._take_random_state(progress)
         since = lineage.since(progress, self.config)
         self.record("restored", step=progress.step, commit=commit.name, **since, seconds=time.time() - begun)
         return RestoredProgress(progress, found is not None)

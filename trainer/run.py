@@ -6,18 +6,29 @@ part of it can go on under an older one.
 """
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from trainer.base.processes import StopRequest
+from trainer.checkpoint.tiers import locations
+from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.config.resolved import Config
+from trainer.figures.node_usage import NodeWatch
+from trainer.granted import GrantedSteps
+from trainer.loading import division, nodes
 from trainer.loop import Trainer
+from trainer.node import environment, leavers
 from trainer.node.stay import GenerationEnded
 from trainer.node.world import World, next_generation
 from trainer.record import causes, endings, fence
-from trainer.record.recorder import BY_SIGNAL, RankRecorder
+from trainer.record.recorder import BY_SIGNAL, RankRecorder, warn_if_unwritable
+from trainer.recovery import drills
 from trainer.resumption import Kept
 from trainer.step import exhaustion
+
+ROOM_SECONDS = 60.0
+"""How long ranks wait to be ended, or to hear of the end, when their generation ends between two steps."""
 
 
 def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -> str:
@@ -39,14 +50,19 @@ def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -
 def _train_in_one_generation(config: Config, world: World, token: fence.Token, stop: StopRequest, kept: Kept) -> str:
     with (
         RankRecorder(Path(config.placement.store), token, world.rank) as recorder,
+        NodeWatch(recorder, world, nodes.name(), locations.nvme_folder(config.placement).parent),
         contextlib.closing(Trainer(config, world, token, recorder, kept)) as trainer,
     ):
+        if world.leads:
+            with warn_if_unwritable("list of packages"):
+                environment.keep_packages(Path(config.placement.durable))
         try:
-            with _exchanging(world):
+            with _exchanging(world), drills.heard(config, world, token, trainer.engine.model, recorder):
                 trainer.restore()
+                _record_division(trainer, config.batch.sequences)
                 trainer.probe()
                 trainer.feed.stage_rest(trainer.step)
-                return _step_to_the_end(config, trainer, stop)
+                return _step_to_the_end(trainer, stop)
         except GenerationEnded:
             trainer.keep()
             raise
@@ -55,28 +71,95 @@ def _train_in_one_generation(config: Config, world: World, token: fence.Token, s
             raise
 
 
-def _step_to_the_end(config: Config, trainer: Trainer, stop: StopRequest) -> str:
+def _record_division(trainer: Trainer, sequences: int) -> None:
+    """Put on record which rank has which samples of each batch, from here to the end of this generation."""
+    world = trainer.world
+    named = zip(world.gather(nodes.name()), division.spans(sequences, world.mesh), strict=True)
+    ranks = {str(rank): [node, *span] for rank, (node, span) in enumerate(named)}
+    trainer.record("divided", step=trainer.step, sequences=sequences, ranks=ranks)
+
+
+def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
     """Do the steps that are left; returns the outcome."""
-    first = trainer.step + 1
-    while trainer.step < config.run.steps:
+    first, granted = trainer.step + 1, GrantedSteps(trainer.store, trainer.world)
+    while trainer.step < trainer.config.run.steps:
+        if granted.are_done(trainer.step) and not _more(trainer, granted, stop):
+            trainer.recorder.record_end("stopped", causes.PAUSED, f"paused after step {trainer.step}", trainer.step)
+            return "stopped"
         before, asked_to_stop = trainer.step, trainer.train_step(True if trainer.lookout.asks_to_stop else stop)
         if trainer.step == first:
             trainer.record("stepped", step=first)
         if trainer.step > before and trainer.due(trainer.config.validation.every):
             with trainer.timeline.part("validation"):
                 trainer.validate()
-        last = asked_to_stop or trainer.step == config.run.steps
+        last = asked_to_stop or trainer.step == trainer.config.run.steps
         if tiers := trainer.save_schedule.last_tiers() if last else trainer.tiers_due:
             with trainer.timeline.part("checkpoint"):
                 trainer.commit(tiers, last)
-        if asked_to_stop and trainer.step < config.run.steps:
+        elif trainer.together and trainer.due(trainer.config.storage.memory_steps):
+            with trainer.timeline.part("checkpoint"):
+                trainer.saver.hold(trainer.engine, trainer.progress())
+        if trainer.newcomers.told and trainer.together and not last:
+            _make_room(trainer)
+        if asked_to_stop and trainer.step < trainer.config.run.steps:
             trainer.finish_commits()
+            stops = bool(trainer.lookout.asks_to_stop)
+            if leaving := leavers.found(trainer.world, nodes.name(), lambda: bool(stop), stops):
+                _let_go(trainer, leaving)
             trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
             return "stopped"
     trainer.finish_commits()
     trainer.confirm_last_commit()
     trainer.recorder.record_end("succeeded", causes.DONE, "all steps done", trainer.step)
     return "succeeded"
+
+
+def _make_room(trainer: Trainer) -> None:
+    """End the generation after this step, so that the next one begins with the nodes that wait; does not return.
+
+    What is being saved is saved first, and the state is in the memory of the nodes: whoever cannot get it from a rank
+    that stays has it from there. Raises GenerationEnded where ranks stay; else their supervisor ends them.
+    """
+    trainer.finish_commits()
+    trainer.saver.hold(trainer.engine, trainer.progress(), lasting=True)
+    why = {"kind": causes.GROWN, "reason": trainer.newcomers.reason(trainer.step)}
+    _end_generation(trainer, why, lambda: trainer.newcomers.admit(trainer.step))
+
+
+def _let_go(trainer: Trainer, leaving: tuple[str, ...]) -> None:
+    """End the generation after this step, so that the next one begins without these nodes; does not return.
+
+    The checkpoint of the step is committed. Raises GenerationEnded where ranks stay; else their supervisor ends them.
+    """
+    why = {"kind": causes.ASKED, "reason": leavers.reason(leaving, trainer.step)}
+    stays = trainer.world.groups is not None and trainer.world.groups.stays
+    _end_generation(trainer, why, lambda: leavers.let_go(leaving, nodes.name(), trainer.step, stays))
+
+
+def _end_generation(trainer: Trainer, why: dict[str, str], announce: Callable[[], None]) -> None:
+    """End the generation of all ranks, between two steps; does not return. Rank 0 calls `announce`.
+
+    Raises GenerationEnded where ranks stay; else their supervisor ends them.
+    """
+    if trainer.world.leads:
+        trainer.recorder.record_own("between-steps", "detected", **why)
+    trainer.recorder.flush()
+    trainer.world.gather(None)
+    if trainer.world.leads:
+        announce()
+    if trainer.world.groups and trainer.world.groups.stays:
+        trainer.world.groups.leave_generation(ROOM_SECONDS)
+    time.sleep(ROOM_SECONDS)
+    raise RuntimeError(f"the generation was to end after step {trainer.step}, and has not ended")
+
+
+def _more(trainer: Trainer, granted: GrantedSteps, stop: StopRequest) -> bool:
+    """Save the step reached, and wait a while for more steps to be granted; whether they were. Raises OSError."""
+    with trainer.timeline.part("checkpoint"):
+        trainer.commit((DURABLE,), last=True)
+        trainer.finish_commits()
+    trainer.confirm_last_commit()
+    return granted.wait_for_more(trainer.step, stop)
 
 
 def _exchanging(world: World) -> contextlib.AbstractContextManager[None]:

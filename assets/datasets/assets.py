@@ -4,16 +4,18 @@ Assets hand each other nothing in memory: each step reads what the step before i
 asset can be materialised alone, in its own process, and materialising it again makes nothing.
 """
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets import keys
+from assets.datasets import inspection, page
 from assets.datasets.kind import DatasetKind
 from assets.datasets.kinds import dataset_kind
-from assets.datasets.snapshots import difference, pointer
-from assets.datasets.snapshots.outcomes import Outcome
+from assets.datasets.snapshots import difference, own_checks, pointer
+from assets.datasets.snapshots.outcomes import Outcome, refusal
 from assets.datasets.texts import metadata, steps, tokenizer
 from assets.execution import pods
 from recipes.dataset import DatasetRecipe
@@ -48,6 +50,7 @@ def _documents(recipe: DatasetRecipe, kind: DatasetKind[Any]) -> dg.AssetsDefini
         "A document's split is decided by the hash of its content.",
     )
     def documents_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        own_checks.refuse_wrong(recipe, kind.table)
         record = kind.make_documents(recipe, tiers.durable_path, context.log.info)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["blake3"]),
@@ -80,7 +83,7 @@ def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
 
 
 def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -> dg.AssetsDefinition:
-    key = keys.key(recipe.name, "snapshot")
+    key, checks = keys.key(recipe.name, "snapshot"), kind.checks | own_checks.described(recipe)
 
     @dg.asset(
         key=key,
@@ -93,25 +96,34 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
         description=f"The documents as {kind.shards_of} shards under one immutable manifest, which trainings name "
         "by its SHA-256. The dataset points at it once its checks have passed.",
         check_specs=[
-            dg.AssetCheckSpec(name, asset=key, description=text, blocking=True) for name, text in kind.checks.items()
+            dg.AssetCheckSpec(name, asset=key, description=text, blocking=True) for name, text in checks.items()
         ],
     )
-    def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> Iterator[dg.MaterializeResult[None]]:
         durable = tiers.durable_path
         record = kind.make_snapshot(recipe, durable, context.log.info)
         made = kind.read(durable, record.result["sha256"])
         parent = _parent(durable, made, kind)
         outcomes = kind.outcomes(recipe, made, parent, durable)
-        if not any(outcome.blocks for outcome in outcomes):
+        outcomes += own_checks.outcomes(recipe, made, parent, durable, kind.table)
+        refused = refusal(recipe.name, checks, outcomes)
+        if not refused:
             pointer.point(durable, recipe.name, made.sha256, made.source["digest"])
         shown = kind.of_snapshot(record, made, durable)
         if parent is not None:
             shown |= difference.metadata(parent, difference.difference(parent, made, durable))
-        return dg.MaterializeResult(
+        if not refused:
+            found = inspection.inspect(durable, made, page.EXAMPLES)
+            named = dict(zip(checks, outcomes, strict=True))
+            page.write(durable, recipe.name, recipe.description, shown, named, found)
+            shown |= {"page": dg.MetadataValue.url(page.address(recipe.name))}
+        yield dg.MaterializeResult(
             data_version=dg.DataVersion(made.sha256),
             metadata=shown,
-            check_results=_check_results(kind, outcomes),
+            check_results=_check_results(checks, outcomes),
         )
+        if refused:
+            raise ValueError(refused)
 
     return snapshot_asset
 
@@ -125,10 +137,14 @@ def _parent(durable: Path, made: SnapshotManifest, kind: DatasetKind[Any]) -> An
         return None
 
 
-def _check_results(kind: DatasetKind[Any], outcomes: list[Outcome]) -> list[dg.AssetCheckResult]:
+def _check_results(checks: Iterable[str], outcomes: list[Outcome]) -> list[dg.AssetCheckResult]:
     return [
         dg.AssetCheckResult(
-            passed=outcome.passed, check_name=name, metadata=outcome.metadata, severity=outcome.severity
+            passed=outcome.passed,
+            check_name=name,
+            metadata=outcome.metadata,
+            severity=outcome.severity,
+            description=outcome.advice or None,
         )
-        for name, outcome in zip(kind.checks, outcomes, strict=True)
+        for name, outcome in zip(checks, outcomes, strict=True)
     ]

@@ -21,14 +21,7 @@ def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, rep
         assets=dataset_assets(recipe), resources={"tiers": tiers}, loggers={"lines": _lines(report)}
     )
     job = definitions.resolve_implicit_global_asset_job_def()
-    done = job.execute_in_process(instance=instance, run_config={"loggers": {"lines": {}}})
-    refused = [
-        f"{check.check_name} ({', '.join(f'{name} {value.value}' for name, value in check.metadata.items())})"
-        for check in done.get_asset_check_evaluations()
-        if not check.passed and check.severity is dg.AssetCheckSeverity.ERROR
-    ]
-    if refused:
-        raise ValueError(f"dataset {recipe.name}: its new snapshot does not pass {'; '.join(refused)}")
+    job.execute_in_process(instance=instance, run_config={"loggers": {"lines": {}}})
     current = pointer.current(tiers.durable_path, recipe.name)
     assert current is not None
     return current

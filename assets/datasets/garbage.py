@@ -2,25 +2,35 @@
 
 Only files that are named by their content are collected: shards, documents tables, tokenizers, manifests, segments
 and indexes. A file stays when a kept snapshot or the latest build of a dataset refers to it. A young file stays too,
-because a build that has not written its manifest yet may refer to it.
+because a build that has not written its manifest yet may refer to it; a build that finds a file makes it young again.
+
+Builds share a lock that the collection holds alone. Where locks reach no further than one machine, a build may take up
+a file after it was found to be garbage, and a training may be wanted on an old snapshot at any moment. So a file is
+first set aside, under another name, which all take for its absence, and then judged again, by references that are read
+anew: one that was made young, or that something refers to by now, is put back.
 """
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from assets.datasets.building.build_log import BuildLog, quiet
 from assets.datasets.building.memo import Memo
-from assets.datasets.building.workshop import building
+from assets.datasets.building.workshop import building, collecting
 from assets.datasets.documents import document_table, extracts
 from assets.datasets.snapshots.pointer import current, past
 from assets.datasets.texts import tokenizer
 from trainer.base import listing, lock, removal
-from trainer.data import shards, snapshots
+from trainer.data import mixtures, shards, snapshots
 
 FOLDERS = ("shards", "snapshots", "documents", "tokenizers", "segments")
 STEPS = ("documents", "tokenizer", "snapshot")
+ASIDE = ".aside-"
+"""The beginning of the name of a file that is about to be removed."""
+References = Callable[[], Iterable[str]]
+"""Gives the snapshots that something refers to now."""
 YOUNG_SECONDS = 24 * 3600.0
 """Longer than a build takes from its first shard to its manifest."""
 
@@ -30,49 +40,115 @@ class Garbage:
     """Files to which nothing refers, their bytes, and how many snapshots stay."""
 
     files: tuple[Path, ...]
+    """Those that were removed, or would be."""
     bytes: int
     kept_snapshots: int
 
 
 def collect(
-    durable: Path, referred: Iterable[str], keep: int, older: float = YOUNG_SECONDS, dry_run: bool = False
+    durable: Path,
+    referred: References,
+    keep: int,
+    older: float = YOUNG_SECONDS,
+    dry_run: bool = False,
+    report: BuildLog = quiet,
 ) -> Garbage:
     """Remove the files to which nothing refers, and return them; a dry run removes nothing.
 
-    `referred` are the snapshots that trainings and models refer to. Every dataset also keeps the snapshot that it
-    points at and the `keep` snapshots before it. Files younger than `older` seconds stay. Waits for running builds.
-    Raises ValueError, and removes nothing, when a snapshot that must stay cannot be read, and OSError when the datasets
-    cannot be listed. Nothing is removed through a symbolic link.
+    `referred` gives the snapshots that trainings, sweeps and models refer to: it is asked before files are set aside,
+    and once more before they are removed. Every dataset also keeps the snapshot that it points at and the `keep`
+    snapshots before it. Files younger than `older` seconds stay. Waits for running builds.
+
+    Raises ValueError, and removes nothing, when a snapshot that must stay cannot be read, OSError when the datasets
+    cannot be listed, and what `referred` raises. Nothing is removed through a symbolic link.
     """
-    datasets = [name for name in listing.names(durable / "datasets") if listing.is_folder(durable / "datasets" / name)]
     with contextlib.ExitStack() as builds:
-        for dataset in datasets:
+        builds.enter_context(collecting(durable))
+        for dataset in _datasets(durable):
             builds.enter_context(lock.exclusive(building(durable, dataset)))
-        garbage = _find(durable, datasets, set(referred), keep, older)
-        # Manifests go first, so that no snapshot without its shards is listed.
-        for path in () if dry_run else sorted(garbage.files, key=lambda path: path.parent.name != "snapshots"):
-            removal.remove_file(durable, str(path.relative_to(durable)))
-    return garbage
+        for held in list(_content(durable, ASIDE)):  # of a collection that was killed
+            _put_back(durable, held)
+        report("looking at what refers to snapshots")
+        loose, kept = _find(durable, set(referred()), keep, older)
+        removed = list(loose) if dry_run else list(_remove(durable, loose, referred, keep, older, report))
+    return Garbage(tuple(removed), sum(loose[path] for path in removed), kept)
 
 
-def _find(durable: Path, datasets: list[str], referred: set[str], keep: int, older: float) -> Garbage:
+def _remove(
+    durable: Path, files: Collection[Path], referred: References, keep: int, older: float, report: BuildLog
+) -> Iterator[Path]:
+    """Set the files aside, and remove those that are garbage still; gives these."""
+    aside = {path: held for path in files if (held := _set_aside(durable, path)) is not None}
+    try:
+        kept = _kept(durable, set(referred()), keep)
+    except BaseException:  # what refers to them is not known any more
+        for held in aside.values():
+            _put_back(durable, held)
+        raise
+    oldest = time.time() - older
+    for path, held in list(aside.items()):
+        if held.stat().st_mtime >= oldest or (path.parent.name == "snapshots" and path.stem in kept):
+            _put_back(durable, aside.pop(path))
+    needed = _needed(durable, kept)
+    for number, (path, held) in enumerate(aside.items(), 1):
+        if path in needed:
+            _put_back(durable, held)
+        else:
+            removal.remove_file(durable, str(held.relative_to(durable)))
+            yield path
+        report(f"looked at {number:,} of {len(aside):,} files that nothing referred to")
+
+
+def _datasets(durable: Path) -> list[str]:
+    """The datasets there are. Raises OSError when they cannot be listed."""
+    return [name for name in listing.names(durable / "datasets") if listing.is_folder(durable / "datasets" / name)]
+
+
+def _set_aside(durable: Path, path: Path) -> Path | None:
+    """The new place of a file, which no build finds there; None when it is gone. Raises OSError for a link."""
+    kept = path.with_name(ASIDE + path.name)
+    return kept if removal.rename_file(durable, str(path.relative_to(durable)), kept.name) else None
+
+
+def _put_back(durable: Path, held: Path) -> None:
+    with contextlib.suppress(FileExistsError):  # a build has written it anew
+        held.with_name(held.name.removeprefix(ASIDE)).hardlink_to(held)
+    removal.remove_file(durable, str(held.relative_to(durable)))
+
+
+def _find(durable: Path, referred: set[str], keep: int, older: float) -> tuple[dict[Path, int], int]:
+    """The files that nothing refers to, with their bytes, and how many snapshots stay."""
+    kept = _kept(durable, referred, keep)
+    needed = _needed(durable, kept)
+    oldest = time.time() - older
+    loose = [path for path in _content(durable) if path not in needed and path.stat().st_mtime < oldest]
+    # Manifests come first, so that no snapshot without its shards is listed.
+    ordered = sorted(loose, key=lambda path: path.parent.name != "snapshots")
+    return {path: path.stat().st_size for path in ordered}, len(kept)
+
+
+def _kept(durable: Path, referred: set[str], keep: int) -> set[str]:
+    """The snapshots that stay."""
+    datasets = _datasets(durable)
     recent = {sha256 for dataset in datasets for sha256 in past(durable, dataset)[-(keep + 1) :]}
     now = {sha256 for dataset in datasets if (sha256 := current(durable, dataset)) is not None}
-    kept = recent | now | referred
-    named = set[Path]()
-    for sha256 in kept:
-        named |= set(files_of(durable, sha256))
-    for dataset in datasets:
-        named |= set(_latest_build(durable, dataset))
-    oldest = time.time() - older
-    loose = [path for path in _content(durable) if path not in named and path.stat().st_mtime < oldest]
-    return Garbage(tuple(loose), sum(path.stat().st_size for path in loose), len(kept))
+    return recent | now | referred
+
+
+def _needed(durable: Path, kept: set[str]) -> set[Path]:
+    """The files to which a snapshot that stays, or the latest build of a dataset, refers."""
+    named = {path for sha256 in kept for path in files_of(durable, sha256)}
+    return named | {path for dataset in _datasets(durable) for path in _latest_build(durable, dataset)}
 
 
 def files_of(durable: Path, sha256: str) -> Iterator[Path]:
-    """All files of a snapshot. Raises ValueError when its manifest cannot be read."""
+    """All files of a snapshot, and of the sources of a mixture. Raises ValueError when a manifest cannot be read."""
     described = snapshots.read(durable, sha256)
     yield shards.manifest_path(durable, sha256)
+    if isinstance(described, mixtures.MixtureSnapshot):
+        for source in described.sources:
+            yield from files_of(durable, source.snapshot)
+        return
     yield document_table.path(durable, described.documents["blake3"])
     if isinstance(described, shards.TextSnapshot):
         yield tokenizer.path(durable, described.tokenizer.sha256)
@@ -90,6 +166,9 @@ def _latest_build(durable: Path, dataset: str) -> Iterator[Path]:
             yield from extracts.segments(index, durable)
 
 
-def _content(durable: Path) -> Iterator[Path]:
+def _content(durable: Path, beginning: str = "") -> Iterator[Path]:
+    """The files that are named by their content, or those of them whose names have that beginning instead."""
     for pattern in ("datasets/*/extracts/*", *(f"{folder}/*" for folder in FOLDERS)):
-        yield from (path for path in sorted(durable.glob(pattern)) if path.is_file())
+        for path in sorted(durable.glob(pattern)):
+            if path.is_file() and path.name.startswith(ASIDE) == bool(beginning):
+                yield path

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
+
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.memo import Record
 from assets.datasets.snapshots.outcomes import Outcome
@@ -22,6 +24,8 @@ class DatasetKind(Generic[Made]):
     """The versions of the code that makes `documents` and `snapshot`."""
     shards_of: str
     """What a shard is made of, in words."""
+    table: pa.Schema
+    """The columns of the documents table."""
     checks: dict[str, str]
     """What must hold of a snapshot, by the name of the check."""
     read: Callable[[Path, str], Made]

@@ -4,20 +4,24 @@ import dagster as dg
 from dagster_k8s import k8s_job_executor
 
 from assets.execution.pods import HEAVY, WEIGHT
+from assets.execution.step_pods import step_pods
+from resources.platform import ComputeSettings
 
 
-def _chosen(context: dg.InitExecutorContext) -> dg.Executor:
-    """Dagster's executor for the steps of this run. Both read the same configuration."""
-    nodes = context.job.get_definition().nodes
-    heavy = any(node.tags.get(WEIGHT) == HEAVY for node in nodes)
-    chosen = k8s_job_executor if heavy else dg.in_process_executor
-    assert chosen.executor_creation_fn is not None
-    return chosen.executor_creation_fn(context)
+def cluster_executor(compute: ComputeSettings) -> dg.ExecutorDefinition:
+    """What executes runs on the cluster of these settings."""
 
+    def chosen(context: dg.InitExecutorContext) -> dg.Executor:
+        """Dagster's executor for the steps of this run. Both read the same configuration."""
+        nodes = context.job.get_definition().nodes
+        if any(node.tags.get(WEIGHT) == HEAVY for node in nodes):
+            return step_pods(context, compute)
+        assert dg.in_process_executor.executor_creation_fn is not None
+        return dg.in_process_executor.executor_creation_fn(context)
 
-cluster_executor = dg.ExecutorDefinition(
-    name="slipway",
-    config_schema=k8s_job_executor.config_schema.as_field(),
-    requirements=dg.multiple_process_executor_requirements(),
-    executor_creation_fn=_chosen,
-)
+    return dg.ExecutorDefinition(
+        name="slipway",
+        config_schema=k8s_job_executor.config_schema.as_field(),
+        requirements=dg.multiple_process_executor_requirements(),
+        executor_creation_fn=chosen,
+    )

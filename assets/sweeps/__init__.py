@@ -1,9 +1,12 @@
-"""Sweeps: trials sampled from a space, stopped early by successive halving, recorded in an event log.
+"""Sweeps: trials sampled from a space, compared at rungs by a scheduler, recorded in an event log.
 
-    space      the parameters of the n-th trial      halving     which trials go on past a rung
-    events     the events of the log                 state       the state of a sweep after some events
-    decisions  the next decisions and actions        store       the folder of a sweep
-    report     the results as tables and shares      controller  carries decisions out and logs what it observes
+    events     the events of the log                 state, trial   a sweep after some events
+    decisions  the next decisions                    actions        what the controller does next
+    plan       a recipe's plan and budget            store          the folder of a sweep
+    samplers   the parameters of the n-th trial: study, distributions and draws beneath it
+    schedulers which trials go on, and where they pause
+    lineage    the parameters that led to a trial's weights      ranking   whether low rungs rank as high ones do
+    report     the results as tables and shares      controller     carries decisions out and logs what it observes
     assets     the sweep and its trials in Dagster
 
 All but the store, the controller and the assets are pure: the same log gives the same sweep, the same decisions and

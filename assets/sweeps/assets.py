@@ -4,14 +4,18 @@ from typing import Any
 
 import dagster as dg
 
-from assets import keys, plots
-from assets.datasets.snapshots import pointer
+from assets import keys, plots, training_data, unseen
 from assets.execution import pods
 from assets.initial import with_initial_weights
-from assets.sweeps.controller import Controller, SearchSubject, trial_id, trials_of
-from assets.sweeps.report import SweepReport, markdown, report
+from assets.sweeps import tracked
+from assets.sweeps.controller import Controller
+from assets.sweeps.report import kept
+from assets.sweeps.showing import SweepPictures, metadata
+from assets.sweeps.slots import Slots
 from assets.sweeps.state import SweepState, Trial
 from assets.sweeps.store import SweepStore, sweep_id
+from assets.sweeps.subject import SearchSubject
+from assets.sweeps.trials import trial_id, trials_of
 from recipes.sweep import SweepRecipe
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
@@ -19,7 +23,6 @@ from resources.event_log import materialised
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings import course
-from trainer.base import atomic, digest
 from trainer.data import contents
 from trainer.data.snapshots import read
 from trainer.record import ledger
@@ -39,7 +42,7 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
 
     @dg.asset(
         key=keys.key(recipe.name, "sweep"),
-        deps=[keys.key(training.dataset, "snapshot")],
+        deps=[keys.key(each, "snapshot") for each in training.datasets],
         group_name=keys.lane(recipe.name),
         kinds={"optuna"},
         op_tags=pods.tags("sweep"),
@@ -52,30 +55,32 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
     def sweep(
         context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.MaterializeResult[None]:
-        subject = current_subject(recipe, training, tiers, tracking)
+        """Raises Failure for a sweep that did not complete, ValueError for trials that the fleet can never hold."""
+        subject, control = current_subject(recipe, training, tiers, tracking), compute.control(tiers)
+        Slots(control.fleet, recipe.trial_of(training).placement).check()
         store = open_sweep(subject, tiers)
         context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
+        tracked.owe(store)
         display = _Display(context, recipe, store)
-        ended = Controller(store, subject, compute.control(tiers), compute.poll_seconds).run(display.update)
+        ended = Controller(store, subject, control, compute.poll_seconds).run(display.update)
         assert ended.closed is not None
-        found = report(ended)
+        found = kept.report_of(store, ended)
+        kept.write(store, found)
         if ended.closed.outcome != "complete":
             raise dg.Failure(f"sweep {store.sweep} {ended.closed.outcome}: {ended.closed.reason}")
-        return dg.MaterializeResult(metadata=_metadata(found, store), data_version=dg.DataVersion(store.sweep))
+        return dg.MaterializeResult(metadata=metadata(found, store), data_version=dg.DataVersion(store.sweep))
 
     return [sweep, trial]
 
 
 def current_subject(recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tracking: Tracking) -> SearchSubject:
     """What the recipe searches now. Raises ValueError without a snapshot, and as `with_initial_weights` does."""
-    snapshot = pointer.current(tiers.durable_path, training.dataset)
+    snapshot = training_data.current(training, tiers.durable_path)
     if snapshot is None:
-        raise ValueError(
-            f"sweep {recipe.name}: dataset {training.dataset} has no snapshot yet; "
-            f"to make it: slipway data build {training.dataset}"
-        )
-    tokenizer = contents.tokenizer_digest(read(tiers.durable_path, snapshot))
-    return SearchSubject(recipe, with_initial_weights(training, snapshot, tiers, tracking), snapshot, tokenizer)
+        raise ValueError(f"sweep {recipe.name}: {training_data.lacking(training, tiers.durable_path)}")
+    located = with_initial_weights(training, snapshot, tiers, tracking)
+    snapshot = unseen.snapshot_for(located.init, snapshot, tiers)
+    return SearchSubject(recipe, located, snapshot, contents.tokenizer_digest(read(tiers.durable_path, snapshot)))
 
 
 def find_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
@@ -84,10 +89,10 @@ def find_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
 
 
 def open_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
-    """The store of the subject's sweep, which is opened if it is not open yet."""
+    """The store of the subject's sweep, which is opened if it is not open yet; it has the recipe's budget then."""
     store = find_sweep(subject, tiers)
     store.create(subject.specification())
-    store.open(subject.opened(store.sweep, digest.sha256(atomic.canonical_json(subject.specification()))))
+    store.open(subject.opened(store.sweep), subject.budget())
     return store
 
 
@@ -96,16 +101,19 @@ class _Display:
 
     def __init__(self, context: dg.AssetExecutionContext, recipe: SweepRecipe, store: SweepStore) -> None:
         self._context, self._recipe, self._store = context, recipe, store
-        self._lines: dict[int, str] = {}
+        self._shown: dict[int, Trial] = {}
+        self._pictures = SweepPictures(context, store, keys.key(recipe.name, "sweep"))
 
     def update(self, sweep: SweepState) -> None:
         for trial in sweep.trials.values():
-            line = f"trial {trial.number}: {trial.state}, step {trial.last_step}, {trial.parameters}"
-            if self._lines.get(trial.number) != line:
-                self._lines[trial.number] = line
-                self._context.log.info(line)
-                if (trial.ended and trial.state != "failed") or trial in sweep.failed_for_good:
-                    self._show(trial)
+            if self._shown.get(trial.number) is trial:
+                continue
+            self._shown[trial.number] = trial
+            known = f", parameters {dict(trial.parameters)}" if trial.state == "pending" else ""
+            self._context.log.info(f"trial {trial.number}: {trial.state}, step {trial.last_step}{known}")
+            if trial.ended and (trial.state != "failed" or trial in sweep.failed_for_good):
+                self._show(trial)
+        self._pictures.update(sweep)
 
     def _show(self, trial: Trial) -> None:
         key, partition = keys.key(self._recipe.name, "trial"), trial_id(self._store, trial.number)
@@ -113,7 +121,7 @@ class _Display:
             return
         keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
         curve = ledger.loss_curve(course.read(trials_of(self._store).store(partition).folder).steps)
-        metadata: dict[str, Any] = {
+        shown: dict[str, Any] = {
             "state": trial.state,
             "steps": trial.last_step,
             "attempts": trial.attempt + 1,
@@ -122,19 +130,5 @@ class _Display:
             **trial.parameters,
         }
         self._context.instance.report_runless_asset_event(
-            dg.AssetMaterialization(key, partition=partition, metadata=metadata)
+            dg.AssetMaterialization(key, partition=partition, metadata=shown)
         )
-
-
-def _metadata(found: SweepReport, store: SweepStore) -> dict[str, Any]:
-    assert found.best_value is not None
-    return {
-        "sweep": found.sweep,
-        "trials": len(found.rows),
-        "best_trial": found.best_trial,
-        "best_validation_loss": found.best_value,
-        "best_parameters": dg.MetadataValue.json(dict(found.best_parameters)),
-        "compute_saved": found.compute_saved,
-        "report": dg.MetadataValue.md(markdown(found)),
-        "dagster/uri": str(store.folder),
-    }

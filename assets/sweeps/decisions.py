@@ -1,58 +1,34 @@
-"""The decisions and actions of a sweep: pure functions of its state.
+"""The decisions of a sweep: pure functions of its state.
 
 Decisions are events, logged before the controller acts on them; actions follow from the state again and again until
 the log says that they are done. So the controller may die between any two lines of the log: its successor takes the
-same decisions, and repeats only actions that may be repeated (submit-or-adopt, cancel).
+same decisions, and repeats only actions that may be repeated.
 """
 
-from dataclasses import dataclass
+import dataclasses
 
-from assets.sweeps import halving, space
-from assets.sweeps.events import Asked, Closed, Decided, Event, Retried, SweepOutcome
-from assets.sweeps.space import Parameters
+from assets.sweeps.events import Asked, Budgeted, Closed, Decided, Event, Resumed, Retried, SweepOutcome
+from assets.sweeps.samplers import MODELS, TrialSampler
+from assets.sweeps.schedulers.choice import scheduler_of
+from assets.sweeps.schedulers.protocol import SweepScheduler
 from assets.sweeps.state import SweepState
 
-
-@dataclass(frozen=True)
-class Start:
-    """Submit the job of this attempt, or adopt it, then log Started."""
-
-    trial: int
-    attempt: int
-    parameters: Parameters
+EXHAUSTED = "the space"
+"""What sets the trials of a sweep to those that it has, once its space has no more."""
 
 
-@dataclass(frozen=True)
-class Stop:
-    """Cancel the trial's job, or find that there is none, then log Ended."""
-
-    trial: int
-    reason: str
-
-
-def decide(sweep: SweepState) -> list[Event]:
+def decide(sweep: SweepState, sampler: TrialSampler) -> list[Event]:
     """All decisions that are due, in the order in which to log them; empty when nothing can be decided yet.
 
     Each decision assumes that those before it are logged, so a crash while they are written changes none of them.
+    `sampler` remembers what it has read of the sweep; it has no influence on what is decided.
     """
-    decided = []
-    while event := _next_decision(sweep):
+    decided: list[Event] = []
+    scheduler = scheduler_of(sweep.plan)
+    while event := _next_decision(sweep, scheduler, sampler):
         decided.append(event)
         sweep = sweep.after(event)
     return decided
-
-
-def next_actions(sweep: SweepState) -> list[Start | Stop]:
-    """The actions that are due now, by the number of the trial; the same until the log says that they are done."""
-    actions: list[Start | Stop] = []
-    for trial in sweep.running:
-        if sweep.closed:
-            actions.append(Stop(trial.number, f"the sweep is closed: {sweep.closed.outcome}"))
-        elif trial.told_to_stop:
-            actions.append(Stop(trial.number, "stopped by successive halving"))
-        elif trial.state == "pending":
-            actions.append(Start(trial.number, trial.attempt, trial.parameters))
-    return actions
 
 
 def closing(sweep: SweepState, outcome: SweepOutcome, reason: str = "") -> Closed:
@@ -66,48 +42,87 @@ def closing(sweep: SweepState, outcome: SweepOutcome, reason: str = "") -> Close
     )
 
 
-def _next_decision(sweep: SweepState) -> Event | None:
-    """The first decision that is due: a verdict, else one about failures, else a new trial, else the end."""
+def _next_decision(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampler) -> Event | None:
+    """The first decision that is due: a verdict, else one about failures, else what a free slot is for, else the
+    end."""
     if sweep.closed:
         return None
-    return _verdict(sweep) or _about_failures(sweep) or _new_trial(sweep) or _end(sweep)
+    return (
+        scheduler.judge(sweep)
+        or _too_many_failures(sweep)
+        or _at_the_goal(sweep)
+        or (None if sweep.held else _for_a_slot(sweep, scheduler, sampler) or _let_go(sweep))
+        or _end(sweep)
+    )
 
 
-def _verdict(sweep: SweepState) -> Decided | None:
-    """The verdict on the first arrival without one, against the arrivals before it; later arrivals do not count."""
-    for index, arrival in enumerate(sweep.arrivals):
-        judged = (arrival.trial, arrival.rung) in sweep.verdicts
-        if judged or sweep.trials[arrival.trial].told_to_stop:
-            continue
-        earlier = [each.value for each in sweep.arrivals[:index] if each.rung == arrival.rung]
-        verdict = halving.verdict(earlier, arrival.value, sweep.plan.eta)
-        return Decided(trial=arrival.trial, step=arrival.rung, verdict=verdict)
-    return None
+def _too_many_failures(sweep: SweepState) -> Closed | None:
+    failed, most = sweep.failed_for_good, sweep.budget.failed_trials
+    if len(failed) <= most:
+        return None
+    ended = failed[-1].ended
+    last = f"the last, trial {failed[-1].number}: {ended.reason if ended else ''}"
+    return closing(sweep, "failed", f"{len(failed)} trials failed, at most {most} may; {last}")
 
 
-def _about_failures(sweep: SweepState) -> Event | None:
-    """Close the sweep when too many trials failed for good, else start a failed trial again."""
-    failed = sweep.failed_for_good
-    if len(failed) > sweep.plan.failed_trials:
-        ended = failed[-1].ended
-        last = f"the last, trial {failed[-1].number}: {ended.reason if ended else ''}"
-        return closing(sweep, "failed", f"{len(failed)} trials failed, at most {sweep.plan.failed_trials} may; {last}")
+def _at_the_goal(sweep: SweepState) -> Closed | None:
+    """The trials that are under way are stopped, so the best trial is the one that reached the goal."""
+    if not sweep.goal_reached:
+        return None
+    reached = [trial for trial in sweep.trials.values() if sweep.lowest in trial.reports.values()]
+    goal = f"the goal is reached: {sweep.lowest:g}, at most {sweep.budget.goal:g}"
+    return Closed(outcome="complete", best_trial=reached[0].number, best_value=sweep.lowest, reason=goal)
+
+
+def _for_a_slot(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampler) -> Event | None:
+    """What a free slot is for: a failed trial, one that a person interrupted, one that goes on, a new one.
+
+    New ones come first where they are drawn whatever the others found: to wait for the others teaches nothing then, and
+    who goes on is chosen among more.
+    """
+    if len(sweep.running) >= sweep.budget.parallel:
+        return None
     if sweep.retryable:
         trial = sweep.retryable[0]
         return Retried(trial=trial.number, attempt=trial.attempt + 1)
-    return None
+    interrupted = [trial for trial in sweep.paused if trial.paused_at != trial.until and not trial.told_to_stop]
+    if interrupted:
+        return Resumed(trial=interrupted[0].number, until=interrupted[0].until)
+    if sweep.plan.sampler not in MODELS and (new := _new_trial(sweep, scheduler, sampler)):
+        return new
+    return scheduler.go_on(sweep) or _new_trial(sweep, scheduler, sampler)
 
 
-def _new_trial(sweep: SweepState) -> Asked | None:
-    plan, number = sweep.plan, len(sweep.trials)
-    if number >= plan.trials or len(sweep.running) >= plan.parallel:
+def _new_trial(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampler) -> Asked | Budgeted | None:
+    if sweep.drawn >= sweep.budget.trials:
         return None
-    running = [trial.parameters for trial in sweep.running]
-    parameters = space.suggest(plan.space, plan.sampler, plan.seed, number, sweep.history(), running)
-    return Asked(trial=number, parameters=parameters)
+    parameters = sampler.parameters(sweep)
+    if parameters is None:
+        return dataclasses.replace(sweep.budget, trials=sweep.drawn, by=EXHAUSTED, why=_exhausted(sweep), request=0)
+    number = len(sweep.trials)
+    return Asked(trial=number, parameters=parameters, until=scheduler.until(number, 0))
+
+
+def _exhausted(sweep: SweepState) -> str:
+    if sweep.plan.sampler == "grid":
+        return f"the grid has no more than {sweep.drawn} trials"
+    return f"after {sweep.drawn} trials hardly any draw fits the constraints: {'; '.join(sweep.plan.constraints)}"
+
+
+def _let_go(sweep: SweepState) -> Decided | None:
+    """Once nothing runs, whoever waits and does not go on has waited in vain."""
+    if sweep.running:
+        return None
+    waiting = [trial for trial in sweep.paused if trial.waits]
+    return Decided(trial=waiting[0].number, step=waiting[0].until, verdict="stop") if waiting else None
 
 
 def _end(sweep: SweepState) -> Closed | None:
-    if len(sweep.trials) < sweep.plan.trials or sweep.running:
+    if sweep.drawn < sweep.budget.trials or sweep.open_trials or sweep.retryable:
         return None
-    return closing(sweep, "complete") if sweep.best else closing(sweep, "failed", "no trial ended with a finite value")
+    reason = sweep.budget.why if sweep.budget.by == EXHAUSTED else ""
+    return (
+        closing(sweep, "complete", reason)
+        if sweep.best
+        else closing(sweep, "failed", "no trial ended with a finite value")
+    )

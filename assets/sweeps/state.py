@@ -1,70 +1,37 @@
 """The state of a sweep, which follows from its events alone.
 
 States are immutable and equal for equal logs, so a process that reads the log before or after a crash sees the same
-sweep and takes the same decisions.
+sweep and takes the same decisions. `after` takes all new events at once: it copies what the sweep has of trials once,
+however many events there are, and changes the copy.
 """
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any
 
-from assets.sweeps import halving
-from assets.sweeps.events import Asked, Closed, Decided, Ended, Event, Opened, Outcome, Reported, Retried, Started
-from assets.sweeps.space import Parameters, TrialObservation
+from assets.sweeps.events import (
+    RECIPE,
+    Asked,
+    Budgeted,
+    Closed,
+    Decided,
+    Ended,
+    Event,
+    Opened,
+    Paused,
+    Reported,
+    Resumed,
+    Retried,
+    Started,
+    SweepPaused,
+    SweepResumed,
+    Verdict,
+)
+from assets.sweeps.rungs import rung_reached, rungs_of
+from assets.sweeps.trial import Parameters, RungArrival, Trial, TrialObservation
 
-
-@dataclass(frozen=True)
-class Trial:
-    """One trial. A retry has the same number."""
-
-    number: int
-    parameters: Parameters
-    attempt: int = 0
-    """The number of retries so far."""
-    job: str | None = None
-    """The job of the present attempt, once it is submitted."""
-    nodes: tuple[str, ...] = ()
-    reports: Mapping[int, float | None] = field(default_factory=dict)
-    """The value at each step reported; the first report of a step holds."""
-    told_to_stop: bool = False
-    """Whether the verdict at a rung was to stop."""
-    ended: Ended | None = None
-    """How the present attempt ended."""
-    started_at: float | None = field(default=None, compare=False)
-    """When its latest job was started, in seconds since the epoch."""
-
-    @property
-    def state(self) -> Literal["pending", "running"] | Outcome:
-        """Pending until the job is submitted. A trial that failed after its verdict was to stop counts as stopped."""
-        if self.ended is None:
-            return "pending" if self.job is None else "running"
-        if self.ended.outcome == "failed" and self.told_to_stop:
-            return "stopped"
-        return self.ended.outcome
-
-    @property
-    def last_step(self) -> int:
-        """The last step reported, 0 before the first report."""
-        return max(self.reports, default=0)
-
-    @property
-    def value(self) -> float | None:
-        """The value that a finished trial is judged by: the final one of a completed trial, the last one of a
-        stopped."""
-        if self.state == "completed":
-            return self.ended.value if self.ended else None
-        return self.reports.get(self.last_step) if self.state == "stopped" else None
-
-
-@dataclass(frozen=True)
-class RungArrival:
-    """The arrival of a trial at a rung, with its value there."""
-
-    trial: int
-    rung: int
-    value: float | None
+__all__ = ["Parameters", "RungArrival", "SweepState", "Trial", "TrialObservation", "fold"]
 
 
 @dataclass(frozen=True)
@@ -72,67 +39,66 @@ class SweepState:
     """A sweep after some events."""
 
     plan: Opened
+    budget: Budgeted
+    """The newest."""
+    recipe_budget: Budgeted
+    """The newest that follows from the recipe."""
     trials: Mapping[int, Trial] = field(default_factory=dict)
-    arrivals: tuple[RungArrival, ...] = ()
-    """Which trial reached which rung, in the order of the log."""
-    verdicts: Mapping[tuple[int, int], halving.Verdict] = field(default_factory=dict)
-    """By trial and rung."""
+    open_trials: Mapping[int, None] = field(default_factory=dict)
+    """The numbers of the trials that have not ended."""
+    failed_trials: Mapping[int, None] = field(default_factory=dict)
+    """The numbers of the trials whose last attempt failed, in that order."""
+    over: tuple[int, ...] = ()
+    """The numbers of the trials that are over, in the order in which they came to it."""
+    arrivals: Mapping[int, tuple[RungArrival, ...]] = field(default_factory=dict)
+    """By rung, which trials reached it, in the order of the log."""
+    unjudged: tuple[RungArrival, ...] = ()
+    """The arrivals without a verdict of trials that were on their way further, in the order of the log."""
+    verdicts: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
+    """By trial and rung, in the order of the log."""
+    drawn: int = 0
+    """How many trials count for the budget: all but the children of population-based training."""
+    lowest: float | None = None
+    """The lowest value that any trial reported."""
+    held: SweepPaused | None = None
+    """Why nothing starts or goes on, while a person has paused the sweep."""
     closed: Closed | None = None
+    answered: int = 0
+    """The number of the last request of a person that the log has."""
 
-    def after(self, event: Event) -> "SweepState":
-        """The sweep after one more event."""
-        match event:
-            case Asked(trial=number, parameters=parameters):
-                return self._with(Trial(number, parameters))
-            case Started(trial=number, job=job, nodes=nodes, at=at):
-                return self._with(dataclasses.replace(self.trials[number], job=job, nodes=nodes, started_at=at))
-            case Reported():
-                return self._after_report(event)
-            case Decided(trial=number, step=rung, verdict=verdict):
-                told = self._with(dataclasses.replace(self.trials[number], told_to_stop=verdict == "stop"))
-                return dataclasses.replace(told, verdicts={**self.verdicts, (number, rung): verdict})
-            case Ended(trial=number):
-                return self._with(dataclasses.replace(self.trials[number], ended=event))
-            case Retried(trial=number, attempt=attempt):
-                return self._with(
-                    dataclasses.replace(self.trials[number], attempt=attempt, job=None, nodes=(), ended=None)
-                )
-            case Closed():
-                return dataclasses.replace(self, closed=event)
-            case Opened() if event == self.plan:  # two processes of an earlier version opened it at one moment
-                return self
-            case Opened():
-                raise ValueError(f"sweep {self.plan.sweep}: the sweep was opened with another plan before: {event!r}")
-        raise AssertionError(f"a sweep has no event {event!r}")
+    def after(self, *events: Event) -> "SweepState":
+        """The sweep after some more events. Raises ValueError for a second plan, or about a trial that is not there."""
+        return _Draft(self).after(events) if events else self
 
-    def _after_report(self, event: Reported) -> "SweepState":
-        trial = self.trials[event.trial]
-        if event.step in trial.reports:
-            return self
-        after = self._with(dataclasses.replace(trial, reports={**trial.reports, event.step: event.value}))
-        rung = halving.rung_reached(self.plan.rungs, event.step)
-        arrived = any(each.trial == event.trial and each.rung == rung for each in self.arrivals)
-        if rung is None or arrived or event.step >= self.plan.steps:
-            return after
-        return dataclasses.replace(after, arrivals=(*self.arrivals, RungArrival(event.trial, rung, event.value)))
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """The steps below the full length at which trials are compared, ascending."""
+        return rungs_of(self.plan)
 
-    def _with(self, trial: Trial) -> "SweepState":
-        return dataclasses.replace(self, trials={**self.trials, trial.number: trial})
+    @property
+    def not_ended(self) -> list[Trial]:
+        """The trials that are pending, running or paused, by number."""
+        return [self.trials[number] for number in sorted(self.open_trials)]
 
     @property
     def running(self) -> list[Trial]:
-        """The trials that count as parallel: asked and not ended, whether or not their job has started."""
-        return [trial for trial in self.trials.values() if trial.ended is None]
+        """The trials that hold a slot: neither ended nor paused, whether or not their job has started."""
+        return [trial for trial in self.not_ended if not trial.paused]
+
+    @property
+    def paused(self) -> list[Trial]:
+        """The trials that wait with a commit."""
+        return [trial for trial in self.not_ended if trial.paused]
 
     @property
     def retryable(self) -> list[Trial]:
         """The failed trials that have retries left."""
-        return [trial for trial in self._failed if trial.attempt < self.plan.retries]
+        return [trial for trial in self._failed if trial.attempt < self.budget.retries]
 
     @property
     def failed_for_good(self) -> list[Trial]:
         """The trials that failed and have no retries left."""
-        return [trial for trial in self._failed if trial.attempt >= self.plan.retries]
+        return [trial for trial in self._failed if trial.attempt >= self.budget.retries]
 
     @property
     def finished(self) -> list[Trial]:
@@ -141,15 +107,30 @@ class SweepState:
 
     @property
     def _failed(self) -> list[Trial]:
-        return [trial for trial in self.trials.values() if trial.state == "failed"]
+        return [self.trials[number] for number in self.failed_trials]
+
+    @property
+    def planned(self) -> int:
+        """How many trials it has in all, as far as that is known: population-based training adds children."""
+        return self.budget.trials + len(self.trials) - self.drawn
+
+    @property
+    def goal_reached(self) -> bool:
+        """Whether a trial has reported a value that is good enough."""
+        return self.budget.goal is not None and self.lowest is not None and self.lowest <= self.budget.goal
+
+    def reached(self, trial: Trial) -> int:
+        """The step that a trial is known to have come to."""
+        return self.plan.steps if trial.state == "completed" else trial.last_step
 
     def steps_trained(self, trial: Trial) -> int:
-        """Steps a trial is known to have trained."""
-        return self.plan.steps if trial.state == "completed" else trial.last_step
+        """Steps that a trial itself is known to have trained: a child begins at its parent's commit."""
+        return self.reached(trial) - trial.first_step
 
     @property
     def best(self) -> Trial | None:
-        """The finished trial with the lowest value among those with the most steps; the earlier one of equals.
+        """The trial with the lowest value among those that came furthest, whether or not it still runs; the earlier one
+        of equals.
 
         The steps count first because values at different steps are not comparable. A closed sweep keeps the best trial
         that it was closed with, whatever a trial reports that is still being stopped.
@@ -157,30 +138,166 @@ class SweepState:
         if self.closed:
             return None if self.closed.best_trial is None else self.trials[self.closed.best_trial]
         candidates = [
-            (-self.steps_trained(trial), trial.value, trial.number)
-            for trial in self.finished
+            (-self.reached(trial), trial.value, trial.number)
+            for trial in self.trials.values()
             if trial.value is not None
         ]
         return self.trials[min(candidates)[2]] if candidates else None
 
     @property
     def compute_saved(self) -> float:
-        """1 - steps trained / (trials x steps of a complete trial), over the finished trials; 0 without any."""
-        whole = len(self.finished) * self.plan.steps
-        return 1 - sum(map(self.steps_trained, self.finished)) / whole if whole else 0.0
+        """1 - steps trained / (trials x steps of a complete trial), over the finished trials; 0 without any.
+
+        The children of population-based training take the place of others: their steps count, and they do not.
+        """
+        finished = self.finished
+        whole = sum(trial.parent is None for trial in finished) * self.plan.steps
+        return 1 - sum(map(self.steps_trained, finished)) / whole if whole else 0.0
+
+    def observation(self, trial: Trial) -> TrialObservation:
+        """The result of a trial that is over."""
+        return TrialObservation(trial.parameters, trial.value, None if trial.state == "completed" else trial.last_step)
 
     def history(self) -> list[TrialObservation]:
         """The trials that are over, by number, from which the sampler learns."""
-        over = [*self.finished, *self.failed_for_good]
-        return [
-            TrialObservation(trial.parameters, trial.value, None if trial.state == "completed" else trial.last_step)
-            for trial in sorted(over, key=lambda trial: trial.number)
-        ]
+        return [self.observation(self.trials[number]) for number in sorted(self.over)]
+
+
+class _Draft:
+    """A sweep that is being changed: copies of the parts of a state, which no one else holds."""
+
+    def __init__(self, state: SweepState) -> None:
+        self.state = state
+        self.trials, self.arrivals = dict(state.trials), dict(state.arrivals)
+        self.open_trials, self.failed_trials = dict(state.open_trials), dict(state.failed_trials)
+        self.over, self.unjudged = list(state.over), list(state.unjudged)
+        self.verdicts, self.lowest, self.drawn = dict(state.verdicts), state.lowest, state.drawn
+        self.rungs = state.rungs
+        self.changed: dict[str, Any] = {}
+
+    def after(self, events: Sequence[Event]) -> SweepState:
+        for event in events:
+            try:
+                self._take(event)
+            except KeyError as error:  # a line that is damaged is left out by the reader of the log
+                raise ValueError(
+                    f"sweep log: found the event {event!r}, expected what it follows before it (trial {error})"
+                ) from None
+        parts = ("trials", "arrivals", "open_trials", "failed_trials", "verdicts", "lowest", "drawn")
+        return dataclasses.replace(
+            self.state,
+            **{name: getattr(self, name) for name in parts},
+            over=tuple(self.over),
+            unjudged=tuple(self.unjudged),
+            **self.changed,
+        )
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case Reported():
+                self._report(event)
+            case Asked(trial=number):
+                self.trials[number] = Trial(
+                    number, event.parameters, event.until, event.parent, event.step, drawn_after=len(self.over)
+                )
+                self.open_trials[number] = None
+                self.drawn += event.parent is None
+            case Started(trial=number, job=job, nodes=nodes, at=at):
+                self._change(number, job=job, nodes=nodes, started_at=at)
+            case Decided(trial=number, step=rung, verdict=verdict):
+                self._change(number, told_to_stop=verdict == "stop")
+                self.verdicts[number, rung] = verdict
+                stopped = verdict == "stop"
+                self.unjudged = [
+                    each for each in self.unjudged if each.trial != number or (each.rung != rung and not stopped)
+                ]
+            case Paused(trial=number, step=step):
+                self._change(number, paused=True, paused_at=step, job=None, nodes=())
+            case Resumed(trial=number, until=until):
+                self._change(number, paused=False, until=until)
+            case Ended(trial=number):
+                self._end(event)
+            case Retried(trial=number, attempt=attempt):
+                self._change(number, attempt=attempt, job=None, nodes=(), ended=None)
+                self.failed_trials.pop(number)
+                if number in self.over:  # the budget of retries has grown since
+                    self.over.remove(number)
+                self.open_trials[number] = None
+            case _:
+                self._about_the_sweep(event)
+
+    def _about_the_sweep(self, event: Event) -> None:
+        match event:
+            case Budgeted():
+                self._budget(event)
+            case SweepPaused(request=request):
+                self.changed |= {"held": event, "answered": max(request, self._now("answered"))}
+            case SweepResumed(request=request):
+                self.changed |= {"held": None, "answered": max(request, self._now("answered"))}
+            case Closed():
+                self.changed["closed"] = event
+            case Opened() if event == self.state.plan:  # two processes opened it at one moment
+                pass
+            case Opened(sweep=sweep):
+                raise ValueError(f"sweep {sweep}: the sweep was opened with another plan before: {event!r}")
+            case _:
+                raise AssertionError(f"a sweep has no event {event!r}")
+
+    def _budget(self, new: Budgeted) -> None:
+        old, closed = self._now("budget"), self._now("closed")
+        more = (new.trials, new.failed_trials) != (old.trials, old.failed_trials) or new.goal != old.goal
+        if closed is not None and closed.outcome != "stopped" and more:  # if it asks for no more, it is closed again
+            self.changed["closed"] = None
+        self.changed |= {"budget": new, "answered": max(new.request, self._now("answered"))}
+        if new.by == RECIPE:
+            self.changed["recipe_budget"] = new
+        over = set(self.over)  # a failed trial is over while it has no retries left, which the budget decides
+        self.over += [each for each in self.failed_trials if each not in over and not self._retryable(each, new)]
+        self.over = [each for each in self.over if each not in self.failed_trials or not self._retryable(each, new)]
+
+    def _retryable(self, number: int, budget: Budgeted) -> bool:
+        return self.trials[number].attempt < budget.retries
+
+    def _now(self, name: str) -> Any:
+        return self.changed.get(name, getattr(self.state, name))
+
+    def _change(self, number: int, **fields: Any) -> None:
+        self.trials[number] = dataclasses.replace(self.trials[number], **fields)
+
+    def _end(self, event: Ended) -> None:
+        number = event.trial
+        self._change(number, ended=event, paused=False)
+        self.open_trials.pop(number, None)
+        self.unjudged = [each for each in self.unjudged if each.trial != number]
+        if self.trials[number].state == "failed":
+            self.failed_trials[number] = None
+            if self._retryable(number, self._now("budget")):
+                return
+        self.over.append(number)
+
+    def _report(self, event: Reported) -> None:
+        trial = self.trials[event.trial]
+        if event.step in trial.reports:
+            return
+        self._change(event.trial, reports={**trial.reports, event.step: event.value})
+        if event.value is not None and (self.lowest is None or event.value < self.lowest):
+            self.lowest = event.value
+        rung = rung_reached(self.rungs, event.step)
+        if rung is None or rung <= trial.last_step or event.step >= self.state.plan.steps:
+            return
+        arrival = RungArrival(event.trial, rung, event.value)
+        self.arrivals[rung] = (*self.arrivals.get(rung, ()), arrival)
+        if rung < trial.until and trial.ended is None and not trial.told_to_stop:
+            self.unjudged.append(arrival)
 
 
 def fold(events: Sequence[Event]) -> SweepState:
-    """The state after the events of a log. Raises ValueError when its first event is not Opened."""
-    match events:
-        case [Opened() as plan, *rest]:
-            return functools.reduce(SweepState.after, rest, SweepState(plan))
-    raise ValueError(f"sweep log: found {events[:1]!r} first, expected the event opened")
+    """The state after the events of a log. Raises ValueError when it does not begin with Opened and Budgeted.
+
+    Opened may be there twice: a process opened the sweep and died before the budget was logged.
+    """
+    plan = events[0] if events else None
+    begun = next((place for place, event in enumerate(events) if event != plan), 0)
+    if isinstance(plan, Opened) and begun and isinstance(budget := events[begun], Budgeted):
+        return SweepState(plan, budget, budget).after(*events[begun + 1 :])
+    raise ValueError(f"sweep log: found {list(events[:2])!r} first, expected the events opened and budgeted")

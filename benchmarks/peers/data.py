@@ -93,11 +93,11 @@ def _datasets(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Buil
 
 def _datatrove(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Build:
     """datatrove: its own filters, formatter and tokenisation, one pipeline in as many processes."""
-    import datatrove.pipeline.filters as filters  # type: ignore[import-not-found]
-    from datatrove.data import Document  # type: ignore[import-not-found]
-    from datatrove.executor import LocalPipelineExecutor  # type: ignore[import-not-found]
-    from datatrove.pipeline.formatters import PIIFormatter  # type: ignore[import-not-found]
-    from datatrove.pipeline.tokens import DocumentTokenizer  # type: ignore[import-not-found]
+    import datatrove.pipeline.filters as filters
+    from datatrove.data import Document
+    from datatrove.executor import LocalPipelineExecutor
+    from datatrove.pipeline.formatters import PIIFormatter
+    from datatrove.pipeline.tokens import DocumentTokenizer
 
     def read(data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         files = [path for path in sorted(corpus.rglob("*")) if path.is_file()][rank::world_size]

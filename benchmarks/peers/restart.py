@@ -23,7 +23,8 @@ def main(folder: Path, layers: int, width: int, length: int, vocabulary: int, ev
     from torch import nn
     from torch.nn.parallel import DistributedDataParallel
 
-    dist.init_process_group("gloo")
+    if not dist.is_initialized():  # Ray Train has done it
+        dist.init_process_group("gloo")
     mark(folder, "joined")
     torch.manual_seed(0)
     block = nn.TransformerEncoderLayer(width, 4, 3 * width, dropout=0.0, batch_first=True)

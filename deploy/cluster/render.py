@@ -26,12 +26,22 @@ def values_of(cluster: str) -> dict[str, Any]:
 
 def workloads(values: dict[str, Any]) -> str:
     """The chart's objects. Raises helm_python.HelmError for values that it refuses."""
+    texts = [text for _, text in sorted(_rendered(values).items()) if "\nkind: " in text]
+    return "\n---\n".join(text.strip().removeprefix("---\n") for text in texts) + "\n"
+
+
+def notes(values: dict[str, Any]) -> str:
+    """What Helm says when the chart is installed. Raises as `workloads`."""
+    [text] = [text for path, text in _rendered(values).items() if path.endswith("/NOTES.txt")]
+    return text
+
+
+def _rendered(values: dict[str, Any]) -> dict[str, str]:
+    """The text of each of the chart's templates, by path."""
     from helm_python import Chart
 
     with Chart.load(DEPLOY / "chart") as chart:
-        templates = chart.render(values, name=NAME, namespace=NAMESPACE)
-    objects = [text.strip().removeprefix("---\n") for _, text in sorted(templates.items()) if "\nkind: " in text]
-    return "\n---\n".join(objects) + "\n"
+        return dict(chart.render(values, name=NAME, namespace=NAMESPACE))
 
 
 def cluster_objects(folder: Path) -> str:

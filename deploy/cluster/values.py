@@ -4,22 +4,29 @@ Fields that the platform's settings and the chart share (the image, the namespac
 only, and the chart writes them into the settings.
 """
 
-import ast
-import dataclasses
-import inspect
-import itertools
 import json
-import textwrap
-import typing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import Field
 
+from deploy.cluster.sections import Values, without
 from recipes.kubernetes import Quantity
-from recipes.parts import Count, RecipeSection
+from recipes.parts import Count
+from resources.fleet.health.standing import HealthRules
 from resources.kubernetes.cluster import Cluster
-from resources.platform import NodeTaskSettings, ProfileName, TierSettings, WorkloadName
+from resources.notify.settings import NotificationSettings
+from resources.platform import (
+    NodeTaskSettings,
+    OpenLineageSettings,
+    PageSettings,
+    PriceSettings,
+    ProfileName,
+    TierSettings,
+    WorkloadName,
+)
+from resources.serving.settings import ServingSettings
+from resources.steps import StepSettings
 
 CHART = Path(__file__).parent.parent / "chart"
 SCHEMA = CHART / "values.schema.json"
@@ -38,15 +45,12 @@ PublicUri = Annotated[str, Field(pattern=r"^[^@]*$")]
 """An address that ends in a ConfigMap: it has no user and no password."""
 OF_THE_CHART = {
     "tiers": ("durable", "nvme"),
-    "cluster": ("image", "namespace", "pull_policy", "service_account", "volumes", "user", "recipe_patch"),
+    "cluster": (
+        *("image", "namespace", "pull_policy", "service_account", "volumes", "user", "recipe_patch"),
+        "network_policy",
+    ),
 }
 """Fields of the platform's settings that follow from other values."""
-
-
-class Values(RecipeSection):
-    """A section of the chart's values."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class ImageValues(Values):
@@ -61,12 +65,13 @@ class ImageValues(Values):
 
 
 class PeerValues(Values):
-    """The place of a service outside the chart, for the NetworkPolicies. Without peers: any address, on these ports."""
+    """The place of a service outside the chart, for the NetworkPolicies."""
 
     ports: list[Port]
     """The TCP ports of the service."""
-    peers: list[dict[str, Any]]
-    """NetworkPolicyPeers: `ipBlock`, or `namespaceSelector` with `podSelector`."""
+    peers: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    """NetworkPolicyPeers: `ipBlock`, or `namespaceSelector` with `podSelector`. Never empty, which would mean any
+    address; who wants any writes 0.0.0.0/0."""
 
 
 class PostgreSQL(PeerValues):
@@ -111,7 +116,9 @@ class Resources(Values):
     cpu: Quantity
     """The request; there is no limit, which would only slow the container down."""
     memory: Quantity
-    """The request and the limit."""
+    """The limit, and the request but for `memoryRequest`."""
+    memoryRequest: Quantity | Literal[""] = ""  # noqa: N815
+    """What is reserved, where that is less than the limit; empty for the limit."""
     storage: Quantity
     """The request and the limit for the container's own file system and its /tmp."""
 
@@ -146,6 +153,57 @@ class Webserver(Replicated):
     """NetworkPolicyPeers, such as the ingress controller, that may reach both UIs. None: only port-forwarding."""
 
 
+class PageHosts(Values):
+    webserver: Name | Literal[""]
+    """The host under which people open the UI; empty: no proxy is in front of it."""
+    mlflow: Name | Literal[""]
+    """That of MLflow."""
+    serving: Name | Literal[""]
+    """That of served models."""
+
+
+class IdentityIngress(Values):
+    className: Name | Literal[""]  # noqa: N815
+    """The class of the Ingresses; empty: none is made."""
+    tlsSecret: Name | Literal[""]  # noqa: N815
+    """An existing Secret with the certificate of all hosts; required with a class."""
+
+
+class Identity(PeerValues):
+    """Who comes in, and who may do what."""
+
+    secret: Name | Literal[""]
+    """An existing Secret: `token`, which requests to the webserver carry, and `oauth2-proxy.cfg`; empty: no token."""
+    issuer: Annotated[str, Field(pattern=r"^(https://[^@\s]+)?$")]
+    """The address of the OpenID Connect issuer; empty: no proxy of this chart."""
+    clientId: str  # noqa: N815
+    """The proxy's name at the issuer."""
+    hosts: PageHosts
+    """The hosts of the pages behind the proxy."""
+    userHeader: str  # noqa: N815
+    """The header in which a proxy of one's own names the person who asks; empty without one."""
+    operators: list[str]
+    """The people who start, stop and change things, besides promoters, as the proxy names them; empty: everybody."""
+    promoters: list[str]
+    """The people who decide about champions; empty: everybody who operates."""
+    ingress: IdentityIngress
+    """The Ingresses in front of the proxy."""
+
+
+class Proxy(Replicated):
+    image: Image | Literal[""]
+    """oauth2-proxy's image; required with an issuer."""
+
+
+class Dex(Component):
+    image: Image | Literal[""]
+    """dex's image; empty: the issuer is somebody else's."""
+    secret: Name | Literal[""]
+    """An existing Secret with the key `config.yaml`: dex's configuration, with `web: {http: 0.0.0.0:5556}`."""
+    host: Name | Literal[""]
+    """The host of the issuer's address."""
+
+
 class Runs(Component):
     """Dagster's own runs: short jobs that make datasets, submit trainings and watch them."""
 
@@ -169,34 +227,8 @@ class Network(Values):
     """The API server as pods reach it: the endpoints of the Service `kubernetes`, after address translation."""
     dns: PeerValues
     """The cluster's DNS."""
-
-
-def _without(section: type, left_out: tuple[str, ...], name: str) -> Any:
-    """The fields of a model or a dataclass as optional values with descriptions, without those in `left_out`."""
-    if dataclasses.is_dataclass(section):
-        hints, said = typing.get_type_hints(section), _attribute_docstrings(section)
-        fields = {each.name: (hints[each.name], said.get(each.name)) for each in dataclasses.fields(section)}
-    else:
-        assert issubclass(section, BaseModel)
-        said = {name: each.description for name, each in section.model_fields.items() if each.description}
-        said = said or _attribute_docstrings(section)
-        fields = {name: (each.annotation, said.get(name)) for name, each in section.model_fields.items()}
-    kept = {field: value for field, value in fields.items() if field not in left_out}
-    optional: dict[str, Any] = {
-        field: (hint, Field(default=None, description=text)) for field, (hint, text) in kept.items()
-    }
-    return create_model(name, __base__=Values, **optional)
-
-
-def _attribute_docstrings(owner: type) -> dict[str, str]:
-    """The string below each field of a class."""
-    [found] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
-    assert isinstance(found, ast.ClassDef)
-    return {
-        field.target.id: ast.literal_eval(below.value)
-        for field, below in itertools.pairwise(found.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr)
-    }
+    notices: PeerValues
+    """What notifications and OpenLineage events are sent to, where `platform` has these sections."""
 
 
 class TrackingValues(Values):
@@ -206,9 +238,16 @@ class TrackingValues(Values):
     """An existing Secret with the key `uri`, for an address with a user and password: https://user:password@host."""
 
 
-Tiers = _without(TierSettings, OF_THE_CHART["tiers"], "Tiers")
-NodeTasks = _without(NodeTaskSettings, (), "NodeTasks")
-Nodes = _without(Cluster, OF_THE_CHART["cluster"], "Nodes")
+Tiers = without(TierSettings, OF_THE_CHART["tiers"], "Tiers")
+NodeTasks = without(NodeTaskSettings, (), "NodeTasks")
+Steps = without(StepSettings, (), "Steps")
+Serving = without(ServingSettings, ("front_image",), "Serving")
+PageValues = without(PageSettings, (), "PageValues")
+Quarantine = without(HealthRules, (), "Quarantine")
+PriceValues = without(PriceSettings, (), "PriceValues")
+Notifications = without(NotificationSettings, (), "Notifications")
+OpenLineage = without(OpenLineageSettings, (), "OpenLineage")
+Nodes = without(Cluster, OF_THE_CHART["cluster"], "Nodes")
 
 
 class PlatformValues(Values):
@@ -220,12 +259,28 @@ class PlatformValues(Values):
     """The profile of the cluster's hardware, which trainings must fit; empty for none."""
     node_tasks: NodeTasks  # type: ignore[valid-type]
     """The pods that stage, clean and measure one node."""
+    steps: Steps  # type: ignore[valid-type]
+    """The pods of heavy steps: building a dataset, evaluating, restoring."""
+    serving: Serving  # type: ignore[valid-type]
+    """How models are served; its `image` is vLLM's. Empty: they are not."""
     revision: str
-    """Revision of the code in the images, recorded in every checkpoint."""
+    """Revision of the code in the images, recorded in every checkpoint; empty for what the images say themselves."""
     tiers: Tiers  # type: ignore[valid-type]
     """The tiers of storage besides the mounted volumes."""
     tracking: TrackingValues
     """The address of MLflow, if the chart's own is not used."""
+    pages: PageValues  # type: ignore[valid-type]
+    """Where people open Dagster and MLflow in a browser, for the links from one to the other."""
+    quarantine: Quarantine  # type: ignore[valid-type]
+    """When nodes are taken out of service, and measured. With `apply`, the code location may cordon nodes."""
+    prices: PriceValues  # type: ignore[valid-type]
+    """What a rank-hour costs; empty: costs are told in rank-hours alone."""
+    notifications: Notifications  # type: ignore[valid-type]
+    """Whom to tell of incidents and of what waits for a person; empty: nobody."""
+    openlineage: OpenLineage  # type: ignore[valid-type]
+    """Where OpenLineage events go; empty: none are sent."""
+    secret: Name | Literal[""]
+    """An existing Secret: each of its keys is a file in /secrets/platform, for the fields that end in `_file`."""
     cluster: Nodes  # type: ignore[valid-type]
     """What the cluster gives the pods of trainings."""
 
@@ -243,7 +298,12 @@ class Chart(Values):
     training: TrainingValues
     priorityClass: Name | Literal[""]  # noqa: N815
     """The PriorityClass of the control plane's pods."""
+    unreachableSeconds: Seconds  # noqa: N815
+    """Seconds after which the pods of a node that does not answer are given up, and made again elsewhere."""
     webserver: Webserver
+    identity: Identity
+    proxy: Proxy
+    dex: Dex
     code: Component
     daemon: Component
     mlflow: MLflow

@@ -10,7 +10,8 @@ from urllib.parse import urlparse
 from rich.console import Console
 
 from assets import keys
-from deploy.embedded import CannotStart, instance, jobs, made, report
+from assets.serving import served_models
+from deploy.embedded import CannotStart, answers, instance, jobs, made, report
 from recipes.load import Recipes
 from resources.home import Home
 
@@ -19,8 +20,8 @@ STALL_SECONDS = 600.0
 """Without any news for this long the demo gives up: something is broken."""
 
 
-def run(recipes: Recipes, home: Home, port: int | None) -> int:
-    """Make everything that is not made yet; returns the exit code.
+def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> int:
+    """Make everything that is not made yet, and have it answer; returns the exit code. `keep`: it answers on.
 
     Raises CannotStart and ValueError with one clear message each. On Ctrl-C every job is stopped
     gracefully, with a checkpoint of the step it has reached; the next run goes on from there.
@@ -38,6 +39,8 @@ def run(recipes: Recipes, home: Home, port: int | None) -> int:
             if running.second_to is not None:
                 raise CannotStart(f"SLIPWAY_HOME {home.root}: {running.second_to} decides for it; stop that one first")
             console.print(f"Dagster is running at {running.url} (home: {home.root})", soft_wrap=True)
+            if running.mlflow:
+                console.print(f"MLflow's pages are at {running.mlflow}/#/experiments in a moment", soft_wrap=True)
             launched = _launch(running, [chain for chain in chains if chain.sweep is None or not chain.sweep.closed])
             failure = _watch(console, running, reader, launched, begun)
     finally:
@@ -46,7 +49,11 @@ def run(recipes: Recipes, home: Home, port: int | None) -> int:
         console.print(f"The demo did not end well: {failure}", soft_wrap=True, markup=False)
         console.print(f"logs: {home.dagster}/*.log and {home.jobs}/*/logs/", soft_wrap=True)
         return 1
-    report.show(console, reader.read(), home)
+    chains = reader.read()
+    report.show(console, chains, home)
+    if problem := answers.show(console, served_models(list(recipes.trainings.values())), chains, home, keep):
+        console.print(f"The demo did not end well: {problem}", soft_wrap=True, markup=False)
+        return 1
     console.print(f"made in {time.monotonic() - begun:.0f} s")
     return 0
 

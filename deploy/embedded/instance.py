@@ -26,9 +26,12 @@ from typing import IO
 import dagster as dg
 from dagster import DagsterEventType, DagsterRunStatus, RunsFilter
 
-from deploy.embedded import CannotStart
+from deploy.embedded import CannotStart, mlflow_pages
+from operations import metadata_restore
+from operations.upgrade import upgrading
 from recipes import folder
-from resources.home import CODE, Home
+from resources import access
+from resources.home import CODE, DAGSTER_PAGE, MLFLOW_PAGE, Home
 from resources.launchers.local.environment import CONTROL_PLANE_VARIABLE
 from resources.lease import Holder, HomeLease
 from trainer.base import atomic
@@ -59,6 +62,8 @@ class Running:
     url: str
     processes: dict[str, subprocess.Popen[bytes]]
     """The control plane's processes by name."""
+    mlflow: str = ""
+    """Where MLflow's pages are; empty where they are not served."""
     second_to: Holder | None = None
     """The control plane that decides for this home instead, such as `dagster dev`; this one only shows what is."""
 
@@ -91,36 +96,55 @@ def open_storage(home: Home) -> dg.DagsterInstance:
 def running(home: Home, port: int | None) -> Iterator[Running]:
     """Start the instance, and end all of it afterwards. `port` None: any free one.
 
-    Raises CannotStart when the home cannot be written, is in use, or the port is taken.
+    Raises CannotStart when the home cannot be written, is in use, or the port is taken, and ValueError as
+    `operations.upgrade.upgrading.ready` does.
     """
     prepare(home)
     with _exclusively(home) as lock:
         _describe(lock, "")
         end_leftovers(home)
         chosen = _usable_port(port)
+        pages = _mlflow_port(chosen)
+        with _writable(home):
+            upgrading.ready(home.durable)
         if (first := decides_elsewhere(home)) is None:
             _fail_lost_runs(home)
         with tempfile.TemporaryDirectory(prefix="slipway-") as sockets:
-            instance = Running(home, f"http://127.0.0.1:{chosen}", {}, first)
+            beside = f"http://{mlflow_pages.HOST}:{pages}" if pages else ""
+            instance, others = Running(home, f"http://127.0.0.1:{chosen}", {}, beside, first), []
             try:
                 _start(instance, Path(sockets), chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
                 _describe(lock, instance.url)
+                if pages:  # last: nothing waits for it, and nothing ends with it
+                    serve = mlflow_pages.command(home.root / "mlflow.db", pages)
+                    others.append(_spawn(instance, "mlflow", serve))
                 yield instance
             finally:
-                _stop(list(instance.processes.values()))
+                _stop([*instance.processes.values(), *others])
                 end_leftovers(home)
 
 
 def prepare(home: Home) -> None:
-    """Make the home's folders and put Dagster's settings there. Raises CannotStart when that is not possible."""
-    try:
+    """Make the home's folders and put Dagster's settings there. Raises CannotStart when that is not possible.
+
+    What a restore had begun is finished.
+    """
+    with _writable(home):
+        metadata_restore.finish(home)
         for folder in (home.dagster, home.durable, home.nodes, home.jobs):
             folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(home.root).free
         if free < SPACE:
             raise CannotStart(f"SLIPWAY_HOME {home.root}: found {free >> 20} MiB free, expected {SPACE >> 20} or more")
         atomic.replace(home.dagster / "dagster.yaml", SETTINGS.read_bytes())
+
+
+@contextlib.contextmanager
+def _writable(home: Home) -> Iterator[None]:
+    """Errors of the file system say that the home cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise CannotStart(f"SLIPWAY_HOME {home.root}: found {error.strerror!r}, expected a writable folder") from None
 
@@ -172,26 +196,34 @@ def _start(instance: Running, sockets: Path, port: int) -> None:
     """Start the processes. The code server comes first: a webserver that does not find it knows no assets."""
     code, workspace = sockets / "code.sock", sockets / "workspace.yaml"
     workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
-    server = ["dagster", "api", "grpc", "--socket", str(code), "--module-name", "definitions"]
-    server += ["--working-directory", str(CODE), "--location-name", "slipway", "--lazy-load-user-code"]
+    # A proxy, which starts a server with the recipes as they are then when a person reloads the definitions in the UI.
+    server = ["dagster", "code-server", "start", "--socket", str(code), "--module-name", "definitions"]
+    server += [
+        "--working-directory",
+        str(CODE),
+        "--location-name",
+        "slipway",
+        "--startup-timeout",
+        str(int(START_SECONDS)),
+    ]
     others = {
         "daemon": ["dagster._daemon", "run", "-w", str(workspace)],
-        "webserver": ["dagster_webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
+        "webserver": ["resources.pages.webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace)],
     }
-    instance.processes["code-server"] = _spawn(instance.home, "code-server", server)
+    instance.processes["code-server"] = _spawn(instance, "code-server", server)
     _await(instance, "code-server", code.exists)
     for name, command in others.items():
-        instance.processes[name] = _spawn(instance.home, name, command)
+        instance.processes[name] = _spawn(instance, name, command)
 
 
-def _spawn(home: Home, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+def _spawn(instance: Running, name: str, command: list[str]) -> subprocess.Popen[bytes]:
     """A process of the control plane: it dies with this one, and a Ctrl-C at the terminal does not reach it."""
     parent = os.getpid()
-    with open(home.dagster / f"{name}.log", "ab") as log:
+    with open(instance.home.dagster / f"{name}.log", "ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", *command],
             cwd=CODE,
-            env=environment(home),
+            env={DAGSTER_PAGE: instance.url, MLFLOW_PAGE: instance.mlflow, **environment(instance.home)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -226,6 +258,8 @@ def _knows_definitions(url: str) -> bool:
     """Whether the webserver has loaded the definitions; it answers some time before that."""
     request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": LOCATION}).encode())
     request.add_header("Content-Type", "application/json")
+    if (file := access.token_file()) is not None:
+        request.add_header("Authorization", f"Bearer {access.token(file)}")
     with (
         contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
         urllib.request.urlopen(request, timeout=5) as response,
@@ -279,12 +313,33 @@ def _describe(lock: IO[str], url: str) -> None:
     lock.flush()
 
 
+def _mlflow_port(ui: int) -> int | None:
+    """The port of MLflow's pages beside a UI on this port. Raises CannotStart for a setting that cannot be used."""
+    try:
+        wanted = mlflow_pages.port(ui, _is_free)
+    except ValueError as error:
+        raise CannotStart(str(error)) from None
+    return None if wanted is None else wanted or _bound(0)
+
+
 def _usable_port(port: int | None) -> int:
+    try:
+        return _bound(port or 0)
+    except OSError as error:
+        found = f"SLIPWAY_PORT: found port {port} unusable ({error.strerror})"
+        raise CannotStart(f"{found}, expected a free one") from None
+
+
+def _is_free(port: int) -> bool:
+    try:
+        return bool(_bound(port))
+    except OSError:
+        return False
+
+
+def _bound(port: int) -> int:
+    """The port, which a server can have now; 0 asks for any free one. Raises OSError."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port or 0))
-        except OSError as error:
-            found = f"SLIPWAY_PORT: found port {port} unusable ({error.strerror})"
-            raise CannotStart(f"{found}, expected a free one") from None
+        probe.bind(("127.0.0.1", port))
         return int(probe.getsockname()[1])

@@ -7,25 +7,27 @@ demo what is left to do, shows its progress, and fills its last table.
 import dataclasses
 from dataclasses import dataclass
 
+from assets import training_data, unseen
 from assets.datasets.kinds import dataset_kind
 from assets.evaluation import evaluated
 from assets.initial import with_initial_weights
 from assets.sweeps.assets import find_sweep
-from assets.sweeps.controller import SearchSubject
+from assets.sweeps.full_scale import led_to
 from assets.sweeps.state import SweepState
+from assets.sweeps.subject import SearchSubject
 from assets.training import specification
 from recipes.load import Recipes
 from recipes.sweep import SweepRecipe
 from resources.home import Home
-from resources.mlflow.promotion import Promotion, history
+from resources.mlflow.promotion import Promotion, champion
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings import course
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
-from sensors.sweep_completions import best_training
-from trainer.data.shards import TextSnapshot, read_manifest
+from trainer.data import snapshots
+from trainer.data.shards import TextSnapshot
 from trainer.record import ledger
 from trainer.record.fence import Commit
 from trainer.record.scores import Score
@@ -92,28 +94,31 @@ class MadeReader:
 
     def _chain(self, sweep: SweepRecipe) -> Chain:
         recipe = self._recipes.trainings[sweep.training]
-        current = self._up_to_date(recipe.dataset)
+        fresh = [self._up_to_date(each) for each in recipe.datasets]
+        several = training_data.current(recipe, self._home.durable) if len(fresh) > 1 and all(fresh) else None
+        current = several if len(fresh) > 1 else fresh[0]
         if current is None:
             return Chain(sweep.name, recipe.registered_model)
-        snapshot = read_manifest(self._home.durable, current)
+        snapshot = snapshots.read(self._home.durable, current)
+        assert isinstance(snapshot, TextSnapshot)
         recipe = with_initial_weights(recipe, current, self._tiers, Tracking(uri=self._home.tracking_uri))
-        subject = SearchSubject(sweep, recipe, current, snapshot.tokenizer.sha256)
+        searched = unseen.snapshot_for(recipe.init, current, self._tiers)
+        subject = SearchSubject(sweep, recipe, searched, snapshot.tokenizer.sha256)
         found = find_sweep(subject, self._tiers)
         known = Chain(sweep.name, recipe.registered_model, snapshot, found.state())
-        best = best_training(subject, found)
+        best = led_to(subject, known.sweep) if known.sweep else None
         if best is None:
             return known
-        store = trainings(self._tiers).store(specification(best[0], current, self._tiers).id)
+        store = trainings(self._tiers).store(specification(best.recipe, current, self._tiers, best.cause).id)
         return self._with_training(known, store) if store.desired() else known
 
     def _with_training(self, known: Chain, store: TrainingStore) -> Chain:
-        promoted = history(self._home.durable, known.model)
         root = trainings(self._tiers)
         return dataclasses.replace(
             known,
             training=store,
             scores=tuple(evaluated(store.read())),
-            champion=promoted[-1] if promoted else None,
+            champion=champion(self._home.durable, known.model),
             duties=tuple(duty for duty in Duty if root.is_open(store.id, duty)),
         )
 

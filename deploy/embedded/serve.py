@@ -12,13 +12,16 @@ from types import FrameType
 
 from deploy.embedded import CannotStart, instance, jobs
 from recipes import folder
-from recipes.load import load, recipes_folder
+from recipes.load import recipes_folder
+from recipes.usable import usable
 from resources.home import CODE, Home
+from trainer.base import processes
 
 PORT = "SLIPWAY_PORT"
 LOG = "instance.log"
 """In the home's `dagster/`: what a detached instance prints."""
 DOWN_SECONDS = 60.0
+LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,15 @@ def port(environ: Mapping[str, str] = os.environ) -> int | None:
 def serve(home: Home) -> list[str]:
     """Run an instance until Ctrl-C or SIGTERM; returns the trainings that go on without it.
 
-    Raises InvalidRecipes, and CannotStart as `instance.running` does.
+    Raises InvalidRecipes where no recipe can be read, and CannotStart as `instance.running` does.
     """
-    load(recipes_folder())
+    _tell_what_is_broken()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with instance.running(home, port() or instance.DEFAULT_PORT) as running:
             print(f"Slipway is at {running.url}; Ctrl-C closes it (home: {home.root})", flush=True)
+            if running.mlflow:
+                print(f"MLflow's pages are at {running.mlflow}/#/experiments in a moment", flush=True)
             if running.second_to is not None:
                 print(f"It only shows what is: {running.second_to} decides, until that has ended", flush=True)
             while True:
@@ -65,7 +70,7 @@ def up(home: Home) -> InstanceUp:
     """
     if (there := instance.holder(home)) is not None:
         raise CannotStart(f"SLIPWAY_HOME {home.root}: found an instance at {there['url']}, expected none")
-    load(recipes_folder())
+    _tell_what_is_broken()
     instance.prepare(home)
     log = home.dagster / LOG
     begun = log.stat().st_size if log.exists() else 0
@@ -76,9 +81,20 @@ def up(home: Home) -> InstanceUp:
         if there and there["pid"] == process.pid and there["url"]:
             return InstanceUp(process.pid, str(there["url"]))
         time.sleep(0.1)
+    ended = process.poll() is not None
     process.terminate()
+    if not ended:
+        raise CannotStart(f"it did not answer within {2 * instance.START_SECONDS:.0f} s, and was ended; see {log}")
     said = log.read_bytes()[begun:].decode(errors="replace").strip().splitlines()
     raise CannotStart(said[-1].removeprefix("slipway: ") if said else f"it ended without a word; see {log}")
+
+
+def _tell_what_is_broken() -> None:
+    """Say which recipes cannot be used; their lanes say so too. Raises InvalidRecipes where no recipe can be read."""
+    for each in usable(recipes_folder()).broken:
+        for problem in each.problems:
+            print(problem, file=sys.stderr)
+        print(f"{each.kind}/{each.name} cannot be used; the others can", file=sys.stderr)
 
 
 def down(home: Home) -> bool:
@@ -86,15 +102,22 @@ def down(home: Home) -> bool:
 
     Raises CannotStart when it does not end.
     """
+    deadline = time.monotonic() + DOWN_SECONDS
     there = instance.holder(home)
+    while there is not None and not there["pid"] and time.monotonic() < deadline:  # it has not said who it is yet
+        time.sleep(LOOK_SECONDS)
+        there = instance.holder(home)
     if there is None:
         return False
-    os.kill(int(there["pid"]), signal.SIGTERM)
-    deadline = time.monotonic() + DOWN_SECONDS
-    while instance.holder(home) is not None:
+    pid = int(there["pid"])
+    command = processes.command_line(pid)
+    if command:
+        os.kill(pid, signal.SIGTERM)
+    # It lets go of the home before the last of it has ended.
+    while instance.holder(home) is not None or (command and processes.command_line(pid) == command):
         if time.monotonic() > deadline:
-            raise CannotStart(f"the instance (process {there['pid']}) has not ended after {DOWN_SECONDS:.0f} s")
-        time.sleep(0.1)
+            raise CannotStart(f"the instance (process {pid}) has not ended after {DOWN_SECONDS:.0f} s")
+        time.sleep(LOOK_SECONDS)
     return True
 
 

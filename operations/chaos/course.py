@@ -5,20 +5,18 @@ machine that does it dies too.
 """
 
 import json
-import os
 import random
-import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from operations.chaos.faults import FAULTS, SLOW_SECONDS, JobTarget
+from operations.chaos.cluster import ClusterTarget
+from operations.chaos.faults import FAULTS
 from operations.chaos.schedule import PlannedFault
-
-STOPPED_SECONDS, RUNNING_SECONDS = 0.4, 0.1
-"""A slow rank in turn."""
+from operations.chaos.target import Done, JobTarget
+from trainer.base import parsing
 
 
 @dataclass(frozen=True)
@@ -38,57 +36,55 @@ class Injection:
 
 def bring_about(
     planned: Sequence[PlannedFault],
-    targets: Callable[[], Sequence[JobTarget]],
+    targets: Callable[[], Sequence[JobTarget | ClusterTarget]],
     record: Path,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[Injection]:
     """Do each fault at its time to one of the trainings that run then; one without a target is left out.
 
-    record: the file to append each injection to. Raises OSError when it cannot be written: nothing is done unseen.
+    What lasts goes on beside what comes next, and is over in the end. record: the file to append each injection to.
+    Raises OSError when it cannot be written: nothing is done unseen.
     """
     record.parent.mkdir(parents=True, exist_ok=True)
-    begun = clock()
-    for each in planned:
-        sleep(max(0.0, begun + each.at - clock()))
-        if done := _done(each, targets()):
-            with record.open("a") as file:
-                print(json.dumps(asdict(done)), file=file)
-            yield done
+    begun, lasting = clock(), list[tuple[threading.Thread, threading.Event]]()
+    try:
+        for each in planned:
+            sleep(max(0.0, begun + each.at - clock()))
+            for injection, done in _done(each, targets()):
+                with record.open("a") as file:
+                    print(json.dumps(asdict(injection)), file=file)
+                if done.goes_on:
+                    lasting.append(_going_on(done.goes_on))
+                yield injection
+        for thread, _ in lasting:
+            thread.join()
+    finally:
+        for thread, over in lasting:
+            over.set()
+            thread.join()
 
 
 def read(record: Path) -> list[Injection]:
     """The injections of a record. Raises OSError and ValueError."""
-    return [Injection(**json.loads(line)) for line in record.read_text().splitlines()]
+    return [Injection(**parsing.value(line)) for line in record.read_text().splitlines()]
 
 
-def _done(planned: PlannedFault, targets: Iterable[JobTarget]) -> Injection | None:
+def _done(planned: PlannedFault, targets: Iterable[JobTarget | ClusterTarget]) -> Iterator[tuple[Injection, Done]]:
     """Do it to the first of the targets, in an order that its draw gives, that it can be done to."""
     order = sorted(targets, key=lambda target: target.facts.id)
     random.Random(planned.draw).shuffle(order)
     for target in order:
         at, facts = time.time(), target.facts
-        if found := FAULTS[planned.fault].act(target, planned.draw):
-            _slow_down(found.slow)
+        if done := FAULTS[planned.fault].do(target, planned.draw):
             step = max((beat.step for beat in facts.beats), default=0)
-            return Injection(planned.fault, facts.id, facts.incarnation, found.what, found.node, at, step)
-    return None
+            yield Injection(planned.fault, facts.id, facts.incarnation, done.what, done.node, at, step), done
+            return
 
 
-def _slow_down(pids: Sequence[int]) -> None:
-    """Stop and continue the processes in turn for `SLOW_SECONDS`; they run in the end."""
-    end = time.monotonic() + SLOW_SECONDS if pids else 0.0
-    try:
-        while time.monotonic() < end:
-            _send(pids, signal.SIGSTOP)
-            time.sleep(STOPPED_SECONDS)
-            _send(pids, signal.SIGCONT)
-            time.sleep(RUNNING_SECONDS)
-    finally:
-        _send(pids, signal.SIGCONT)
-
-
-def _send(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+def _going_on(rest: Callable[[threading.Event], None]) -> tuple[threading.Thread, threading.Event]:
+    """Do the rest of a fault in a thread, which ends when the event is set."""
+    over = threading.Event()
+    thread = threading.Thread(target=rest, args=(over,), name="chaos", daemon=True)
+    thread.start()
+    return thread, over

@@ -1,53 +1,22 @@
-"""The faults that chaos brings about on an embedded instance, with the causes that the platform should name.
+"""The faults that chaos brings about, with the causes that the platform should name.
 
-Each is done to real processes and files of one job, as a machine would do it. To add one: write a function of a
-`JobTarget` and a draw that returns what it did, or None where there is nothing to do it to, and give it a line in
-`FAULTS`.
+On an embedded instance each is done to real processes, files and connections of one job, as a machine would do it; on a
+cluster, to pods and nodes by the API server, and to ranks by themselves. To add one: write a function of a `JobTarget`
+(or a `ClusterTarget`) and a draw that returns what it did, or None where there is nothing to do it to, and give it a
+line in `FAULTS`.
 """
 
-import contextlib
-import os
-import signal
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
+from signal import SIGKILL, SIGSEGV, SIGSTOP, SIGTERM
 
-from operations.chaos import processes
-from operations.chaos.processes import JobProcess
-from resources.fleet import embedded
-from resources.trainings.facts import TrainingFacts
-from resources.trainings.job import job_name
-from trainer.record import causes
+from operations.chaos import cluster, harm, signals
+from operations.chaos.cluster import ClusterAct, ClusterTarget
+from operations.chaos.processes import KEEPER, NODE, RANK, STORE, SUPERVISOR
+from operations.chaos.signals import signalled
+from operations.chaos.target import Act, Done, JobTarget
+from trainer.record import causes, drills
 
-Choice = TypeVar("Choice")
-SLOW_SECONDS = 20.0
-"""How long a slow rank is slow."""
-
-
-@dataclass(frozen=True)
-class JobTarget:
-    """A running training, and where its nodes and checkpoints are."""
-
-    facts: TrainingFacts
-    nodes: Path
-    """The folder of the embedded fleet."""
-    durable: Path
-
-    @property
-    def processes(self) -> list[JobProcess]:
-        return processes.of_job(job_name(self.facts.id, self.facts.incarnation))
-
-
-@dataclass(frozen=True)
-class Done:
-    """What was done."""
-
-    what: str
-    """A sentence."""
-    node: str = ""
-    slow: tuple[int, ...] = ()
-    """The pids that are to be stopped and continued again and again for `SLOW_SECONDS`."""
+AWAY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -57,113 +26,144 @@ class ChaosFault:
     what: str
     """For a person: what happens."""
     kinds: tuple[str, ...]
-    """The causes that name it rightly, of `trainer.record.causes`."""
-    act: Callable[[JobTarget, float], Done | None]
-    """Do it to the target that the number from 0 to 1 chooses; None where there is none."""
+    """The causes that name it rightly, of `trainer.record.causes`; none where the training must not notice it."""
+    act: Act | None
+    """Do it on an embedded instance; None where there is no such thing."""
+    on_cluster: ClusterAct | None = None
+    """Do it on a cluster; None where the API server cannot."""
+    usual: bool = True
+    """Whether it is drawn unless others are asked for; one that no training survives is not."""
 
-
-def _signalled(
-    number: signal.Signals, *modules: str, node: int | None = None
-) -> Callable[[JobTarget, float], Done | None]:
-    """A signal to a process that runs one of these modules; `node` is the place of its node in the list of nodes."""
-
-    def act(target: JobTarget, draw: float) -> Done | None:
-        chosen = _chosen(processes.running(target.processes, *modules), draw)
-        if chosen is None or not _send(chosen.pid, number):
-            return None
-        return Done(f"{number.name} to {_named(chosen)}", chosen.node)
-
-    return act
-
-
-def _node_killed(first: bool) -> Callable[[JobTarget, float], Done | None]:
-    """A power cut on a node: on the one with rank 0, or on any."""
-
-    def act(target: JobTarget, draw: float) -> Done | None:
-        nodes = sorted({each.node for each in processes.running(target.processes, processes.NODE)})
-        chosen = _chosen(nodes[:1] if first else nodes, draw)
-        if chosen is None:
-            return None
-        embedded.kill(target.nodes, chosen)
-        return Done(f"node {chosen} lost its power", chosen)
-
-    return act
-
-
-def _slowed(target: JobTarget, draw: float) -> Done | None:
-    ranks = processes.running(target.processes, processes.RANK)
-    chosen = _chosen(ranks if len(ranks) > 2 else [], draw)
-    if chosen is None:
-        return None
-    return Done(f"{_named(chosen)} runs a part of the time only", chosen.node, (chosen.pid,))
-
-
-def _damaged(target: JobTarget, draw: float) -> Done | None:
-    """One bit of the newest checkpoint on the durable tier flips, and a rank is killed, so that it is needed."""
-    if not target.facts.commits:
-        return None
-    folder = target.durable / target.facts.commits[-1].folder
-    with contextlib.suppress(OSError):
-        if file := max((each for each in folder.rglob("*") if each.is_file()), key=_size, default=None):
-            _flip(file, draw)
-            if killed := _signalled(signal.SIGKILL, processes.RANK)(target, draw):
-                return Done(f"a bit of {file.name} in checkpoint {folder.name} flipped; {killed.what}", killed.node)
-    return None
-
-
-def _chosen(choices: Sequence[Choice], draw: float) -> Choice | None:
-    return choices[int(draw * len(choices))] if choices else None
-
-
-def _send(pid: int, number: signal.Signals) -> bool:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-        return True
-    return False
-
-
-def _named(process: JobProcess) -> str:
-    return f"{process.module} ({process.pid})" + (f" on {process.node}" if process.node else "")
-
-
-def _size(file: Path) -> int:
-    return file.stat().st_size
-
-
-def _flip(file: Path, draw: float) -> None:
-    with file.open("r+b") as opened:
-        place = int(draw * _size(file))
-        opened.seek(place)
-        [byte] = opened.read(1)
-        opened.seek(place)
-        opened.write(bytes([byte ^ 1]))
+    def do(self, target: JobTarget | ClusterTarget, draw: float) -> Done | None:
+        """Do it to the part of a target that the number from 0 to 1 chooses; None where there is nothing to do."""
+        if isinstance(target, ClusterTarget):
+            return self.on_cluster(target, draw) if self.on_cluster else None
+        return self.act(target, draw) if self.act else None
 
 
 FAULTS = {
-    "rank-killed": ChaosFault("A rank gets SIGKILL.", (causes.KILLED,), _signalled(signal.SIGKILL, processes.RANK)),
-    "rank-crashed": ChaosFault("A rank gets SIGSEGV.", (causes.KILLED,), _signalled(signal.SIGSEGV, processes.RANK)),
+    "rank-killed": ChaosFault(
+        "A rank gets SIGKILL.", (causes.KILLED,), signalled(SIGKILL, RANK), harm.drilled(drills.KILL)
+    ),
+    "rank-crashed": ChaosFault(
+        "A rank gets SIGSEGV.", (causes.KILLED,), signalled(SIGSEGV, RANK), harm.drilled(drills.CRASH)
+    ),
     "rank-stopped": ChaosFault(
-        "A rank gets SIGSTOP: it hangs.", (causes.HUNG,), _signalled(signal.SIGSTOP, processes.RANK)
+        "A rank gets SIGSTOP: it hangs.", (causes.HUNG,), signalled(SIGSTOP, RANK), harm.drilled(drills.STOP)
     ),
-    "rank-slow": ChaosFault(f"A rank is slow for {SLOW_SECONDS:.0f} s.", (causes.STRAGGLER,), _slowed),
+    "rank-slow": ChaosFault(
+        f"A rank is slow for {drills.SLOW_SECONDS:.0f} s.",
+        (causes.STRAGGLER,),
+        harm.drilled(drills.SLOW),
+        harm.drilled(drills.SLOW),
+    ),
+    "two-ranks-killed": ChaosFault("Two ranks get SIGKILL at once.", (causes.KILLED,), signals.two_killed),
+    "killed-in-recovery": ChaosFault(
+        "A rank gets SIGKILL, and another one while the training recovers.",
+        (causes.KILLED,),
+        signals.killed_in_recovery,
+    ),
     "supervisor-killed": ChaosFault(
-        "The supervisor of a node gets SIGKILL.", (causes.KILLED,), _signalled(signal.SIGKILL, processes.SUPERVISOR)
+        "The supervisor of a node gets SIGKILL.", (causes.KILLED,), signalled(SIGKILL, SUPERVISOR)
     ),
-    "node-killed": ChaosFault("A node loses its power.", (causes.DISRUPTED,), _node_killed(first=False)),
+    "supervisor-crashed": ChaosFault(
+        "The supervisor of a node gets SIGSEGV.", (causes.KILLED,), signalled(SIGSEGV, SUPERVISOR)
+    ),
+    "supervisor-stopped": ChaosFault(
+        "The supervisor of a node gets SIGSTOP.", (causes.DISRUPTED,), signalled(SIGSTOP, SUPERVISOR)
+    ),
+    "keeper-killed": ChaosFault("The keeper of the job gets SIGKILL.", (causes.KILLED,), signalled(SIGKILL, KEEPER)),
+    "keeper-crashed": ChaosFault("The keeper of the job gets SIGSEGV.", (causes.KILLED,), signalled(SIGSEGV, KEEPER)),
+    "keeper-stopped": ChaosFault(
+        f"The keeper of the job stands still for {AWAY_SECONDS:.0f} s.",
+        (),
+        signalled(SIGSTOP, KEEPER, seconds=AWAY_SECONDS),
+    ),
+    "store-killed": ChaosFault("The rendezvous store gets SIGKILL.", (causes.NETWORK,), signalled(SIGKILL, STORE)),
+    "store-stopped": ChaosFault(
+        "The rendezvous store stands still: it answers nobody.", (causes.NETWORK,), signalled(SIGSTOP, STORE)
+    ),
+    "node-killed": ChaosFault("A node loses its power.", (causes.DISRUPTED,), signals.node_killed(first=False)),
     "first-node-killed": ChaosFault(
-        "The node of rank 0 loses its power.", (causes.DISRUPTED,), _node_killed(first=True)
+        "The node of rank 0 loses its power.", (causes.DISRUPTED,), signals.node_killed(first=True)
     ),
-    "keeper-killed": ChaosFault(
-        "The keeper of the job gets SIGKILL.", (causes.KILLED,), _signalled(signal.SIGKILL, processes.KEEPER)
+    "node-stopped": ChaosFault("A node stands still.", (causes.HUNG, causes.DISRUPTED), signals.node_stopped),
+    "node-asked": ChaosFault(
+        "A node gets SIGTERM, as before a maintenance: no failure, and so no incident.",
+        (),
+        signalled(SIGTERM, NODE),
+        cluster.pod_deleted(None),
     ),
-    "store-killed": ChaosFault(
-        "The rendezvous store gets SIGKILL.", (causes.NETWORK,), _signalled(signal.SIGKILL, processes.STORE)
+    "pod-deleted": ChaosFault(
+        "A pod is deleted at once.", (causes.DISRUPTED, causes.KILLED), None, cluster.pod_deleted(0)
+    ),
+    "node-cordoned": ChaosFault(
+        f"New work is kept away from a node for {cluster.CORDONED_SECONDS:.0f} s.", (), None, cluster.node_cordoned
+    ),
+    "network-cut": ChaosFault("All connections of a rank end.", (causes.NETWORK,), harm.network_cut),
+    "node-partitioned": ChaosFault(
+        f"What is sent to a node is lost for {harm.PARTITION_SECONDS:.0f} s.",
+        (causes.NETWORK, causes.DISRUPTED),
+        harm.partitioned,
     ),
     "checkpoint-damaged": ChaosFault(
-        "A bit of the newest checkpoint flips, and a rank gets SIGKILL.", (causes.KILLED,), _damaged
+        "A bit of the newest checkpoint flips, and a rank gets SIGKILL.", (causes.KILLED,), harm.damaged
     ),
-    "node-asked": ChaosFault(
-        "A node gets SIGTERM, as before a maintenance.", (causes.ASKED,), _signalled(signal.SIGTERM, processes.NODE)
+    "disk-full": ChaosFault(
+        f"There is no room for checkpoints for {harm.FULL_SECONDS:.0f} s.", (causes.STORAGE,), harm.disk_full
+    ),
+    "save-stalled": ChaosFault(
+        f"A checkpoint's disk does not answer for {harm.STALL_SECONDS:.0f} s.", (causes.STORAGE,), harm.save_stalled
+    ),
+    "gradients-not-finite": ChaosFault(
+        "The gradients of a step are not finite, once.",
+        (causes.DIVERGED,),
+        harm.drilled(drills.NAN),
+        harm.drilled(drills.NAN),
+    ),
+    "gradients-never-finite": ChaosFault(
+        "The gradients are not finite for ever.",
+        (causes.DIVERGED,),
+        harm.drilled(drills.NAN_FOR_EVER),
+        harm.drilled(drills.NAN_FOR_EVER),
+        usual=False,
+    ),
+    "loss-spike": ChaosFault(
+        "The loss of a step is far too large.", (causes.SPIKE,), harm.drilled(drills.SPIKE), harm.drilled(drills.SPIKE)
+    ),
+    "weights-flipped": ChaosFault(
+        "A bit of the weights of one rank flips.",
+        (causes.CORRUPTION,),
+        harm.drilled(drills.FLIP),
+        harm.drilled(drills.FLIP),
+    ),
+    "exchange-hung": ChaosFault(
+        "A rank waits in an exchange for a message that nobody sends.",
+        (causes.HUNG,),
+        harm.drilled(drills.HANG),
+        harm.drilled(drills.HANG),
+    ),
+    "control-plane-stopped": ChaosFault(
+        f"Dagster stands still for {AWAY_SECONDS:.0f} s.", (), signals.control_plane_stopped(AWAY_SECONDS)
+    ),
+    "object-store-away": ChaosFault(
+        f"The object store of the instance, on the same machine, stands still for {AWAY_SECONDS:.0f} s.",
+        (),
+        signals.object_store_away(AWAY_SECONDS),
+    ),
+    "tracking-away": ChaosFault(
+        f"MLflow's database cannot be used for {AWAY_SECONDS:.0f} s.", (), signals.tracking_away(AWAY_SECONDS)
     ),
 }
-"""By name. A fault of a job with one rank may find no target."""
+"""By name. A fault may find no target: several need more than one rank, and those that ranks do to themselves need
+`recovery.drills`."""
+
+
+def possible(on_cluster: bool) -> list[str]:
+    """The names of those that can be done on an embedded instance, or on a cluster."""
+    return [name for name, fault in FAULTS.items() if (fault.on_cluster if on_cluster else fault.act)]
+
+
+def usual(on_cluster: bool = False) -> list[str]:
+    """The names of those that can be done and that a training survives."""
+    return [name for name in possible(on_cluster) if FAULTS[name].usual]

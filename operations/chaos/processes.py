@@ -14,6 +14,7 @@ STORE = "resources.launchers.local.rendezvous"
 NODE = "trainer.node.process"
 SUPERVISOR = "trainer.supervisor"
 RANK = "trainer"
+WRITER = "trainer.checkpoint.saving.writer"
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,11 @@ class JobProcess:
     """Empty for the processes that belong to no node."""
 
 
-def of_job(job: str) -> list[JobProcess]:
-    """All that is alive of the job of this name, by node and pid."""
-    found = (_process(pid) for pid in processes.carrying({JOB_VARIABLE: job}))
+def of_job(job: str, jobs: Path) -> list[JobProcess]:
+    """All that is alive of the job of this name, by node and pid; `jobs` is the folder of the jobs."""
+    keepers = processes.running("-m", KEEPER, str(jobs.resolve() / job))
+    helpers = [pid for keeper in keepers for pid in (keeper, *processes.children(keeper))]
+    found = map(_process, dict.fromkeys([*helpers, *processes.carrying({JOB_VARIABLE: job})]))
     return sorted((each for each in found if each.module), key=lambda each: (each.node, each.pid))
 
 
@@ -38,10 +41,14 @@ def running(found: Sequence[JobProcess], *modules: str) -> list[JobProcess]:
     return [each for each in found if each.module in modules]
 
 
+def environment(pid: int) -> dict[str, str]:
+    """The environment that a process was started with; empty for one that is gone, or another user's."""
+    return dict(entry.split("=", 1) for entry in _strings(pid, "environ") if "=" in entry)
+
+
 def _process(pid: int) -> JobProcess:
-    words, environment = _strings(pid, "cmdline"), _strings(pid, "environ")
+    words, named = _strings(pid, "cmdline"), environment(pid)
     modules = [name for flag, name in itertools.pairwise(words) if flag == "-m"]
-    named = dict(entry.split("=", 1) for entry in environment if "=" in entry)
     # torchrun names its own module, and then that of the ranks.
     return JobProcess(pid, modules[0] if modules else "", named.get(NODE_VARIABLE, ""))
 

@@ -12,6 +12,7 @@ from resources.fleet.health.standing import HealthRules
 from resources.home import CODE
 from resources.launchers.local.launcher import LocalLauncher
 from resources.node_tasks.in_process import InProcess
+from resources.serving.local import LocalServing
 from resources.tiers import Tiers
 from trainer.base import codec
 
@@ -42,3 +43,6 @@ class EmbeddedCompute(Compute):
 
     def node_tasks(self, tiers: Tiers) -> InProcess:
         return InProcess()
+
+    def serving(self, tiers: Tiers) -> LocalServing:
+        return LocalServing(CODE)

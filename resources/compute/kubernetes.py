@@ -21,11 +21,13 @@ from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.mirror import Mirror
 from resources.kubernetes.reader import ClusterReader
 from resources.launchers.kubernetes import access
+from resources.launchers.kubernetes.demand import NodeDemand
 from resources.launchers.kubernetes.launcher import KubernetesLauncher
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.protocol import Workload
 from resources.node_tasks.by_jobs import FOLDER, ByJobs
 from resources.platform import ComputeSettings, NodeTaskSettings
+from resources.serving.cluster import ClusterServing
 from resources.tiers import Tiers
 from trainer.config import profiles
 from trainer.config.profiles import HardwareProfile
@@ -72,8 +74,14 @@ class KubernetesCompute(Compute):
         launcher = KubernetesLauncher(self._client, cluster, KINDS["job"])
         return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
 
+    def serving(self, tiers: Tiers) -> ClusterServing:
+        return ClusterServing(self._client, self._cluster, self._compute.serving)
+
     def scheduler(self, tiers: Tiers) -> Cordon:
         return Cordon(self._client, dict(self._cluster.node_selector), tiers.durable_path)
+
+    def node_demand(self) -> NodeDemand | None:
+        return NodeDemand(self._client, self._cluster) if self._cluster.demand_priority else None
 
     @property
     def health_rules(self) -> HealthRules:
@@ -118,6 +126,8 @@ def node_task_cluster(cluster: Cluster, settings: NodeTaskSettings) -> Cluster:
     return dataclasses.replace(
         cluster,
         resources=settings.resources,
+        requests=settings.requests,
+        runtime_class="",
         priority=settings.priority,
         queue="",
         scheduler="",

@@ -4,7 +4,7 @@
 """
 
 import abc
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field
@@ -16,11 +16,15 @@ from resources.fleet.health.standing import HealthRules
 from resources.fleet.protocol import Fleet
 from resources.launchers.protocol import Launcher
 from resources.node_tasks.protocol import NodeTasks
+from resources.serving.protocol import ServingPlace
 from resources.short_jobs.running import ShortJobs
 from resources.tiers import Tiers
 from resources.trainings.control import GRACE_SECONDS, TrainingControl
 from resources.trainings.job import Paths
 from trainer.config.profiles import HardwareProfile
+
+if TYPE_CHECKING:  # an embedded instance needs no client of Kubernetes
+    from resources.launchers.kubernetes.demand import NodeDemand
 
 
 class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
@@ -44,6 +48,10 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
     def node_tasks(self, tiers: Tiers) -> NodeTasks:
         """What runs tasks on a node, where its NVMe is."""
 
+    @abc.abstractmethod
+    def serving(self, tiers: Tiers) -> ServingPlace:
+        """What runs the server of the models that are to answer."""
+
     @property
     def gpus(self) -> int:
         """How many GPUs each node gives a job; 0 for none."""
@@ -62,6 +70,10 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
         """What else places work on the nodes, and must obey their standings; None for nothing."""
         return None
 
+    def node_demand(self) -> "NodeDemand | None":
+        """What shows an autoscaler the nodes that trainings wait for; None where nothing changes the fleet."""
+        return None
+
     def node_health(self, tiers: Tiers) -> NodeHealth:
         """The one door to the standings of the nodes."""
         fleet = self.fleet()
@@ -69,7 +81,7 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
 
     def working_fleet(self, tiers: Tiers) -> Fleet:
         """The fleet as work may use it: without the nodes that are out of service."""
-        return GuardedFleet(self.fleet(), NodeRegister(tiers.durable_path))
+        return GuardedFleet(self.fleet(), NodeRegister(tiers.durable_path), self.health_rules)
 
     def short_jobs(self, tiers: Tiers) -> ShortJobs:
         """What runs jobs that come after a training, on the nodes of trainings."""

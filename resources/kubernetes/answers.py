@@ -1,12 +1,12 @@
 """A call to the API server, and what an error of the server means. Pure."""
 
-import json
 import urllib.parse
 from dataclasses import dataclass
 from typing import Any
 
 from resources.kubernetes.objects import Resource
 from resources.unavailable import Unavailable
+from trainer.base import parsing
 
 WRITES = ("create", "patch", "delete")
 LASTING = (400, 403, 404, 405, 413, 422)
@@ -49,7 +49,7 @@ class Call:
 def parsed(body: bytes) -> dict[str, Any]:
     """The JSON document of an answer; a body that is none becomes the document's message."""
     try:
-        document = json.loads(body)
+        document = parsing.value(body)
     except ValueError:
         document = None
     return document if isinstance(document, dict) else {"message": body[:500].decode(errors="replace").strip()}
@@ -62,10 +62,10 @@ def is_of_a_missing_object(call: Call, status: int, answer: dict[str, Any]) -> b
 
 def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
     """The exception for an error: RefusedRequest where a person must put a write right, else Unavailable."""
-    message = f"{call}: {answer.get('message') or f'HTTP status {status}'}{_unnamed_fields(answer)}"
+    message = f"{call}: {_message(answer) or f'HTTP status {status}'}{_unnamed_fields(answer)}"
     if status == 404 and answer.get("kind") != "Status":
         message = f"{call}: {missing(call.resource)}"
-    if status == 403 and " cannot " in answer.get("message", ""):
+    if status == 403 and " cannot " in _message(answer):
         message += f"; {_granting(call)}"
     if status == 409:
         return ObjectConflict(message)
@@ -92,13 +92,20 @@ def _granting(call: Call) -> str:
 
 def _unnamed_fields(answer: dict[str, Any]) -> str:
     """The wrong fields that the message does not name."""
-    causes = [cause for cause in _details(answer).get("causes") or () if cause.get("field")]
-    unnamed = [cause for cause in causes if cause["field"] not in answer.get("message", "")]
+    causes = _details(answer).get("causes")
+    told = [each for each in causes if isinstance(each, dict) and each.get("field")] if isinstance(causes, list) else []
+    unnamed = [cause for cause in told if str(cause["field"]) not in _message(answer)]
     return "".join(f"; {cause['field']}: {cause.get('message', '')}" for cause in unnamed)
 
 
+def _message(answer: dict[str, Any]) -> str:
+    """What the server says; a proxy in between may say anything."""
+    return str(answer.get("message") or "")
+
+
 def _details(answer: dict[str, Any]) -> dict[str, Any]:
-    return answer.get("details") or {}
+    details = answer.get("details")
+    return details if isinstance(details, dict) else {}
 
 
 def _quoted(part: str) -> str:

@@ -19,6 +19,7 @@ from resources.kubernetes import answers
 from resources.kubernetes.answers import Call
 from resources.kubernetes.objects import PODS, KubernetesObject, Resource
 from resources.unavailable import Unavailable
+from trainer.base import parsing
 
 PAGE = 500
 """Objects in one page of a list: kubectl's number."""
@@ -92,7 +93,7 @@ class Client:
             self._raise_for_error(call, response)
             for line in response:
                 if line.strip():
-                    yield json.loads(line)
+                    yield parsing.value(line)
 
     def create(self, resource: Resource, document: KubernetesObject) -> KubernetesObject | None:
         """The object as it was created; None where an object of that name is there already."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from recipes.kubernetes import KubernetesSection, Quantity
+from recipes.kubernetes import KubernetesSection, Quantity, lesser
 from recipes.parts import Text
 
 
@@ -23,7 +23,12 @@ class Cluster:
     store_node_selector: Mapping[str, str] = field(default_factory=dict)
     """Labels of the nodes for the jobs' rendezvous stores; without any, they prefer nodes outside the fleet."""
     resources: Mapping[str, Quantity] = field(default_factory=dict)
-    """What each pod of a training gets, as requests and as limits."""
+    """What each pod of a training gets: its limits, and its requests but for `requests`."""
+    requests: Mapping[str, Quantity] = field(default_factory=dict)
+    """What is reserved for each pod where that is less than its limits, for nodes that have other work too. A pod of a
+    cluster with GPUs wants all that it gets."""
+    runtime_class: str = ""
+    """The RuntimeClass of the pods, such as a sandbox (gvisor), through which no RDMA goes."""
     shared_memory: Quantity = "1Gi"
     """The size of /dev/shm, which loaders' workers and NCCL share; it counts as memory of the pod."""
     volumes: Mapping[str, str] = field(default_factory=dict)
@@ -34,12 +39,23 @@ class Cluster:
     """The NetworkAttachmentDefinitions that pods are attached to besides the cluster's own network: RDMA by Multus."""
     user: int = 1000
     """The uid and gid of the pods' processes and of their volumes."""
+    network_policy: bool = True
+    """Whether each job gets a NetworkPolicy, by which its pods reach one another and those of no other job."""
+    memlock: Literal["node", "root"] = "node"
+    """Where the right to lock memory comes from, without which NCCL falls back from RDMA to TCP: from the nodes, whose
+    containerd has no limit, or from a start as root that raises the limit and then becomes `user` for good. The second
+    needs a namespace whose Pod Security lets root start."""
     queue: str = ""
     """The Kueue LocalQueue that admits jobs; empty without Kueue."""
     scheduler: str = ""
     """The scheduler of the pods: `volcano` gives them a PodGroup; empty for the cluster's own."""
+    volcano_queue: str = ""
+    """The Volcano Queue of the jobs, with that scheduler; empty for Volcano's own default."""
     priority: str = ""
     """The PriorityClass of the pods."""
+    demand_priority: str = ""
+    """The PriorityClass of the placeholders by which a cluster autoscaler sees how many nodes a training waits for;
+    empty for a fleet that no autoscaler changes. With it, a fleet without any node is no mistake."""
     topology: str = ""
     """The node label that names a place in the network (a rack, a block), for `spread`."""
     spread: Literal["pack", "spread"] = "pack"
@@ -58,6 +74,11 @@ class Cluster:
     """Merged into every pod template, before the recipe's own; see `recipes.kubernetes`."""
     recipe_patch: Mapping[str, Any] = field(default_factory=dict)
     """The recipe's own patch of the pod template."""
+
+    @property
+    def requested(self) -> dict[str, str]:
+        """What is reserved for each pod of a training; never more than its limits."""
+        return lesser(self.resources, self.requests)
 
     def with_recipe(self, section: Mapping[str, object]) -> "Cluster":
         """This cluster with what a recipe overrides: `section` is a `recipes.kubernetes.KubernetesSection` as JSON."""

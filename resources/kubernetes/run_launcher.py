@@ -6,7 +6,6 @@ Monitoring notes that and looks again; the queue keeps the run, with `max_user_c
 run fails only by an end of its Job that was read, or by a Job that was missed twice, some time apart.
 """
 
-import json
 import time
 from typing import Any
 
@@ -19,6 +18,8 @@ from dagster_k8s.client import DagsterK8sError
 from dagster_k8s.job import get_job_name_from_run_id
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
+
+from trainer.base import parsing
 
 REQUEST_SECONDS = 10.0
 """What one answer may take: a server that accepts and never answers is away."""
@@ -101,7 +102,7 @@ def job_name(run: DagsterRun) -> str:
 def _is_about_the_job(error: ApiException, name: str) -> bool:
     """Whether "not found" is the API server's word on this Job, and not a proxy's on the path."""
     try:
-        said = json.loads(error.body or "")
+        said = parsing.value(error.body or "")
         return bool(said["reason"] == "NotFound" and said["details"]["name"] == name)
     except (ValueError, KeyError, TypeError):
         return False

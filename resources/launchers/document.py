@@ -1,14 +1,13 @@
 """A job as the JSON document in its job object, and whether two documents are the same job. Pure."""
 
-import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from resources.launchers.protocol import Job
-from trainer.base import atomic
+from trainer.base import atomic, parsing
 
-INCIDENTAL = ("environment", "labels", "prefer")
+INCIDENTAL = ("environment", "labels", "prefer", "warm")
 """Fields in which two documents of one job may differ: the process that adopts a job may be of a later revision than
 the one that submitted it, and know more."""
 
@@ -39,7 +38,7 @@ def of(job: Job) -> dict[str, Any]:
     mappings = ("config", "environment", "labels", "kubernetes")
     plain = {**vars(job), **{name: dict(getattr(job, name)) for name in mappings}}
     try:
-        document: dict[str, Any] = json.loads(atomic.canonical_json(plain))
+        document: dict[str, Any] = parsing.value(atomic.canonical_json(plain))
     except TypeError as error:
         raise ValueError(f"job {job.name}: its config is not a JSON document: {error}") from error
     return document

@@ -6,7 +6,7 @@ never taken for a dead job.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -62,6 +62,8 @@ class Job:
     """Labels of its objects, for people and tools: the training, the Dagster run. Not every launcher has labels."""
     kubernetes: Mapping[str, object] = field(default_factory=dict)
     """The recipe's section `placement.kubernetes` as JSON; only a Kubernetes launcher reads it."""
+    warm: bool = False
+    """Whether others like it follow soon: a launcher that can then forks it from what it has imported before."""
 
     @property
     def node_count(self) -> int:
@@ -95,6 +97,9 @@ class Status:
     submitted_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
+    kind: str = ""
+    """The class of the cause of a failure, of `trainer.record.causes`, where the launcher has seen it; what a rank says
+    of its own end tells more."""
 
 
 class Launcher(Protocol):
@@ -115,12 +120,22 @@ class Launcher(Protocol):
         A missing or terminal job stays as it is. Raises Unavailable.
         """
 
+    def take_back(self, name: str, nodes: Collection[str]) -> tuple[str, ...]:
+        """Have a running job start anew on those of these nodes that it had and lost; returns those that it has again.
+
+        Its ranks make room for them between two steps. Nothing follows, and there are none, where a job cannot go on
+        without a node, or the launcher cannot start one again. Idempotent. Raises Unavailable.
+        """
+
     def release(self, name: str) -> bool:
         """Remove a terminal job with its logs; False for a live or a missing job, which stays as it is.
 
         The caller has recorded before how the job ended: a job that is wanted and missing is started again. Raises
         Unavailable.
         """
+
+    def rest(self) -> None:
+        """Let go of what this process keeps for the next warm job; those that run go on."""
 
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
         """The end of each node's output, by node; no entries for a missing job. Raises Unavailable."""

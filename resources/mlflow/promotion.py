@@ -1,13 +1,16 @@
 """Promotion: the one operation that makes a version the champion, and the records that it needs and leaves.
 
     <durable>/models/<model>/judgements/<manifest>.json   what the gate found about a checkpoint; the newest judgement
+                             evidence/<sha256>.json       every judgement ever made, immutable, named by its bytes
                              promotions/<n>.json          the n-th promotion, create-only; the last one holds
                              promotions.journal           promotions that an earlier version recorded
+                             mirrored.json                the last promotion that MLflow's alias follows
 
 Whoever promotes (an asset, a person who rolls back), `promote` reads the gate's judgement itself, refuses unless it is
 about this very checkpoint and the champion of now, and compares and sets alone: one process at a time by a lock of the
 model's folder, and by a numbered record that only one writer creates where a file system ignores locks. MLflow's alias
-follows the last record.
+follows the last record: at once, or when MLflow is back (`sensors.promotions`). A freeze, an approval that is
+missing and a cool-down hold a promotion back (`resources.mlflow.holding`), but no rollback.
 """
 
 import time
@@ -16,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from resources.mlflow import holding, identity
 from resources.mlflow.registry import CHAMPION, MANIFEST_TAG, Registry, Version, one_writer
-from trainer.base import codec, journal
+from trainer.base import atomic, codec, digest, journal, listing
 
 JUDGEMENT, PROMOTION = "slipway.judgement/1", "slipway.promotion/1"
 
@@ -28,6 +32,14 @@ class NotPromoted(ValueError):
 
 class NotJudged(NotPromoted):
     """There is no judgement of this checkpoint against the champion of now: it is to be judged (again)."""
+
+
+class NotAPromoter(NotPromoted):
+    """Whoever asks may not decide which version is the champion."""
+
+
+class HeldBack(NotPromoted):
+    """The candidate passed, and waits for a person or for time."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +60,14 @@ class Judgement:
     """What the checks compared."""
     undecided: str = ""
     """Why the candidate could not be judged, and what to do; empty when it was."""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    """The hashes of all that was compared, and of the policy."""
+    approval_hours: float = 0.0
+    """For how long a person's approval, which it needs, counts; 0 for one that needs none."""
+    cool_down_hours: float = 0.0
+    """How long after the promotion before it may be promoted."""
+    rollback: bool = False
+    """Whether a former champion comes back: nothing holds that."""
 
     @property
     def passed(self) -> bool:
@@ -84,14 +104,19 @@ class Promotions:
     def __init__(self, registry: Registry, durable: Path, model: str) -> None:
         self.registry, self.durable, self.model = registry, durable, model
 
+    @property
+    def folder(self) -> Path:
+        """The folder of the model's records."""
+        return _folder(self.durable, self.model)
+
     def history(self) -> list[Promotion]:
         """Every promotion, the last one being the champion's."""
         return history(self.durable, self.model)
 
     def champion(self) -> Promotion | None:
         """The last promotion, None before the first. Where only MLflow's alias names a champion, that one."""
-        if known := self.history():
-            return known[-1]
+        if self.history():
+            return champion(self.durable, self.model)
         held = self.registry.aliased(self.model, CHAMPION)
         return _promotion(held, None, "the registry", "the alias in MLflow") if held else None
 
@@ -105,35 +130,84 @@ class Promotions:
         """The newest judgement of a checkpoint."""
         return judged(self.durable, self.model, manifest)
 
+    def admit(self, by: str, what: str) -> None:
+        """Raises NotAPromoter for a person who may not decide about champions; `what` they ask for is told."""
+        if reason := identity.refusal(by, self.registry.promoters):
+            raise NotAPromoter(f"model {self.model}: cannot {what}: {reason}")
+
+    def approve(self, version: Version, said: holding.Approval) -> None:
+        """Record what a person said about a version. Raises NotAPromoter."""
+        self.admit(said.by, f"approve version {version.number}")
+        holding.approve(self.folder, version.manifest, said)
+
+    def thaw(self, by: str) -> None:
+        """End a freeze. Raises NotAPromoter; anybody may freeze, as that changes nothing."""
+        self.admit(by, "thaw it")
+        holding.thaw(self.folder)
+
     def record(self, judgement: Judgement) -> None:
         """Keep what the gate found, for `promote`."""
         assert judgement.model == self.model
+        data = codec.encode(judgement, JUDGEMENT)
+        atomic.create_only(_folder(self.durable, self.model) / "evidence" / f"{digest.sha256(data)}.json", data)
         codec.replace(_judgement_path(self.durable, self.model, judgement.candidate), judgement, JUDGEMENT)
 
     def promote(self, version: Version, by: str, why: str) -> Promotion:
         """Make a version the champion, once; a version that is the champion already stays it.
 
-        Raises NotJudged when the gate has not compared it with the champion of now, and NotPromoted when it has, and
-        the candidate did not pass.
+        Raises NotAPromoter for a person who may not decide, NotJudged when the gate has not compared it with the
+        champion of now, and NotPromoted when it has, and the candidate did not pass.
         """
         assert version.model == self.model
+        self.admit(by, f"promote version {version.number}")
         with one_writer(self.durable, self.model):
             # The number first: whoever is promoted after it was read takes it, and this promotion finds that out.
-            number, held = len(_numbered(self.durable, self.model)) + 1, self.champion()
+            number, held = next_number(self.durable, self.model), self.champion()
             if held is None or held.manifest != version.manifest:
                 before, judgement = held.version if held else None, self._allowing(version, held)
                 held = _promotion(version, before, by, why, judgement)
-                if not codec.create_only(_path(self.durable, self.model, number), held, PROMOTION):
+                if not add(self.durable, number, held):
                     raise NotJudged(f"model {self.model}: another version became the champion at this moment")
-            self._point(held)  # also where a process died before it did
+            self.mirror()  # also where a process died before it did
         return held
 
-    def _point(self, held: Promotion) -> None:
-        """Let the alias follow the last promotion, also when a process that ignored the lock made it meanwhile."""
-        pointed: Promotion | None = None
-        while held != pointed:
-            self.registry.point(self.model, CHAMPION, held.version)
-            pointed, held = held, (self.history() or [held])[-1]
+    def demote(self, by: str, why: str) -> Promotion:
+        """Leave the model without a champion; one that has none stays so.
+
+        Raises NotAPromoter, and NotPromoted when another one is first.
+        """
+        self.admit(by, "demote it")
+        with one_writer(self.durable, self.model):
+            number, held = next_number(self.durable, self.model), self.champion()
+            if held is None:
+                raise NotPromoted(f"model {self.model}: it has no champion")
+            gone = Promotion(self.model, "", "", held.version, "", {}, by, why, time.time())
+            if not add(self.durable, number, gone):
+                raise NotPromoted(f"model {self.model}: another version became the champion at this moment")
+            self.mirror()
+        return gone
+
+    def mirror(self) -> bool:
+        """Let MLflow's alias follow the last promotion, also one that was made meanwhile by a process without the lock.
+
+        False while MLflow is away: `sensors.promotions` asks again.
+        """
+        from mlflow.exceptions import MlflowException
+
+        known = self.history()
+        followed: int | None = None
+        try:
+            while known and followed != len(known):
+                followed = len(known)
+                if known[-1].version:
+                    self.registry.point(self.model, CHAMPION, known[-1].version)
+                else:
+                    self.registry.unpoint(self.model, CHAMPION)
+                known = self.history()
+        except MlflowException:
+            return False
+        codec.replace(_folder(self.durable, self.model) / "mirrored.json", {"promotions": len(known)})
+        return True
 
     def _allowing(self, version: Version, held: Promotion | None) -> Judgement:
         """The judgement that allows the promotion of `version` in place of `held`. Raises NotPromoted."""
@@ -149,7 +223,29 @@ class Promotions:
             raise NotPromoted(f"{named} waits: {judgement.undecided}")
         if not judgement.passed:
             raise NotPromoted(f"{named} did not pass {', '.join(judgement.failed)} against {champion_name(held)}")
+        if reason := holding.reason(_folder(self.durable, self.model), judgement, self.history()):
+            raise HeldBack(f"{named} waits: {reason}")
         return judgement
+
+
+def champion(durable: Path, model: str) -> Promotion | None:
+    """The champion of a model: the last promotion. None before the first one, and when it was demoted.
+
+    Read without MLflow, whose alias may lag behind. Raises UndecodableRecord for a damaged record.
+    """
+    known = history(durable, model)
+    return known[-1] if known and known[-1].version else None
+
+
+def models(durable: Path) -> list[str]:
+    """The models that have records here, by name."""
+    return [name for name in listing.names_if_there(durable / "models") if listing.is_folder(durable / "models" / name)]
+
+
+def is_mirrored(durable: Path, model: str) -> bool:
+    """Whether MLflow's alias follows the last promotion, as far as we had it follow."""
+    told = codec.read_if_whole(_folder(durable, model) / "mirrored.json", dict[str, int])
+    return (told or {}).get("promotions", 0) == len(history(durable, model))
 
 
 def judged(durable: Path, model: str, manifest: str) -> Judgement | None:
@@ -166,19 +262,20 @@ def history(durable: Path, model: str) -> list[Promotion]:
     return [*earlier, *_numbered(durable, model)]
 
 
-def undecided(durable: Path, manifest: str) -> Judgement | None:
-    """The newest judgement of a checkpoint where it could not be decided; read without MLflow.
+def next_number(durable: Path, model: str) -> int:
+    """The number of the promotion that comes next; read before what is decided, as `add` compares with it."""
+    return len(_numbered(durable, model)) + 1
 
-    The checkpoint is looked for among the candidates of all models.
-    """
-    folder = durable / "models"
-    found = [judged(durable, path.name, manifest) for path in sorted(folder.iterdir())] if folder.exists() else []
-    return next((judgement for judgement in found if judgement and judgement.undecided), None)
+
+def add(durable: Path, number: int, made: Promotion) -> bool:
+    """Add a promotion to its model's log under this number; False where another one has it. Raises OSError."""
+    return codec.create_only(_path(durable, made.model, number), made, PROMOTION)
 
 
 def is_outdated(durable: Path, judgement: Judgement) -> bool:
     """Whether another version has become the champion since."""
-    return [each.manifest for each in history(durable, judgement.model)[-1:]] != [judgement.champion]
+    held = champion(durable, judgement.model)
+    return (held.manifest if held else "") != judgement.champion
 
 
 def champion_name(held: Promotion | None) -> str:

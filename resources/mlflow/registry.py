@@ -52,6 +52,7 @@ class Registry:
 
     def __init__(self, tracking: Tracking, durable: Path) -> None:
         self._client = tracking.client()
+        self.promoters = frozenset(tracking.promoters)
         self._durable = durable
 
     def register(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
@@ -93,6 +94,10 @@ class Registry:
                 raise
             # MLflow inserts a new alias: of two inserts at one moment one fails, and finds the other's the next time.
             self._client.set_registered_model_alias(model, alias, number)
+
+    def unpoint(self, model: str, alias: str) -> None:
+        """Let an alias name no version."""
+        self._client.delete_registered_model_alias(model, alias)
 
     def find(self, model: str, manifest: str) -> Version | None:
         """The version of the checkpoint with this manifest, None when it is not registered."""

@@ -20,7 +20,10 @@ from pydantic import ConfigDict, Field
 
 from resources import credentials
 from resources.credentials import PublicAddress
-from resources.mlflow import database, silence
+from resources.mlflow import database, evaluations, pages, silence, sweeps
+from resources.mlflow.pages import Pages
+from resources.mlflow.sweeps import SweepRun, TrialRun
+from resources.trainings import naming
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
 from trainer.base import codec, journal
@@ -28,12 +31,14 @@ from trainer.record import files, ledger
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Metric
+    from mlflow.entities import Metric, RunTag
 
 BATCH = 1000
 """Metrics in one request: MLflow's limit, and 60 times cheaper for each metric than one by one."""
 PART_BYTES = 1 << 20
 """So much of a ledger is read at once, some thousand steps: a first delivery may find a million."""
+PARAMETERS, PARAMETER_LENGTH = 100, 6000
+"""In one request, and of one value: MLflow's limits."""
 DELIVERY_SECONDS = 5.0
 """After so long, what is left of one training waits for the next tick, so that others have their turn."""
 STEP_METRICS = (
@@ -76,6 +81,20 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
     uri_file: str = Field(default="", description="The file that holds the URI when it has a user and password in it")
 
+    promoters: list[str] = Field(
+        default_factory=list, description="The people who may decide which version is champion; empty for everybody"
+    )
+
+    page: PublicAddress = Field(
+        default="", description="Where people open MLflow in a browser; empty for the URI, where that is a server's"
+    )
+    dagster_page: PublicAddress = Field(default="", description="Where people open Dagster's UI; empty for no links")
+
+    @property
+    def pages(self) -> Pages:
+        """Where runs and trainings are shown; without any address of a server, MLflow's pages are not known."""
+        return Pages(self.dagster_page, self.page or (self.uri if self.uri.startswith("http") else ""))
+
     @property
     def database(self) -> Path | None:
         """The file of MLflow's SQLite database, None where a server keeps it."""
@@ -99,34 +118,68 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         os.environ.update({USER: address.user, PASSWORD: address.password} if address.user else {})
         return _client(address.uri)
 
-    def ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> "Delivery":
+    def ship(
+        self, store: TrainingStore, experiment: str, tags: Mapping[str, str], trial: TrialRun | None = None
+    ) -> "Delivery":
         """Deliver a training's new metrics, for `DELIVERY_SECONDS`; in bounded parts, each noted once it is delivered.
+
+        The run of a `trial` lies under that of its sweep, has a name that says which it is, and says how it ended.
 
         Raises what MLflow raises when it is away, and Unavailable, at once, for a moment after that: one silent server
         must not cost its deadline again for each training. The next call goes on where this one stopped.
         """
-        with silence.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext():
-            return self._ship(store, experiment, tags)
+        with self._silence():
+            return self._ship(store, experiment, tags, trial)
 
-    def _ship(self, store: TrainingStore, experiment: str, tags: Mapping[str, str]) -> "Delivery":
+    def ship_sweep(self, folder: Path, sweep: SweepRun) -> None:
+        """Bring the parent run of a sweep up to date with what it is now. Raises as `ship` does."""
+        with self._silence():
+            client = self.client()
+            run = sweeps.parent_run(client, folder, sweep.sweep, experiment_id(client, sweep.experiment))
+            sweeps.deliver(client, run, sweep)
+
+    def _silence(self) -> contextlib.AbstractContextManager[None]:
+        return silence.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext()
+
+    def _ship(
+        self, store: TrainingStore, experiment: str, tags: Mapping[str, str], trial: TrialRun | None
+    ) -> "Delivery":
         client, facts = self.client(), store.read()  # before its ledger: what is over writes no more
         shipped = ShippedLedger.of(store)
         if not shipped.run:
-            shipped.run = _find_or_create_run(client, facts, experiment, tags)
+            shipped.run = _find_or_create_run(client, facts, experiment, tags, trial)
             _log_parameters(client, shipped.run, facts)
+            shipped.save(store)
+        if (page := self._page(facts, trial)) not in ("", shipped.page):
+            pages.link(client, shipped.run, facts.id, page)
+            shipped.page = page
             shipped.save(store)
         deadline = time.monotonic() + DELIVERY_SECONDS
         for segment in ledger.segments(store.folder):
             for reading in _parts(segment, shipped.offsets.get(segment.name, 0)):
+                if told := _environment_tags(reading.events):
+                    client.log_batch(shipped.run, tags=told)
                 for batch in _batches(list(_metrics(reading.events))):
                     client.log_batch(shipped.run, metrics=batch)
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
                 if time.monotonic() > deadline:  # after a part, so that each call delivers one, however slow
                     return Delivery.IN_PART
+        for commit, scores in evaluations.new(facts, shipped.evaluations).items():
+            client.log_batch(shipped.run, metrics=scores)
+            shipped.evaluations.append(commit)
+            shipped.save(store)
         if facts.over and facts.ended is not None:
+            if trial is not None:
+                client.set_tag(shipped.run, sweeps.STATE_TAG, facts.ended.reason or facts.ended.outcome)
             client.set_terminated(shipped.run, ENDED[facts.ended.outcome])
         return Delivery.WHOLE if facts.over else Delivery.UP_TO_DATE
+
+    def _page(self, facts: TrainingFacts, trial: TrialRun | None) -> str:
+        """The partition that the run links to."""
+        if trial is not None:
+            return self.pages.of_trial(trial.sweep, facts.id)
+        return self.pages.of_training(facts.specification.recipe, facts.id)
 
     def run_of(self, store: TrainingStore) -> str:
         """The MLflow run of a training, empty when nothing was shipped yet."""
@@ -149,6 +202,10 @@ class ShippedLedger:
     """The MLflow run; empty before the first delivery."""
     offsets: dict[str, int] = field(default_factory=dict)
     """Bytes of each segment that are delivered."""
+    page: str = ""
+    """The page in Dagster that the run links to."""
+    evaluations: list[str] = field(default_factory=list)
+    """The commits whose scores are delivered."""
 
     @staticmethod
     def of(store: TrainingStore) -> "ShippedLedger":
@@ -171,12 +228,19 @@ def _client(uri: str) -> "MlflowClient":
 
 
 def experiment_id(client: "MlflowClient", name: str) -> str:
-    """The experiment of this name, made when there is none."""
+    """The experiment of this name, made when there is none; the artefacts of a SQLite database lie beside it."""
     found = client.get_experiment_by_name(name)
-    return str(found.experiment_id if found else client.create_experiment(name))
+    if found:
+        return str(found.experiment_id)
+    uri, location = client.tracking_uri, None
+    if uri.startswith(database.URI):  # else MLflow takes a folder below wherever this process was started
+        location = (Path(uri.removeprefix(database.URI)).resolve().parent / "mlartifacts" / name).as_uri()
+    return str(client.create_experiment(name, artifact_location=location))
 
 
-def _find_or_create_run(client: "MlflowClient", facts: TrainingFacts, experiment: str, tags: Mapping[str, str]) -> str:
+def _find_or_create_run(
+    client: "MlflowClient", facts: TrainingFacts, experiment: str, tags: Mapping[str, str], trial: TrialRun | None
+) -> str:
     where = experiment_id(client, experiment)
     known = client.search_runs([where], f"tags.`slipway.training` = '{facts.id}'", max_results=1)
     if known:
@@ -188,7 +252,10 @@ def _find_or_create_run(client: "MlflowClient", facts: TrainingFacts, experiment
         "slipway.snapshot": specification.snapshot,
         "slipway.tokenizer": specification.tokenizer,
     }
-    run = client.create_run(where, run_name=facts.id, tags={**lineage, **tags})
+    if trial is not None:
+        lineage[sweeps.NESTED] = sweeps.parent_run(client, trial.folder, trial.sweep, where)
+        lineage |= {sweeps.SWEEP_TAG: trial.sweep, sweeps.TRIAL_TAG: str(trial.number)}
+    run = client.create_run(where, run_name=trial.name if trial else naming.of(facts), tags={**lineage, **tags})
     return str(run.info.run_id)
 
 
@@ -196,13 +263,33 @@ def _log_parameters(client: "MlflowClient", run: str, facts: TrainingFacts) -> N
     """Logging them again, after a crash, changes nothing."""
     from mlflow.entities import Param
 
-    client.log_batch(run, params=[Param(name, str(value)) for name, value in _flat(facts.specification.numbers)])
+    flat = [Param(name, str(value)[:PARAMETER_LENGTH]) for name, value in _flat(facts.specification.numbers)]
+    for first in range(0, len(flat), PARAMETERS):
+        client.log_batch(run, params=flat[first : first + PARAMETERS])
 
 
-def _flat(numbers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for section, fields in numbers.items():
-        for name, value in fields.items():
-            yield f"{section}.{name}", value
+def _flat(numbers: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field on its own, however deep, as `section.field`, so that MLflow compares runs field by field."""
+    for name, value in numbers.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{within}{name}.")
+        else:
+            yield f"{within}{name}", value
+
+
+def _environment_tags(events: list[journal.JournalEvent]) -> "list[RunTag]":
+    """What the newest start among the events ran on; sent again, after a crash, they change nothing."""
+    from mlflow.entities import RunTag
+
+    started = [event for event in events if event["event"] == "started"]
+    if not started:
+        return []
+    known = {"revision": started[-1].get("revision", ""), "world": started[-1].get("world", "")}
+    known |= started[-1].get("environment", {})
+    told = {f"slipway.{name}": str(value) for name, value in known.items() if value != ""}
+    if known["revision"]:
+        told["mlflow.source.git.commit"] = str(known["revision"]).partition("+")[0]
+    return [RunTag(name, value) for name, value in told.items()]
 
 
 def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":
@@ -216,6 +303,9 @@ def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":
                     yield Metric(name, event[name], moment, event["step"])
             for name, value in event.get("figures", {}).items():
                 yield Metric(name, value, moment, event["step"])
+        elif event["event"] == "node_usage":
+            for name, value in event["usage"].items():
+                yield Metric(f"system/{event['node']}/{name}", value, moment, event["step"])
         elif event["event"] == "validated":
             for name, metric in VALIDATION_METRICS.items():
                 if name in event:

@@ -4,6 +4,7 @@ An attempt has failed when its job ended without a result, was seen missing for 
 for long. A launcher that cannot be asked is asked again, and nothing follows from that.
 """
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -89,7 +90,8 @@ class ShortJobs:
 
     def forget(self, wanted: ShortJob) -> None:
         """Let the next who wants the same have it done again. Raises OSError."""
-        shutil.rmtree(self.durable / attempts.FOLDER / wanted.name)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.durable / attempts.FOLDER / wanted.name)
 
     def _submit(self, wanted: ShortJob, attempt: ShortJobAttempt, watched: _Watched, say: Say) -> bool:
         """Submit the attempt's job, or adopt it; False while too few nodes are ready. Raises Unavailable."""
@@ -173,7 +175,7 @@ def _say_once(watched: _Watched, line: str, say: Say) -> None:
         say(line)
 
 
-OURS = ("evaluate: ", "export: ")
+OURS = ("evaluate: ", "export: ", "generate: ")
 """What the lines of our own begin with; torchrun writes many others when a rank fails."""
 
 

@@ -5,7 +5,6 @@ what lies outside the blocks), and one sample: its tokens' logits with what the 
 memory is for more samples at once (`trainer.step.measuring`).
 """
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.base import parsing
 from trainer.checkpoint.disk import progress
 from trainer.checkpoint.disk.manifest import MANIFEST, TensorEntry, require_readable, tensor_entry
 from trainer.checkpoint.disk.progress import PROGRESS
@@ -62,7 +62,7 @@ def of_checkpoint(source: TierSource, commit: Commit) -> CheckpointSize:
 
     try:
         settings = progress.decode(read(PROGRESS)).config
-        table = json.loads(read(TYPES)) if TYPES in manifest.files else {}
+        table = parsing.value(read(TYPES)) if TYPES in manifest.files else {}
         tensors = {name: tensor_entry(entry) for name, entry in table.items()} if table else manifest.tensors
     except (KeyError, TypeError, ValueError) as error:
         raise DamagedCheckpoint(f"{where}: its small files cannot be decoded: {error}") from None

@@ -2,15 +2,26 @@
 
 trainings(training, begun, wall_seconds, ettr_meta, ettr_bytedance, goodput, mfu, interruptions)
 spent(training, bucket, seconds)                    each second of a training in one bucket
-lost(training, incident, cause, node, bucket, seconds)    what interruptions cost; a node's part where there are several
+lost(training, incident, cause, node, bucket, seconds, team, rank_hours, money)
+                                                    what interruptions cost; a node's part where there are several
+cost(training, recipe, sweep, trial, team, cause, day, bucket, spot, rank_hours, money)
+                                                    what its ranks held; money where prices are set
+
+`team` is the owner that the recipe has today. The cause of an interruption is why it happened; that of a cost is why
+the training began (new data, a schedule's tick), empty for one that a person began.
 """
 
+import itertools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from resources import warehouse
-from resources.trainings import accounts
+from resources.trainings import accounts, costs
+from resources.trainings.costs import Prices
+from resources.trainings.roots import TRIALS
 from resources.trainings.store import TrainingStore
 
 COLUMNS = {
@@ -32,25 +43,67 @@ COLUMNS = {
         "node": "VARCHAR",
         "bucket": "VARCHAR",
         "seconds": "DOUBLE",
+        "team": "VARCHAR",
+        "rank_hours": "DOUBLE",
+        "money": "DOUBLE",
     },
 }
+COLUMNS["cost"] = {
+    **dict.fromkeys(("training", "recipe", "sweep"), "VARCHAR"),
+    "trial": "INTEGER",
+    **dict.fromkeys(("team", "cause"), "VARCHAR"),
+    "day": "DATE",
+    "bucket": "VARCHAR",
+    "spot": "BOOLEAN",
+    "rank_hours": "DOUBLE",
+    "money": "DOUBLE",
+}
 Rows = dict[str, list[tuple[Any, ...]]]
+NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
-def rows(stores: Iterable[TrainingStore]) -> Rows:
+@dataclass(frozen=True)
+class CostSubject:
+    """Whom the cost of a training is for."""
+
+    recipe: str
+    sweep: str
+    """Empty for a training that is no trial."""
+    trial: int | None
+    team: str
+    """Empty where no recipe says."""
+    cause: str
+
+
+def subject(store: TrainingStore, owners: Mapping[str, str]) -> CostSubject:
+    """Whom a training's cost is for; `owners` are those of the recipes, by name."""
+    try:
+        specification = store.specification()
+    except (ValueError, OSError):
+        return CostSubject("", "", None, "", "")
+    above = store.folder.parent
+    sweep, _, number = store.id.rpartition(".") if above.name == TRIALS else ("", "", "")
+    team = owners.get(sweep.rpartition("-")[0]) or owners.get(specification.recipe, "")
+    trial = int(number) if number.isdecimal() else None
+    return CostSubject(specification.recipe, sweep, trial, team, specification.cause)
+
+
+def rows(stores: Iterable[TrainingStore], prices: Prices | None = None, owners: Mapping[str, str] = NOBODY) -> Rows:
     """The rows of each table; a training that was never wanted, or cannot be read, has none."""
     found: Rows = {name: [] for name in COLUMNS}
     for store in stores:
-        _add(found, store.id, store.folder)
+        _add(found, store.id, store.folder, prices, subject(store, owners))
     return found
 
 
-def ask(stores: Iterable[TrainingStore], query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+def ask(
+    stores: Iterable[TrainingStore], query: str, prices: Prices | None = None, owners: Mapping[str, str] = NOBODY
+) -> tuple[list[str], list[tuple[Any, ...]]]:
     """The names of the columns and the rows that a query gives. Raises ValueError for a query that is not SQL."""
-    return warehouse.query(query, COLUMNS, rows(stores))
+    return warehouse.query(query, COLUMNS, rows(stores, prices, owners))
 
 
-def _add(found: Rows, training: str, folder: Path) -> None:
+def _add(found: Rows, training: str, folder: Path, prices: Prices | None, told: CostSubject) -> None:
     known = accounts.of_if_any(folder)
     if known is None:
         return
@@ -58,13 +111,19 @@ def _add(found: Rows, training: str, folder: Path) -> None:
     shares = (figures.ettr_meta, figures.ettr_bytedance, figures.goodput, figures.mfu)
     found["trainings"].append((training, account.begin, account.wall, *shares, len(account.interruptions)))
     found["spent"] += [(training, bucket, seconds) for bucket, seconds in _positive(account.seconds)]
-    for each in account.interruptions:
-        nodes = each.nodes or ("",)
-        found["lost"] += [
-            (training, each.token, each.kind, node, bucket, seconds / len(nodes))
-            for node in nodes
-            for bucket, seconds in _positive(each.lost)
+    if (held := costs.of_if_any(folder)) is not None:
+        whose = (training, told.recipe, told.sweep, told.trial, told.team, told.cause)
+        found["cost"] += [
+            (*whose, each.day, each.bucket, held.spot, each.rank_hours, held.money(each.rank_hours, prices))
+            for each in held.shares
         ]
+    for each in account.interruptions:
+        nodes, ranks = each.nodes or ("",), held.ranks.get(int(each.token.split(".")[0]), 0) if held else 0
+        for node, (bucket, seconds) in itertools.product(nodes, _positive(each.lost)):
+            hours = 0.0 if bucket in costs.FREE else seconds * ranks / costs.HOUR / len(nodes)
+            money = held.money(hours, prices) if held else None
+            own = (training, each.token, each.kind, node, bucket, seconds / len(nodes))
+            found["lost"].append((*own, told.team, hours, money))
 
 
 def _positive(seconds: Mapping[str, float]) -> list[tuple[str, float]]:

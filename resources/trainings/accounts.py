@@ -16,7 +16,7 @@ from resources.trainings.records import Desired, SubmittedJob
 from trainer.base import atomic, codec, journal
 from trainer.base.journal import JournalEvent
 from trainer.record import fence, files, incidents, ledger
-from trainer.record.accounting.account import Account, TrainingHistory, Wish
+from trainer.record.accounting.account import Account, InterruptionCost, TrainingHistory, Wish
 from trainer.record.accounting.bookkeeper import account
 from trainer.record.accounting.figures import EffectiveTime, effective_time
 from trainer.record.accounting.segments import GenerationFold
@@ -61,6 +61,16 @@ def of_if_any(folder: Path) -> tuple[Account, EffectiveTime] | None:
         found = of(folder)
         return found, effective_time(found)
     return None
+
+
+def costs(folder: Path) -> dict[str, InterruptionCost]:
+    """What each interruption of a training has cost so far, by the token of the generation that it ended.
+
+    Empty for a training that was never started. Raises Unreadable.
+    """
+    with contextlib.suppress(ValueError):
+        return {each.token: each for each in of(folder).interruptions}
+    return {}
 
 
 def folded(folder: Path) -> FoldedLedger:

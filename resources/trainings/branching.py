@@ -10,16 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from resources.trainings import course
+from resources.trainings.facts import TrainingFacts
 from resources.trainings.records import BranchRecord, Specification, Terms
 from resources.trainings.store import Trainings, TrainingStore
 from trainer.base.invalid import Invalid
 from trainer.checkpoint.retention import holds
 from trainer.config import changing
-from trainer.config.resolved import SECTIONS
+from trainer.config.resolved import NUMBERS
 from trainer.record import changes as recorded
 from trainer.record.fence import Commit
 from trainer.recovery import skipped
 
+ABANDONED_DAYS = 7.0
+"""A branch that never saved anything, and was stopped or failed for good, holds its parent's checkpoint for so long."""
 NEAREST = 4
 """So many steps are named where there is no checkpoint of the one that was asked for."""
 
@@ -33,12 +36,14 @@ def branch(
     by: str,
     name: str = "",
     revision: str = "",
+    id: str = "",
 ) -> TrainingStore:
     """Propose the training that continues the parent's commit with these changes; asking twice finds the same one.
 
     `terms` are its own; they may have changes too, which are then named in `changes`. `name` distinguishes branches
-    that are otherwise the same. It is not wanted yet (`Trainings.start`). Raises ValueError, before anything is
-    written, for changes that a continuation with the full state cannot make.
+    that are otherwise the same. `id` is given for a trial alone: what else continues has the id of what it is. It is
+    not wanted yet (`Trainings.start`). Raises ValueError, before anything is written, for changes that a continuation
+    with the full state cannot make.
     """
     specification = parent.specification()
     numbers = numbers_at(parent, specification, commit.step)
@@ -46,11 +51,44 @@ def branch(
     given = BranchRecord(parent.id, where, commit.name, commit.step, commit.manifest, dict(changes), revision)
     wanted = continued(specification, numbers, given, name)
     origin = lineage(given, numbers, terms, revision_of(parent, commit.token.incarnation))
-    holds.hold_for(parent.folder, commit.name, root.store(wanted.id).folder)
+    child = root.store(id or wanted.id)
+    holds.hold_for(parent.folder, commit.name, child.folder)
     if commit.name not in {each.name for each in parent.commits()}:
         raise ValueError(f"{parent.id}@{commit.step}: the checkpoint was removed at this moment; choose another one")
-    skipped.copy(parent.folder, root.store(wanted.id).folder, commit.step)
-    return root.propose(wanted, dataclasses.replace(terms, init="", origin=origin), by=by)
+    skipped.copy(parent.folder, child.folder, commit.step)
+    own = {**terms.origin, **origin} if id else origin
+    return root.propose(wanted, dataclasses.replace(terms, init="", origin=own), child.id, by)
+
+
+def let_go_if_abandoned(root: Trainings, facts: TrainingFacts, now: float) -> bool:
+    """End the hold of a branch that never saved anything and that nobody has wanted for `ABANDONED_DAYS`.
+
+    Whether a hold ended. Raises OSError.
+    """
+    branch = facts.specification.branch
+    if branch is None or facts.commits or facts.unfinished or facts.running or facts.desired is None:
+        return False
+    since = max(facts.desired.at, facts.ended.at if facts.ended else 0.0)
+    if now - since < ABANDONED_DAYS * 86_400:
+        return False
+    return holds.let_go(root.root / branch.store, branch.commit, facts.id)
+
+
+def hold_again(root: Trainings, store: TrainingStore) -> None:
+    """Hold what a branch begins from, where it is wanted again and has no checkpoint of its own.
+
+    Raises ValueError when that was removed meanwhile, and OSError.
+    """
+    branch = store.specification().branch
+    if branch is None or store.commits():
+        return
+    parent = root.root / branch.store
+    holds.hold_for(parent, branch.commit, store.folder)
+    if branch.commit not in {each.name for each in TrainingStore(parent).commits()}:
+        raise ValueError(
+            f"{store.id}: the checkpoint {branch.training}@{branch.step} that it begins from was removed, as nobody "
+            f"had wanted it for {ABANDONED_DAYS:.0f} days; branch from another one"
+        )
 
 
 def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchRecord, name: str) -> Specification:
@@ -60,8 +98,8 @@ def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchR
             f"training {branch.training}: found a script's, expected one of our models: only its script knows its state"
         )
     try:
-        changing.check_continues(branch.changed, numbers)
-        own = {field: value for field, value in branch.changed.items() if field.split(".")[0] in SECTIONS}
+        changing.check_continues(branch.changed, numbers, branch.step)
+        own = {field: value for field, value in branch.changed.items() if field.split(".")[0] in NUMBERS}
         sections = {each: value for each, value in changing.with_fields(numbers, own).items() if each != "init"}
     except Invalid as fault:
         raise ValueError(f"{fault.field}: {fault}") from None
@@ -73,7 +111,7 @@ def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchR
 def numbers_at(store: TrainingStore, specification: Specification, step: int) -> dict[str, Any]:
     """The numbers of a training at a checkpoint: those of its specification, as it had changed them by then."""
     held = recorded.values(recorded.held_at(store.folder, step))
-    own = {field: value for field, value in held.items() if field.split(".")[0] in SECTIONS}
+    own = {field: value for field, value in held.items() if field.split(".")[0] in NUMBERS}
     return changing.with_fields(specification.numbers, own)
 
 

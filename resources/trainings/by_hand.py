@@ -5,7 +5,7 @@ The sensors of a running instance would take the same steps; here they are taken
 
 import time
 
-from resources.trainings import course
+from resources.trainings import branching, course
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
 from resources.trainings.store import Trainings, TrainingStore
@@ -17,10 +17,14 @@ POLL_SECONDS = 0.2
 
 
 def resume(trainings: Trainings, store: TrainingStore, by: str, why: str) -> None:
-    """Want a stopped or failed training to run again. Raises ValueError when it has succeeded."""
+    """Want a stopped or failed training to run again.
+
+    Raises ValueError when it has succeeded, and when what a branch begins from was removed meanwhile.
+    """
     ended = store.exit()
     if ended is not None and ended.outcome == "succeeded":
         raise ValueError(f"training {store.id}: it has succeeded at step {ended.step}: there is nothing to resume")
+    branching.hold_again(trainings, store)
     trainings.start(store, by, why)
 
 

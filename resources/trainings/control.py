@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from resources import code
 from resources.fleet.protocol import Fleet, Node, by_name
 from resources.launchers.protocol import JobState, Launcher, Status
 from resources.trainings import budgets, faults, fit, incidents, staging_fit, suspects
@@ -101,13 +102,14 @@ class TrainingControl:
         if facts.claim is None or not facts.running:
             return None
         status, nodes = self.status(facts), fleet if isinstance(fleet, Mapping) else by_name(fleet)
-        if lost := faults.lost(status, nodes):
-            return lost
+        if faults.lost(status, nodes):  # only then is it worth reading who takes part
+            members = None if facts.specification.script else facts.nodes
+            if lost := faults.lost(status, nodes, members, facts.terms.min_nodes):
+                return lost
         match status.state:
             case JobState.PENDING:
                 pre_empted = faults.pre_empted(status, facts.begun)
-                needed = facts.terms.min_nodes
-                return pre_empted or faults.stranded(status, facts.claim.nodes, nodes.values(), needed)
+                return pre_empted or faults.stranded(status, facts.claim.nodes, nodes.values(), facts.terms.min_nodes)
             case JobState.RUNNING:
                 return self._hung(facts, status)
             case _:
@@ -146,14 +148,16 @@ class TrainingControl:
     ) -> bool:
         """Give up the running incarnation: claim the next one on healthy nodes; `advance` does the rest.
 
-        False when too few nodes are ready, when another process did it, or when nothing runs.
+        False when too few nodes are ready, when another process did it, when nothing runs, and for some seconds while
+        the nodes of one that hangs say what its ranks do: ask again.
         """
         if not facts.running:
             return False
         chosen, incarnation = self._choose(facts, nodes, fault), facts.incarnation
         if len(chosen) < facts.terms.min_nodes:
             return False
-        incidents.diagnose(store, facts, fault, by)  # while its ranks still hang
+        if not incidents.is_diagnosed(store, facts, fault, by):
+            return False
         ended = store.exit_of(incarnation, "failed", fault.cause, by, fault.nodes, fault.disrupted, fault.kind)
         if not store.claim(incarnation + 1, chosen, fault.cause, by, ended):
             return False
@@ -163,11 +167,13 @@ class TrainingControl:
     def grow(self, store: TrainingStore, facts: TrainingFacts, fleet: Mapping[str, Node], by: str) -> str:
         """Start the running incarnation again on more nodes where that is due; why, or empty where it is not.
 
-        It is no failure. Raises Unavailable.
+        It is no failure. A node that the job had and lost it takes back itself, without a start. Raises Unavailable.
         """
         if not self._growing.is_wanted(facts, fleet) or self.status(facts).state is not JobState.RUNNING:
             return ""
         chosen, incarnation = self._choose(facts, self._growing.allowed(facts, fleet)), facts.incarnation
+        if self.launcher.take_back(job_name(facts.id, incarnation), set(chosen) - set(facts.nodes)):
+            return ""
         if not (new := self._growing.due(facts, chosen)):
             return ""
         cause = self._growing.cause(facts, new)
@@ -187,7 +193,7 @@ class TrainingControl:
 
     def waiting(self, facts: TrainingFacts, at_least: float = 0.0) -> Waiting | None:
         """What a wanted training has been waiting for, so many seconds at least; None otherwise. Raises Unavailable."""
-        if facts.desired is None or not facts.unfinished:
+        if facts.desired is None or not facts.unfinished or facts.paused:
             return None
         if facts.claim and facts.running:
             since = facts.claim.at
@@ -216,7 +222,7 @@ class TrainingControl:
         older = self._older_live(facts) if facts.running and not submitted else 0
         chosen = () if facts.running else self._choose(facts, nodes)
         seen = TrainingObservation(
-            wanted=facts.wanted,
+            wanted=facts.wanted and not facts.paused,
             incarnation=facts.incarnation,
             outcome=facts.ended.outcome if facts.ended else None,
             exhausted="" if facts.running and submitted else budgets.exhausted_by(facts),
@@ -276,6 +282,7 @@ class TrainingControl:
         """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
         try:
             fabric = self._hardware.fabric if self._hardware else ""
+            code.keep_difference(self.paths.durable, self._revision)
             job = training_job.job(facts, self.paths, self._revision, run, fabric, self.grace_of(facts))
             staging_fit.check(job, self.paths.durable, self._hardware, self._sees_nodes)
             if self._hardware is not None:

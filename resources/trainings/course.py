@@ -50,6 +50,11 @@ class Course:
         held = [f"{event['kind']}: {event['why']}" for event in self.events if event["event"] == "staging"]
         return held[-1] if held else ""
 
+    @property
+    def datasets(self) -> dict[str, dict[str, float]]:
+        """What was last said to be read of each dataset of a mix: tokens and passes; empty for one dataset."""
+        return next((dict(event["datasets"]) for event in reversed(self.events) if event["event"] == "mixed"), {})
+
 
 def read(folder: Path) -> Course:
     """The course of the training in `folder`. Raises OSError."""

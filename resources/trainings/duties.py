@@ -26,6 +26,8 @@ class Duty(enum.StrEnum):
     """Judge its result once it has succeeded: promotions."""
     INCIDENTS = "incidents"
     """Show what interrupted its steps, what that cost, and where it went on: incidents."""
+    NOTICES = "notices"
+    """Tell people what happens to it: notifications."""
     TRACKING = "tracking"
     """Deliver its metrics to MLflow: metrics shipping."""
 
@@ -36,6 +38,11 @@ class OpenDuty:
 
     training: str
     files: tuple[Path, ...]
+
+    @property
+    def life(self) -> int:
+        """The newest life for which it is open."""
+        return max((_parts(path.name)[1] for path in self.files), default=0)
 
     def close(self, life: int) -> None:
         """The duty is done for this life. What was opened for a later one, or after the look-up, stays open."""

@@ -17,7 +17,7 @@ from trainer.base.lazy import lazy
 from trainer.checkpoint.tiers import replicas
 from trainer.config import resolved
 from trainer.config.operation import Storage
-from trainer.record import causes, fence, files, heartbeat
+from trainer.record import causes, fence, files, grants, heartbeat
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,15 @@ class TrainingFacts:
         """Whether it should run and has not succeeded; a training that failed may be started again."""
         return self.wanted and not self.succeeded
 
+    @lazy
+    def paused(self) -> bool:
+        """Whether it has done the steps that it was granted, and waits for more. Raises Unreadable."""
+        ended = self.ended
+        if ended is None or ended.kind != causes.PAUSED:
+            return False
+        granted = grants.newest(self.folder)
+        return granted is not None and granted.until <= ended.step
+
     @property
     def over(self) -> bool:
         """Whether it has ended and no further incarnation is due."""
@@ -114,6 +123,11 @@ class TrainingFacts:
     def commits(self) -> list[fence.Commit]:
         """The valid checkpoints, by step."""
         return fence.commits_under(self.folder, self.claim)
+
+    @lazy
+    def let_go(self) -> bool:
+        """Whether no checkpoint is kept but what something refers to: a trial that was not among the best."""
+        return files.LET_GO in (files.entries(self.folder) or ())
 
     @property
     def damaged(self) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """Training faults: why a running incarnation must be given up, and what a waiting training waits for. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from resources.fleet.protocol import Node
@@ -22,6 +22,7 @@ STORED = ("staging", "restoring", "committing", "copying")
 """The phases in which a rank waits for a tier."""
 APART = "not in the exchange of the others: "
 """What follows in a sentence are the ranks for which the others wait, and their nodes."""
+NONE_APART = "all ranks live, and all wait in an exchange"
 NAMED = 5
 """So many nodes are named in a sentence; for the rest, the sentence has their number."""
 
@@ -76,6 +77,8 @@ def verdict(wanted: bool, job: Status, disrupted: bool, end: RankEnd | None) -> 
         return EndVerdict("failed", "the job object was deleted by hand; it is started again", causes.DELETED)
     if disrupted:
         return EndVerdict("failed", job.reason, causes.DISRUPTED, disrupted=True)
+    if job.kind and (end is None or end.kind == causes.ASKED):  # the ranks were asked because of it
+        return EndVerdict("failed", job.reason, job.kind)
     if end is not None and end.kind == causes.ASKED:
         return EndVerdict("stopped", f"{end.node} was {end.reason}, at step {end.step}", end.kind, disrupted=True)
     if job.state is JobState.FAILED:
@@ -83,12 +86,21 @@ def verdict(wanted: bool, job: Status, disrupted: bool, end: RankEnd | None) -> 
     return EndVerdict("stopped", job.reason or "the job ended before the last step", causes.ASKED)
 
 
-def lost(status: Status, fleet: Mapping[str, Node]) -> TrainingFault | None:
-    """The fault when nodes died, or left the fleet, while the launcher still reports the job as live."""
-    sentences = lost_nodes(status.nodes, fleet) if status.state.live else []
-    return (
-        TrainingFault("; ".join(sentences), status.nodes, disrupted=True, kind=causes.DISRUPTED) if sentences else None
-    )
+def lost(
+    status: Status, fleet: Mapping[str, Node], members: Collection[str] | None = None, least: int = 0
+) -> TrainingFault | None:
+    """The fault when nodes died, or left the fleet, while the launcher still reports the job as live.
+
+    members, least: given for a job of supervisors, the nodes of its newest generation and how many it needs. Nodes that
+    it went on without are none of its own any more. While enough are left it goes on by itself; where it does not, it
+    is `stuck`.
+    """
+    nodes = [node for node in status.nodes if members is None or node in members]
+    sentences = lost_nodes(nodes, fleet) if status.state.live else []
+    goes_on = members is not None and status.state is JobState.RUNNING and len(nodes) - len(sentences) >= least
+    if not sentences or goes_on:
+        return None
+    return TrainingFault("; ".join(sentences), status.nodes, disrupted=True, kind=causes.DISRUPTED)
 
 
 def pre_empted(status: Status, begun: bool) -> TrainingFault | None:
@@ -126,17 +138,35 @@ def stuck(
     cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     if apart:
         cause += f"; {APART}{_named(apart)}"
+    kind = kind_of_hang(sights, apart)
+    if kind == causes.NETWORK:
+        cause += f"; {NONE_APART}"
     suspects = tuple(dict.fromkeys(sight.node for sight in apart if sight.node))
-    kind = causes.STORAGE if all(_waits_for_a_tier(sight) for sight in apart or sights) else causes.HUNG
     ranks = tuple(sight.rank for sight in apart if sight.rank is not None)
     return TrainingFault(cause, status.nodes, kind=kind, suspects=suspects, ranks=ranks)
 
 
+def kind_of_hang(sights: Sequence[Sight], apart: Sequence[Sight]) -> str:
+    """The class of a hang: the tier for which ranks wait, the network that lost what all of them wait for, or a hang.
+
+    apart: the ranks for which the others wait.
+    """
+    if all(_waits_for_a_tier(sight) for sight in apart or sights):
+        return causes.STORAGE
+    exchanging = all(sight.section == "communication" and sight.silent <= SILENT_SECONDS for sight in sights)
+    return causes.NETWORK if exchanging and len(sights) > 1 and not apart else causes.HUNG
+
+
 def patience(sight: Sight, deadline: Callable[[str], float], least: float | None = None) -> float:
     """Seconds for which a rank may stay at the place where it was seen; arguments as for `stuck`."""
-    given = deadline(sight.place.phase)
     is_short = sight.section in SHORT or sight.silent > SILENT_SECONDS
-    if least is None or not sight.longest or sight.place.phase != TRAINING.name or not is_short:
+    return _patience_if_silent(sight, deadline, least) if is_short else deadline(sight.place.phase)
+
+
+def _patience_if_silent(sight: Sight, deadline: Callable[[str], float], least: float | None) -> float:
+    """The same for a rank that stands still wherever it is: the least that its patience can become."""
+    given = deadline(sight.place.phase)
+    if least is None or not sight.longest or sight.place.phase != TRAINING.name:
         return given
     return min(given, max(least, LEARNED * sight.longest))
 
@@ -160,8 +190,11 @@ def outside(sights: Sequence[Sight]) -> list[Sight]:
 
 
 def rest(sights: Sequence[Sight], deadline: Callable[[str], float], least: float | None = None) -> float:
-    """Seconds for which nobody need look at these ranks again: a share of what is left before all can be late."""
-    return REST * max((patience(sight, deadline, least) - sight.age for sight in sights), default=0.0)
+    """Seconds for which these ranks need not be looked at again: a share of what is left before all can be late.
+
+    A rank that may take long where it is has less patience as soon as it stands still, which only a look can show.
+    """
+    return REST * max((_patience_if_silent(sight, deadline, least) - sight.age for sight in sights), default=0.0)
 
 
 def where(sight: Sight) -> str:

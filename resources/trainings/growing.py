@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from resources.fleet.protocol import Node
+from resources.trainings import updating
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.growth import GrowthWatch, Prospect, is_due
 from trainer.checkpoint.tiers.tier import LASTING
@@ -42,7 +43,7 @@ class Growing:
         # None of its own nodes may go: they hold what was saved last.
         if step is None or saved is None or not set(facts.nodes) <= set(chosen):
             return ()
-        total = facts.specification.numbers.get("run", {}).get("steps")
+        total = updating.steps_now(facts)
         prospect = Prospect(
             nodes_now=_size(facts),
             nodes_then=min(facts.terms.max_nodes, len(chosen)),

@@ -1,7 +1,8 @@
 """Reports of incidents: what each cost, what was done, where the training went on, and whether a person is needed.
 
 Everything is computed from records: the incident's own, the claims, how incarnations ended, and of the ledger the end
-of the generation that was interrupted and the beginning of the one that followed. Reads, and changes nothing.
+of the generation that was interrupted and the beginning of the one that followed. The seconds are those of the
+training's account, so that an incident, `slipway show` and SQL name the same ones. Reads, and changes nothing.
 """
 
 import contextlib
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings import incidents
+from resources.trainings import accounts, incidents
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
 from trainer.base import journal
@@ -17,16 +18,14 @@ from trainer.base.journal import JournalEvent
 from trainer.diagnosis import folder
 from trainer.diagnosis.suspects import Suspect, suspects
 from trainer.record import causes, fence, files, heartbeat
+from trainer.record.accounting import buckets
+from trainer.record.accounting.account import InterruptionCost
 from trainer.record.fence import Claim, Token
 from trainer.record.incidents import IncidentRecord
 
 OVER, RECOVERING, WAITING, STOPPED = "over", "recovering", "waits for a person", "stopped by a person"
 END_BYTES, BEGINNING_BYTES = 64 << 10, 256 << 10
 """So much is read of a generation's segments of the ledger: the steps before an incident, and what follows it."""
-STEPS = 20
-"""The last steps, whose median says how long a step takes."""
-MARKS = ("detected", "ranks_gone", "claimed", "ranks_ready", "met", "started", "restored", "stepped")
-"""What is reached one after the other, from the last step before an incident to the first one after it."""
 TODO = {
     causes.CONFIGURATION: "put right in the recipe what the cause names, and start the training again",
     causes.DIVERGED: "look at the loss and at the data of the last steps; branch from an earlier checkpoint",
@@ -42,6 +41,7 @@ class IncidentReport:
     """One incident as people see it. Times are seconds since the epoch."""
 
     id: str
+    recipe: str
     training: str
     incarnation: int
     kind: str
@@ -59,11 +59,11 @@ class IncidentReport:
     survived: bool = False
     suspects: tuple[Suspect, ...] = ()
     steps_lost: int | None = None
-    """Steps that are done again; None while that is not known."""
+    """Steps that are done again; None while that is not known, and where another incident came before the next step."""
     seconds_lost: float | None = None
-    """From the last step to the first new one, and the time of the steps that are done again; None as above."""
+    """What the training's account charges to it, until the steps go on; None while that is not known."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """The parts of it, by what each led to."""
+    """The parts of it by bucket of `trainer.record.accounting.buckets`, in their order there."""
     resumed: str = ""
     """The token under which the training went on; empty while it has not."""
     resumed_on: tuple[str, ...] = ()
@@ -71,6 +71,8 @@ class IncidentReport:
     resumed_by: str = ""
     todo: str = ""
     """What a person is to do; empty where nobody is needed."""
+    kernel: tuple[str, ...] = ()
+    """What the kernels of the nodes had logged of GPUs and of memory."""
     evidence: tuple[str, ...] = ()
     """Files in the incident's folder."""
     lacking: Mapping[str, str] = field(default_factory=dict)
@@ -89,8 +91,11 @@ class IncidentReport:
 
 def of(store: TrainingStore, facts: TrainingFacts) -> list[IncidentReport]:
     """The incidents of a training, the first one first. Raises OSError and ValueError."""
-    claims, records = fence.claims(store.folder), incidents.read_all(store, facts)
-    return [report(store, facts, claims, record) for record in records]
+    records = incidents.read_all(store, facts)
+    if not records:
+        return []
+    claims, costs = fence.claims(store.folder), accounts.costs(store.folder)
+    return [report(store, facts, claims, costs, record) for record in records]
 
 
 def of_all(stores: Iterable[TrainingStore], since: float = 0.0) -> list[IncidentReport]:
@@ -105,20 +110,29 @@ def of_all(stores: Iterable[TrainingStore], since: float = 0.0) -> list[Incident
     return sorted(found, key=lambda each: each.at)
 
 
-def report(store: TrainingStore, facts: TrainingFacts, claims: list[Claim], record: IncidentRecord) -> IncidentReport:
-    """One incident. Raises OSError."""
+def report(
+    store: TrainingStore,
+    facts: TrainingFacts,
+    claims: list[Claim],
+    costs: Mapping[str, InterruptionCost],
+    record: IncidentRecord,
+) -> IncidentReport:
+    """One incident; `costs` are the training's, by token (`accounts.costs`). Raises OSError."""
     token = Token.parse(record.token)
     following = min((claim for claim in claims if claim.token > token), key=lambda each: each.token, default=None)
     found = folder.manifests(store.folder, record.id)
-    before = _end(store.folder, token)
-    done = max([record.step, *(event["step"] for event in before)])
+    done = max(record.step, _last_step(store.folder, token))
     after = _beginning(store.folder, following.token) if following and not record.survived else {}
     resumed_from = int(after["restored"].get("step", 0)) if "restored" in after else (0 if "stepped" in after else None)
     state = OVER if record.survived or "stepped" in after else _state(facts, following)
-    lost = max(0, done - resumed_from) if resumed_from is not None and "stepped" in after else None
-    seconds = {} if record.survived else _seconds(record, following, before, after, lost)
+    stepped = "stepped" in after
+    known = not record.survived and (stepped or (state == OVER and record.token in costs))
+    charged = costs[record.token].lost if known and record.token in costs else {}
+    seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
+    suspected = tuple(suspects(found, heartbeat.read(store.folder, token))) if found else ()
     return IncidentReport(
         id=record.id,
+        recipe=facts.specification.recipe,
         training=store.id,
         incarnation=token.incarnation,
         kind=record.kind,
@@ -131,15 +145,20 @@ def report(store: TrainingStore, facts: TrainingFacts, claims: list[Claim], reco
         nodes=record.nodes,
         ranks=record.ranks,
         survived=record.survived,
-        suspects=tuple(suspects(found, heartbeat.read(store.folder, token))) if found else (),
-        steps_lost=0 if record.survived else lost,
-        seconds_lost=round(sum(seconds.values()), 3) if "stepped" in after else None,
+        suspects=suspected,
+        steps_lost=0
+        if record.survived
+        else max(0, done - resumed_from)
+        if stepped and resumed_from is not None
+        else None,
+        seconds_lost=round(sum(seconds.values()), 3) if known else None,
         seconds=seconds,
         resumed=str(following.token) if following and not record.survived else "",
         resumed_on=following.nodes if following and not record.survived else (),
         resumed_from=resumed_from,
         resumed_by=following.by if following and not record.survived else "",
         todo=TODO.get(record.kind, OTHERWISE) if state == WAITING else "",
+        kernel=tuple(f"{each.node}: {said}" for each in found for said in each.kernel),
         evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
         lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},
     )
@@ -153,55 +172,28 @@ def _state(facts: TrainingFacts, following: Claim | None) -> str:
         return OVER
     if facts.wanted:
         return RECOVERING if following is None or facts.ended is None else OVER
-    by_person = facts.desired is not None and (
-        facts.desired.by.endswith("by hand") or "was cancelled" in facts.desired.why
-    )
-    return STOPPED if by_person else WAITING
+    return STOPPED if is_stopped_by_person(facts) else WAITING
 
 
-def _seconds(
-    record: IncidentRecord,
-    following: Claim | None,
-    before: list[JournalEvent],
-    after: Mapping[str, JournalEvent],
-    lost: int | None,
-) -> dict[str, float]:
-    """The seconds between one mark and the next, and of the steps that are done again.
-
-    The marks are written by several machines, whose clocks differ a little: a mark is never before the one before it.
-    """
-    times = {name: float(event["t"]) for name, event in after.items()}
-    times.setdefault("detected", record.at)
-    if following is not None:
-        times.setdefault("claimed", following.at)
-    at = float(before[-1]["t"]) if before else record.at
-    found = {}
-    for mark in MARKS:
-        if mark in times:
-            found[mark] = round(max(0.0, times[mark] - at), 3)
-            at = max(at, times[mark])
-    if lost and (each := sorted(float(event["seconds"]) for event in before[-STEPS:])):
-        found["steps done again"] = round(lost * each[len(each) // 2], 3)
-    return found
+def is_stopped_by_person(facts: TrainingFacts) -> bool:
+    """Whether a person asked that the training run no more."""
+    wish = facts.desired
+    return wish is not None and not facts.wanted and (wish.by.endswith("by hand") or "was cancelled" in wish.why)
 
 
-def _end(store: Path, token: Token) -> list[JournalEvent]:
-    """The last steps under a token."""
+def _last_step(store: Path, token: Token) -> int:
+    """The last step that rank 0 wrote under a token, 0 for none."""
     path = store / files.LEDGER / f"{token}.rank-0.jsonl"
     with contextlib.suppress(FileNotFoundError):
         events = journal.read(path, max(0, path.stat().st_size - END_BYTES)).events
-        return [event for event in events if event["event"] == "step" and "seconds" in event]
-    return []
+        return max((int(event["step"]) for event in events if event["event"] == "step"), default=0)
+    return 0
 
 
 def _beginning(store: Path, token: Token) -> dict[str, JournalEvent]:
-    """The first event of each mark under a token; the first step is `stepped`."""
+    """The first restore and the first step under a token, as `restored` and `stepped`."""
     found: dict[str, JournalEvent] = {}
-    for name in files.entries(store / files.LEDGER) or ():
-        if not name.startswith(f"{token}.") or not name.endswith(".jsonl"):
-            continue
-        for event in journal.read(store / files.LEDGER / name, 0, BEGINNING_BYTES).events:
-            mark = "stepped" if event["event"] == "step" else str(event["event"])
-            if mark in MARKS and mark != "claimed" and event["t"] < found.get(mark, {"t": float("inf")})["t"]:
-                found[mark] = event
+    for event in journal.read(store / files.LEDGER / f"{token}.rank-0.jsonl", 0, BEGINNING_BYTES).events:
+        if event["event"] in ("restored", "step"):
+            found.setdefault("stepped" if event["event"] == "step" else "restored", event)
     return found

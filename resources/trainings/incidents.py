@@ -5,8 +5,8 @@ trainer, the control plane that gives an incarnation up or records its end, or, 
 sensor that shows incidents.
 """
 
-import contextlib
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,24 +23,34 @@ from trainer.record.fence import Exit, Token
 from trainer.record.incidents import IncidentRecord
 
 DIAGNOSIS_SECONDS = 5.0
-"""How long an incarnation that hangs is left alone for its nodes to say where the ranks are."""
+"""How long an incarnation that hangs is left alone at least for its nodes to say where the ranks are."""
 RESTARTS = "a new incarnation goes on from the newest checkpoint"
 _RANK = re.compile(r"\brank (\d+)\b")
 
 
-def diagnose(store: TrainingStore, facts: TrainingFacts, fault: TrainingFault, by: str) -> tuple[str, ...]:
-    """Ask the nodes of an incarnation that hangs what its ranks do, and wait for a while; the nodes that answered.
+_asked: dict[tuple[Path, str], float] = {}
+"""Since when this process waits for the nodes of an incident, by its own monotonic clock."""
 
-    For another fault nobody is asked: it would cost time, and the ranks may be gone. Nor where the training's store
-    cannot be written.
+
+def is_diagnosed(store: TrainingStore, facts: TrainingFacts, fault: TrainingFault, by: str) -> bool:
+    """Whether an incarnation may be ended: its nodes have said what its ranks do, or were given the time to.
+
+    The nodes of one that hangs are asked here, and nobody waits: ask again. For another fault no node is asked, as it
+    would cost time, and the ranks may be gone; nor where the training's store cannot be written.
     """
     if fault.kind != causes.HUNG or facts.claim is None:
-        return ()
-    id = str(facts.claim.token)
-    with contextlib.suppress(OSError):
+        return True
+    id, now = str(facts.claim.token), time.monotonic()
+    try:
         requests.ask(store.folder, id, fault.cause, by)
-        return requests.wait(store.folder, id, fault.nodes, DIAGNOSIS_SECONDS)
-    return ()
+        have_answered = set(fault.nodes) <= set(folder.nodes(store.folder, id))
+    except OSError:
+        return True
+    since = _asked.setdefault((store.folder, id), now)
+    if not have_answered and now - since < DIAGNOSIS_SECONDS:
+        return False
+    del _asked[store.folder, id]
+    return True
 
 
 def note_failure(store: TrainingStore, ended: Exit, action: str = RESTARTS) -> bool:

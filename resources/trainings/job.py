@@ -10,6 +10,7 @@ from resources.trainings import scripts
 from resources.trainings.facts import TrainingFacts
 from trainer.checkpoint.disk import encryption
 from trainer.config import resolved
+from trainer.node.environment import REVISION
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def job(
         ranks_per_node=terms.ranks_per_node,
         environment={
             "SLIPWAY_INCARNATION": incarnation,
-            "SLIPWAY_REVISION": revision,
+            **({REVISION: revision} if revision else {}),  # else the image says its own
             **({"SLIPWAY_GRACE_SECONDS": f"{grace:g}"} if grace else {}),
         },
         labels={"training": facts.id, "incarnation": incarnation, **({"run": run} if run else {})},
@@ -70,8 +71,20 @@ def job(
 
 def _holders(nodes: tuple[str, ...], snapshot: str, durable: Path) -> tuple[str, ...]:
     """Those of the nodes that hold the snapshot's shards."""
-    holders = receipts.holders(durable, snapshot)
-    return tuple(node for node in nodes if node in holders)
+    holders = [receipts.holders(durable, snapshot)]
+    if not holders[0]:
+        holders = [receipts.holders(durable, each) for each in _staged(snapshot, durable)]
+    return tuple(node for node in nodes if all(node in each for each in holders))
+
+
+def _staged(snapshot: str, durable: Path) -> list[str]:
+    """The snapshots that are staged ahead of a training on this one: those of a mixture, or itself."""
+    from trainer.data import mixtures, snapshots  # import numpy, which is not needed where only a name is asked
+
+    try:
+        return mixtures.sources_of(snapshots.read(durable, snapshot))
+    except (ValueError, OSError):
+        return [snapshot]  # the trainer tells what is wrong with it
 
 
 def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:

@@ -12,7 +12,7 @@ from trainer.record import ledger
 POLL_SECONDS = 0.5
 EVERY_STEPS = 10
 """Every so many steps, one is shown."""
-SILENT = ("segment", "bound")
+SILENT = ("segment", "bound", "node_usage")
 
 
 def until_ended(store: TrainingStore, control: TrainingControl | None, by: str) -> Iterator[str]:

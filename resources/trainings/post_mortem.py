@@ -10,20 +10,10 @@ from resources.trainings.store import TrainingStore
 from trainer.diagnosis import folder
 from trainer.diagnosis.folder import DiagnosisManifest
 from trainer.record import incidents
+from trainer.record.accounting import buckets
 
 RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
-MEANING = {
-    "detected": "from the last step until it was noticed",
-    "ranks_gone": "until the old ranks were gone",
-    "claimed": "until the next start was claimed",
-    "ranks_ready": "until the new ranks were there",
-    "met": "until they had met",
-    "started": "until the model was built",
-    "restored": "until the checkpoint was loaded",
-    "stepped": "until the first new step was done",
-    "steps done again": "steps that were done again",
-}
 
 
 def text(store: TrainingStore, report: IncidentReport) -> str:
@@ -51,7 +41,10 @@ def cost(report: IncidentReport) -> str:
         return "the training went on"
     if report.seconds_lost is None:
         return "what it cost is not known yet" if report.state == RECOVERING else "no step followed"
-    return f"{report.seconds_lost:,.1f} s and {report.steps_lost or 0:,} steps lost"
+    if report.steps_lost is None:
+        return f"{report.seconds_lost:,.1f} s lost until the next incident"
+    steps = "1 step" if report.steps_lost == 1 else f"{report.steps_lost:,} steps"
+    return f"{report.seconds_lost:,.1f} s and {steps} lost"
 
 
 def went_on(report: IncidentReport) -> str:
@@ -63,6 +56,11 @@ def went_on(report: IncidentReport) -> str:
     from_step = f" from step {report.resumed_from:,}" if report.resumed_from is not None else ""
     nodes = f" on {', '.join(report.resumed_on)}" if report.resumed_on else ""
     return f"{report.resumed}{nodes}{from_step}, claimed by {report.resumed_by}"
+
+
+def named(report: IncidentReport) -> str:
+    """The nodes and ranks with which it began; empty where none is known."""
+    return ", ".join([*report.nodes, *(f"rank {rank}" for rank in report.ranks)])
 
 
 def when(at: float) -> str:
@@ -90,8 +88,8 @@ def _head(report: IncidentReport) -> str:
 def _cost(report: IncidentReport) -> str:
     if not report.seconds:
         return ""
-    rows = [f"| {MEANING.get(mark, mark)} | {seconds:,.2f} |" for mark, seconds in report.seconds.items()]
-    return "\n".join(["## Seconds", "", "| part | seconds |", "|---|---:|", *rows])
+    rows = [f"| {buckets.TITLES[bucket]} | {seconds:,.2f} |" for bucket, seconds in report.seconds.items()]
+    return "\n".join(["## Seconds", "", "| spent on | seconds |", "|---|---:|", *rows])
 
 
 def _suspects(report: IncidentReport) -> str:
@@ -115,6 +113,8 @@ def _evidence(store: TrainingStore, report: IncidentReport) -> str:
     chosen = [each.node for each in found if not report.nodes or each.node in report.nodes] or [e.node for e in found]
     parts += [_block(f"End of the log of {node}", _log(store, report, node), LOG_LINES) for node in chosen[:NODES]]
     parts += [_block(f"End of the log of {node}", log, LOG_LINES) for node, log in list(ends.items())[:NODES]]
+    if report.kernel:
+        parts.append("\n".join(["What the kernels logged:", "", *(f"- {said}" for said in report.kernel)]))
     if report.lacking:
         rows = [f"- {what}: {why}" for what, why in report.lacking.items()]
         parts.append("\n".join(["What could not be had:", "", *rows]))

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from trainer.base import atomic, codec, digest
 from trainer.record import phases, twins
 
-FORMAT = "slipway.training/1"
+FORMAT, LET_GO_FORMAT = "slipway.training/1", "slipway.let-go/1"
 Record = TypeVar("Record")
 
 
@@ -121,6 +121,16 @@ class Desired:
     at: float
     incarnation: int | None = None
     """The newest incarnation then; None where it was not known, and in a record of an earlier version."""
+
+
+@dataclass(frozen=True)
+class CheckpointsLetGo:
+    """That retention may remove all checkpoints of a training that nothing refers to."""
+
+    by: str
+    why: str
+    at: float
+    """Seconds since the epoch."""
 
 
 @dataclass(frozen=True)

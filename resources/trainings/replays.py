@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from resources.trainings import branching, course, job
 from resources.trainings.facts import TrainingFacts
@@ -17,6 +17,9 @@ from resources.trainings.job import Paths
 from resources.trainings.store import TrainingStore
 from trainer.base import atomic
 from trainer.checkpoint.retention import holds
+
+WITHIN_TOLERANCE = 3
+"""The exit code of `trainer.replay` for steps that differ by less than the tolerance; 0 is for equal ones."""
 
 
 def replay(
@@ -28,8 +31,11 @@ def replay(
     tolerance: float | None = None,
     changes: Mapping[str, Any] | None = None,
     as_json: bool = False,
+    output: IO[str] | None = None,
 ) -> int:
     """Do `steps` steps from the checkpoint of step `first` again; the exit code of `trainer.replay`, which prints.
+
+    It prints into `output`, None for where this process does, what is wrong too where it is given.
 
     By default with as many ranks as trained last. The shards are staged into a scratch folder, so that no node's NVMe
     is touched. `changes` are fields that are set otherwise. Raises ValueError for a training whose loop is a script's,
@@ -52,7 +58,7 @@ def replay(
         command = [sys.executable, "-m", *agent, "trainer.replay", str(config), *chosen]
         read = [commit.name for commit in facts.commits if first <= commit.step <= first + steps]
         with holds.held(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):
-            return subprocess.call(command)
+            return subprocess.call(command, stdout=output, stderr=output and subprocess.STDOUT)
 
 
 def _ranks(facts: TrainingFacts) -> int:

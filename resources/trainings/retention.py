@@ -30,11 +30,15 @@ def decide(
 ) -> retention.RemovalPlan:
     """What goes from these tiers, and, once the training is over, what goes from the nodes' NVMe.
 
-    `losses` and `referred` are by the name of a commit, as of `retention.reasons_to_keep`.
+    `losses` and `referred` are by the name of a commit, as of `retention.reasons_to_keep`. Of a training whose
+    checkpoints were let go only those stay that are referred to.
     """
     storage = facts.storage
     rules: dict[str, RetentionRule | None] = {DURABLE: storage.durable, BACKUP: storage.backup}
     rules = {tier: rule for tier, rule in rules.items() if tier in tiers} | ({} if facts.unfinished else {NVME: None})
+    if facts.let_go and not facts.unfinished:
+        going = [commit for commit in facts.commits if not referred.get(commit.name)]
+        return retention.removal_plan(going, facts.holders, dict.fromkeys(rules), losses, referred)
     return retention.removal_plan(facts.commits, facts.holders, rules, losses, referred)
 
 

@@ -35,7 +35,8 @@ def check(job: Job, durable: Path, hardware: HardwareProfile | None, sees_nodes:
             holding.choose(placement.staging, need, {node: room})
         return
     config = codec.build(Config, {name: each for name, each in job.config.items() if name != "format"})
-    SnapshotReading(snapshot, config.batch, config.run, config.validation).hold(placement.staging, rooms)
+    reading = SnapshotReading(snapshot, config.batch, config.run, config.validation, mix=config.mix)
+    reading.hold(placement.staging, rooms)
 
 
 def _room(placement: Placement, node: str, hardware: HardwareProfile | None, sees_nodes: bool) -> int | None:

@@ -6,6 +6,7 @@
             jobs/<incarnation>.json  that the job of an incarnation was submitted
             claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
             replicas/ withdrawn/ which tiers hold its checkpoints
+            let-go.json      that no checkpoint need be kept for itself
             starts/ stops/       what a script's ranks agree on
             incidents/           what interrupted the steps, a record each, with the evidence of the nodes
             diagnoses/           which nodes are asked what their ranks do
@@ -28,7 +29,15 @@ from resources.trainings import facts, records
 from resources.trainings.changes import Changes, changes
 from resources.trainings.duties import Duty, OpenDuty, open_for, openings
 from resources.trainings.facts import TrainingFacts
-from resources.trainings.records import Desired, MissingJob, Specification, SubmittedJob, Terms
+from resources.trainings.records import (
+    LET_GO_FORMAT,
+    CheckpointsLetGo,
+    Desired,
+    MissingJob,
+    Specification,
+    SubmittedJob,
+    Terms,
+)
 from trainer.base import atomic, codec, journal
 from trainer.checkpoint.tiers import replicas
 from trainer.checkpoint.tiers.tier import DURABLE
@@ -205,6 +214,15 @@ class TrainingStore:
         """Withdraw a damaged copy from the durable tier, and set the commit aside when no tier holds another copy."""
         replicas.set_aside(self.folder, commit, {DURABLE: reason})
 
+    def let_checkpoints_go(self, by: str, why: str) -> None:
+        """Record that none of its checkpoints need be kept for itself; retention removes them, if nothing refers to
+        them."""
+        codec.create_only(self.folder / files.LET_GO, CheckpointsLetGo(by, why, time.time()), LET_GO_FORMAT)
+
+    def keep_checkpoints(self) -> None:
+        """Take that record back: the rules of its recipe say which checkpoints are kept."""
+        (self.folder / files.LET_GO).unlink(missing_ok=True)
+
     def note_away(self, seconds: float, by: str) -> None:
         """Write into the ledger that for so many seconds until now nothing looked after this training."""
         claim = self.newest_claim()
@@ -265,12 +283,13 @@ class Trainings:
         return map(self.store, self.ids())
 
     def start(self, store: TrainingStore, by: str, why: str, duties: tuple[Duty, ...] = tuple(Duty)) -> None:
-        """Record that the training should run, and open these duties towards it.
+        """Record that the training should run, with its checkpoints kept, and open these duties towards it.
 
         The duties are opened first, so that none is ever lost: they are for the life that begins. Raises ValueError,
         before anything is opened, for a training that was not proposed, or only half.
         """
         store.specification(), store.terms()
+        store.keep_checkpoints()
         desired, life = store.desired(), store.life()
         planned = life if desired is not None and desired.want == "run" else life + 1
         for duty in duties:

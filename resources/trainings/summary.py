@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from resources.launchers.protocol import Launcher
-from resources.trainings import tails
+from resources.trainings import updating
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import job_name
 from resources.trainings.store import TrainingStore
@@ -53,7 +53,7 @@ def _summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
         id=store.id,
         state=ended.outcome if ended else _state(facts, launcher) if claim else "waiting" if desired else "offered",
         step=reached,
-        steps=facts.specification.numbers.get("run", {}).get("steps"),
+        steps=updating.steps_now(facts),
         checkpoint=checkpoint,
         incarnation=facts.incarnation,
         nodes=claim.nodes if claim else (),
@@ -69,19 +69,3 @@ def _state(facts: TrainingFacts, launcher: Launcher) -> str:
         return str(launcher.poll(job_name(facts.id, facts.incarnation)).state.value)
     except Unavailable:
         return "unknown"
-
-
-def logs(
-    store: TrainingStore, launcher: Launcher, incarnation: int | None = None, size: int = 65_536
-) -> dict[str, str]:
-    """The end of what each node wrote, by node; for a job that is gone, what was kept of it.
-
-    By default that of the newest incarnation. Raises ValueError for an incarnation that never was, and Unavailable.
-    """
-    newest = store.read().incarnation
-    chosen = newest if incarnation is None else incarnation
-    if not 1 <= chosen <= newest:
-        expected = f"one from 1 to {newest}" if newest else "none: it has not been started yet"
-        raise ValueError(f"training {store.id}: found incarnation {chosen}, expected {expected}")
-    found = launcher.logs(job_name(store.id, chosen), size)
-    return found or dict(tails.kept(store, chosen))

@@ -13,11 +13,13 @@ from resources.trainings import changes as terms_changes
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.records import Terms
 from resources.trainings.store import TrainingStore
+from trainer.base import codec
 from trainer.base.invalid import Invalid
 from trainer.config import changing
 from trainer.config.resolved import OPERATION, SECTIONS
 from trainer.record import changes as recorded
 from trainer.record.changes import AppliedChange, ChangeRecord
+from trainer.step import schedule
 
 REMEDY = "`slipway branch` starts another training with it"
 IN_PLACE, NEXT_START = "in place, between two steps", "when the next incarnation starts"
@@ -31,6 +33,9 @@ class FieldUpdate:
     old: Any
     new: Any
     takes_effect: str
+    means: str = ""
+    """What follows from it, where that is not plain; for a training that runs, as of the step that it is known to be
+    at."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +49,13 @@ class KnownChange:
     at: float
     applied: AppliedChange | None
     """None while no start has taken it over."""
+    after: int = 0
+    """The step after which it is to hold at the earliest."""
 
     @property
     def state(self) -> str:
         if self.applied is None:
-            return "it waits for the next step"
+            return f"it waits for step {self.after}" if self.after else "it waits for the next step"
         if self.applied.refused:
             return f"refused: {self.applied.refused}"
         return f"since step {self.applied.step + 1}"
@@ -73,10 +80,13 @@ def update(store: TrainingStore, changes: Mapping[str, Any], terms: Terms, by: s
     script = facts.specification.script is not None
     check(changes, before, script)
     in_place = {name: value for name, value in changes.items() if name in changing.IN_PLACE and not script}
-    found = [
-        FieldUpdate(name, changing.value_of(before, name), value, effect(name, script))
-        for name, value in changes.items()
-    ]
+    if "run.steps" in changes and not script:
+        local = changing.value_of(before, "communication.local_steps") or 1
+        _check_steps(changes["run.steps"], _done(facts), local)
+    found = []
+    for name, value in changes.items():
+        meaning = means(facts, before, changes) if name == "run.steps" and not script else ""
+        found.append(FieldUpdate(name, changing.value_of(before, name), value, effect(name, script), meaning))
     if terms_changes.changes(held, terms):
         store.change_terms(terms, by, why)
     if in_place:
@@ -113,6 +123,37 @@ def effect(name: str, script: bool = False) -> str:
     return "at once" if name.removeprefix("recovery.") in terms_changes.AT_ONCE else NEXT_START
 
 
+def means(facts: TrainingFacts, before: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
+    """What changes, with another number of steps among them, do to the learning rate."""
+    after = changing.with_fields(before, {name: each for name, each in changes.items() if name in changing.IN_PLACE})
+    then, now = (
+        (codec.build(SECTIONS["optimiser"], each["optimiser"], "optimiser"), int(each["run"]["steps"]))
+        for each in (before, after)
+    )
+    return schedule.consequence(then, now, _done(facts))
+
+
+def steps_now(facts: TrainingFacts) -> int | None:
+    """How many steps it has in all, with what was changed; None for a script, whose steps are its own."""
+    steps: int | None = facts.specification.numbers.get("run", {}).get("steps")
+    for each in known(facts.folder) if steps is not None else ():
+        if "run.steps" in each.fields and not (each.applied and each.applied.refused):
+            steps = int(each.fields["run.steps"])
+    return steps
+
+
+def _done(facts: TrainingFacts) -> int:
+    """The step that it is known to have done."""
+    return max((0, *(beat.step for beat in facts.beats), *(commit.step for commit in facts.commits)))
+
+
+def _check_steps(steps: Any, done: int, local_steps: int) -> None:
+    try:
+        changing.check_steps(steps, done, local_steps)
+    except Invalid as fault:
+        raise ValueError(f"{fault.field}: {fault}; {REMEDY}") from None
+
+
 def sections_now(facts: TrainingFacts) -> dict[str, Any]:
     """The sections of a training's configuration as they are with all that was asked for."""
     sections = {**facts.terms.operation, **facts.specification.numbers}
@@ -129,4 +170,4 @@ def known(folder: Any) -> list[KnownChange]:
 
 
 def _known(change: ChangeRecord, applied: AppliedChange | None) -> KnownChange:
-    return KnownChange(change.number, change.fields, change.by, change.why, change.at, applied)
+    return KnownChange(change.number, change.fields, change.by, change.why, change.at, applied, change.after)

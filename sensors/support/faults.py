@@ -14,7 +14,7 @@ import dagster as dg
 
 from assets import subjects
 from assets.subjects import Subject
-from trainer.base import digest
+from trainer.base import digest, parsing
 
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 60.0
 """Between a first failure and the next try, and at most."""
@@ -78,7 +78,7 @@ class Faults:
 def _read(cursor: str | None) -> dict[str, Fault]:
     """What the cursor says; nothing where it is not one of ours."""
     try:
-        rows = json.loads(cursor) if cursor else {}
+        rows = parsing.value(cursor) if cursor else {}
         return {name: Fault(str(told), int(failures), float(again)) for name, (told, failures, again) in rows.items()}
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -57,6 +57,21 @@ class Tick:
                 return
             self.visit(who, lambda thing=thing: act(thing))  # type: ignore[misc]
 
+    def leave(self, things: Iterable[Thing], subject: Callable[[Thing], Subject]) -> None:
+        """Leave these for a later tick: what is known of them stays."""
+        left = [subject(thing) for thing in things]
+        for each in left:
+            self._faults.keep(each)
+        if left:
+            self.postpone(f"{len(left)} trainings that have not begun wait for their turn")
+
+    def team(self, subject: Subject) -> str:
+        """The owner of the subject's asset; the asset's name where it has none."""
+        repository, key = self._context.repository_def, subject.key
+        if repository is None or key is None or not repository.asset_graph.has(key):
+            return key.to_user_string() if key else ""
+        return ", ".join(repository.asset_graph.get(key).owners) or key.to_user_string()
+
     def visit(self, subject: Subject, act: Callable[[], None]) -> bool:
         """Bring one subject into line; False when that was not done: something is wrong with it, or it rests."""
         if self._faults.rests(subject):

@@ -23,10 +23,16 @@ def offered(at: Home, recipe: str) -> TrainingStore:
     return _trainings(at).propose(Specification(recipe, numbers, "0" * 64, "1" * 64), Terms(1, 2, 1, 60.0, 3))
 
 
-def running(at: Home, recipe: str, *steps: int) -> TrainingStore:
-    """A training that is claimed, with a real checkpoint at each of these steps."""
+def wanted(at: Home, recipe: str) -> TrainingStore:
+    """A training that has not been claimed yet."""
     store = offered(at, recipe)
     _trainings(at).start(store, "ada", "the test wants it")
+    return store
+
+
+def running(at: Home, recipe: str, *steps: int) -> TrainingStore:
+    """A training that is claimed, with a real checkpoint at each of these steps."""
+    store = wanted(at, recipe)
     assert store.claim(1, NODES, "first start", "ada")
     for step in steps:
         folder = f"checkpoints/{store.id}/{step:09d}.000001.0000"

@@ -1,11 +1,15 @@
 """Errors: one sentence on standard error and an exit code, and never a traceback for what a person did."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from dagster._core.errors import DagsterExecutionInterruptedError
+from dagster._utils.interrupts import raise_interrupts_as
 
 from cli import main as command
 from cli import place
@@ -71,6 +75,20 @@ def test_a_fault_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(place, "here", broken)
     with pytest.raises(AssertionError, match="an invariant"):
         command.main(["ls"])
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "end"])
+def test_an_interruption_while_dagster_runs_a_step_is_one_word(
+    asked: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def step() -> None:
+        with raise_interrupts_as(DagsterExecutionInterruptedError):
+            os.kill(os.getpid(), asked)
+            time.sleep(60)  # the signal's handler ends it at once
+
+    monkeypatch.setattr(place, "here", step)
+    assert command.main(["ls"]) == command.INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_the_module_is_the_command():

@@ -20,6 +20,8 @@ HEAVY = ("dagster", "mlflow", "numpy", "pydantic", "rich", "torch", "yaml")
 PROCESSES = (
     "resources.launchers.local.keeper",
     "resources.launchers.local.rendezvous",
+    "serving.pull",
+    "serving.worker",
     "trainer.checkpoint.saving.writer",
     "trainer.node.agent",
     "trainer.node.process",

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from assets.suites.generation import answered
 from resources.home import Home
 from resources.mlflow.promotion import Judgement, Promotions, history
 from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
 from resources.mlflow.tracking import Tracking
+from serving.records import ServingRecords
 from tests.cli.conftest import Call
+from tests.serving.models import exported
 from trainer.checkpoint.disk import publication
 
 MODEL = "slipway-tiny"
@@ -88,5 +91,23 @@ def test_a_version_that_cannot_be_judged_is_not_promoted(slipway: Call, model: P
     registered(model, 10)
     said = slipway("models", "promote", MODEL, 1)
     assert said.code == 1 and "version 1: it is none of our checkpoints" in said.err
-    assert slipway("models", "promote", MODEL, 9).err.startswith(f"slipway: model {MODEL}: found no version 9")
+    assert f"slipway: model {MODEL}: found no version 9" in slipway("models", "promote", MODEL, 9).err
     assert champion(model) is None
+
+
+@pytest.mark.nightly
+def test_a_job_of_the_launcher_lets_a_version_answer_tasks_and_each_example_is_kept(slipway: Call, model: Promotions):
+    version = registered(model, 10)
+    made = exported(model.durable, 1)
+    target = ServingRecords(model.durable).export(MODEL, version.manifest)
+    target.parent.mkdir(parents=True)
+    (model.durable / made.folder).rename(target)
+    said = slipway("models", "evaluate", MODEL, "1", "--task", "adding", "--examples", "2", "--json")
+    assert said.code == 0, said.err
+    [found] = json.loads(said.out)
+    assert (found["task"], found["examples"], set(found["metrics"])) == ("adding", 2, {"exact_match"})
+    assert (model.durable / answered.FOLDER / version.manifest / f"{found['table']}.parquet").exists()
+    jobs = [each.name for each in (model.durable / "short-jobs").iterdir()]
+    assert len(jobs) == 1 and jobs[0].startswith("generate-")
+    unknown = slipway("models", "evaluate", MODEL, "1", "--task", "no_such_task")
+    assert unknown.code == 1 and "no_such_task" in unknown.err

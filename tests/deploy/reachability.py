@@ -1,4 +1,10 @@
-"""Which connections NetworkPolicies allow: an evaluator over rendered objects."""
+"""Which connections NetworkPolicies allow: an evaluator of their semantics over rendered objects. Pure.
+
+After https://kubernetes.io/docs/concepts/services-networking/network-policies/: a pod that no policy selects for a
+direction lets everything through; one that some do lets through what any of their rules allows. A rule without ports
+means all ports, one without peers means all peers. A named port is resolved by the pod that is entered, and is refused
+here: no object of ours uses one.
+"""
 
 import ipaddress
 from collections.abc import Mapping
@@ -43,7 +49,14 @@ def _lets(policies: list[Object], own: End, other: End, direction: str, port: in
 
 def _has_port(rule: Mapping[str, Any], port: int, protocol: str) -> bool:
     ports = rule.get("ports")
-    return not ports or any(each["port"] == port and each.get("protocol", "TCP") == protocol for each in ports)
+    return not ports or any(
+        each.get("protocol", "TCP") == protocol and ("port" not in each or _is_within(each, port)) for each in ports
+    )
+
+
+def _is_within(each: Mapping[str, Any], port: int) -> bool:
+    assert isinstance(each["port"], int), "ports are numbers"
+    return bool(each["port"] <= port <= each.get("endPort", each["port"]))
 
 
 def _has_peer(peers: list[Any] | None, own: End, other: End) -> bool:
@@ -52,9 +65,9 @@ def _has_peer(peers: list[Any] | None, own: End, other: End) -> bool:
 
 def _is_peer(peer: Mapping[str, Any], own: End, other: End) -> bool:
     if "ipBlock" in peer:
-        return bool(other.address) and ipaddress.ip_address(other.address) in ipaddress.ip_network(
-            peer["ipBlock"]["cidr"]
-        )
+        block = peer["ipBlock"]
+        inside = _is_in(other.address, block["cidr"])
+        return inside and not any(_is_in(other.address, each) for each in block.get("except", ()))
     if other.address:
         return False
     named = {"kubernetes.io/metadata.name": other.namespace}
@@ -64,11 +77,18 @@ def _is_peer(peer: Mapping[str, Any], own: End, other: End) -> bool:
     return there and _selects(peer.get("podSelector", {}), other.labels)
 
 
+def _is_in(address: str, block: str) -> bool:
+    return bool(address) and ipaddress.ip_address(address) in ipaddress.ip_network(block)
+
+
 def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     wanted = selector.get("matchLabels", {}).items() <= labels.items()
     return wanted and all(_matches(each, labels) for each in selector.get("matchExpressions", ()))
 
 
 def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value = labels.get(expression["key"])
-    return value is not None if expression["operator"] == "Exists" else value in expression["values"]
+    """After k8s.io/apimachinery/pkg/labels: `NotIn` also selects what has no such label."""
+    value, operator = labels.get(expression["key"]), expression["operator"]
+    if operator in ("Exists", "DoesNotExist"):
+        return bool((value is not None) == (operator == "Exists"))
+    return bool((value in expression["values"]) == (operator == "In"))

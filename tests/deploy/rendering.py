@@ -36,9 +36,34 @@ FULL: dict[str, Any] = {
     },
     "mlflow": {"hosts": ["mlflow.example"]},
     "runs": {"nodeSelector": {"pool": "cpu"}, "tolerations": [{"key": "pool", "operator": "Exists"}]},
+    "platform": {
+        "serving": {"image": f"registry.example/vllm@{DIGEST}", "host": "models.example"},
+        "quarantine": {"apply": True, "preflight_joining": True},
+        "prices": {"on_demand": 4.0, "spot": 1.5},
+        "notifications": {"urls_file": "/secrets/platform/urls", "quiet_hours": "22:00-07:00"},
+        "openlineage": {"url": "https://marquez.example/api/v1/lineage", "key_file": "/secrets/platform/lineage"},
+        "secret": "slipway-platform",
+    },
     "network": {"apiServer": {"ports": [6443], "peers": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}},
 }
 """Every switch on."""
+INGRESS: dict[str, Any] = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
+IDENTITY: dict[str, Any] = {
+    **MINIMAL,
+    "webserver": {"from": [INGRESS]},
+    "identity": {
+        "secret": "slipway-identity",
+        "issuer": "https://login.example",
+        "hosts": {"webserver": "slipway.example", "mlflow": "mlflow.example", "serving": "models.example"},
+        "operators": ["oda@x.example"],
+        "promoters": ["pia@x.example"],
+        "peers": [{"ipBlock": {"cidr": "10.7.0.0/24"}}],
+        "ingress": {"className": "nginx", "tlsSecret": "slipway-hosts"},
+    },
+    "proxy": {"image": f"registry.example/oauth2-proxy@{DIGEST}", "replicas": 2},
+    "dex": {"image": f"registry.example/dex@{DIGEST}", "secret": "slipway-dex", "host": "login.example"},
+}
+"""Single sign-on in front of every page, with an issuer of one's own."""
 WITHOUT: dict[str, Any] = {
     **MINIMAL,
     "mlflow": {"enabled": False},
@@ -47,7 +72,7 @@ WITHOUT: dict[str, Any] = {
     "priorityClass": "",
 }
 """Every switch off."""
-VALUES = {"minimal": MINIMAL, "full": FULL, "without": WITHOUT} | {
+VALUES = {"minimal": MINIMAL, "full": FULL, "identity": IDENTITY, "without": WITHOUT} | {
     cluster: render.values_of(cluster) for cluster in render.CLUSTERS
 }
 

@@ -1,16 +1,28 @@
 """Each cluster's own objects, and the committed files of all objects, which match their sources."""
 
+import functools
+import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.cluster import render
 from tests import schemas
-from tests.deploy.rendering import cluster_objects, of_kind, parsed
+from tests.conftest import until
+from tests.deploy.rendering import cluster_objects, of_kind, parsed, place
+from tests.deploy.rendering import workloads as render_workloads
+from tests.deploy.restricted import violations
+from trainer.config import profiles
 
+EXCEPTIONS = {
+    "slipway-nodes": "writes one file of the node's, the limit on locked memory, without which RDMA is not used",
+}
+"""Namespaces that admit more than restricted pods, each with its reason: at most three."""
 needs_kustomize = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, for kustomize")
 
 
@@ -30,8 +42,9 @@ def test_the_committed_workloads_are_the_charts(cluster: str):
 @pytest.mark.parametrize("cluster", render.CLUSTERS)
 def test_namespaces_admit_restricted_pods_only(cluster: str):
     namespaces = of_kind(cluster_objects(cluster), "Namespace")
-    assert {*namespaces} == {"slipway", "slipway-training"}
-    for namespace in namespaces.values():
+    assert {*namespaces} - {*EXCEPTIONS} == {"slipway", "slipway-training"}
+    for name in ("slipway", "slipway-training"):
+        namespace = namespaces[name]
         assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
@@ -70,6 +83,83 @@ def test_shared_volumes_can_be_on_lustre(tmp_path: Path):
     assert [problem for found in objects for problem in schemas.problems(found)] == []
     shared = [each["spec"]["csi"] for each in of_kind(objects, "PersistentVolume").values() if "csi" in each["spec"]]
     assert {each["driver"] for each in shared} == {"exa.csi.ddn.com"} and len(shared) == 3
+
+
+def test_exceptions_from_restricted_are_few_and_alone_in_their_namespace():
+    assert len(EXCEPTIONS) <= 3
+    objects = cluster_objects("h200-32")
+    assert {each["metadata"]["name"] for each in objects if place(each) == "slipway-nodes"} == {
+        "memlock",
+        "default-deny",
+    }
+    assert not [each for each in render_workloads("h200-32") if place(each) == "slipway-nodes"], "no rights in it"
+
+
+def test_the_nodes_bootstrap_breaks_restricted_only_by_root_and_by_one_folder_of_the_node():
+    [bootstrap] = of_kind(cluster_objects("h200-32"), "DaemonSet").values()
+    spec = bootstrap["spec"]["template"]["spec"]
+    assert violations(spec) == ["volume drop-in: hostPath", "memlock: may run as root"]
+    assert [each["hostPath"]["path"] for each in spec["volumes"]] == ["/etc/systemd/system/containerd.service.d"]
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_the_nodes_bootstrap_writes_the_limit_once_and_ends_when_asked(tmp_path: Path):
+    [bootstrap] = of_kind(cluster_objects("h200-32"), "DaemonSet").values()
+    program = bootstrap["spec"]["template"]["spec"]["containers"][0]["command"][2]
+    file = tmp_path / "50-slipway-memlock.conf"
+    for said in ("written", ""):
+        here = program.replace("/drop-in", str(tmp_path))
+        process = subprocess.Popen([sys.executable, "-c", here], stdout=subprocess.PIPE, text=True)
+        until(functools.partial(_waits, file, process.pid), "the bootstrap to wait")
+        process.terminate()
+        out, _ = process.communicate()
+        assert process.returncode == 0 and out.startswith(said) and bool(out) == bool(said)
+    assert file.read_text() == "[Service]\nLimitMEMLOCK=infinity\n"
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def _waits(file: Path, pid: int) -> bool:
+    """Whether the process has written and has a handler of SIGTERM (15), the last thing that it sets up."""
+    if not file.exists():
+        return False
+    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> 14 & 1)
+
+
+@needs_kustomize
+def test_nodes_that_cannot_be_changed_have_trainings_that_start_as_root(tmp_path: Path):
+    there = os.path.relpath(render.DEPLOY / "platform", tmp_path.resolve())
+    (tmp_path / "kustomization.yaml").write_text(
+        f"resources: [{there}/base]\ncomponents: [{there}/components/rdma-root, {there}/components/gvisor]\n"
+    )
+    objects = parsed(render.cluster_objects(tmp_path))
+    assert [problem for found in objects for problem in schemas.problems(found)] == []
+    enforced = {
+        name: each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+        for name, each in of_kind(objects, "Namespace").items()
+    }
+    assert enforced == {"slipway": "restricted", "slipway-training": "privileged"}
+    assert of_kind(objects, "RuntimeClass")["gvisor"]["handler"] == "runsc"
+
+
+@needs_kustomize
+def test_what_operators_are_told_is_accepted_and_says_what_the_settings_ask_for(tmp_path: Path):
+    there = os.path.relpath(render.DEPLOY / "platform", tmp_path.resolve())
+    names = ("rdma", "multus", "volcano", "time-slicing")
+    listed = ", ".join(f"{there}/components/{name}" for name in names)
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [{there}/base]\ncomponents: [{listed}]\n")
+    objects = parsed(render.cluster_objects(tmp_path))
+    assert [problem for found in objects for problem in schemas.problems(found)] == []
+    maps = of_kind(objects, "ConfigMap")
+    [device] = json.loads(maps["kube-system/rdma-devices"]["data"]["config.json"])["configList"]
+    assert f"{device['resourcePrefix']}/{device['resourceName']}" in profiles.named("h200-32").resources()
+    [network] = of_kind(objects, "NetworkAttachmentDefinition").values()
+    assert json.loads(network["spec"]["config"])["name"] == network["metadata"]["name"]
+    assert place(network) == "slipway-training"
+    shared = yaml.safe_load(maps["gpu-operator/time-slicing"]["data"]["shared"])["sharing"]["timeSlicing"]
+    assert shared["renameByDefault"], "a training that asks for whole GPUs never gets a share of one"
+    queues = of_kind(objects, "Queue")
+    assert [queues[name]["spec"]["reclaimable"] for name in ("training", "experiments")] == [False, True]
 
 
 @needs_kustomize

@@ -1,9 +1,12 @@
-"""Which pods and services reach one another over the pods' network."""
+"""Which pods and services reach one another over the pods' network: the chart's policies with those of two jobs."""
 
 import pytest
 
+from resources.launchers.kubernetes import network
+from resources.launchers.protocol import Job
+from tests.deploy.dagster_runs import platform_settings
 from tests.deploy.reachability import End, reaches
-from tests.deploy.rendering import VALUES, of_kind, workloads
+from tests.deploy.rendering import VALUES, Object, of_kind, workloads
 
 
 def component(name: str) -> End:
@@ -11,7 +14,12 @@ def component(name: str) -> End:
 
 
 WEBSERVER, CODE, DAEMON, RUN, MLFLOW = map(component, ("webserver", "code", "daemon", "run", "mlflow"))
+JOBS = {name: Job(name, ("python", "-m", "trainer"), {}, nodes=("a", "b")) for name in ("llama-i1", "other-i7")}
 TRAINING = End("slipway-training", {"slipway/job": "llama-i1"})
+ITS_STORE = End("slipway-training", {"slipway/job": "llama-i1-store"})
+OTHER_TRAINING = End("slipway-training", {"slipway/job": "other-i7"})
+FRONT = End("slipway-training", {"slipway/serves": "front"})
+VERSION = End("slipway-training", {"slipway/serves": "llama-3"})
 STRANGER = End("slipway-training", {"app": "notebook"})
 OTHER_TEAM = End("team", {"app": "notebook"})
 INGRESS = End("ingress", {"app": "proxy"})
@@ -32,11 +40,26 @@ REACHED = [
     *[(each, STORE, 443, "TCP") for each in (CODE, RUN, MLFLOW, TRAINING)],
     (TRAINING, TRAINING, 29500, "TCP"),
     (TRAINING, TRAINING, 41234, "TCP"),
+    (TRAINING, ITS_STORE, 29500, "TCP"),
+    (ITS_STORE, TRAINING, 41234, "TCP"),
+    (OTHER_TRAINING, DNS, 53, "UDP"),
+    (FRONT, VERSION, 8000, "TCP"),
+    (INGRESS, FRONT, 8000, "TCP"),
+    (VERSION, VERSION, 6379, "TCP"),
 ]
 NOT_REACHED = [
     *[(each, WORLD, 443, "TCP") for each in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW, TRAINING, STRANGER)],
     *[(OTHER_TEAM, each, port, "TCP") for each, port in ((WEBSERVER, 3000), (CODE, 4000), (MLFLOW, 5000))],
     (OTHER_TEAM, TRAINING, 29500, "TCP"),
+    *[(TRAINING, OTHER_TRAINING, port, "TCP") for port in (22, 8080, 29500, 41234)],
+    *[(OTHER_TRAINING, TRAINING, port, "TCP") for port in (29500, 41234)],
+    (OTHER_TRAINING, ITS_STORE, 29500, "TCP"),
+    (ITS_STORE, OTHER_TRAINING, 29500, "TCP"),
+    *[(TRAINING, each, 8000, "TCP") for each in (FRONT, VERSION)],
+    (FRONT, TRAINING, 29500, "TCP"),
+    (VERSION, WORLD, 443, "TCP"),
+    (INGRESS, VERSION, 8000, "TCP"),
+    (STRANGER, STORE, 443, "TCP"),
     (STRANGER, TRAINING, 29500, "TCP"),
     (TRAINING, STRANGER, 29500, "TCP"),
     *[(TRAINING, each, port, "TCP") for each, port in ((WEBSERVER, 3000), (CODE, 4000), (MLFLOW, 5000))],
@@ -54,8 +77,13 @@ NOT_REACHED = [
 ]
 
 
-def policies(case: str):
-    return [*of_kind(workloads(case), "NetworkPolicy").values()]
+def policies(case: str) -> list[Object]:
+    """The chart's, and those that the launcher makes with its settings for two jobs."""
+    cluster = platform_settings(case).compute.cluster
+    of_jobs = [part for name, job in JOBS.items() for part in network.parts(name, job, cluster)]
+    for part in of_jobs:
+        part["metadata"]["namespace"] = cluster.namespace
+    return [*of_kind(workloads(case), "NetworkPolicy").values(), *of_jobs]
 
 
 @pytest.mark.parametrize(("source", "target", "port", "protocol"), REACHED)
@@ -77,8 +105,21 @@ def test_without_a_store_trainings_reach_nothing_outside():
     assert not reaches(policies("minimal"), TRAINING, STORE, 443)
 
 
-def test_without_peers_the_ports_still_limit():
-    assert reaches(policies("minimal"), RUN, WORLD, 5432) and not reaches(policies("minimal"), RUN, WORLD, 22)
+def test_by_default_services_outside_are_at_private_addresses():
+    private = End(address="10.1.2.3")
+    assert reaches(policies("minimal"), RUN, private, 5432) and not reaches(policies("minimal"), RUN, private, 22)
+    assert not reaches(policies("minimal"), RUN, WORLD, 5432)
+
+
+@pytest.mark.parametrize("case", [case for case in VALUES if case != "without"])
+def test_no_rule_means_everybody_by_naming_nobody(case: str):
+    for policy in policies(case):
+        rules = [*policy["spec"].get("egress", ()), *policy["spec"].get("ingress", ())]
+        assert all(rule.get("to") or rule.get("from") for rule in rules), policy["metadata"]["name"]
+
+
+def test_the_matrix_has_enough_of_both_kinds():
+    assert len(REACHED) >= 30 and len(NOT_REACHED) >= 30
 
 
 @pytest.mark.parametrize("case", [case for case in VALUES if case != "without"])

@@ -11,10 +11,12 @@ import yaml
 from dagster._core.errors import DagsterUserCodeUnreachableError
 
 import deploy
+from deploy.cluster import values
 from recipes.kubernetes import amount
 from resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
+from resources.platform import ComputeSettings, Platform
 from tests.deploy.dagster_runs import instance, platform_settings, run_launcher, setting
-from tests.deploy.rendering import FULL, VALUES, settings
+from tests.deploy.rendering import FULL, VALUES, pod_templates, settings, workloads
 from trainer.config import profiles
 
 DEPLOY = Path(deploy.__file__).parent
@@ -26,7 +28,7 @@ def test_dagster_accepts_its_settings(case: str):
     assert run_launcher(case).job_namespace == "slipway"
     described = (ref.run_coordinator_data, ref.compute_logs_data, ref.local_artifact_storage_data)
     made = [type(each.rehydrate(as_type=object)).__name__ for each in described if each]
-    assert made == ["QueuedRunCoordinator", "LocalComputeLogManager", "LocalArtifactStorage"]
+    assert made == ["AttributingRunCoordinator", "LocalComputeLogManager", "LocalArtifactStorage"]
 
 
 def test_runs_are_kept_in_postgresql():
@@ -97,6 +99,27 @@ def test_the_platform_accepts_its_settings(case: str):
     assert read.compute.cluster.namespace == "slipway-training"
     assert read.compute.cluster.volumes == {"/durable": "slipway-durable", "/nvme": "slipway-nvme"}
     assert (read.tiers.model_dump()["durable"], read.tiers.model_dump()["nvme"]) == ("/durable", "/nvme")
+
+
+def test_every_setting_of_the_platform_is_a_value_of_the_chart_or_follows_from_others():
+    of_values, follow = set(values.PlatformValues.model_fields), {"compute", "user_header", "operators", "promoters"}
+    assert set(Platform.model_fields) - of_values == follow
+    assert set(ComputeSettings.model_fields) - of_values == {"kubeconfig", "context"}, "which pods do not need"
+    given, read = FULL["platform"], platform_settings("full")
+    assert read.compute.quarantine.apply and read.compute.quarantine.preflight_joining
+    assert read.prices is not None and read.prices.spot == given["prices"]["spot"]
+    assert read.notifications is not None and read.notifications.urls_file == "/secrets/platform/urls"
+    assert read.openlineage.key_file == "/secrets/platform/lineage"
+
+
+def test_the_files_that_settings_name_are_mounted_where_they_are_read():
+    mounted = {
+        name: [each["mountPath"] for each in template["spec"]["containers"][0]["volumeMounts"]]
+        for name, template in pod_templates(workloads("full"))
+    }
+    assert {name for name, paths in mounted.items() if "/secrets/platform" in paths} == {"slipway-code"}
+    run = {each["mountPath"] for each in run_launcher("full").volume_mounts}
+    assert "/secrets/platform" in run
 
 
 def test_trainings_get_the_address_of_the_object_store():

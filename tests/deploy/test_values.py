@@ -1,15 +1,17 @@
 """The chart's values: typed, strict, and refused with the path of what is wrong."""
 
 import copy
+import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from helm_python import HelmError, HelmValuesError, lint
 
-from deploy.cluster import values
-from deploy.cluster.render import DEPLOY, workloads
+from deploy.cluster import pin, values
+from deploy.cluster.render import DEPLOY, notes, workloads
 from tests.deploy.rendering import FULL, MINIMAL, WITHOUT
 
 
@@ -28,9 +30,23 @@ def test_chart_and_images_have_the_packages_version():
     version = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["version"]
     chart = yaml.safe_load((DEPLOY / "chart" / "Chart.yaml").read_text())
     assert (chart["version"], chart["appVersion"]) == (version, version)
-    for overlay in (DEPLOY / "platform" / "overlays").glob("*/values.yaml"):
-        images = yaml.safe_load(overlay.read_text())["images"]
-        assert {images[name].rpartition(":")[2] for name in ("platform", "trainer")} == {version}, overlay
+    named = [
+        (file, image)
+        for file in pin.files()
+        for image in re.findall(r"\S+/(?:platform|trainer)[:@]\S+", file.read_text())
+    ]
+    assert len({file.parent.name for file, _ in named}) == 3
+    assert [each for each in named if f":{version}" not in each[1]] == []
+
+
+def test_the_digests_of_a_release_are_written_where_images_are_named(tmp_path: Path):
+    image = f"registry.example/new/trainer:0.9.0@sha256:{'a' * 64}"
+    text = "  platform: r.example/platform:0.2.0 # a\n  trainer: r/s/trainer:0.2.0 # b\n        - image: r/trainer:1\n"
+    assert pin.pinned(text, {"trainer": image}) == (
+        f"  platform: r.example/platform:0.2.0 # a\n  trainer: {image} # b\n        - image: {image}\n"
+    )
+    with pytest.raises(ValueError, match="its @sha256: digest"):
+        pin.pinned(text, {"trainer": "registry.example/new/trainer:0.9.0"})
 
 
 def test_every_value_has_a_description():
@@ -61,6 +77,8 @@ def test_every_value_has_a_description():
         ({"runs": {"resources": {"memory": "2 GB"}}}, "/runs/resources/memory"),
         ({"objectStore": {"artefacts": "/folder"}}, "/objectStore/artefacts"),
         ({"platform": {"tracking": {"uri": "http://user:word@elsewhere"}}}, "/platform/tracking/uri"),
+        ({"network": {"apiServer": {"peers": []}}}, "/network/apiServer/peers"),
+        ({"postgresql": {"peers": []}}, "/postgresql/peers"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -83,6 +101,21 @@ def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], to
     with pytest.raises(HelmError) as refused:
         workloads(_merged(MINIMAL, given))
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "may be on one of its own nodes"),
+        ({"node_selector": {"fleet": "h200"}}, "takes a node of the fleet where no other has room for it"),
+        ({"node_selector": {"fleet": "h200"}, "store_node_selector": {"pool": "cpu"}}, ""),
+    ],
+)
+def test_who_installs_the_chart_is_told_where_a_rendezvous_store_can_be_on_a_node_that_trains(
+    given: dict[str, Any], told: str
+):
+    said = " ".join(notes(_merged(MINIMAL, {"platform": {"cluster": given}})).split())
+    assert told in said and ("store_node_selector" in said) == bool(told)
 
 
 def test_helm_lint_finds_nothing():

@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+from dagster._core.storage.tags import PARTITION_NAME_TAG
 
-_LAUNCH = """
+LAUNCH = """
 mutation Launch($params: ExecutionParams!) {
   launchRun(executionParams: $params) {
     __typename
     ... on LaunchRunSuccess { run { runId } }
+    ... on RunConfigValidationInvalid { errors { message } }
     ... on Error { message }
   }
 }
 """
-_LAUNCH_AGAIN = """
+LAUNCH_AGAIN = """
 mutation LaunchAgain($params: ReexecutionParams!) {
   launchRunReexecution(reexecutionParams: $params) {
     __typename
@@ -45,14 +47,23 @@ def launch(url: str, location: str, assets: Sequence[dg.AssetKey], tags: Mapping
     }
     entries = [{"key": name, "value": value} for name, value in tags.items()]
     params = {"selector": selector, "runConfigData": {}, "executionMetadata": {"tags": entries}}
-    run: str = _execute(url, _LAUNCH, {"params": params}, "launchRun", "LaunchRunSuccess")["run"]["runId"]
+    run: str = _execute(url, LAUNCH, {"params": params}, "launchRun", "LaunchRunSuccess")["run"]["runId"]
+    return run
+
+
+def launch_job(url: str, location: str, job: str, partition: str, config: Mapping[str, Any]) -> str:
+    """Ask for a run of a job for a partition, with the configuration of its ops; returns the run's id."""
+    selector = {"repositoryLocationName": location, "repositoryName": "__repository__", "jobName": job}
+    tags = [{"key": PARTITION_NAME_TAG, "value": partition}]
+    params = {"selector": selector, "runConfigData": {"ops": config}, "executionMetadata": {"tags": tags}}
+    run: str = _execute(url, LAUNCH, {"params": params}, "launchRun", "LaunchRunSuccess")["run"]["runId"]
     return run
 
 
 def launch_again(url: str, run: str) -> str:
     """Ask for the run to be executed again; returns the new run's id."""
     params = {"parentRunId": run, "strategy": "ALL_STEPS"}
-    answer = _execute(url, _LAUNCH_AGAIN, {"params": params}, "launchRunReexecution", "LaunchRunSuccess")
+    answer = _execute(url, LAUNCH_AGAIN, {"params": params}, "launchRunReexecution", "LaunchRunSuccess")
     again: str = answer["run"]["runId"]
     return again
 

@@ -1,8 +1,8 @@
 """A platform small enough to be killed often: recipes of some hundred short steps on a corpus of small texts.
 
 Two trainings, one that takes a single node and one that takes both, and the example of a script; each drill makes a
-training of its own from one of them, distinguished by its cause. The deadline of progress is long: drills hold trainers
-by SIGSTOP.
+training of its own from one of them, distinguished by its cause. The deadlines of progress, and of a step, are long:
+drills hold trainers by SIGSTOP.
 """
 
 import random
@@ -30,12 +30,12 @@ owner: team:drills
 dataset: texts
 model: {layers: 2, width: 64, heads: 4, kv_heads: 2, hidden: 128}
 batch: {sequences: 32, length: 128, micro: 32}
-optimiser: {learning_rate: 3e-3, warmup_steps: 10}
+optimiser: {learning_rate: 1e-3, warmup_steps: 10} # a sweep finds a better one
 run: {steps: 200}
 checkpoint: {every: 25}
 storage: {nvme: {minutes: 0, last: 1}} # none by the clock
 placement: {nodes: {min: 1, max: NODES}, ranks_per_node: 1}
-recovery: {no_progress_seconds: 600, failures_without_checkpoint: 3}
+recovery: {no_progress_seconds: 600, hang_seconds: 600, failures_without_checkpoint: 3}
 registered_model: drill-NAME
 """
 
@@ -62,7 +62,7 @@ sampler: random
 seed: 0
 trials: {TRIALS}
 parallel: 2
-halving: {{rungs: [STEPS], eta: 2}}
+scheduler: {{kind: none}}
 trial: {{run.steps: STEPS, validation.every: 20, validation.sequences: 4, checkpoint.every: 40}}
 limits: {{failed_trials: 0, retries: 1}}
 """

@@ -40,6 +40,7 @@ class Slipway:
             "PYTHONPATH": str(ROOT),
             "SLIPWAY_RECIPES": str(self.recipes),
             "COLUMNS": "400",  # no path is folded
+            "SLIPWAY_MLFLOW_PORT": "off",  # whoever tests MLflow's pages has them
             MARK: str(folder),
         }
         self.environ.pop("SLIPWAY_PORT", None)

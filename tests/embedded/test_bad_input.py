@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.embedded.serve import port
 from tests.conftest import until
 from tests.disks import mounted
 from tests.embedded.slipway import DATASET, SWEEP, TRAINING, Slipway
@@ -69,19 +70,24 @@ def test_recipes_that_are_not_there(slipway: Slipway):
     assert slipway.refusal("demo").startswith(f"{slipway.recipes}: found no recipes, expected a folder with")
 
 
-@pytest.mark.parametrize("port", ["http", "0", "65536", "", "²"])
-def test_a_port_that_is_none(slipway: Slipway, port: str):
-    slipway.environ["SLIPWAY_PORT"] = port
-    assert slipway.refusal("demo") == f"SLIPWAY_PORT: found {port!r}, expected a port from 1 to 65535"
+@pytest.mark.parametrize("given", ["http", "0", "65536", "", "²"])
+def test_what_is_no_port_is_refused(given: str):
+    with pytest.raises(ValueError, match=f"^SLIPWAY_PORT: found {given!r}, expected a port from 1 to 65535$"):
+        port({"SLIPWAY_PORT": given})
+
+
+def test_a_port_that_is_none(slipway: Slipway):
+    slipway.environ["SLIPWAY_PORT"] = "http"
+    assert slipway.refusal("demo") == "SLIPWAY_PORT: found 'http', expected a port from 1 to 65535"
     assert not slipway.home.root.exists()
 
 
 def test_a_port_that_somebody_else_has(slipway: Slipway):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        slipway.environ["SLIPWAY_PORT"] = str(port)
+        number = taken.getsockname()[1]
+        slipway.environ["SLIPWAY_PORT"] = str(number)
         assert slipway.refusal("demo") == (
-            f"SLIPWAY_PORT: found port {port} unusable (Address already in use), expected a free one"
+            f"SLIPWAY_PORT: found port {number} unusable (Address already in use), expected a free one"
         )
     assert files_in(slipway.home.root) == ["dagster/dagster.yaml", "instance.lock"]
 

@@ -97,7 +97,7 @@ def resumed(slipway: Slipway, stopped: tuple[int, int]) -> Ended:
 
 
 def test_it_ends_with_a_champion(first: Ended):
-    assert (first.code, first.errors) == (0, "")
+    assert (first.code, first.errors) == (0, ""), first.output[-2000:]
     assert "champion: small-decoder version 1" in first.output
 
 
@@ -133,7 +133,9 @@ def test_a_second_run_finds_all_up_to_date_and_starts_nothing(first: Ended, agai
 def test_tracking_has_a_run_of_each_trial_and_of_the_training(slipway: Slipway, first: Ended):
     (store,) = started(slipway)
     (sweep,) = sweeps(slipway.home.durable / "sweeps")
-    runs = tracked(slipway)
+    runs = {
+        name.partition(" ")[0]: run for name, run in tracked(slipway).items()
+    }  # a trial's name has its parameters too
     expected = {store.id, *(f"{sweep.sweep}.{number}" for number in range(TRIALS))}
     assert expected <= runs.keys()
     client = MlflowClient(slipway.home.tracking_uri)
@@ -192,7 +194,6 @@ def test_ctrl_c_ends_it_and_leaves_no_process(interrupted: Ended, stopped: tuple
 
 
 def test_a_changed_training_keeps_the_data(slipway: Slipway, first: Ended, interrupted: Ended):
-    assert len(first.manifests) == 1
     assert interrupted.manifests == first.manifests
     assert len(sweeps(slipway.home.durable / "sweeps")) == len(started(slipway)) == 2
 
@@ -242,7 +243,12 @@ def steps(store: TrainingStore) -> int:
 
 
 def tracked(slipway: Slipway) -> dict[str, Run]:
-    """MLflow's runs by name."""
+    """MLflow's runs: a training's by its id, others by their name."""
     client = MlflowClient(slipway.home.tracking_uri)
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    return {str(run.info.run_name): run for run in client.search_runs(experiments)}
+    runs = client.search_runs(experiments)
+    return {_name(run.data.tags) or str(run.info.run_name): run for run in runs}
+
+
+def _name(tags: dict[str, str]) -> str:
+    return "" if "slipway.trial" in tags else tags.get("slipway.training", "")

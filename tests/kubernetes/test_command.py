@@ -58,6 +58,20 @@ def test_a_training_is_listed_shown_and_stopped(durable: Home, capsys: pytest.Ca
     assert ended is not None and ended.outcome == "stopped"
 
 
+def test_who_is_no_operator_looks_and_changes_nothing(
+    durable: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    store = homes.running(durable, "tiny", 50)
+    file = tmp_path / "platform.yaml"
+    file.write_text(f"{file.read_text()}user_header: X-Forwarded-Email\noperators: [oda@x.example]\n")
+    assert store.id in said(capsys, "ls", "--json")
+    for verb in (["stop", "tiny"], ["nodes", "cordon", "node-0", "--why", "a test", "--apply"]):
+        assert main(verb) == 1
+        refused = capsys.readouterr().err
+        assert "operators: found " in refused and "expected one of the platform's operators: oda@x.example" in refused
+    assert store.exit() is None
+
+
 def test_what_is_for_the_embedded_instance_alone_says_so(durable: Home, capsys: pytest.CaptureFixture[str]):
     assert main(["nodes", "kill", "node-0"]) == 1
     assert capsys.readouterr().err.endswith(

@@ -12,6 +12,7 @@ from cli.main import main
 from resources.fleet.kubernetes.cordon import CORDONED, EXEMPT, FOLDER, FORMAT, Cordon, limit
 from resources.kubernetes.client import Client
 from resources.kubernetes.objects import NODES, KubernetesObject
+from resources.mlflow import identity
 from resources.unavailable import Unavailable
 from tests.kubernetes.simulated.cluster import Cluster
 from trainer.base import codec
@@ -147,7 +148,7 @@ def test_the_command_reads_the_settings_of_the_platform(
     monkeypatch.setenv("SLIPWAY_PLATFORM", str(file))
     monkeypatch.setenv("LOGNAME", "ada")
     assert main(["nodes", "cordon", "node-1", "--why", "Xid 79", "--apply"]) == 0
-    assert capsys.readouterr().out == "cordoned node-1: Xid 79 (ada)\n"
+    assert capsys.readouterr().out == f"cordoned node-1: Xid 79 ({identity.of_process()})\n", "whatever LOGNAME says"
     assert is_cordoned(cluster, "node-1")
     assert main(["nodes", "cordon", "node-9", "--why", "Xid 79"]) == 1
     assert capsys.readouterr().err.startswith("slipway: node node-9: found none that begins so, expected one of node-0")

@@ -22,11 +22,11 @@ from resources.launchers.protocol import JobState
 from resources.trainings.store import TrainingStore
 from tests.conftest import Marked, until
 from tests.kubernetes import run
-from tests.kubernetes.grounds import Ground, RealGround, SimulatedGround
+from tests.kubernetes.grounds import Ground, RealGround, SimulatedGround, pods_of
 from tests.kubernetes.lab import PATIENCE_SECONDS, ClusterLab, open_to_all
 from tests.kubernetes.simulated.cluster import Cluster as SimulatedCluster
 from tests.resources.trainings.lab import ENDLESS, happened, numbers
-from trainer.record import fence
+from trainer.record import causes, fence, incidents
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 GRACE_SECONDS = 20
@@ -84,6 +84,21 @@ def goes_on(lab: ClusterLab, store: TrainingStore) -> None:
     assert ended is not None and (ended.outcome, ended.incarnation) == ("stopped", 2)
 
 
+def members(store: TrainingStore, after: int) -> int:
+    """How many nodes take part in the newest generation, where it is one after this one."""
+    claim = fence.newest_claim(store.folder)
+    return len(claim.nodes) if claim and claim.token.generation > after else 0
+
+
+def goes_on_in_the_same_job(lab: ClusterLab, store: TrainingStore) -> None:
+    """The first incarnation commits once more; then it is stopped."""
+    count = len(store.commits())
+    lab.until_committed(store, incarnation=1, count=count + 1)
+    lab.until_stopped(store)
+    ended = store.exit()
+    assert ended is not None and (ended.outcome, ended.incarnation) == ("stopped", 1)
+
+
 def first_end(store: TrainingStore) -> fence.Exit:
     ended = fence.read_exit(store.folder, 1)
     assert ended is not None
@@ -98,36 +113,43 @@ def test_a_training_runs_to_its_end(lab: ClusterLab) -> None:
 
 
 @pytest.mark.nightly
-def test_a_killed_worker_pod_leads_to_the_next_incarnation(lab: ClusterLab) -> None:
+def test_a_killed_worker_pod_is_replaced_and_the_job_takes_it_back(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
     victim = lab.pods(store, 1)[1]
     lab.ground.client.delete(PODS, victim["metadata"]["name"], grace_seconds=0)
-    goes_on(lab, store)
-    assert first_end(store).outcome == "failed"
+    lab.until(lambda: members(store, after=0) == 2, "a generation with the new pod", store)
+    goes_on_in_the_same_job(lab, store)
+    first = incidents.read(store.folder, incidents.names(store.folder)[0])
+    assert first.kind in (causes.KILLED, causes.DISRUPTED) and first.nodes == (victim["spec"]["nodeName"],)
 
 
 @pytest.mark.nightly
-@on_a_real_cluster
-def test_an_evicted_pod_is_no_fault_of_the_training(lab: ClusterLab) -> None:
+def test_an_evicted_pod_leaves_with_a_checkpoint_and_the_job_takes_its_replacement_back(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
+    before = store.commits()[-1].step
     lab.ground.evict(lab.pods(store, 1)[1]["metadata"]["name"])
-    goes_on(lab, store)
-    assert first_end(store).disrupted, first_end(store).reason
-    assert store.read().failures_without_checkpoint == 0
+    lab.until(lambda: members(store, after=0) == 2, "a generation with the new pod", store)
+    assert store.commits()[-1].step > before
+    goes_on_in_the_same_job(lab, store)
+    assert not incidents.names(store.folder) and store.read().failures_without_checkpoint == 0
 
 
 @pytest.mark.nightly
-def test_a_training_goes_on_without_a_node_that_loses_power(lab: ClusterLab) -> None:
+def test_a_job_goes_on_without_a_node_that_loses_power_and_takes_it_back(lab: ClusterLab) -> None:
     store = on_two_nodes(lab)
-    lost = lab.pods(store, 1)[1]["spec"]["nodeName"]
+    [host] = {pod["spec"]["nodeName"] for pod in pods_of(lab.ground, f"{lab.order(store, 1)}-store")}
+    [lost] = nodes(lab, store, 1) - {host}
     lab.ground.power_off(lost)
     try:
-        lab.until_restored(store, incarnation=2)
-        assert nodes(lab, store, 2).isdisjoint({lost})
-        goes_on(lab, store)
+        lab.until(lambda: members(store, after=0) == 1, "a generation without it", store)
+        count = len(store.commits())
+        lab.until_committed(store, incarnation=1, count=count + 1)
     finally:
         lab.ground.power_on(lost)
-    assert lost in first_end(store).reason and first_end(store).disrupted
+    lab.until(lambda: members(store, after=1) == 2, "a generation with its new pod", store)
+    goes_on_in_the_same_job(lab, store)
+    first = incidents.read(store.folder, incidents.names(store.folder)[0])
+    assert first.kind in (causes.KILLED, causes.DISRUPTED) and first.nodes == (lost,)
 
 
 @pytest.mark.nightly

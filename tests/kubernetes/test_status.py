@@ -11,6 +11,8 @@ from resources.launchers.kubernetes.orders import Cancellation, JobOrder
 from resources.launchers.kubernetes.pod_facts import PodFacts
 from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from resources.launchers.protocol import JobState, Status
+from trainer.base.exit_code import ExitCode
+from trainer.record import causes
 
 pytestmark = pytest.mark.pure
 
@@ -119,6 +121,21 @@ def test_a_node_that_died_under_a_job_is_lost(reason: str):
     found = of(ORDER, FAILED, over(HERE, 143), over(THERE, 143, disruption=reason, must_end_at=980.0))
     assert (found.lost_nodes, found.disrupted) == (("node-1",), True)
     assert f"node-1 was lost: {reason}" in found.reason
+
+
+def test_a_pod_that_was_replaced_says_nothing_any_more_of_its_job():
+    before = over(dataclasses.replace(HERE, index=0, created="2026-01-01T00:00:01Z"), 137, disruption="NodeLost")
+    after = PodFacts("job-1-0-klmno", "node-2", index=0, created="2026-01-01T00:00:09Z", started_at=920.0)
+    there = dataclasses.replace(THERE, index=1)
+    found = of(ORDER, RUNNING, after, there, before)
+    assert (found.state, found.nodes, found.lost_nodes) == (JobState.RUNNING, ("node-1", "node-2"), ())
+    done = WorkloadReading(JobState.SUCCEEDED, ended_at=990.0)
+    assert of(ORDER, done, before, over(after, 0), over(there, 0)).state is JobState.SUCCEEDED
+
+
+def test_a_job_that_gave_up_as_its_ranks_were_killed_says_so():
+    assert of(ORDER, FAILED, over(HERE, ExitCode.GIVEN_UP), over(THERE, 1)).kind == causes.KILLED
+    assert of(ORDER, FAILED, over(HERE, 1)).kind == ""
 
 
 def test_a_pod_on_a_silent_node_is_waited_for_until_its_grace_is_over():

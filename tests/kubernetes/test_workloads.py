@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from signal import SIGTERM
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from resources.kubernetes.objects import JOB, KubernetesObject
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
-from resources.launchers.protocol import JobState
+from resources.launchers.protocol import Job, JobState
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
+from trainer.base.exit_code import ExitCode
+from trainer.node.generations import REPLACED
 
 pytestmark = pytest.mark.pure
 
@@ -90,13 +93,31 @@ def test_volcano_starts_no_pod_without_the_least_number_of_them(kind: str):
 
 
 @pytest.mark.parametrize("kind", ["jobset", "job", "trainjob"])
-def test_nothing_is_restarted_and_a_disruption_is_told_from_an_error(kind: str):
+def test_a_pod_that_dies_under_supervisors_is_replaced_and_one_that_ends_by_itself_ends_the_job(kind: str):
     spec = job_spec(kind)
+    disruption, died, ended = spec["podFailurePolicy"]["rules"]
+    assert disruption == {
+        "action": "Ignore",
+        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+    }
+    assert died["action"] == "Count" and {137, 139} <= set(died["onExitCodes"]["values"])
+    assert 128 + SIGTERM in died["onExitCodes"]["values"], "its node leaves, and the others go on"
+    assert not {0, 1, 2, 3, ExitCode.GIVEN_UP} & set(died["onExitCodes"]["values"])
+    assert (ended["action"], ended["onExitCodes"]["operator"]) == ("FailJob", "NotIn")
+    assert spec["backoffLimit"] > 0 and spec["template"]["spec"]["restartPolicy"] == "Never"
+    assert REPLACED in str(spec["template"])
+
+
+@pytest.mark.parametrize("kind", ["jobset", "job", "trainjob"])
+@pytest.mark.parametrize("job", [LONE, replace(RICH, command=("python", "train.py"))], ids=["one pod", "a script"])
+def test_where_nobody_can_take_a_pod_back_none_is_replaced_and_a_disruption_is_told_from_an_error(kind: str, job: Job):
+    spec = job_spec(kind, job=job)
     disruption, error = spec["podFailurePolicy"]["rules"]
     assert spec["backoffLimit"] == 0 and spec["template"]["spec"]["restartPolicy"] == "Never"
     assert disruption["onPodConditions"][0]["type"] == "DisruptionTarget"
     assert error["onExitCodes"] == {"containerName": "trainer", "operator": "NotIn", "values": [0]}
     assert [disruption["action"], error["action"]] == ["FailJob", "FailJob"]
+    assert REPLACED not in str(spec)
 
 
 @pytest.mark.parametrize("kind", ["jobset", "trainjob"])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from assets import keys
 from resources.trainings import updating
@@ -61,3 +62,14 @@ def test_a_training_that_is_chosen_is_changed(platform: Platform):
     assert result.success
     [change] = updating.known(store.folder)
     assert (change.fields, change.why) == ({"optimiser.learning_rate": 0.002}, "a test")
+
+
+@pytest.mark.slow
+def test_the_steps_after_a_checkpoint_that_is_chosen_are_done_again_and_are_the_same(platform: Platform):
+    store = platform.finished()
+    partition = keys.checkpoint_partition(store.id, 100)
+    platform.add(keys.checkpoint_partitions(TINY), partition)
+    result = execute(platform, "replay", "replay_steps", partition, steps=2)
+    assert result.success, refusal(result)
+    [told] = [event for event in result.all_events if event.event_type_value == "STEP_OUTPUT"]
+    assert told.step_output_data.metadata["verdict"].value == "equal"

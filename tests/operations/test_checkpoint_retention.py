@@ -16,6 +16,7 @@ from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
 from tests.sensors.platform import EVERY, STEPS, Platform
 from trainer.base import codec, patience
+from trainer.checkpoint.retention import holds
 from trainer.checkpoint.tiers import copying, replicas
 from trainer.record import fence
 from trainer.record.fence import Commit
@@ -226,3 +227,16 @@ def test_a_registry_that_is_away_stops_the_retention(platform: Platform, store: 
     (platform.root / "home" / "mlflow.db").mkdir()
     assert not retained(platform).success
     assert there(platform, store) == [FIRST, MIDDLE, LAST]
+
+
+def test_of_a_trial_that_was_not_among_the_best_only_what_is_referred_to_stays(tracked: Platform, store: TrainingStore):
+    """The others' checkpoints leave through the same door as any."""
+    keeps(store, durable={"last": 5}, backup={"last": 5})
+    assert retained(tracked).success and [commit.step for commit in store.commits()] == [FIRST, MIDDLE, LAST]
+    store.let_checkpoints_go("sweep", "a test")
+    held = next(commit for commit in store.commits() if commit.step == MIDDLE)
+    with holds.held(store.folder, [held.name], "ada", "it is read"):
+        assert retained(tracked).success
+    assert [commit.step for commit in store.commits()] == [MIDDLE]
+    folders = [path.name for path in (tracked.home.durable / held.folder).parent.iterdir()]
+    assert folders == [held.name]

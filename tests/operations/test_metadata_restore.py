@@ -106,6 +106,19 @@ def test_what_is_there_is_set_aside_and_not_removed(before: Platform):
     assert (before.home.dagster / "history").is_dir()
 
 
+def test_a_restore_that_was_killed_between_its_renames_is_finished(tmp_path: Path):
+    home = Home(tmp_path)
+    home.dagster.mkdir()
+    coming = tmp_path / ".dagster.restored"
+    coming.mkdir()
+    (coming / "restored").touch()
+    metadata_restore.finish(home)
+    assert not (home.dagster / "restored").exists(), "nothing was set aside: what is there stays"
+    home.dagster.rename(tmp_path / "dagster.before")
+    metadata_restore.finish(home)
+    assert (home.dagster / "restored").exists() and not coming.exists()
+
+
 def test_without_a_backup_nothing_is_touched(tracked: Platform):
     kept = (tracked.home.root / "mlflow.db").stat()
     with pytest.raises(ValueError, match="metadata: found no backup, expected one; slipway backup makes one"):

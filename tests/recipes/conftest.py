@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from recipes.load import load
+from recipes.load import FurtherFaults, load
 from recipes.problems import InvalidRecipes
 
 DATASET = "datasets/python-stdlib.yaml"
 TRAINING = "trainings/tiny-decoder.yaml"
 SWEEP = "sweeps/tiny-decoder.yaml"
+SAMPLES = Path(__file__).with_name("samples")
 
 
 class Folder:
@@ -31,14 +32,19 @@ class Folder:
         data = content.encode() if isinstance(content, str) else content
         (self.path / file).write_bytes(data)
 
-    def problems(self, environ: Mapping[str, str] | None = None) -> list[str]:
+    def problems(self, environ: Mapping[str, str] | None = None, further: FurtherFaults | None = None) -> list[str]:
         """The problems, one sentence each, with the files relative to the folder."""
         with pytest.raises(InvalidRecipes) as caught:
-            load(self.path, environ or {})
+            load(self.path, environ or {}, further)
         return str(caught.value).replace(f"{self.path}/", "").splitlines()
+
+
+def copied(path: Path) -> Folder:
+    """The sample recipes, copied to a folder."""
+    shutil.copytree(SAMPLES, path, dirs_exist_ok=True)
+    return Folder(path)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    shutil.copytree(Path(__file__).with_name("samples"), tmp_path, dirs_exist_ok=True)
-    return Folder(tmp_path)
+    return copied(tmp_path)

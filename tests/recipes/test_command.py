@@ -25,7 +25,13 @@ def test_the_command_prints_a_line_for_each_recipe():
     result = run()
     assert (result.returncode, result.stderr) == (0, "")
     names = [line.partition(":")[0] for line in result.stdout.splitlines()]
-    assert names == ["datasets/python-stdlib", "trainings/tiny-decoder", "trainings/bigram", "sweeps/tiny-decoder"]
+    assert names == [
+        "datasets/python-stdlib",
+        "suites/python-stdlib",
+        "trainings/tiny-decoder",
+        "trainings/bigram",
+        "sweeps/tiny-decoder",
+    ]
 
 
 def test_the_command_prints_every_problem_and_fails(folder: Folder):
@@ -36,7 +42,7 @@ def test_the_command_prints_every_problem_and_fails(folder: Folder):
     assert (result.returncode, result.stdout) == (1, "")
     assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [
         "shards.tokens",
-        "halving.eta",
+        "scheduler.eta",
         "model.layers",
     ]
 

@@ -57,7 +57,7 @@ def test_a_model_has_as_many_parameters_as_was_published(examples: Recipes, name
     """T4. Nothing is allocated."""
     training = examples.trainings[name]
     with torch.device("meta"):
-        model = models.build(training.model, data_of(training, examples.datasets[training.dataset]))
+        model = models.build(training.model, data_of(training, examples.datasets[training.datasets[0]]))
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
 
 
@@ -84,5 +84,5 @@ def test_a_residual_network_multiplies_as_often_as_was_published(examples: Recip
     """Forward, a third of all; torchvision lists 4.09 and 11.51 billion (an addition with each, so twice the flops)."""
     training = examples.trainings[name]
     with torch.device("meta"):
-        model = models.build(training.model, data_of(training, examples.datasets[training.dataset]))
+        model = models.build(training.model, data_of(training, examples.datasets[training.datasets[0]]))
     assert model.flops_per_sample / 6e9 == pytest.approx(billions, rel=0.02)

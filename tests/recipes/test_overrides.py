@@ -69,8 +69,8 @@ TRAININGS__TINY_DECODER=x
 TRAININGS__VAST__RUN__STEPS=1
     found the unknown recipe vast, expected one of trainings/ (tiny-decoder)
 TRAINING__TINY_DECODER__RUN__STEPS=1
-    found the kind TRAINING, expected a variable that begins SLIPWAY_DATASETS__ or SLIPWAY_TRAININGS__ or
-    SLIPWAY_SWEEPS__
+    found the kind TRAINING, expected a variable that begins SLIPWAY_DATASETS__ or SLIPWAY_SUITES__ or
+    SLIPWAY_TRAININGS__ or SLIPWAY_SWEEPS__
 SWEEPS__TINY_DECODER__TRIAL__RUN__LENGTH=1
     trial.run.length: found an unknown parameter, expected one of run.steps, run.seed, run.precision,
         run.shuffle_shards, run.freeze

@@ -12,7 +12,7 @@ import pytest
 import recipes
 from recipes import assignments
 from recipes.load import load
-from recipes.plan import planned, planned_shards
+from recipes.plan import grace_warning, planned, planned_shards
 from recipes.problems import InvalidRecipes
 from tests.assets.datasets.snapshots import make_snapshot
 from trainer.plan.shards import judge_shards, report_shards, room_of
@@ -115,3 +115,15 @@ def test_a_recipe_is_planned_without_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CODE, capture_output=True, text=True, timeout=280)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_grace_that_is_shorter_than_a_save_is_told_with_the_field():
+    fields = ["placement.kubernetes.grace_seconds=60"]
+    known = assignments.load_with(FOLDER / "examples", "trainings", "llama-1b", fields).trainings["llama-1b"]
+    assert "grace_seconds: found 60, expected more than the 90 s" in grace_warning(known, "h200-32", 90.0)
+    assert grace_warning(known, "h200-32", 30.0) == "" == grace_warning(known, "h200-32", None)
+
+
+def test_without_a_grace_of_its_own_a_training_has_that_of_the_cluster():
+    known = load(FOLDER / "examples").trainings["llama-1b"]
+    assert "found 300" in grace_warning(known, "h200-32", 301.0)

@@ -30,6 +30,9 @@ kind: stdlib -> kind: stdlib\n  path: x
 kind: stdlib -> kind: stdlib\n  include: ['*', 3]
     +1 source.include.1: found 3, expected text
 
+tokenizer: -> cleaning:\n  patterns:\n    ticket: "("\ntokenizer:
+    +2 cleaning.patterns.ticket: found "(", expected a regular expression of Python: missing ), unterminated subpattern
+
   kind: stdlib ->   include: []
     -1 source.kind: found nothing, expected the kind of this section
 """
@@ -152,20 +155,20 @@ SWEEP_CASES = r"""
 training: tiny-decoder # -> training: vast #
     training: found "vast", expected the name of a training recipe (tiny-decoder)
 
-sampler: tpe -> sampler: grid
-    sampler: found "grid", expected 'random' or 'tpe'
+sampler: tpe -> sampler: best
+    sampler: found "best", expected 'random', 'grid', 'quasi-random', 'tpe', 'gp' or 'cma-es'
 
 eta: 2 -> eta: 1
-    halving.eta: found 1, expected 2 or more
+    scheduler.eta: found 1, expected 2 or more
 
 [20, 40, 80] -> [40, 20, 80]
-    halving.rungs: found [40, 20, 80], expected steps that increase
+    scheduler.rungs: found [40, 20, 80], expected steps that increase
 
 [20, 40, 80] -> [20, 30, 80]
-    halving.rungs.1: found 30, expected a multiple of validation.every of a trial (20)
+    scheduler.rungs.1: found 30, expected a multiple of validation.every of a trial (20)
 
 run.steps: 80 -> run.steps: 100
-    -4 halving.rungs: found [20, 40, 80], expected the last to be run.steps of a trial (100)
+    -4 scheduler.rungs: found [20, 40, 80], expected the last to be run.steps of a trial (100)
 
 validation.every: 20 -> validation.every: 0
     trial.validation.every: found 0, expected a number that divides every rung, where trials are compared
@@ -187,7 +190,8 @@ optimiser.beta2: -> optimiser.beta3:
 
 optimiser.beta2: -> beta2:
     space.beta2: found an unknown parameter, expected <section>.<field>, the section one of model, batch,
-        optimiser, run, checkpoint, validation, communication
+        optimiser, run, checkpoint, validation, communication, mix, layout, storage, observation, evaluation,
+        hardware, runtime, recovery
 
 {choice: [0.9, 0.95, 0.99]} -> {choice: [0.9, 1.5]}
     space.optimiser.beta2.choice.1: found 1.5, expected 0 or more, below 1
@@ -197,7 +201,7 @@ optimiser.beta2: -> beta2:
 
 {choice: [0.9, 0.95, 0.99]} -> {between: [0, 1]}
     space.optimiser.beta2.between: found an unknown field, expected one of loguniform, uniform, randint,
-        choice
+        choice, step, when
 
 {choice: [0.9, 0.95, 0.99]} -> {}
     space.optimiser.beta2: found {}, expected exactly one of loguniform, uniform, randint, choice
@@ -226,7 +230,7 @@ optimiser.beta2: -> run.steps: {randint: [1, 2]}\n  optimiser.beta2:
         validation.every
 
 run.steps: 80 -> run.steps: 80\n  optimiser.beta2: 0.9
-    -12 space.optimiser.beta2: found a parameter that `trial` sets too, expected it in only one of the two
+    -13 space.optimiser.beta2: found a parameter that `trial` sets too, expected it in only one of the two
 
 seed: 0 -> seed: 0\nplacement: {ranks_per_node: 0}
     +1 placement.ranks_per_node: found 0, expected 1 or more
@@ -276,7 +280,7 @@ def test_all_problems_of_all_files_are_reported_at_once(folder: Folder):
     assert folder.problems() == [
         f'{DATASET}:{vocabulary}: tokenizer.vocab_size: found "many", expected a whole number',
         f"{SWEEP}:{seed}: seed: found -1, expected 0 or more",
-        f"{SWEEP}:{eta}: halving.eta: found 1, expected 2 or more",
+        f"{SWEEP}:{eta}: scheduler.eta: found 1, expected 2 or more",
         f'{TRAINING}:{layers}: model.layers: found "four", expected a whole number',
         f"{TRAINING}:{steps - 1}: run.steps: found nothing, expected a whole number",
         f"{TRAINING}:{steps}: run.stepps: found an unknown field, "
@@ -341,5 +345,5 @@ def test_a_name_that_assets_cannot_have_is_refused(folder: Folder, name: str):
 def test_a_folder_without_recipes_is_reported(folder: Folder):
     nowhere = folder.path / "nowhere"
     assert Folder(nowhere).problems() == [
-        f"{nowhere}: found no recipes, expected a folder with at least one of datasets/, trainings/, sweeps/"
+        f"{nowhere}: found no recipes, expected a folder with at least one of datasets/, suites/, trainings/, sweeps/"
     ]

@@ -77,8 +77,8 @@ def test_an_override_of_an_unknown_parameter_is_refused(scripted: Folder):
             "retrain: null",
             "optimiser: null #",
             "optimiser",
-            "found an unknown field, expected one of description, owner, dataset, placement, recovery, retrain, code, "
-            "command, parameters",
+            "found an unknown field, expected one of description, owner, dataset, placement, recovery, retrain, "
+            "renewal, code, command, parameters",
         ),
     ],
 )

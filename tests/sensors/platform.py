@@ -26,6 +26,8 @@ from assets.training import specification, terms
 from definitions import build
 from recipes.assignments import applied
 from recipes.load import Recipes, load
+from recipes.strict import validate
+from recipes.sweep import SweepRecipe
 from recipes.training import ModelRecipe
 from resources.compute.embedded import EmbeddedCompute
 from resources.here import embedded_resources
@@ -69,7 +71,7 @@ _SWEEP = {
     "seed": 1,
     "trials": 4,
     "parallel": 2,
-    "halving": {"rungs": [50, 100], "eta": 2},
+    "scheduler": {"kind": "stopping", "rungs": [50, 100], "eta": 2},
     "trial": {"run.steps": 100, "validation.every": 50, "validation.sequences": 4, "checkpoint.every": 100},
     "limits": {"failed_trials": 1, "retries": 1},
 }
@@ -109,6 +111,15 @@ class Platform:
         """The same home and instance with one more training recipe."""
         more = copy.copy(self)
         more.recipes = dataclasses.replace(self.recipes, trainings={**self.recipes.trainings, recipe.name: recipe})
+        more.repository = build(more.recipes, self.resources).get_repository_def()
+        return more
+
+    def with_sweep(self, **changed: Any) -> "Platform":
+        """The same home and instance, whose sweep has these fields otherwise."""
+        more = copy.copy(self)
+        value = {**self.recipes.sweeps[SEARCH].model_dump(mode="json", exclude_unset=True), **changed}
+        recipe = validate(SweepRecipe, value).model_copy(update={"name": SEARCH})
+        more.recipes = dataclasses.replace(self.recipes, sweeps={SEARCH: recipe})
         more.repository = build(more.recipes, self.resources).get_repository_def()
         return more
 
@@ -152,7 +163,7 @@ class Platform:
         """A training of the recipe, with fields of it set otherwise for it alone, that is not wanted yet."""
         fields = [f"{name}.{field}={json.dumps(value)}" for name in changes for field, value in changes[name].items()]
         recipe = applied(self.recipe, fields)
-        current = pointer.current(self.home.durable, recipe.dataset)
+        current = pointer.current(self.home.durable, recipe.datasets[0])
         assert current is not None
         agreed = dataclasses.replace(terms(recipe, origin, fields), init=init)
         store = self.trainings.propose(specification(recipe, current, self.tiers, cause), agreed)
@@ -252,8 +263,8 @@ class Platform:
         found = self.instance.fetch_materializations(where, limit=100).records
         return [record.asset_materialization for record in found if record.asset_materialization]
 
-    def observations(self, partition: str) -> list[dg.AssetObservation]:
-        where = dg.AssetRecordsFilter(asset_key=keys.key(TINY, "training"), asset_partitions=[partition])
+    def observations(self, partition: str, noun: str = "training") -> list[dg.AssetObservation]:
+        where = dg.AssetRecordsFilter(asset_key=keys.key(TINY, noun), asset_partitions=[partition])
         found = self.instance.fetch_observations(where, limit=100).records
         return [record.asset_observation for record in found if record.asset_observation]
 

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from assets import keys
+from assets import keys, unseen
 from assets.datasets.snapshots import pointer
 from assets.initial import with_initial_weights
 from assets.training import specification, terms
+from recipes.dataset import SplitSection
 from recipes.initial import InitSection
 from recipes.training import ModelRecipe
 from resources.mlflow.registry import CHAMPION, MANIFEST_TAG, Registry
 from resources.trainings.store import TrainingStore
+from tests.assets.datasets.builds import build
 from tests.sensors.platform import EVERY, STEPS, TINY, Platform
+from trainer.checkpoint.disk import ancestors
+from trainer.data.shards import read_manifest
 from trainer.models.decoder import DecoderShape
 from trainer.start import export, huggingface
 
@@ -84,6 +88,10 @@ def test_a_training_that_is_offered_with_given_weights_trains_from_them(platform
     loss = [event["loss"] for event in store.events() if event["event"] == "step"]
     before = [event["loss"] for event in first.events() if event["event"] == "step"]
     assert [event["digest"] for event in store.events() if event["event"] == "initialised"]
+    kept = ancestors.read(platform.home.durable / store.commits()[-1].folder)
+    known = [first.specification().snapshot] if layout == "checkpoint" else None
+    assert recipe.init is not None
+    assert kept.lineage["initial"] == {"digest": recipe.init.digest, "snapshots": known}
     assert loss[0] < before[0] - 1
 
 
@@ -104,21 +112,31 @@ def test_a_step_of_a_training_is_the_checkpoint_that_it_committed(platform: Plat
     assert (found.digest, found.folder) == (commit.manifest, str(platform.home.durable / commit.folder))
 
 
-@pytest.mark.parametrize("named", [{}, {"version": 1}, {"alias": CHAMPION}])
-def test_a_registered_model_is_the_checkpoint_of_its_version(tracked: Platform, named: dict[str, Any]):
+@pytest.mark.slow
+def test_a_registered_model_is_the_checkpoint_of_its_version_and_another_is_refused(tracked: Platform):
     manifest = registered(tracked)
     move_the_alias(tracked)
-    assert settled_init(tracked, model=MODEL, **named).digest == manifest
-
-
-def test_a_model_that_is_not_registered_is_refused_with_those_that_are(tracked: Platform):
-    registered(tracked)
+    for named in ({}, {"version": 1}, {"alias": CHAMPION}):
+        assert settled_init(tracked, model=MODEL, **named).digest == manifest
     with pytest.raises(ValueError, match=rf"init: found no registered model nope, expected one of {MODEL}"):
         settled_init(tracked, model="nope")
     with pytest.raises(ValueError, match=rf"model {MODEL}: found no version 7 that is one of our checkpoints"):
         settled_init(tracked, model=MODEL, version=7)
     with pytest.raises(ValueError, match=rf"model {MODEL}: found no alias best that"):
         settled_init(tracked, model=MODEL, alias="best")
+
+
+def test_what_the_weights_were_trained_on_is_not_held_out_from_the_training_that_begins_with_them(platform: Platform):
+    first, dataset = platform.finished(), platform.recipes.datasets["texts"]
+    larger = dataset.model_copy(update={"split": SplitSection(validation=0.5)})
+    older, newer = current(platform), build(larger, platform.home.durable)
+    recipe = settle(platform, starting(platform, checkpoint=f"{first.id}/{STEPS}"))
+    made = specification(recipe, newer.sha256, platform.tiers)
+    held_out = read_manifest(platform.home.durable, made.snapshot)
+    assert held_out.source[unseen.UNSEEN]["seen"] == [older]
+    assert 0 < held_out.splits["validation"].documents < newer.splits["validation"].documents
+    drawn = specification(recipe.model_copy(update={"init": None}), newer.sha256, platform.tiers)
+    assert drawn.snapshot == newer.sha256
 
 
 def test_a_step_that_was_not_committed_is_refused_with_those_that_were(platform: Platform):

@@ -8,6 +8,7 @@ from dagster import DagsterRunStatus
 
 from assets import keys
 from resources.launchers.protocol import JobState
+from resources.mlflow.identity import CANCELLED_TAG
 from resources.trainings.decision import Action
 from resources.trainings.duties import Duty
 from resources.trainings.job import job_name
@@ -59,10 +60,12 @@ def test_a_cancelled_run_stops_the_training(platform: Platform):
     [request] = platform.apply("job_watch")
     run = platform.queue(request)
     until(lambda: store.read().beats, "the trainer")
+    platform.instance.add_run_tags(run.run_id, {CANCELLED_TAG: "ann"})
     platform.end(run, DagsterRunStatus.CANCELED)
     assert platform.apply("job_watch") == []
     desired = store.desired()
-    assert desired is not None and (desired.want, desired.why) == ("stop", f"run {run.run_id} was cancelled")
+    assert desired is not None and (desired.want, desired.by) == ("stop", "ann")
+    assert desired.why == f"run {run.run_id} was cancelled"
     platform.advance(store)
     assert platform.apply("job_watch") == []
     [observation] = platform.observations(store.id)

@@ -5,17 +5,22 @@ import itertools
 import json
 import socket
 from collections.abc import Mapping
+from importlib.metadata import version
 
 import pytest
 
-from resources.mlflow import silence
+from assets import keys
+from resources.mlflow import pages, silence
 from resources.mlflow import tracking as tracking_module
 from resources.mlflow.tracking import Delivery, ShippedLedger, Tracking
+from resources.trainings import naming
 from resources.trainings.decision import Action
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
 from tests.conftest import until
 from tests.sensors.platform import STEPS, TINY, Platform
+from trainer.node import environment
+from trainer.record import files
 
 
 def ship(platform: Platform, store: TrainingStore, tags: Mapping[str, str] | None = None) -> bool:
@@ -27,6 +32,12 @@ def losses(platform: Platform, store: TrainingStore) -> list[int]:
     """The steps of the loss's history, in MLflow's own order."""
     run = platform.tracking.run_of(store)
     return sorted(metric.step for metric in platform.tracking.client().get_metric_history(run, "loss"))
+
+
+def evaluated_steps(platform: Platform, store: TrainingStore) -> list[int]:
+    run = platform.tracking.run_of(store)
+    history = platform.tracking.client().get_metric_history(run, "evaluation_loss")
+    return sorted(metric.step for metric in history)
 
 
 def runs_of(platform: Platform) -> int:
@@ -50,7 +61,67 @@ def test_a_finished_training_is_delivered_whole(tracked: Platform):
     assert figures <= run.data.metrics.keys()
     assert run.data.params["optimiser.learning_rate"] == "0.01"
     assert run.data.tags["slipway.training"] == store.id
+    assert run.info.run_name == naming.of(store.read()) and run.info.run_name.startswith(f"{TINY}, ")
+    assert {"evaluation_loss", "evaluation_accuracy", "evaluation_bits_per_byte"} <= run.data.metrics.keys()
     assert run.data.tags["slipway.snapshot"] == store.specification().snapshot
+
+
+def test_a_score_that_is_measured_after_the_end_reaches_the_run_once(tracked: Platform):
+    store = tracked.finished(Duty.TRACKING)
+    commit = store.commits()[-1]
+    score, aside = files.named(store.folder, files.EVALUATIONS, commit.name), tracked.root / "score"
+    score.rename(aside)
+    tracked.apply("metrics_shipping")
+    assert evaluated_steps(tracked, store) == [each.step for each in store.commits()[:-1]]
+    aside.rename(score)
+    tracked.add(keys.checkpoint_partitions(TINY), partition := keys.checkpoint_partition(store.id, commit.step))
+    assert tracked.materialise([keys.key(TINY, "evaluation")], partition).success
+    for _ in range(2):
+        tracked.apply("metrics_shipping")
+    assert evaluated_steps(tracked, store) == [each.step for each in store.commits()]
+    assert not tracked.trainings.is_open(store.id, Duty.TRACKING)
+
+
+def test_a_parameter_is_a_field_however_deep_it_lies():
+    numbers = {"batch": {"micro": 4}, "mix": {"texts": {"weight": 0.5}}, "none": {}}
+    assert dict(tracking_module._flat(numbers)) == {"batch.micro": 4, "mix.texts.weight": 0.5, "none": {}}
+
+
+def test_a_run_says_what_it_ran_on_and_what_its_nodes_did(tracked: Platform):
+    store = tracked.finished(Duty.TRACKING)
+    tracked.apply("metrics_shipping")
+    data = tracked.tracking.client().get_run(tracked.tracking.run_of(store)).data
+    listed = environment.packages_path(tracked.home.durable, data.tags["slipway.packages"])
+    assert f"numpy=={version('numpy')}\n" in listed.read_text()
+    assert data.tags["slipway.kernel"].startswith("Linux ") and data.tags["slipway.accelerator"]
+    assert data.tags["mlflow.source.git.commit"] == tracked.compute.revision.partition("+")[0]
+    used = {"cpu_utilization_percentage", "system_memory_usage_percentage", "disk_usage_percentage"}
+    assert {f"system/node-0/{name}" for name in used | {"network_receive_megabytes"}} <= data.metrics.keys()
+
+
+def test_a_run_and_its_partition_lead_to_each_other(tracked: Platform):
+    store = tracked.finished(Duty.TRACKING)
+    tracked.resources["tracking"] = Tracking(
+        uri=tracked.tracking.uri, page="https://mlflow.example/", dagster_page="https://slipway.example"
+    )
+    tracked.apply("metrics_shipping")
+    run = tracked.tracking.client().get_run(tracked.tracking.run_of(store))
+    page = f"https://slipway.example/assets/tiny/training?view=partitions&partition={store.id}"
+    assert run.data.tags[pages.PAGE_TAG] == page
+    assert run.data.tags[pages.NOTE] == f"[{store.id} in Dagster]({page})"
+    [seen] = tracked.observations(store.id)
+    assert seen.metadata["mlflow"].value == f"https://mlflow.example/#/runs/{run.info.run_id}"
+
+
+def test_the_description_that_a_person_wrote_stays(tracked: Platform):
+    store = tracked.finished()
+    assert ship(tracked, store)
+    client, run = tracked.tracking.client(), tracked.tracking.run_of(store)
+    client.set_tag(run, pages.NOTE, "the one for the paper")
+    pages.link(client, run, store.id, "https://slipway.example/assets/tiny/training")
+    tags = client.get_run(run).data.tags
+    assert tags[pages.NOTE] == "the one for the paper"
+    assert tags[pages.PAGE_TAG] == "https://slipway.example/assets/tiny/training"
 
 
 def test_the_second_tick_delivers_nothing(tracked: Platform):

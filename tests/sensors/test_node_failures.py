@@ -14,6 +14,7 @@ from resources.trainings.job import job_name
 from resources.trainings.store import TrainingStore
 from sensors.node_failures import BY, LOST
 from tests.conftest import Marked, until
+from tests.resources.trainings.lab import until_paced
 from tests.sensors.platform import Platform
 from trainer.record import ledger
 
@@ -73,7 +74,11 @@ def test_without_a_healthy_node_nothing_is_given_up(platform: Platform):
 
 @pytest.mark.slow
 def test_a_training_without_progress_past_the_deadline_is_superseded(platform: Platform, marked: Marked):
-    store = running(platform, recovery={"no_progress_seconds": 2.0})
+    store = platform.wanted(
+        "", run=ENDLESS, checkpoint={"every": ENDLESS["steps"]}, recovery={"no_progress_seconds": 2.0}
+    )
+    platform.advance(store, Action.SUBMIT)
+    until_paced(store)
     [rank] = marked.running("trainer")
     os.kill(rank, signal.SIGSTOP)
     until(lambda: platform.apply("node_failures") is not None and store.read().failures, "the deadline to pass")

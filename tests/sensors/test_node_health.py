@@ -15,16 +15,17 @@ from resources.fleet.health.standing import Standing
 from resources.trainings.store import TrainingStore
 from sensors.support.runs import PARTITION_TAG
 from tests.sensors.platform import Platform
+from trainer.diagnosis import folder
 from trainer.record import causes, incidents
 from trainer.record.incidents import IncidentRecord
 from trainer.record.tokens import Token
 
 
-def at_once(platform: Platform) -> None:
-    """Nodes in quarantine are diagnosed at once."""
+def at_once(platform: Platform, **rules: bool) -> None:
+    """Nodes in quarantine are diagnosed at once; `rules` of nodes' health are otherwise."""
     given = platform.compute
     platform.resources["compute"] = EmbeddedCompute(
-        jobs=given.jobs, nodes=given.nodes, names=given.names, quarantine={"hold_seconds": 0}
+        jobs=given.jobs, nodes=given.nodes, names=given.names, quarantine={"hold_seconds": 0, **rules}
     )
     platform.repository = build(platform.recipes, platform.resources).get_repository_def()
 
@@ -68,6 +69,21 @@ def test_a_node_that_two_incidents_name_is_quarantined_and_a_diagnosis_requested
     assert claim is not None and claim.nodes == ("node-1",)
 
 
+def test_an_xid_that_a_nodes_kernel_logged_speaks_against_it_also_when_the_node_tells_of_it_late(platform: Platform):
+    at_once(platform)
+    store = platform.wanted("", run={"steps": 1_000_000})
+    killed = IncidentRecord(str(Token(1)), causes.KILLED, "rank 0 was killed", "restarted", "test", time.time(), 40)
+    assert incidents.note(store.folder, killed)
+    platform.apply("node_health")
+    assert standing(platform, "node-1") is Standing.HEALTHY
+    said = ("Xid (PCI:0000:3b:00): 79: GPU has fallen off the bus",)
+    manifest = folder.DiagnosisManifest("node-1", time.time(), 0.1, "a test", (), {}, {}, said)
+    assert folder.write(store.folder, killed.id, manifest, {})
+    platform.apply("node_health")
+    assert standing(platform, "node-1") is Standing.QUARANTINED
+    assert "fallen off the bus" in platform.compute.node_health(platform.tiers).register.of("node-1").why
+
+
 def test_the_event_log_has_each_transition_once(platform: Platform):
     at_once(platform)
     hang(platform.wanted("", run={"steps": 1_000_000}), "node-0", 1)
@@ -75,6 +91,30 @@ def test_the_event_log_has_each_transition_once(platform: Platform):
         platform.apply("node_health")
     [shown] = observations(platform.instance, keys.PREFLIGHT, "node-0")
     assert (shown["standing"], shown["who"]) == ("suspect", "node health")
+
+
+def requested(platform: Platform) -> list[str]:
+    """The nodes whose preflight the sensor requests."""
+    return [request.tags[keys.DIAGNOSES_TAG] for request in platform.tick("node_health").run_requests or ()]
+
+
+def test_a_new_node_is_measured_and_no_training_is_placed_on_it_before(platform: Platform):
+    at_once(platform, preflight_joining=True)
+    assert not [node.name for node in platform.compute.working_fleet(platform.tiers).nodes() if node.ready]
+    assert requested(platform) == ["node-0", "node-1"]
+    assert standing(platform, "node-0") is Standing.JOINING
+
+
+def test_a_suspect_is_measured_once_no_training_runs_on_it(platform: Platform):
+    at_once(platform, preflight_incidents=True)
+    store = platform.wanted("", run={"steps": 1_000_000})
+    assert store.claim(1, ("node-0",), "", "test")
+    hang(store, "node-0", 1)
+    hang(platform.wanted("again", run={"steps": 1_000_000}), "node-1", 1)
+    assert requested(platform) == ["node-1"], "node-0 is at work"
+    store.record_exit(1, "stopped", "asked to stop", "test", ("node-0",))
+    store.want("stop", "test", "it is enough")
+    assert "node-0" in requested(platform)
 
 
 @pytest.mark.slow
@@ -102,3 +142,5 @@ def test_a_healthy_node_is_released_and_a_faulty_one_goes_to_repair(platform: Pl
     metadata = event.asset_materialization.metadata
     assert metadata["verdict"].value == "faulty" and "disk" in str(metadata["faults"].value)
     assert metadata["standing"].value == "repair"
+    [kept] = platform.compute.node_health(platform.tiers).preflights.of("node-1")
+    assert (kept.verdict, kept.run) == ("faulty", event.run_id) and "disk" in kept.faults and len(kept.answers) == 2

@@ -10,10 +10,11 @@ from dagster import DagsterRunStatus
 from assets import keys
 from assets.sweeps.assets import current_subject, open_sweep
 from assets.sweeps.decisions import closing
+from assets.sweeps.full_scale import led_to
 from assets.sweeps.store import SweepStore
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
-from tests.assets.sweeps.simulation import continued
+from tests.assets.sweeps.simulation import Curve, continued
 from tests.sensors.platform import BY, SEARCH, TINY, Platform
 from trainer.base import lock
 
@@ -23,12 +24,18 @@ def opened(platform: Platform) -> SweepStore:
     return open_sweep(subject, platform.tiers)
 
 
-def completed(platform: Platform) -> SweepStore:
-    """A sweep whose trials have all ended; the best learning rate is the one closest to 0.01."""
+def lowest(parameters: Mapping[str, Any], step: int) -> float:
+    """The lowest learning rate is the best."""
+    return math.log(parameters["optimiser.learning_rate"]) + 1 / step
 
-    def value(parameters: Mapping[str, Any], step: int) -> float:
-        return abs(math.log(parameters["optimiser.learning_rate"] / 0.01)) + 1 / step
 
+def written(parameters: Mapping[str, Any], step: int) -> float:
+    """The learning rate that the recipe has is the best."""
+    return abs(math.log(parameters["optimiser.learning_rate"] / 0.01)) + 1 / step
+
+
+def completed(platform: Platform, value: Curve = lowest) -> SweepStore:
+    """A sweep whose trials have all ended, with these values."""
     store = opened(platform)
     state = store.state()
     assert state is not None
@@ -55,6 +62,16 @@ def test_a_complete_sweep_starts_the_training_of_its_best_parameters(platform: P
     assert store.specification().numbers["run"]["steps"] == platform.recipe.run.steps
     assert store.terms().origin["trial"] == sweep.best.number
     assert store.id in platform.partitions(keys.training_partitions(TINY))
+
+
+def test_where_no_trial_beats_the_recipe_as_it_is_written_that_is_trained(platform: Platform):
+    """It has been trained already in this home, so that nothing more is wanted."""
+    sweep = completed(platform, written).state()
+    assert sweep is not None and sweep.best is not None and sweep.best.number == 0
+    subject = current_subject(platform.recipes.sweeps[SEARCH], platform.recipe, platform.tiers, platform.tracking)
+    led = led_to(subject, sweep)
+    assert led is not None and led.recipe == platform.recipe
+    assert platform.apply("sweep_completions") == [] and platform.trainings.opened(Duty.RUN) == []
 
 
 def test_the_second_tick_changes_nothing(platform: Platform):
@@ -114,6 +131,13 @@ def test_a_cancelled_sweep_whose_process_still_works_on_it_is_closed_at_once(pla
         assert len(platform.apply("sweep_completions")) == 1
         closed = store.closed()
     assert closed is not None and closed.reason == f"run {run.run_id} was cancelled"
+
+
+def test_a_complete_sweep_whose_recipe_has_more_trials_now_goes_on(platform: Platform):
+    store = completed(platform)
+    assert platform.with_sweep(trials=6).apply("sweep_completions")[0].tags[keys.SWEEP_TAG] == store.sweep
+    state = store.state()
+    assert state is not None and state.closed is None and state.budget.trials == 6
 
 
 @pytest.mark.parametrize("outcome", ["stopped", "failed"])

@@ -14,11 +14,13 @@ import pytest
 
 from assets import keys
 from assets.sweeps.assets import current_subject, open_sweep
-from assets.sweeps.controller import Controller, SearchSubject, trials_of
+from assets.sweeps.controller import Controller
 from assets.sweeps.decisions import closing
 from assets.sweeps.events import Asked, Ended, Started
 from assets.sweeps.state import SweepState
 from assets.sweeps.store import SweepStore
+from assets.sweeps.subject import SearchSubject
+from assets.sweeps.trials import trials_of
 from assets.training import specification, terms
 from recipes.training import ModelRecipe
 from resources.home import CODE
@@ -67,11 +69,13 @@ def test_a_run_that_finds_the_sweep_in_other_hands_says_whose_and_ends_with_the_
     assert caplog.text.count(f"{store.folder} is locked by process {os.getpid()}") == 1
 
 
-def controlling(platform: Platform, store: SweepStore) -> "subprocess.Popen[bytes]":
+def controlling(
+    platform: Platform, store: SweepStore, searched: SearchSubject | None = None
+) -> "subprocess.Popen[bytes]":
     """A controller in a process of its own."""
     order = platform.root / "controller.pickle"
     resources = platform.compute.model_dump(), platform.tiers.model_dump()
-    order.write_bytes(pickle.dumps((store, subject(platform), *resources)))
+    order.write_bytes(pickle.dumps((store, searched or subject(platform), *resources)))
     return subprocess.Popen([sys.executable, "-c", CONTROL, str(order)], cwd=CODE)
 
 
@@ -140,10 +144,11 @@ def test_a_sweep_whose_controller_is_killed_is_finished_by_another(
 
 
 @pytest.mark.slow
-def test_a_trial_whose_job_dies_is_tried_again_under_its_own_number(
+def test_a_trial_whose_job_is_killed_starts_again_under_its_own_number_and_costs_no_retry(
     platform: Platform, store: SweepStore, marked: Marked
 ):
-    """A rank that dies is started anew inside its job; the death of its supervisor ends the job."""
+    """A rank that dies is started anew inside its job; the death of its supervisor ends the job, by no fault of the
+    trial."""
     process = controlling(platform, store)
     rank = until(lambda: marked.running("trainer"), "the first trial")[0]
     supervisor = parent_of(rank)
@@ -152,10 +157,9 @@ def test_a_trial_whose_job_dies_is_tried_again_under_its_own_number(
     assert process.wait() == 0
     sweep = state(store)
     assert sweep.closed is not None and sweep.closed.outcome == "complete"
-    assert sorted(trial.attempt for trial in sweep.trials.values()) == [0, 0, 0, 1]
-    [again] = [trial for trial in sweep.trials.values() if trial.attempt]
-    claim = trials_of(store).store(f"{store.sweep}.{again.number}").newest_claim()
-    assert claim is not None and claim.token.incarnation == 2
+    assert [trial.attempt for trial in sweep.trials.values()] == [0] * TRIALS
+    claims = [trials_of(store).store(f"{store.sweep}.{number}").newest_claim() for number in range(TRIALS)]
+    assert sorted(claim.token.incarnation for claim in claims if claim) == [1] * (TRIALS - 1) + [2]
 
 
 def encrypted(platform: Platform) -> SearchSubject:
@@ -178,23 +182,12 @@ class Seen(Exception):
 
 
 def test_a_trial_has_the_terms_that_a_training_of_its_recipe_has(platform: Platform):
-    """The fleet cannot be asked, so that no trial is started."""
-    for node in platform.compute.names:
-        (Path(platform.home.nodes) / node / "lost.json").mkdir(parents=True)
     searched = encrypted(platform)
-    store = open_sweep(searched, platform.tiers)
-
-    def look(sweep: SweepState) -> None:
-        if list(trials(store)):
-            raise Seen
-
-    with pytest.raises(Seen):
-        Controller(store, searched, platform.control, 0.01).run(look)
-    trial = next(trials(store))
-    expected = terms(searched.training, trial.terms().origin)
-    once = dataclasses.replace(expected, max_nodes=1, failures_without_checkpoint=1)
-    assert trial.terms() == once and trial.terms().operation["storage"]["key_file"]
-    assert trial.terms().origin["trial"] == 0
+    trial = searched.trial({"optimiser.learning_rate": 0.01})
+    found = searched.trial_terms(trial, "search-1", 0, {})
+    expected = terms(searched.training, {"sweep": "search-1", "trial": 0})
+    assert found == dataclasses.replace(expected, max_nodes=1, failures_without_checkpoint=1)
+    assert found.operation["storage"]["key_file"]
 
 
 @pytest.mark.slow
@@ -218,7 +211,7 @@ def begun(platform: Platform, store: SweepStore) -> TrainingStore:
     for node in platform.compute.names:
         platform.compute.fleet().mark_lost(node, "a test")
     parameters = {"optimiser.learning_rate": 0.01}
-    store.append(Asked(trial=0, parameters=parameters), Started(trial=0, job="a job", nodes=("node-0",)))
+    store.append(Asked(trial=0, parameters=parameters, until=100), Started(trial=0, job="a job", nodes=("node-0",)))
     recipe = subject(platform).trial(parameters)
     described = specification(recipe, subject(platform).snapshot, platform.tiers)
     trial = trials_of(store).propose(described, terms(recipe), id=f"{store.sweep}.0")
@@ -252,7 +245,7 @@ def test_a_trial_without_a_last_value_ends_without_one(platform: Platform, store
 def test_a_trial_whose_parameters_the_recipe_does_not_accept_any_more_fails_alone(
     platform: Platform, store: SweepStore
 ):
-    store.append(Asked(trial=0, parameters={"optimiser.learning_rate": -1.0}))
+    store.append(Asked(trial=0, parameters={"optimiser.learning_rate": -1.0}, until=100))
     ended = first_end(platform, store)
     assert ended.outcome == "failed" and "optimiser.learning_rate: found -1.0" in ended.reason
 
@@ -266,10 +259,11 @@ def test_a_trial_that_cannot_be_read_keeps_no_other_from_going_on(platform: Plat
             path.mkdir()
         else:
             path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
-    store.append(Asked(trial=1, parameters={"optimiser.learning_rate": 0.02}))
+    platform.compute.fleet().restore("node-1")
+    store.append(Asked(trial=1, parameters={"optimiser.learning_rate": -1.0}, until=100))
 
     def look(sweep: SweepState) -> None:
-        if (store.folder / "trials" / f"{store.sweep}.1" / "desired").exists():
+        if sweep.trials[1].ended is not None:
             raise Seen
 
     with pytest.raises(Seen):

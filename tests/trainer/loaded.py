@@ -10,4 +10,4 @@ from trainer.node.world import join
 def model_of(found: Contents, snapshot: snapshots.Snapshot) -> Model:
     """In evaluation mode, whole and in this process."""
     with join() as alone:
-        return evaluate._loaded(found, evaluate._config({}, found, alone), snapshot, alone).model
+        return evaluate._loaded("a checkpoint", found, evaluate._config({}, found, alone), snapshot, alone).model

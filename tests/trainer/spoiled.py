@@ -4,6 +4,7 @@
 finite, each time it is done; ``nan-once@5`` only the first time in this folder; ``nan-from@5`` every step from 5 on;
 ``spike@40`` multiplies the loss that step 40 is told by 100. ``flip@5`` flips a bit of the last rank's weights before
 step 5. ``slow@0`` has the last rank's forward passes take 40 ms longer, and rank 0 look at the ranks all the time.
+``freeze@8`` freezes rank 0 after step 8, as `tests.trainer.frozen` does.
 """
 
 import os
@@ -16,6 +17,7 @@ from typing import Any
 
 import torch
 
+from tests.trainer.frozen import freeze_after
 from trainer.__main__ import main
 from trainer.recovery import lookout
 from trainer.step.engine import Engine
@@ -49,6 +51,7 @@ def spoil(faults: list[Fault]) -> None:
         lookout.LOOK_SECONDS, lookout.PERSISTS_SECONDS = 0.2, 1.0
         if is_last:
             _slow_down()
+    freeze_after({at for kind, at in faults if kind == "freeze"})
     Engine.accumulate = spoilt  # type: ignore[method-assign,assignment]
     Engine.finish = told  # type: ignore[method-assign,assignment]
 

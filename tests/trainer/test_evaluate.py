@@ -122,3 +122,23 @@ def test_the_command_writes_all_scores_to_the_output_of_the_request(
 def test_without_a_request_the_usage_is_printed(training: Training) -> None:
     ended = wait(training.spawn("trainer.evaluate"))
     assert (ended.code, ended.err) == (2, "usage: python -m trainer.evaluate REQUEST.json\n")
+
+
+def test_each_document_alone_has_the_loss_of_its_tokens_after_the_end_of_another(finished: Training) -> None:
+    commit, snapshot = finished.commits()[-1], finished.snapshot
+    asked = request(finished)
+    [found] = evaluate.evaluate({**asked, "each": True, "checkpoints": asked["checkpoints"][-1:]})
+    model = model_of(contents.open_verified(finished.durable / commit.folder, commit.manifest), snapshot)
+    (shard,) = snapshot.splits["validation"].shards
+    assert found.examples is not None and len(found.examples.losses) == shard.documents
+    assert sum(found.examples.predicted) == shard.tokens  # the first token of each is predicted too
+    for place, body in enumerate(shards.documents(finished.durable, shard, snapshot.dtype)):
+        end = snapshot.tokenizer.end_of_document
+        stream, total = torch.tensor([end, *body.tolist()]), 0.0
+        with torch.no_grad():
+            for start in range(0, len(stream) - 1, LENGTH):
+                row = stream[start : start + LENGTH + 1]
+                total += float(F.cross_entropy(model(row[None, :-1])[0], row[1:], reduction="sum"))
+        assert found.examples.losses[place] == pytest.approx(total, rel=1e-4)
+    assert sum(count for count, _, _ in found.examples.confidence) == shard.tokens
+    assert sum(right for _, _, right in found.examples.confidence) == sum(found.examples.right)

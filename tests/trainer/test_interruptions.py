@@ -30,6 +30,7 @@ def restarted(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training:
     return training.completed()
 
 
+@pytest.mark.slow
 def test_a_restart_begins_at_the_newest_commit_and_does_the_steps_after_it(restarted: Training) -> None:
     (restored,) = restarted.events("restored")
     assert (restored["incarnation"], restored["commit"]) == (2, f"{restored['step']:09d}.000001.0000")
@@ -48,6 +49,7 @@ def test_half_a_checkpoint_of_a_killed_writer_is_gone_after_the_restart(restarte
     assert kept == [commit.name for commit in restarted.commits()]
 
 
+@pytest.mark.slow
 def test_a_restart_skips_a_damaged_checkpoint_and_restores_the_one_before(
     training: Training, finished: Training
 ) -> None:

@@ -15,6 +15,7 @@ def close(losses: list[tuple[int, float]], expected: list[tuple[int, float]]) ->
     assert [loss for _, loss in losses] == pytest.approx([loss for _, loss in expected], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_two_ranks_have_the_losses_of_one_rank(finished: Training, finished_by_two: Training) -> None:
     close(finished_by_two.losses(), finished.losses())
     validated = [(event["step"], event["loss"]) for event in finished_by_two.events("validated")]

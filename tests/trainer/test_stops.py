@@ -81,6 +81,18 @@ def test_a_save_that_is_longer_than_the_grace_is_said_beforehand_once(
     assert capfd.readouterr().err.count("trainer: the grace of 20 s") == 2
 
 
+def test_steps_that_cannot_be_left_count_as_a_part_of_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(grace.VARIABLE, "20")
+    said: list[str] = []
+    told = grace.StopGrace(lambda _, **fields: said.append(f"{fields['seconds']:.0f} s: {fields['reason']}"))
+    told.saved(10, 12.0, "durable", before=7.0)
+    assert said == []
+    told.saved(20, 12.0, "durable", before=30.0)
+    assert said[0].startswith(
+        "42 s: the grace of 20 s is shorter than a stop takes, 30 s for steps that cannot be left"
+    )
+
+
 def test_without_a_grace_that_is_known_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(grace.VARIABLE, raising=False)
     grace.StopGrace(lambda event, **_: pytest.fail(event)).saved(10, 1e6, "durable")

@@ -1,14 +1,18 @@
 """Hot updates: a running training takes over a change between two steps, and after a kill after the same step again."""
 
 import json
+import shutil
+import time
 from typing import Any
 
 import pytest
 
+from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.test_replay import last_line, replay
 from trainer.checkpoint.disk import contents
 from trainer.record import changes, fence
+from trainer.step.updates import LOOK_SECONDS
 
 RATE, LATER, STEPS = 0.01, 0.0025, 300
 ENDLESS: dict[str, Any] = {
@@ -59,6 +63,59 @@ def test_a_start_that_follows_a_kill_takes_over_the_change_after_the_same_step(t
     assert {each: after[each] for each in before} == before
     told = [(event["step"], event["changed"], event["asked_by"]) for event in training.events("changed")]
     assert told == 2 * [(step, {"optimiser.learning_rate": [RATE, LATER]}, "ada")]
+
+
+@pytest.mark.slow
+def test_changes_that_were_asked_for_beforehand_hold_exactly_from_their_steps_on(training: Training):
+    """A schedule of parameters is one training; a person's change meanwhile does not wait for it."""
+    for step, rate in ((8, 0.005), (12, LATER)):
+        changes.propose(training.store, {"optimiser.learning_rate": rate}, "a schedule", "a test", after=step)
+    change(training, optimiser__clip=0.5)
+    training.configure(**{**ENDLESS, "run": {"steps": 20}})
+    training.completed()
+    rates = steps_of(training, 1, "learning_rate")
+    assert {step: rate for step, rate in rates.items() if rates.get(step - 1) != rate} == {1: RATE, 9: 0.005, 13: LATER}
+    assert {number: each.step for number, each in changes.applied(training.store).items()} == {1: 8, 2: 12, 3: 0}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("before", "after"), [(20, 30), (30, 20)])
+def test_a_running_training_takes_over_another_number_of_steps(training: Training, before: int, after: int):
+    """Here before its first step: it is as if it had had that number from the start."""
+    training.configure(run={"steps": after, "seed": 3})
+    whole = training.completed()
+    told = whole.losses(), steps_of(whole, 1, "learning_rate")
+    shutil.rmtree(training.store)
+    shutil.rmtree(training.durable / "checkpoints")
+    training.configure(run={"steps": before, "seed": 3})
+    change(training, run__steps=after)
+    training.completed()
+    assert (training.losses(), steps_of(training, 1, "learning_rate")) == told
+    ended = fence.read_exit(training.store, 1)
+    assert ended is not None and ended.step == after
+    [event] = training.events("changed")
+    assert event["means"].startswith(
+        "the learning rate is 0.005 at step 1, as it would have been; it comes to 0.001 at"
+    )
+
+
+@pytest.mark.nightly
+def test_a_training_that_is_about_to_end_goes_on_when_it_gets_more_steps_and_a_new_start_knows_them(
+    training: Training,
+):
+    training.configure(run={"steps": 20, "seed": 3})
+    process = training.start(freeze="18,25")
+    training.until_frozen()
+    change(training, run__steps=30)
+    time.sleep(2 * LOOK_SECONDS)
+    training.thaw()
+    until(lambda: 25 in steps_of(training, 1, "loss"), "a step that there was not")
+    process.kill()
+    process.communicate()
+    training.until_gone()
+    training.completed()
+    assert [step for step, _ in training.losses()] == list(range(1, 31))
+    assert {event["changed"]["run.steps"][1] for event in training.events("changed")} == {30}
 
 
 @pytest.mark.nightly

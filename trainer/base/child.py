@@ -6,6 +6,7 @@ import os
 import subprocess
 from typing import Any
 
+from trainer.base import parsing
 from trainer.base.processes import die_with_parent
 
 LAST_LINES = 5
@@ -25,7 +26,7 @@ def json_of(command: list[str], seconds: float) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         raise ValueError(f"{command[2]}: it did not end within {seconds:g} s") from None
     try:
-        document = json.loads(done.stdout)
+        document = parsing.value(done.stdout)
     except json.JSONDecodeError:
         document = None
     if not isinstance(document, dict):

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
-from trainer.base import atomic, digest
+from trainer.base import atomic, digest, parsing
 from trainer.base.invalid import Invalid, require
 
 Record = TypeVar("Record")
@@ -54,18 +54,16 @@ def encode(record: Any, format: str = "") -> bytes:
 def document(record: Any, format: str = "") -> dict[str, Any]:
     """A record as JSON has it, with its format and without a checksum: for a file that people may edit."""
     described = {**({"format": format} if format else {}), **plain(record)}
-    fields: dict[str, Any] = json.loads(atomic.canonical_json(described))
+    fields: dict[str, Any] = parsing.value(atomic.canonical_json(described))
     return fields
 
 
 def decode(kind: type[Record], data: bytes, where: object, format: str = "") -> Record:
     """The record in a file's bytes; `where` names the file in messages. Raises UndecodableRecord."""
     try:
-        fields = json.loads(data)
+        fields = parsing.value(data)
     except json.JSONDecodeError as error:
         raise UndecodableRecord(f"{where}:{error.lineno}: not JSON: {error.msg}") from None
-    except UnicodeDecodeError as error:
-        raise UndecodableRecord(f"{where}: not JSON: {error}") from None
     try:
         require(isinstance(fields, dict), "", f"found {fields!r}, expected a section")
         verified = _verify(fields)

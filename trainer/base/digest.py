@@ -12,7 +12,7 @@ from blake3 import blake3
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
-def of_bytes(data: bytes) -> str:
+def of_bytes(data: bytes | memoryview) -> str:
     """BLAKE3 of `data`, 64 hex digits."""
     return blake3(data).hexdigest()
 

@@ -12,3 +12,6 @@ class ExitCode(enum.IntEnum):
     """The configuration cannot be trained."""
     SUPERSEDED = 3
     """A newer incarnation or generation has taken the training over."""
+    GIVEN_UP = 4
+    """Ranks of this node were killed again and again. A node that is killed itself ends with 128 + n, as a shell has
+    it, and a launcher that starts it anew tells the two apart."""

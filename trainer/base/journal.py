@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainer.base import parsing
+
 JournalEvent = dict[str, Any]
 
 
@@ -33,11 +35,26 @@ def frame(event: JournalEvent) -> bytes:
 
 def parse(line: bytes) -> JournalEvent | None:
     """The event of one line without its newline, or None when the line is damaged."""
-    text, tab, checksum = line.rpartition(b"\t")
-    if not tab or checksum != b"%08x" % zlib.crc32(text):
+    if (text := _verified(line)) is None:
         return None
-    event: JournalEvent = json.loads(text)
-    return event
+    found = _events([text])
+    return found[0] if found else None
+
+
+def _events(texts: list[bytes]) -> list[JournalEvent]:
+    """The events in lines whose checksum is right, without those that are none: another program wrote these."""
+    try:
+        # One call for all of them takes half the time of one for each.
+        found: list[Any] = parsing.value(b"[%b]" % b",".join(texts))
+    except ValueError:
+        return [event for text in texts for event in _events([text])] if len(texts) > 1 else []
+    return [event for event in found if isinstance(event, dict)]
+
+
+def _verified(line: bytes) -> bytes | None:
+    """The JSON of one line without its newline, or None when the line is damaged."""
+    text, tab, checksum = line.rpartition(b"\t")
+    return text if tab and checksum == b"%08x" % zlib.crc32(text) else None
 
 
 class Journal:
@@ -89,9 +106,10 @@ def read(path: Path, offset: int = 0, at_most: int = -1) -> JournalReading:
     except FileNotFoundError:
         return JournalReading([], 0, offset)
     whole = data[: data.rfind(b"\n") + 1]
-    events = [parse(line) for line in whole.split(b"\n") if line]
-    good = [event for event in events if event is not None]
-    return JournalReading(good, len(events) - len(good), offset + len(whole))
+    lines = [line for line in whole.split(b"\n") if line]
+    texts = [text for line in lines if (text := _verified(line)) is not None]
+    events = _events(texts)
+    return JournalReading(events, len(lines) - len(events), offset + len(whole))
 
 
 def _has_torn_tail(path: Path) -> bool:

@@ -2,9 +2,11 @@
 
 import sys
 
+from trainer.base import console
+
 
 def explain(module: str, does: str) -> None:
     """With --help as the first argument, say in one line what the module does and who starts it, and exit."""
     if sys.argv[1:2] in (["--help"], ["-h"]):
-        print(f"python -m {module} {does}. Slipway starts it; what a person calls is in slipway --help.")
+        console.say(f"python -m {module} {does}. Slipway starts it; what a person calls is in slipway --help.")
         raise SystemExit(0)

@@ -100,7 +100,14 @@ def carrying(environment: Mapping[str, str]) -> list[int]:
 def running(*arguments: str) -> list[int]:
     """The pids of the live processes whose command line ends in these arguments."""
     wanted = "\0".join(["", *arguments, ""]).encode()
-    return [pid for pid in _pids() if _read(pid, "cmdline").endswith(wanted)]
+    # A forked process that stands for a command has zeros after its words.
+    return [pid for pid in _pids() if (_read(pid, "cmdline").rstrip(b"\0") + b"\0").endswith(wanted)]
+
+
+def holding(file: Path) -> list[int]:
+    """The pids of the processes that have the file open, of those that this user may look into."""
+    wanted = str(file.resolve())
+    return [pid for pid in _pids() if wanted in _open_files(pid)]
 
 
 def command_line(pid: int) -> str:
@@ -156,6 +163,16 @@ def _read(pid: int, name: str) -> bytes:
         return Path("/proc", str(pid), name).read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return b""
+
+
+def _open_files(pid: int) -> set[str]:
+    """The names of what a process has open; none when it is gone or belongs to another user."""
+    found = set()
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+        for each in Path("/proc", str(pid), "fd").iterdir():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found.add(str(each.readlink()))
+    return found
 
 
 def _reap() -> None:

@@ -37,6 +37,15 @@ def remove_file(root: Path, name: str) -> bool:
     return True
 
 
+def rename_file(root: Path, name: str, other: str) -> bool:
+    """Give the file `name` of `root` the name `other` in its folder. False when it is not there. Raises OSError."""
+    with _parent(root, name) as (parent, last):
+        if parent is None or not _is_plain(root, name, parent, last, stat.S_ISREG):
+            return False
+        os.rename(last, other, src_dir_fd=parent, dst_dir_fd=parent)
+    return True
+
+
 @contextlib.contextmanager
 def _parent(root: Path, name: str) -> Iterator[tuple[int | None, str]]:
     """A descriptor of the folder that holds `name`, None when there is no such folder, and the last part of `name`."""

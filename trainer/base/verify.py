@@ -113,7 +113,7 @@ def passing(blocks: Iterable[bytes], expected: Content, where: object) -> Iterat
     check(tally, expected, where)
 
 
-def data(content: bytes, expected: Content, where: object) -> None:
+def data(content: bytes | memoryview, expected: Content, where: object) -> None:
     """Raises Mismatch unless bytes in memory are the expected ones."""
     check(Measured(len(content), digest.of_bytes(content)), expected, where)
 

@@ -1,8 +1,8 @@
 """What a restore says on its way: which checkpoints and copies it passed over, and what it waits for."""
 
-import sys
 from collections.abc import Callable
 
+from trainer.base import console
 from trainer.checkpoint.tiers.node_copies import SourceFault
 from trainer.record.fence import Commit
 
@@ -27,6 +27,12 @@ class RestoreWords:
         self._record("passed_over", commit=commit.name, reason=reason)
         _say(f"checkpoint {commit.name} is passed over: {reason}")
 
+    def memory_fault(self, step: int, reason: str) -> None:
+        """What the memory of the nodes holds of this step does not verify."""
+        self._record("memory_damaged", step=step, reason=reason)
+        if self._leads:
+            _say(f"step {step} in the memory of the nodes is passed over: {reason}")
+
     def damaged(self, commit: Commit, reason: str) -> None:
         """This checkpoint is damaged, and counts no more."""
         self._record("set_aside", commit=commit.name, reason=reason)
@@ -40,4 +46,4 @@ class RestoreWords:
 
 
 def _say(text: str) -> None:
-    print(f"trainer: {text}\n", end="", file=sys.stderr, flush=True)
+    console.warn(f"trainer: {text}")

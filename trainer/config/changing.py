@@ -11,7 +11,8 @@ from typing import Any
 from trainer.base import codec
 from trainer.base.invalid import Invalid, require
 from trainer.config import resolved
-from trainer.config.resolved import OPERATION, SECTIONS, Config
+from trainer.config.mix import Mix
+from trainer.config.resolved import NUMBERS, OPERATION, SECTIONS, Config
 
 IN_PLACE = frozenset(
     {
@@ -22,6 +23,7 @@ IN_PLACE = frozenset(
                 *("clip", "weight_decay", "beta1", "beta2", "momentum"),
             )
         ),
+        "run.steps",
         *("checkpoint.every", "validation.every", "observation.window_steps", "observation.compare_steps"),
         *(f"storage.{tier}.minutes" for tier in ("nvme", "durable", "backup")),
         *(f"recovery.{name}" for name in ("skips", "skip_steps", "spike_sigmas", "straggler_sigmas")),
@@ -36,6 +38,7 @@ _ORDER = "the place in the order of the samples depends on it"
 _STATE = "the checkpoint has the optimiser's state of the former value"
 FIXED: Mapping[str, str] = {
     "model": _SHAPES,
+    "mix": f"{_ORDER}; a branch can set phases that begin at its step or later",
     "init": "a continuation has the weights of its checkpoint",
     "dataset": _ORDER,
     "batch.sequences": _ORDER,
@@ -52,10 +55,17 @@ FIXED: Mapping[str, str] = {
 REMEDY = "to start from its weights alone, use `init` in a recipe"
 
 
-def check_continues(fields: Mapping[str, Any], sections: Mapping[str, Any]) -> None:
-    """Raises Invalid for a field that a continuation with the full state of `sections` cannot change."""
+def check_continues(fields: Mapping[str, Any], sections: Mapping[str, Any], step: int | None = None) -> None:
+    """Raises Invalid for a field that a continuation with the full state of `sections` cannot change.
+
+    `step` is where it begins: a mix may be another one from there on. Without it, no mix can be another one.
+    """
     named = {name.split(".")[0] for name in fields} & SECTIONS.keys()
     whole = {**sections, **{each: _checked(each, SECTIONS[each], sections.get(each, {})) for each in named}}
+    of_mix = {name: value for name, value in fields.items() if name.split(".")[0] == "mix"}
+    if of_mix and step is not None and sections.get("mix"):
+        _check_same_samples(sections, with_fields(sections, of_mix), step)
+        fields = {name: value for name, value in fields.items() if name not in of_mix}
     for name, value in fields.items():
         parts = name.split(".")
         fixed = next((each for each in (parts[0], ".".join(parts[:2])) if each in FIXED), "")
@@ -63,6 +73,16 @@ def check_continues(fields: Mapping[str, Any], sections: Mapping[str, Any]) -> N
         if fixed and (held is None or value != held):
             was = f", expected {held!r}, as it was" if held is not None else ", expected no change"
             raise Invalid(name, f"found {value!r}{was}: {FIXED[fixed]}; {REMEDY}")
+
+
+def _check_same_samples(sections: Mapping[str, Any], changed: Mapping[str, Any], step: int) -> None:
+    """Raises Invalid for a mix with which the first `step` steps would have read other samples."""
+    before, now = (codec.build(Mix, each["mix"], "mix") for each in (sections, changed))
+    unknown = sorted(set(now.names) - set(before.names))
+    known = f"expected the datasets that the training began with: {', '.join(before.names)}"
+    require(not unknown, "mix", f"found {', '.join(unknown)}, {known}")
+    expected = f"expected the same weights in the first {step} steps; phases may begin after step {step} or later"
+    require(now.until(step) == before.until(step), "mix", f"found other weights before step {step}, {expected}")
 
 
 def value_of(sections: Mapping[str, Any], name: str) -> Any:
@@ -75,11 +95,13 @@ def value_of(sections: Mapping[str, Any], name: str) -> Any:
 
 def with_fields(sections: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Sections of a configuration, as JSON has them, with these fields set. Raises Invalid with the dotted field."""
-    kinds, out = {**SECTIONS, **OPERATION}, dict(sections)
+    kinds, out = {**NUMBERS, **OPERATION}, dict(sections)
     for name in fields:
         section = name.split(".")[0]
         known = section in kinds and "." in name
         require(known, name, f"unknown; expected <section>.<field>, the section one of {', '.join(kinds)}")
+        has = section != "mix" or bool(sections.get("mix"))
+        require(has, name, "expected a training on several datasets: this one has no mix")
         out[section] = _checked(section, kinds[section], out.get(section, {}))
     for name, value in fields.items():
         _set(out, name, value)
@@ -94,9 +116,25 @@ def changed(config: Config, fields: Mapping[str, Any]) -> Config:
     return codec.build(Config, with_fields(sections, fields))
 
 
-def check_in_place(config: Config, fields: Mapping[str, Any]) -> None:
-    """Raises Invalid for a change that a running training cannot take over."""
+def check_steps(steps: Any, done: int, local_steps: int) -> None:
+    """Raises Invalid for a number of steps that a training which has done so many cannot have from then on."""
+    found = f"found {steps!r}, expected"
+    require(isinstance(steps, int) and steps > done, "run.steps", f"{found} more than {done}, the step that is done")
+    require(local_steps == 1, "run.steps", f"{found} no change: the last round of local updates ends with it")
+
+
+def check_in_place(config: Config, fields: Mapping[str, Any], done: int = 0) -> None:
+    """Raises Invalid for a change that a running training cannot take over, which has done so many steps."""
     for name, value in fields.items():
+        if name == "run.steps":
+            check_steps(value, done, config.communication.local_steps)
+            limited = config.mix is not None and config.mix.passes_at_most is not None and value > config.run.steps
+            require(
+                not limited,
+                name,
+                f"found {value}, expected {config.run.steps} at most: mix.passes_at_most was held "
+                "to these; a branch is held to it anew",
+            )
         require(name in IN_PLACE, name, f"found {value!r}, expected one of {', '.join(sorted(IN_PLACE))}")
         if name == "validation.every" and not config.validation.every and value:
             raise Invalid(name, f"found {value!r}, expected 0: the training holds no shards for a validation")

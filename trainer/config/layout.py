@@ -4,6 +4,7 @@ It is arithmetic alone, without torch, so that recipes, the training asset and e
 the same message before a training starts.
 """
 
+import contextlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -110,6 +111,15 @@ def check(settings: LayoutSettings, ranks: int, ranks_per_node: int) -> Mesh:
         expected = f"{mesh.data} (a sequence for each {_shares(mesh)}) or more"
         raise UnfitLayout("batch.sequences", settings.batch.sequences, expected)
     return mesh
+
+
+def fitting(settings: LayoutSettings, ranks_per_node: int, nodes: int) -> int:
+    """The most nodes, at most so many, on which the layout has a mesh; 0 where it has none."""
+    for count in range(nodes, 0, -1):
+        with contextlib.suppress(Invalid):
+            check(settings, count * ranks_per_node, ranks_per_node)
+            return count
+    return 0
 
 
 def micro_batches(sequences: int, micro: int, shares: int) -> int:

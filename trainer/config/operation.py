@@ -81,12 +81,16 @@ class Storage:
     failures_per_rank_day: float = 466 / (54 * 16_384)
     """How often a machine is expected to fail, for each rank and day, until the training has shown it. The default is
     Llama 3's (arXiv:2407.21783): once in 2.8 hours on 16,384 GPUs, once in 5 years on one."""
+    memory_steps: int = 0
+    """After each so many steps, the state of all ranks is kept in the memory of their nodes as well, so that a rank
+    that dies costs no more steps than these; 0 for what the saves leave there."""
     key_file: str = ""
     """A file with a key of 64 hex digits that encrypts checkpoints; empty for checkpoints that are not encrypted."""
 
     def __post_init__(self) -> None:
         require(0 < self.cost_share <= 1, "cost_share", "expected a share above 0, and at most 1")
         positive(self, "failures_per_rank_day")
+        require(self.memory_steps >= 0, "memory_steps", "expected 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,10 @@ class Recovery:
     processes and give it their state (stay): then no step is lost where a replica holds it. It is meant for GPUs, where
     a process pays for its context, for the network and for compilation."""
 
+    drills: bool = False
+    """Whether an operator may ask the running ranks for faults (`slipway chaos`). A drill does real
+    harm; in a training whose weights matter it has no place."""
+
     def __post_init__(self) -> None:
         positive(self, "skip_steps")
         for each in ("skips", "spike_sigmas", "straggler_sigmas"):

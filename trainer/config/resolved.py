@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from trainer.base import codec
 from trainer.base.invalid import require
 from trainer.config import coherence
+from trainer.config.mix import Mix, check_comes
 from trainer.config.operation import Evaluation, Hardware, Layout, Observation, Placement, Storage
 from trainer.config.recovery import Recovery
 from trainer.config.runtime import Runtime
@@ -47,6 +48,7 @@ class Config:
     hardware: Hardware = field(default_factory=Hardware)
     runtime: Runtime = field(default_factory=Runtime)
     recovery: Recovery = field(default_factory=Recovery)
+    mix: Mix | None = None
     init: Init | None = None
     branch: Branch | None = None
 
@@ -54,6 +56,7 @@ class Config:
         require(self.init is None or bool(self.placement.init), "placement.init", "expected the folder of `init`")
         known = self.branch is None or bool(self.placement.parent)
         require(known, "placement.parent", "expected the store of the training that `branch` names")
+        check_comes(self.mix, self.run.steps)
         coherence.check(self.communication, self.layout, self.checkpoint, self.validation)
 
 
@@ -71,6 +74,8 @@ SECTIONS: dict[str, Any] = {
 `init` decides them too: a recipe says there where the weights lie, and the resolved section which weights they are. So
 does `branch`, the checkpoint of another training that this one continues; no recipe has it.
 """
+NUMBERS: dict[str, Any] = {**SECTIONS, "mix": Mix}
+"""The same, and those that only some trainings have: without them, a training has the id that it always had."""
 OPERATION: dict[str, Any] = {
     "layout": Layout,
     "storage": Storage,

@@ -106,11 +106,11 @@ def parse_manifest(data: bytes, sha256: str, where: str) -> ImageSnapshot:
         raise ValueError(f"{where}: format: found {version!r}, expected {FORMAT!r}")
     with shards.describing(where, FORMAT):
         splits = {name: _split(split) for name, split in value["splits"].items()}
-        return ImageSnapshot(**{**value, "classes": tuple(value["classes"]), "splits": splits})
+        return shards.counted(ImageSnapshot(**{**value, "classes": tuple(value["classes"]), "splits": splits}))
 
 
 def _split(value: dict[str, Any]) -> ImageSplit:
-    described = tuple(ImageShard(**shard) for shard in value["shards"])
+    described = tuple(shards.counted(ImageShard(**shard)) for shard in value["shards"])
     for shard in described:
         digest.checked(shard.blake3)
-    return ImageSplit(**{**value, "shards": described})
+    return shards.counted(ImageSplit(**{**value, "shards": described}))

@@ -11,19 +11,20 @@ manifest is canonical JSON, named by its SHA-256; it names every shard and every
 
 import contextlib
 import dataclasses
-import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer.base import atomic, digest, paths, verify
+from trainer.base import atomic, digest, parsing, paths, verify
 
+Described = TypeVar("Described")
+"""A dataclass of a manifest."""
 FORMAT = "slipway.snapshot/1"
 DTYPES: dict[str, np.dtype[Any]] = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 OFFSETS = np.dtype("<u8")
@@ -140,17 +141,26 @@ def put_shard(tier: Path, data: bytes, scratch: Path | None = None) -> tuple[str
     """Put a shard of these bytes into the tier, unless it is there and whole; returns its BLAKE3 and its size."""
     file = ShardFile(digest.of_bytes(data), len(data))
     path = shard_path(tier, file)
-    if not atomic.create_only(path, data, scratch):
-        if verify.is_whole(path, file):
-            os.utime(path)  # so that garbage collection, which goes by age, leaves it to its new snapshot
-        else:
-            atomic.replace(path, data, scratch)
+    if not atomic.create_only(path, data, scratch) and not (verify.is_whole(path, file) and made_young(path)):
+        atomic.replace(path, data, scratch)
     return file.blake3, file.bytes
+
+
+def made_young(path: Path) -> bool:
+    """Whether there is such a file: then it is as young as a new one, so that the garbage collection, which goes by
+    age, leaves it to what refers to it now."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def write_manifest(tier: Path, snapshot: SnapshotManifest, scratch: Path | None = None) -> str:
     """Write the manifest into the tier; returns its SHA-256."""
-    atomic.create_only(manifest_path(tier, snapshot.sha256), snapshot.manifest(), scratch)
+    path = manifest_path(tier, snapshot.sha256)
+    if not (atomic.create_only(path, snapshot.manifest(), scratch) or made_young(path)):
+        atomic.replace(path, snapshot.manifest(), scratch)
     return snapshot.sha256
 
 
@@ -177,15 +187,23 @@ def parse_manifest(data: bytes, sha256: str, where: str) -> TextSnapshot:
     if version != FORMAT:
         raise ValueError(f"{where}: format: found {version!r}, expected {FORMAT!r}")
     with describing(where, FORMAT):
-        splits = {name: _split(split) for name, split in value["splits"].items()}
-        digest.checked(value["tokenizer"]["sha256"])
-        return TextSnapshot(**{**value, "tokenizer": TokenizerRecord(**value["tokenizer"]), "splits": splits})
+        return TextSnapshot(**text_fields(value))
+
+
+def text_fields(value: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a manifest of texts, typed. Raises what `describing` turns into an error of the manifest."""
+    splits = {name: _split(split) for name, split in value["splits"].items()}
+    digest.checked(value["tokenizer"]["sha256"])
+    return {**value, "tokenizer": TokenizerRecord(**value["tokenizer"]), "splits": splits}
 
 
 def manifest_value(data: bytes, sha256: str, where: str) -> tuple[object, dict[str, Any]]:
     """A manifest's format, and its other fields. Raises ValueError for bytes of another SHA-256."""
     verify.check_sha256(data, sha256, where)
-    value = json.loads(data)
+    try:
+        value = parsing.value(data)
+    except ValueError as error:
+        raise ValueError(f"{where}: not JSON: {error}") from None
     return (value.pop("format", None), value) if isinstance(value, dict) else (None, {})
 
 
@@ -198,11 +216,20 @@ def describing(where: str, format: str) -> Iterator[None]:
         raise ValueError(f"{where}: not a manifest of format {format}: {error}") from error
 
 
+def counted(described: Described) -> Described:
+    """A part of a manifest, once its counts are counts: sizes of files and of memory follow. Raises ValueError."""
+    for each in dataclasses.fields(cast(Any, described)):
+        value = getattr(described, each.name)
+        if each.type in (int, "int") and (type(value) is not int or value < 0):
+            raise ValueError(f"{each.name}: found {value!r}, expected a whole number that is not negative")
+    return described
+
+
 def _split(value: dict[str, Any]) -> TokenSplit:
-    described = tuple(TokenShard(**shard) for shard in value["shards"])
+    described = tuple(counted(TokenShard(**shard)) for shard in value["shards"])
     for shard in described:
         digest.checked(shard.blake3)
-    return TokenSplit(**{**value, "shards": described})
+    return counted(TokenSplit(**{**value, "shards": described}))
 
 
 def open_shard(tier: Path, shard: TokenShard, dtype: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

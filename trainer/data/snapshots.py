@@ -1,10 +1,11 @@
-"""Snapshots of either kind: manifests for code that moves, keeps or compares shards, whatever the shards hold."""
+"""Snapshots of all kinds: manifests for code that moves, keeps or compares shards, whatever the shards hold."""
 
 from pathlib import Path
 
-from trainer.data import images, shards
+from trainer.data import images, mixtures, shards
 
 Snapshot = shards.TextSnapshot | images.ImageSnapshot
+"""A mixture of texts is a snapshot of texts too (`trainer.data.mixtures`)."""
 
 
 def read(tier: Path, sha256: str) -> Snapshot:
@@ -19,4 +20,7 @@ def parse(data: bytes, sha256: str, where: str) -> Snapshot:
         return images.parse_manifest(data, sha256, where)
     if version == shards.FORMAT:
         return shards.parse_manifest(data, sha256, where)
-    raise ValueError(f"{where}: format: found {version!r}, expected {shards.FORMAT!r} or {images.FORMAT!r}")
+    if version == mixtures.FORMAT:
+        return mixtures.parse_manifest(data, sha256, where)
+    known = f"{shards.FORMAT!r}, {images.FORMAT!r} or {mixtures.FORMAT!r}"
+    raise ValueError(f"{where}: format: found {version!r}, expected {known}")

@@ -1,7 +1,8 @@
 """The vocabulary of a tokenizer, in the JSON of the library `tokenizers`; read without that library."""
 
-import json
 from typing import Any
+
+from trainer.base import parsing
 
 END_OF_DOCUMENT = "<|endofdocument|>"
 ENDS = (END_OF_DOCUMENT, "<|endoftext|>", "<|end_of_text|>", "</s>")
@@ -32,7 +33,7 @@ def difference(mine: bytes, other: bytes) -> str | None:
 
     Equal vocabularies and merges give equal ids, however the two files are written.
     """
-    ours, theirs = json.loads(mine), json.loads(other)
+    ours, theirs = parsing.value(mine), parsing.value(other)
     tokens, others = ({id: token for token, id in ids(value).items()} for value in (ours, theirs))
     for id in sorted({*tokens, *others}):
         if tokens.get(id) != others.get(id):

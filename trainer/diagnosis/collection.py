@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.diagnosis import figures, flight, folder, health, native, ranks, stacks
+from trainer.diagnosis import figures, flight, folder, health, kernel, native, ranks, stacks
 from trainer.diagnosis.commands import Lacking
 from trainer.diagnosis.folder import DiagnosisManifest
 from trainer.diagnosis.ranks import RankSeen
@@ -61,7 +61,8 @@ def collect(node: DiagnosedNode, id: str, why: str, seconds: float) -> bool:
     sizes = {name: len(data) for name, data in kept.items()}
     lacking |= {**left, **too_large}
     took = round(time.monotonic() - begun, 3)
-    manifest = DiagnosisManifest(node.name, time.time(), took, why, tuple(seen), sizes, lacking)
+    said = tuple(kept.get(KERNEL, b"").decode().splitlines())
+    manifest = DiagnosisManifest(node.name, time.time(), took, why, tuple(seen), sizes, lacking, said)
     return folder.write(node.store, id, manifest, kept)
 
 
@@ -109,6 +110,7 @@ def _sources(node: DiagnosedNode, files: list[StackFile], token: Token) -> dict[
     sources: dict[str, Source] = {
         "figures.json": lambda _: figures.last(node.store, token),
         "log.txt": lambda _: node.log(),
+        KERNEL: kernel.recent,
         "native.txt": lambda seconds: native.dump(files, seconds),
     }
     if node.stacks is not None:
@@ -118,6 +120,7 @@ def _sources(node: DiagnosedNode, files: list[StackFile], token: Token) -> dict[
     return {**sources, **{f"{HEALTH}{name}": part for name, part in asked.items()}}
 
 
+KERNEL = "kernel.txt"
 HEALTH = "health: "
 """Before the name of a part of `health.txt`."""
 

@@ -6,6 +6,7 @@ incidents/<id>/<node>/manifest.json   when, how long it took, each rank, the fil
                       flight-<rank>   PyTorch's flight recorder, where NCCL is used
                       figures.json    the last heartbeats of all ranks, the last events of the ledger
                       health.txt      GPUs, kernel log, disks, network, memory, load of the node
+                      kernel.txt      what the kernel logged of GPUs and of memory in the last minutes
                       log.txt         the end of what the node's processes wrote
 """
 
@@ -41,6 +42,8 @@ class DiagnosisManifest:
     """Bytes of each file."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     """What could not be had, and why."""
+    kernel: tuple[str, ...] = ()
+    """What the node's kernel has logged in the last minutes: Xids, and processes killed for want of memory."""
 
 
 def write(store: Path, id: str, manifest: DiagnosisManifest, found: Mapping[str, bytes]) -> bool:

@@ -8,16 +8,13 @@ an answer is the manifest in the incident's folder.
 """
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainer.base import codec
-from trainer.diagnosis import folder
 from trainer.record import files
 
 FORMAT = "slipway.diagnosis-request/1"
-POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,3 @@ def asked(store: Path, incarnation: int) -> list[str]:
 def read(store: Path, id: str) -> DiagnosisRequest:
     """Raises OSError, and codec.UndecodableRecord."""
     return codec.read(files.named(store, files.DIAGNOSES, id), DiagnosisRequest, FORMAT)
-
-
-def wait(store: Path, id: str, nodes: Iterable[str], seconds: float) -> tuple[str, ...]:
-    """Wait until all these nodes have answered, for so long at most; the nodes that have."""
-    wanted, deadline = set(nodes), time.monotonic() + seconds
-    while True:
-        answered = tuple(sorted(wanted & set(folder.nodes(store, id))))
-        if len(answered) == len(wanted) or time.monotonic() >= deadline:
-            return answered
-        time.sleep(POLL_SECONDS)

@@ -6,7 +6,6 @@ leaves: after a SIGKILL next to none.
 """
 
 import contextlib
-import json
 import os
 import signal
 import stat
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainer.base import codec
+from trainer.base import codec, console, parsing
 from trainer.base.exit_code import ExitCode
 from trainer.diagnosis import collection, folder, requests
 from trainer.diagnosis.collection import DiagnosedNode
@@ -88,7 +87,7 @@ def own_output() -> bytes:
 def _node(config: str, stacks_folder: Path | None, log: Callable[[], bytes]) -> DiagnosedNode | None:
     """This node as the job's configuration describes it; None for a job that trains nothing."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        placement: dict[str, Any] = json.loads(Path(config).read_bytes())["placement"]
+        placement: dict[str, Any] = parsing.value(Path(config).read_bytes())["placement"]
         name = os.environ.get("SLIPWAY_NODE", "local")
         nvme = Path(str(placement.get("nvme") or "/").format(node=name))
         return DiagnosedNode(Path(placement["store"]), name, stacks_folder, (nvme,), log)
@@ -108,8 +107,8 @@ def _told(node: DiagnosedNode, said: set[str] | None = None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        line = f"trainer: the evidence of {node.name} could not be kept: {error}\n"
+        line = f"trainer: the evidence of {node.name} could not be kept: {error}"
         if said is None or line not in said:
-            print(line, end="", file=sys.stderr, flush=True)
+            console.warn(line)
         if said is not None:
             said.add(line)

@@ -14,7 +14,8 @@ MOST = {"data": 0.05, "communication": 0.15, "checkpoint": 0.03, "cpu": 0.10}
 data            The next batch is read while this one is computed: a loader that keeps up takes almost no time.
 communication   Users of such clusters accept this much.
 checkpoint      The aim is 97 % productive time; checkpoints alone must not take all the rest.
-cpu             Ready to run without a core: more processes than cores. The kernel's own work is a few percent.
+cpu             Ready to run without a core: more processes than cores, or a container that has used its limit up. The
+                kernel's own work is a few percent.
 """
 LEAST_GPU_USE = 0.85
 """Below this the GPU waits; if not for data or ranks, then for the host to launch kernels."""
@@ -100,6 +101,8 @@ def verdict(window: Window) -> Verdict:
         return short
     shares = _shares(window)
     worst = max(shares, key=lambda name: shares[name] / MOST[name])
+    if worst == "cpu" and window.usage.get("cpu_throttled", 0.0) > MOST["cpu"]:
+        return Verdict("cpu", shares["cpu"], _throttled(window.usage))
     if shares[worst] > MOST[worst]:
         return Verdict(worst, shares[worst], _advice(worst, shares[worst]))
     idle = 1 - window.usage.get("gpu_use", 1.0)
@@ -123,7 +126,7 @@ def _shares(window: Window) -> dict[Bound, float]:
         "data": window.parts.get("data", 0.0) / window.seconds,
         "communication": window.parts.get("communication", 0.0) / window.seconds,
         "checkpoint": window.checkpoint_share,
-        "cpu": window.usage.get("cpu_wait", 0.0),
+        "cpu": max(window.usage.get("cpu_wait", 0.0), window.usage.get("cpu_throttled", 0.0)),
     }
 
 
@@ -139,6 +142,14 @@ ADVICE: dict[Bound, str] = {
 
 def _advice(bound: Bound, share: float) -> str:
     return f"{share:.0%} of the time goes into {ADVICE[bound]}."
+
+
+def _throttled(usage: Mapping[str, float]) -> str:
+    share, quota = usage["cpu_throttled"], usage["cpu_quota"]
+    return (
+        f"The container has used its limit of {quota:.3g} cores up in {share:.0%} of the time, and stands still then: "
+        "raise cpu in placement.kubernetes.resources, or in compute.cluster.resources of the platform's settings."
+    )
 
 
 NOT_COMPUTING = ("data", "communication", "checkpoint", "validation")

@@ -7,6 +7,7 @@ Under Nsight Systems (``nsys profile --capture-range=cudaProfilerApi``) nsys cap
 of the two can subscribe to the GPU's events. Both show the parts of the timeline as ranges.
 """
 
+import functools
 import gzip
 import os
 import shutil
@@ -23,11 +24,22 @@ import torch
 from trainer.base import atomic
 from trainer.config.operation import Observation
 from trainer.figures.timeline import Timeline
+from trainer.record import files
+from trainer.record.fence import Token
+from trainer.record.recorder import RankRecorder
 
 WRITE_SECONDS = 60.0
 """Seconds for which the end of a rank waits for its profiles to be written."""
 Write = Callable[[Path], dict[str, str]]
 """Writes a recording to a path; returns fields for the event. Raises OSError."""
+
+
+def of_rank(
+    observation: Observation, timeline: Timeline, store: Path, token: Token, rank: int, recorder: RankRecorder
+) -> "Profiler":
+    """The profiler of a training's rank: rank 0 profiles the steps that the recipe names; any rank, after a signal."""
+    own = functools.partial(recorder.record_own, "profiler")
+    return Profiler(observation, timeline, store / files.PROFILES, f"{token}.{rank:05d}", rank == 0, own)
 
 
 class Profiler:

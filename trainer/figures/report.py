@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
+from trainer.base import console
 from trainer.config.hardware import peak_flops
 from trainer.config.resolved import Config
 from trainer.figures import measures
@@ -56,7 +57,7 @@ class StepReport:
         seen = {"samples": step * self._work.samples, "tokens": step * self._work.tokens}
         self._record("step", step=step, **seen, **done, **timed, **usage)
         if self.leads:
-            print(console_line(step, self._config.run.steps, done), flush=True)
+            console.say(console_line(step, self._config.run.steps, done))
         self._judge_window(step, parts, usage, done.get("mfu"))
         return done
 

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -18,12 +19,28 @@ Hook = Callable[[Any, Any], Any]
 """Takes DDP's state and a bucket of gradients; returns the future of the reduced gradients."""
 
 
+@dataclass
+class TracedStep:
+    """A step of which is kept when its parts began."""
+
+    step: int
+    begun: float
+    """Seconds since the epoch."""
+    mark: Any
+    """The moment when it began, as the timeline's clock has it."""
+    parts: list[tuple[str, float, float]] = field(default_factory=list)
+    """Each part that was read: its name, the seconds from the step's begin to its own, and its seconds."""
+    seconds: float = 0.0
+
+
 class Timeline:
     """The timeline of one rank. Parts do not nest, except for communication after `gradients_ready`."""
 
     def __init__(self, device: torch.device) -> None:
         self._clock: _Clock = _DeviceClock() if device.type == "cuda" else _HostClock()
-        self._spans: list[tuple[str, Any, Any]] = []
+        self._spans: list[tuple[str, Any, Any, TracedStep | None]] = []
+        self.traced: TracedStep | None = None
+        """The step that is traced now."""
         self._ready: Any = None
         self.annotation: Annotation | None = None
         self.section = ""
@@ -41,9 +58,13 @@ class Timeline:
             yield
         ended, self.section = self._clock.mark(), ""
         if self._ready is not None:
-            self._spans.append(("communication", self._ready, ended))
+            self._spans.append(("communication", self._ready, ended, self.traced))
             ended, self._ready = self._ready, None
-        self._spans.append((name, begun, ended))
+        self._spans.append((name, begun, ended, self.traced))
+
+    def trace(self, step: int) -> None:
+        """Keep of the parts from here on when they began, until `traced` is another step's."""
+        self.traced = TracedStep(step, time.time(), self._clock.mark())
 
     @contextlib.contextmanager
     def doing(self, name: str) -> Iterator[None]:
@@ -72,11 +93,14 @@ class Timeline:
 
     def read(self) -> dict[str, float]:
         """Seconds by part, of all parts that have ended and were not read before."""
-        past = [self._clock.is_past(ended) for _, _, ended in self._spans]
+        past = [self._clock.is_past(ended) for _, _, ended, _ in self._spans]
         seconds: dict[str, float] = {}
-        for is_past, (name, begun, ended) in zip(past, self._spans, strict=True):
+        for is_past, (name, begun, ended, traced) in zip(past, self._spans, strict=True):
             if is_past:
-                seconds[name] = seconds.get(name, 0.0) + self._clock.seconds(begun, ended)
+                spent = self._clock.seconds(begun, ended)
+                seconds[name] = seconds.get(name, 0.0) + spent
+                if traced is not None:
+                    traced.parts.append((name, self._clock.seconds(traced.mark, begun), spent))
         self._spans = [span for is_past, span in zip(past, self._spans, strict=True) if not is_past]
         return seconds
 

@@ -29,6 +29,8 @@ class Usage:
         """The newest figures; shares are 0 to 1, of the time since the last figures.
 
         cpu_cores (busy ones), cpu_wait (share of time that the rank was ready to run and had no core),
+        in a container with a limit also cpu_quota (the cores it may use) and cpu_throttled (share of time in the
+        scheduler's periods in which it had used them up and stood still),
         host_memory and host_memory_free (bytes that the process uses, and that are left to it), host_memory_free_share;
         on a GPU also gpu_use (share of time with a kernel running), gpu_memory (the largest allocation so far),
         gpu_memory_reserved, gpu_memory_total (bytes), gpu_memory_retries (allocations that first had to flush the
@@ -38,7 +40,7 @@ class Usage:
             now = self._now()
             elapsed = now.pop("at") - self._taken["at"]
             shares = {name: (spent - self._taken[name]) / elapsed for name, spent in now.items()}
-            self._figures = {**shares, **host_memory(), **self._gpu()}
+            self._figures = {**shares, **cpu_quota(), **host_memory(), **self._gpu()}
             self._taken = self._now()
         return self._figures
 
@@ -50,6 +52,8 @@ class Usage:
         if waits.exists():
             # On the processor, waiting for one, number of slices: nanoseconds of the main thread.
             counters["cpu_wait"] = int(waits.read_text().split()[1]) / 1e9
+        if limit := _cpu_limit():
+            counters["cpu_throttled"] = _throttled_periods() * limit[1]
         return counters
 
     def _gpu(self) -> dict[str, float]:
@@ -70,6 +74,25 @@ def _gpu_use(device: torch.device) -> dict[str, float]:
         return {"gpu_use": torch.cuda.utilization(device) / 100}
     except (ModuleNotFoundError, RuntimeError):
         return {}
+
+
+def cpu_quota() -> dict[str, float]:
+    """The cores that this container may use; empty where it has no limit."""
+    limit = _cpu_limit()
+    return {"cpu_quota": limit[0] / limit[1]} if limit else {}
+
+
+def _cpu_limit() -> tuple[float, float] | None:
+    """Seconds of processor time in each period of so many seconds (`cpu.max`); None without a limit."""
+    path = GROUP / "cpu.max"
+    quota, period = path.read_text().split() if path.exists() else ("max", "0")
+    return None if quota == "max" else (int(quota) / 1e6, int(period) / 1e6)
+
+
+def _throttled_periods() -> int:
+    """In how many of the scheduler's periods the container stood still, having used its time up."""
+    known = dict(line.split() for line in (GROUP / "cpu.stat").read_text().splitlines())
+    return int(known.get("nr_throttled", 0))
 
 
 def host_memory() -> dict[str, float]:

@@ -14,7 +14,7 @@ import torch
 
 from trainer.data.documents import Documented
 from trainer.data.pictures import Labelled
-from trainer.loading.order import Order
+from trainer.loading.order import SampleOrder
 
 Rows = TypeVar("Rows")
 """Tokens, alone or `Documented`, or `Labelled` pictures."""
@@ -34,7 +34,7 @@ class Batches(Generic[Rows]):
     def __init__(
         self,
         samples: Samples[Rows],
-        order: Order,
+        order: SampleOrder,
         size: int,
         mine: slice,
         steps: int,
@@ -62,6 +62,10 @@ class Batches(Generic[Rows]):
         if step + 1 < self._steps:
             self._ahead = step + 1, self._begin_to_read(step + 1)
         return here
+
+    def follow(self, steps: int) -> None:
+        """Go on with another number of steps."""
+        self._steps = steps
 
     def _read(self, step: int) -> Rows:
         if self._begins is not None:

@@ -1,6 +1,8 @@
 """The feed: one rank's data from a snapshot, of which its node holds all, a part, or what the next steps read."""
 
+import dataclasses
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ from trainer.config.resolved import Config
 from trainer.data import contents, shards, snapshots
 from trainer.loading import nodes
 from trainer.loading.batches import Batches
+from trainer.loading.blend import Blend
 from trainer.loading.needs import SnapshotReading
-from trainer.loading.order import rank_slice
+from trainer.loading.order import Indices, rank_slice
 from trainer.loading.sources import Sources, origins
 from trainer.loading.streaming import Streaming
 from trainer.loading.window import TELL_SECONDS, ShardWindow
@@ -56,6 +59,7 @@ class Feed:
             self._nvme,
             self._bring,
             config.model.reads_documents,
+            config.mix,
         )
         self._reading, self._training, self.held_out = reading, reading.training, reading.held_out
         self.order, self._course = reading.order, reading.course
@@ -85,7 +89,34 @@ class Feed:
             places = self.order.shards(step * self._samples_a_step)
             self._streaming.stage([self._training.shards[place] for place in places])
         if self._window:
-            self._window.start(min(step, self._config.run.steps - 1))
+            self._window.start(min(step, self._course.steps - 1))
+
+    def follow(self, steps: int) -> None:
+        """Go on with another number of steps."""
+        if steps == self._course.steps:
+            return
+        self._course = dataclasses.replace(self._course, steps=steps)
+        self._batches.follow(steps)
+        if self._window:
+            self._window.follow(self._course)
+
+    @property
+    def measured(self) -> dict[str, Indices]:
+        """The samples of `held_out` that validation measures, by dataset."""
+        return self._reading.measured
+
+    def record_mix(self, step: int, record: Callable[..., None]) -> None:
+        """Record what the first `step` steps have read of each dataset; of a training on one dataset, nothing."""
+        if not isinstance(self.order, Blend):
+            return
+        position = step * self._samples_a_step
+        samples, passes = self.order.consumed(position).tolist(), self.order.passes(position)
+        length = self._config.batch.length
+        read = {
+            name: {"tokens": count * length, "passes": times}
+            for (name, times), count in zip(passes.items(), samples, strict=True)
+        }
+        record("mixed", step=step, datasets=read)
 
     def close(self) -> None:
         """End the server of this node's shards, and hold none of them any more."""

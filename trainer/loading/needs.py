@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from trainer.config.mix import Mix
 from trainer.config.sections import Batch, Run, Validation
 from trainer.data import images, shards
 from trainer.data.documents import DocumentedSequences
+from trainer.data.mixtures import MixtureSnapshot
 from trainer.data.pictures import Pictures
 from trainer.data.sequences import Sequences
 from trainer.data.snapshots import Snapshot
-from trainer.loading.order import Order
+from trainer.loading import mixing
+from trainer.loading.order import Indices, Order, SampleOrder
 from trainer.loading.window import DataCourse
 from trainer.staging import holding
 from trainer.staging.holding import Holding, SnapshotNeed, Staging
@@ -39,6 +42,8 @@ class SnapshotReading:
     """Called with a shard before it is opened."""
     documents: bool = False
     """Whether the samples say where documents begin; it changes nothing of what is read."""
+    mix: Mix | None = None
+    """The weights of the datasets of a mixture."""
 
     @cached_property
     def training(self) -> Sequences | DocumentedSequences | Pictures:
@@ -51,8 +56,15 @@ class SnapshotReading:
         return self._split("validation")
 
     @cached_property
-    def order(self) -> Order:
-        return Order(self.training.sizes, self.run.seed, self.run.shuffle_shards)
+    def order(self) -> SampleOrder:
+        """Raises ValueError for a mix that does not fit the snapshot, with what was found there."""
+        if not isinstance(self.snapshot, MixtureSnapshot):
+            if self.mix is not None:
+                raise ValueError(
+                    f"mix: found one for snapshot {self.snapshot.sha256[:16]}, expected none: it is no mixture"
+                )
+            return Order(self.training.sizes, self.run.seed, self.run.shuffle_shards)
+        return mixing.blend(self.snapshot, self.mix, self.training.sizes, self.batch, self.run)
 
     @cached_property
     def course(self) -> DataCourse:
@@ -60,13 +72,20 @@ class SnapshotReading:
         return DataCourse(self.order, self.training.shards, self.batch.sequences, self.run.steps)
 
     @cached_property
+    def measured(self) -> dict[str, Indices]:
+        """The samples of the validation split that validation measures: of a mixture, equally many of each dataset."""
+        if isinstance(self.snapshot, MixtureSnapshot):
+            return mixing.held_out(self.snapshot, self.held_out.sizes, self.validation.sequences)
+        return {self.snapshot.dataset: np.arange(min(self.validation.sequences, len(self.held_out)), dtype=np.uint64)}
+
+    @cached_property
     def pinned(self) -> list[shards.ShardFile]:
         """The shards that validation reads."""
         if not self.validation.every:
             return []
         ends = np.cumsum(self.held_out.sizes)
-        last = int(np.searchsorted(ends, min(self.validation.sequences, len(self.held_out)) - 1, "right"))
-        return list(self.held_out.shards[: last + 1])
+        places = np.searchsorted(ends, np.concatenate(list(self.measured.values())), "right")
+        return [self.held_out.shards[place] for place in np.unique(places).tolist()]
 
     @cached_property
     def need(self) -> SnapshotNeed:

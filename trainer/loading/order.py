@@ -10,6 +10,7 @@ on the number of ranks, which divide each step's samples among them.
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,16 @@ ROUNDS = 4
 Indices = npt.NDArray[np.uint64]
 
 
+class SampleOrder(Protocol):
+    """What reads and stages need of an order: that of one dataset (`Order`) or of several (`trainer.loading.blend`)."""
+
+    def __len__(self) -> int: ...
+    def samples(self, first: int, count: int) -> Indices: ...
+    def shards(self, first: int) -> list[int]: ...
+    def blocks(self, first: int, end: int) -> Iterator["Block"]: ...
+    def shards_at_most(self, samples: int) -> int: ...
+
+
 class Order:
     """The order of the samples of a list of shards. Shard i has `sizes[i]` samples; numbers count through all shards.
 
@@ -30,7 +41,8 @@ class Order:
     and 100 ns for each.
     """
 
-    def __init__(self, sizes: Sequence[int] | npt.NDArray[np.int64], seed: int, block: int) -> None:
+    def __init__(self, sizes: Sequence[int] | npt.NDArray[np.int64], seed: int | str, block: int) -> None:
+        """`seed` is a training's, or a text that tells its orders apart."""
         self._sizes, self._seed, self._block = np.asarray(sizes, np.uint64), seed, block
         self._ends = np.cumsum(self._sizes)
         self._total = int(self._ends[-1])

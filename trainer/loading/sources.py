@@ -6,12 +6,12 @@ each other. A peer that gave wrong bytes is not asked again; one that did not an
 one that was waited for in vain is not waited for during that while.
 """
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import BinaryIO
 
+from trainer.base import console
 from trainer.config.operation import Placement
 from trainer.data import shards
 from trainer.objects.origin import Coming, Origin
@@ -87,7 +87,7 @@ class Sources:
         with self._lock:
             self._not_awaited[origin] = time.monotonic() + REST_SECONDS
         said = f"the peer {origin} is not waited for during {REST_SECONDS:.0f} s: {words}"
-        print(f"trainer: {said}\n", end="", file=sys.stderr, flush=True)
+        console.warn(f"trainer: {said}")
 
     def _note(self, origin: str, kind: FaultKind, text: str) -> None:
         if kind is FaultKind.MISSING or origin not in map(str, self._peers.values()):
@@ -95,7 +95,7 @@ class Sources:
         seconds = float("inf") if kind is FaultKind.WRONG else REST_SECONDS
         rest = "is not asked again" if kind is FaultKind.WRONG else f"rests for {REST_SECONDS:.0f} s"
         self._rests[origin] = time.monotonic() + seconds
-        print(f"trainer: the peer {origin} {rest}: {text}\n", end="", file=sys.stderr, flush=True)
+        console.warn(f"trainer: the peer {origin} {rest}: {text}")
 
 
 class AwaitedOrigin:

@@ -4,11 +4,11 @@ A shard that is about to be read is copied and verified first; a thread copies t
 which the training will need them. Each step reads the same samples as if all shards had been staged before.
 """
 
-import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from trainer.base import console
 from trainer.data import shards, snapshots
 from trainer.objects.origin import Origin
 from trainer.staging import stage as staging
@@ -46,11 +46,7 @@ class Streaming:
             try:
                 self.bring(shard)
             except (ValueError, OSError) as error:
-                print(
-                    f"trainer: a shard is not staged yet; the step that needs it tries again: {error}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                console.warn(f"trainer: a shard is not staged yet; the step that needs it tries again: {error}")
         if len(self._here) == len(wanted):
             # This copies nothing more; it writes the marker by which the next start finds the snapshot staged.
             staging.stage(self._snapshot.sha256, self._origins, self._nvme)

@@ -5,17 +5,17 @@ rank of a node moves its window; every rank brings a shard itself that it needs 
 the same samples as if all shards had been staged before.
 """
 
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainer.base import console
 from trainer.base.patience import patiently
 from trainer.base.progress import CopyProgress, Meter, OnProgress
 from trainer.data import shards
-from trainer.loading.order import Order
+from trainer.loading.order import SampleOrder
 from trainer.loading.sources import Sources
 from trainer.staging import retention
 from trainer.staging.copying import FaultKind, NoOrigin
@@ -37,7 +37,7 @@ FULL_SECONDS = 60.0
 class DataCourse:
     """Which shards the steps of a training read, in their order."""
 
-    order: Order
+    order: SampleOrder
     files: Sequence[shards.ShardFile]
     """Of the training split, by the numbers of `order`."""
     samples_a_step: int
@@ -132,6 +132,11 @@ class ShardWindow:
         self._step = step
         if step >= self._until:
             self._wake.set()
+
+    def follow(self, course: DataCourse) -> None:
+        """Go on with another number of steps."""
+        self._course, self._replan = course, True
+        self._wake.set()
 
     def release(self) -> None:
         """Hold nothing any more."""
@@ -251,4 +256,4 @@ def _is_early(error: Exception) -> bool:
 
 
 def _say(what: str) -> None:
-    print(f"trainer: {what}\n", end="", file=sys.stderr, flush=True)
+    console.warn(f"trainer: {what}")

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from trainer.base import not_by_hand
+from trainer.base import console, not_by_hand
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 """The index of this machine in the job, from 0; Kubernetes' Indexed Jobs set it."""
@@ -40,13 +40,10 @@ def main() -> int:
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         code = failure.exitcode if failure.exitcode >= 0 else 128 - failure.exitcode
-        print(f"trainer: rank {rank} ended with exit code {code}", file=sys.stderr)
+        console.warn(f"trainer: rank {rank} ended with exit code {code}")
         return int(code)
     except RendezvousError as error:
-        print(
-            f"trainer: the machines of the job did not connect, or lost their rendezvous store: {error!r}",
-            file=sys.stderr,
-        )
+        console.warn(f"trainer: the machines of the job did not connect, or lost their rendezvous store: {error!r}")
         return 1
     return 0
 

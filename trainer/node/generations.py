@@ -8,12 +8,17 @@ Values are JSON.
     generation/<g>/arrived/<place>   an `Arrival`
     generation/<g>/members           the `Members`: the meeting is closed, and the token of the generation is claimed;
                                      a node that is not among them takes part in the next generation
+    generation/<g>/waits             how many nodes wait to take part in the next one, beside its members
+    generation/<g>/waiting/<place>   an `Arrival` of such a node; rank 0 ends the generation for it (`newcomers`)
     generation/<g>/ranks/...         what the process groups of the ranks exchange (`rank_store`)
     generation/<g>/end               an `End`: the generation is over. The first one that is written stands
     generation/<g>/done/<node>       the ranks of this node have ended with 0
     alive/<node>                     a number that grows while the supervisor of this node lives
-    lost/<node>                      the launcher says that this node is lost for the job
+    lost/<node>                      the launcher says that this node is lost for the job, until it is started anew
     stopping                         a node was asked to stop: the generation that runs is the last one
+    asked/<node>                     the same where nodes are replaced: this node leaves, and the others go on; a
+                                     generation all of whose nodes were asked is the last one
+    over                             the job has ended: no node comes back to it
 
 A node arrives at a generation when its ranks of the one before are gone, or have left their exchanges.
 
@@ -25,14 +30,23 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from trainer.base import codec
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
 
 VARIABLE = "SLIPWAY_GENERATION"
 """The generation of a rank; ranks that no supervisor started have none."""
-ALIVE, LOST, STOPPING = "alive", "lost", "stopping"
+TRIED = "SLIPWAY_TRIED"
+"""Set for a rank of a node that has had ranks in this job: they have tried what the node's file systems can do."""
+MOST = "SLIPWAY_MOST_NODES"
+"""How many nodes the job may have; with `GROUP_WORLD_SIZE`, the number that it has, a rank knows whether one lacks."""
+REPLACED = "SLIPWAY_REPLACED_SECONDS"
+"""Set where the launcher starts a node that died anew, under the same number and perhaps on another machine: for how
+many seconds a job that has too few nodes waits for it."""
+ALIVE, LOST, STOPPING, ASKED, OVER = "alive", "lost", "stopping", "asked", "over"
 
 
 @dataclass(frozen=True)
@@ -97,6 +111,15 @@ class End:
     """The nodes that it began on, as far as they are known."""
     stay: bool = False
     """Whether ranks that are well stay in their processes, and take part in the next generation from there."""
+    joins: tuple[str, ...] = ()
+    """The nodes for which the next generation waits beside those of this one."""
+
+
+@dataclass(frozen=True)
+class StopAsked:
+    """A node was asked to stop."""
+
+    node: str
 
 
 def key(generation: int, *names: str | int) -> str:
@@ -118,8 +141,25 @@ def rank_store(environment: Mapping[str, str] = os.environ, seconds: float = 300
     generation = given(environment)
     if generation is None:
         return None
-    from torch._C._distributed_c10d import PrefixStore, TCPStore
+    from torch._C._distributed_c10d import PrefixStore
+
+    return PrefixStore(key(generation, "ranks"), job_store(environment, seconds))
+
+
+def job_store(environment: Mapping[str, str] = os.environ, seconds: float = 60.0) -> "Store":
+    """A connection of its own to the store of this rank's job; nobody waits on it for longer than `seconds`.
+
+    Raises RuntimeError (DistNetworkError) when the store is gone.
+    """
+    from torch._C._distributed_c10d import TCPStore
 
     place = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
-    job = TCPStore(*place, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
-    return PrefixStore(key(generation, "ranks"), job)
+    return TCPStore(*place, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
+
+
+def announce(end: End, environment: Mapping[str, str] = os.environ) -> None:
+    """Say that the generation of this rank is over, unless somebody has. Raises RuntimeError without the store."""
+    generation = given(environment)
+    assert generation is not None
+    store: Any = job_store(environment)
+    store.compare_set(key(generation, "end"), "", codec.encode(end).decode())

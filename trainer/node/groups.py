@@ -66,6 +66,11 @@ class Groups:
         if self._stay:
             self._stay.check()
 
+    def leave_generation(self, seconds: float) -> None:
+        """Wait for the end of the generation, which is about to be announced. Raises GenerationEnded, RuntimeError."""
+        assert self._stay is not None
+        self._stay.leave(seconds)
+
     def join_next_generation(self) -> None:
         """Come out of a generation that is over, and join the next one; `rank` and `size` may be others then.
 

@@ -8,6 +8,7 @@ raise RuntimeError, on this rank and on those that it talks to.
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def end(names: Iterable[str], spared_port: int = 0) -> None:
             ports = connection.getsockname()[1], connection.getpeername()[1]
             if not spared_port or spared_port not in ports:
                 connection.shutdown(socket.SHUT_RDWR)
+
+
+def limit_answers(names: Iterable[str], seconds: int) -> None:
+    """Have what reads from these connections fail when nothing has come for so long (SO_RCVTIMEO, socket(7))."""
+    now = _descriptors()
+    for name in now.keys() & set(names):
+        with contextlib.suppress(OSError), _borrowed(now[name]) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
 
 
 @contextlib.contextmanager

@@ -14,10 +14,12 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
-from trainer.base import not_by_hand, processes
+from trainer.base import console, not_by_hand, processes
 from trainer.diagnosis.stacks import VARIABLE as STACKS
 from trainer.diagnosis.stacks import make_folder
 from trainer.diagnosis.watch import DiagnosisWatch
@@ -28,11 +30,44 @@ NOT_STARTED = 127
 """The exit code of a command that cannot be started, as shells have it."""
 
 
+class CommandHandle(Protocol):
+    """The command of a node, to the process of the node."""
+
+    pid: int
+
+    def wait(self, timeout: float) -> int: ...
+
+
+StartCommand = Callable[[list[str], str, Mapping[str, str], int | None], CommandHandle]
+"""Starts the command of a node: the command, its folder (empty: this one), its environment, and the descriptor that it
+writes to (None: those of this process). It dies with this process."""
+
+
+def executed(command: list[str], folder: str, environment: Mapping[str, str], output: int | None) -> CommandHandle:
+    """The command of a node as a new program. Raises OSError when it cannot start."""
+    bind = functools.partial(processes.die_with_parent, parent=os.getpid())
+    return subprocess.Popen(
+        command,
+        cwd=folder or None,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env=environment,
+        preexec_fn=bind,
+    )
+
+
 class NodeProcess:
     """The command of this node, and the signals to it."""
 
     def __init__(
-        self, command: list[str], folder: str, is_agent: bool, output: int | None = None, stacks: Path | None = None
+        self,
+        command: list[str],
+        folder: str,
+        is_agent: bool,
+        output: int | None = None,
+        stacks: Path | None = None,
+        start: StartCommand = executed,
     ) -> None:
         """Start the command; it writes to the descriptor `output`, or without one to the output of this process.
 
@@ -43,16 +78,8 @@ class NodeProcess:
         self._signalled: set[int] = set()
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGHUP, _die)
-        bind = functools.partial(processes.die_with_parent, parent=os.getpid())
-        self._process = subprocess.Popen(
-            command,
-            cwd=folder or None,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env={**os.environ, **({STACKS: str(stacks)} if stacks else {})},
-            preexec_fn=bind,
-        )
+        environment = {**os.environ, **({STACKS: str(stacks)} if stacks else {})}
+        self._process = start(command, folder, environment, output)
 
     def run(self) -> int:
         """Wait for the command; return its exit code, 128 + n when signal n ended it.
@@ -88,11 +115,13 @@ def _die(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def run(command: list[str], folder: str, is_agent: bool, last_words: Path | None) -> int:
+def run(
+    command: list[str], folder: str, is_agent: bool, last_words: Path | None, start: StartCommand = executed
+) -> int:
     """Run the command until no process of it is left; return its exit code. Raises OSError if it cannot start."""
     heard, stacks = LastWords() if last_words else None, make_folder()
     try:
-        node = NodeProcess(command, folder, is_agent, heard.writing if heard else None, stacks)
+        node = NodeProcess(command, folder, is_agent, heard.writing if heard else None, stacks, start)
         if heard:
             heard.listen()
         watch = DiagnosisWatch(command[-1], stacks, heard.end if heard else None)
@@ -107,17 +136,17 @@ def run(command: list[str], folder: str, is_agent: bool, last_words: Path | None
     return code
 
 
-def main() -> int:
-    kind, folder, *command = sys.argv[1:]
+def main(arguments: list[str], start: StartCommand = executed) -> int:
+    kind, folder, *command = arguments
     processes.adopt_orphans()
     file = os.environ.get(FILE_VARIABLE)
     try:
-        return run(command, folder, kind == "agent", Path(file) if file else None)
+        return run(command, folder, kind == "agent", Path(file) if file else None, start)
     except OSError as error:
-        print(f"trainer: {' '.join(command)}: cannot be started: {error}", file=sys.stderr)
+        console.warn(f"trainer: {' '.join(command)}: cannot be started: {error}")
         return NOT_STARTED
 
 
 if __name__ == "__main__":
     not_by_hand.explain("trainer.node.process", "holds all processes of a node together")
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -113,6 +113,7 @@ class Stay:
             raise RuntimeError(f"node {node} has no place in generation {following}")
         rank = members.first_rank(node) + int(environment.get("LOCAL_RANK", "0"))
         place = {generations.VARIABLE: following, "RANK": rank, "WORLD_SIZE": members.world}
+        place["GROUP_WORLD_SIZE"] = len(members.nodes)
         environment.update({name: str(value) for name, value in place.items()})
         environment["GROUP_RANK"] = str(members.number(node))
 
@@ -129,6 +130,12 @@ class Stay:
                 following += 1
             time.sleep(POLL_SECONDS)
         raise RuntimeError(f"no generation after {self.generation} has begun in time")
+
+    def leave(self, seconds: float) -> None:
+        """Wait for the end that a rank is about to announce. Raises GenerationEnded, RuntimeError when none comes."""
+        self._wait_for_the_end(seconds)
+        self.check()
+        raise RuntimeError(f"generation {self.generation} was to end, and has not ended in {seconds:.0f} s")
 
     def close(self) -> None:
         """Listen no more."""

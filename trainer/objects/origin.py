@@ -42,6 +42,24 @@ class Origin(Protocol):
         """
 
 
+LONGEST_SMALL_FILE = 256 << 20
+"""Bytes: more than the manifest of a million shards has."""
+CHUNK = 1 << 20
+
+
+def small(stream: BinaryIO, where: str, most: int = LONGEST_SMALL_FILE) -> bytes:
+    """All bytes of a small file, such as a manifest, in bounded memory: who sends it is not trusted.
+
+    Raises Unreachable for an origin that sends more than `most` bytes.
+    """
+    data = bytearray()
+    while chunk := stream.read(CHUNK):
+        data += chunk
+        if len(data) > most:
+            raise Unreachable(f"{where}: found more than {most} bytes, expected a small file")
+    return bytes(data)
+
+
 def checked(name: str) -> str:
     """The name, if it is that of a shard, a manifest or a checkpoint's file. Raises ValueError otherwise."""
     if not paths.PUBLISHED.fullmatch(name) and not paths.CHECKPOINT_FILE.fullmatch(name):

@@ -2,6 +2,7 @@
 
 import http.client
 import io
+import re
 import time
 import urllib.error
 import urllib.request
@@ -16,6 +17,7 @@ SLOWEST = 1 << 20
 """Bytes that a peer must send in `SECONDS`: one that sends a little now and then is as good as away."""
 COMING = "Slipway-Coming"
 """The header of a 404 for a file that is about to be there: the bytes that are there so far."""
+_COUNT = re.compile(r"[0-9]{1,18}")
 PATIENCE_SECONDS = 5.0
 """How long requests to a peer are repeated: short, as other nodes and the durable tier have the same files."""
 
@@ -88,10 +90,17 @@ class _Stream(io.RawIOBase):
         raise Away(f"{self._url}: {reason}")
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A peer sends nobody elsewhere: one that does could have a node ask addresses that only the node reaches."""
+
+    def redirect_request(self, *asked: object) -> None:
+        """None: the answer counts as a refusal."""
+
+
 def _get(url: str, offset: int) -> http.client.HTTPResponse:
     """The answer that holds the file from `offset` on; empty at the end of the file."""
     request = urllib.request.Request(url, headers={"Range": f"bytes={offset}-"} if offset else {})
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects)
     try:
         answer = cast(http.client.HTTPResponse, direct.open(request, timeout=SECONDS))
     except urllib.error.HTTPError as error:
@@ -108,7 +117,7 @@ def _refusal(url: str, offset: int, error: urllib.error.HTTPError) -> Exception:
     error.close()
     if error.code == 404:
         coming = error.headers.get(COMING, "")
-        return Coming(f"{url}: not there yet", int(coming)) if coming.isdecimal() else Missing(f"{url}: missing")
+        return Coming(f"{url}: not there yet", int(coming)) if _COUNT.fullmatch(coming) else Missing(f"{url}: missing")
     if error.code == 416:
         return Unreachable(f"{url}: found fewer than {offset + 1} bytes")
     refused = f"{url}: found status {error.code}"

@@ -1,6 +1,5 @@
 """The server process of a node: other nodes fetch its shards and checkpoints from it (`trainer.staging.server`)."""
 
-import json
 import os
 import socket
 import subprocess
@@ -9,27 +8,29 @@ from pathlib import Path
 
 
 class PeerServer:
-    """The server of this node's files, a process that ends with the rank that started it."""
+    """The server of this node's files, a process that ends with the rank that started it.
+
+    The rank listens itself: nobody waits for the process to start, as whoever connects before it does is in the queue.
+    """
 
     def __init__(self, nvme: Path) -> None:
-        """Raises ValueError when it does not start."""
-        command = [sys.executable, "-m", "trainer.staging.server", "--nvme", str(nvme), "--host", _address()]
-        self._process = subprocess.Popen([*command, "--parent", str(os.getpid())], stdout=subprocess.PIPE)
-        assert self._process.stdout is not None
-        said = self._process.stdout.readline()
-        if not said:
-            raise ValueError(
-                f"the server of files on node {os.environ.get('SLIPWAY_NODE', 'local')} did not start; "
-                "see its message above"
-            )
-        self.url = str(json.loads(said)["url"])
+        """Raises ValueError when this node cannot listen."""
+        host = _address()
+        try:
+            listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        except OSError as error:
+            node = os.environ.get("SLIPWAY_NODE", "local")
+            raise ValueError(f"node {node} cannot serve its files at {host}: {error.strerror}") from error
+        with listener:
+            self.url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+            command = [sys.executable, "-m", "trainer.staging.server", "--nvme", str(nvme)]
+            given = ["--listener", str(listener.fileno()), "--parent", str(os.getpid())]
+            self._process = subprocess.Popen([*command, *given], pass_fds=[listener.fileno()])
 
     def close(self) -> None:
         """End it."""
-        assert self._process.stdout is not None
         self._process.kill()
         self._process.wait()
-        self._process.stdout.close()
 
 
 def _address() -> str:

@@ -5,7 +5,7 @@ import logging
 import sys
 import warnings
 
-from trainer.base import codec
+from trainer.base import codec, console, parsing
 from trainer.plan import question
 
 
@@ -14,14 +14,14 @@ def main() -> int:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     try:
-        asked = question.build(json.load(sys.stdin))
+        asked = question.build(parsing.value(sys.stdin.read()))
         from trainer.plan import stages  # imports torch
 
         found = stages.measure(asked)
     except ValueError as error:
-        print(error, file=sys.stderr)
+        console.warn(str(error))
         return 2
-    print(json.dumps([codec.plain(each) for each in found]))
+    console.say(json.dumps([codec.plain(each) for each in found]))
     return 0
 
 

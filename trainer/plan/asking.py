@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.base import atomic, codec, digest
+from trainer.base import atomic, codec, digest, parsing
 from trainer.plan import question as questions
 from trainer.plan.measure import StageMeasure
 from trainer.plan.question import Question
@@ -67,8 +67,11 @@ def _run(question: Question, seconds: float) -> Sequence[StageMeasure]:
     if done.returncode == 2 and said:
         raise ValueError(said[-1])
     if done.returncode:
-        raise NotPlanned(f"the plan ended with {done.returncode}: {said[-1] if said else 'nothing was said'}")
-    return [codec.build(StageMeasure, each) for each in json.loads(done.stdout.splitlines()[-1])]
+        raise NotPlanned(
+            f"the model's code cannot be run without memory ({said[-1] if said else f'exit code {done.returncode}'}); "
+            "nothing is known of what it takes, and a training can be started all the same"
+        )
+    return [codec.build(StageMeasure, each) for each in parsing.value(done.stdout.splitlines()[-1])]
 
 
 def _key(question: Question) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer.base import codec
+from trainer.checkpoint.memory import slots
 from trainer.config.layout import in_flight, micro_batches, waiting
 from trainer.config.operation import Storage
 from trainer.plan.measure import StageMeasure
@@ -18,8 +19,6 @@ FRAGMENTS = 0.05
 """The part of what comes and goes in a step that an allocator cannot use, between blocks of other sizes."""
 STEADY = ("weights", "gradients", "optimiser")
 """What stays from step to step, in one piece."""
-BUFFERS = 2
-"""Checkpoints that a rank's host memory holds at once (`trainer.checkpoint.saving.buffer`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,13 +154,13 @@ def _host(question: Question, size: int, room: Room, storage: Storage) -> HostVe
     """
     share = -(-size // question.ranks) * question.ranks_per_node
     processes = room.process_bytes * question.ranks_per_node
-    needed = processes + BUFFERS * share
+    buffers = slots.count(storage) * share
     kept = (storage.nvme.last + 1) * share * (2 if question.nodes > 1 else 1) if storage.nvme.minutes else 0
     return HostVerdict(
         processes=processes,
-        buffers=BUFFERS * share,
-        needed=needed,
-        spare=room.host_bytes - needed,
+        buffers=buffers,
+        needed=processes + buffers,
+        spare=room.host_bytes - processes - buffers,
         nvme_needed=kept,
         nvme_spare=None if room.nvme_bytes is None else room.nvme_bytes - kept,
     )

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from trainer.base import console
 from trainer.base.processes import die_with_parent
 from trainer.node.world import World, join
 from trainer.preflight import arithmetic, collective, disk, file_systems, findings, node
@@ -34,7 +35,7 @@ def main(arguments: list[str]) -> int:
     with _time_limit(options.seconds + options.grace), join() as world:
         found = findings.judged_by_expectation(_measured(world, options), dict(options.expect))
     if world.leads:
-        print(json.dumps(findings.as_json(found)) if options.json else "\n".join(findings.lines(found)))
+        console.say(json.dumps(findings.as_json(found)) if options.json else "\n".join(findings.lines(found)))
     return int(findings.worst(found) == "faulty")
 
 
@@ -61,7 +62,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
     """End the process after this time: a rank may be missing, or the network may hang."""
 
     def give_up() -> None:
-        print(f"preflight: faulty: the ranks did not finish in {seconds:g} s", file=sys.stderr, flush=True)
+        console.warn(f"preflight: faulty: the ranks did not finish in {seconds:g} s")
         os._exit(1)
 
     timer = threading.Timer(seconds, give_up)

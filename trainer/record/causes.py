@@ -25,6 +25,7 @@ HUNG = "hung"
 KILLED = "killed"
 SUPERSEDED = "superseded"
 GROWN = "grown"
+PAUSED = "paused"
 DELETED = "deleted"
 PROGRAM = "program"
 UNKNOWN = ""
@@ -107,10 +108,14 @@ _ALL = (
     ),
     Cause(NETWORK, "An exchange between ranks failed, and no rank had died.", "machine", (RETRY, STOP), 3),
     Cause(STORAGE, "A tier could not be read or written, or did not answer.", "machine", (RETRY, STOP), 3),
-    Cause(HUNG, "No rank made progress past a deadline.", "program", (REPLACE, RETRY, STOP)),
+    # A hang costs the steps since the last save, as a dead rank does, and on large clusters most hangs are a machine's
+    # (ByteRobust, arXiv:2509.16293): so it counts for the interval of saves. One in the program comes again at the same
+    # step, and soon spends this budget, which is not that of a machine.
+    Cause(HUNG, "No rank made progress past a deadline.", "machine", (REPLACE, RETRY, STOP)),
     Cause(KILLED, "A rank was killed, or died without a word.", "machine", (RETRY, STOP), 3),
     Cause(SUPERSEDED, "A newer incarnation or generation took over.", "", (NOTHING,), None),
     Cause(GROWN, "It was started again on more nodes, as nodes came back.", "", (NOTHING,), None),
+    Cause(PAUSED, "It has done the steps that it was granted, and waits for more.", "", (NOTHING,), None),
     Cause(DELETED, "A person deleted its job.", "person", (RETRY, STOP)),
     Cause(PROGRAM, "An error of the program that no other class names.", "program", (RETRY, STOP)),
     Cause(UNKNOWN, "It ended and left no word.", "program", (RETRY, STOP)),

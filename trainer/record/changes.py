@@ -30,6 +30,8 @@ class ChangeRecord:
     by: str
     why: str
     at: float
+    after: int = 0
+    """The step after which it is to hold at the earliest; 0 for as soon as the ranks hear of it."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,14 @@ class AppliedChange:
         return {name: now for name, (_, now) in self.changed.items()}
 
 
-def propose(store: Path, fields: Mapping[str, Any], by: str, why: str) -> ChangeRecord:
-    """Record a change, under the next number. Raises OSError."""
+def propose(store: Path, fields: Mapping[str, Any], by: str, why: str, after: int = 0) -> ChangeRecord:
+    """Record a change, under the next number; one that was recorded before its step `after` holds exactly from there.
+
+    Raises OSError.
+    """
     while True:
         number = max(numbers(store), default=0) + 1
-        change = ChangeRecord(number, dict(fields), by, why, time.time())
+        change = ChangeRecord(number, dict(fields), by, why, time.time(), after)
         if twins.create_only(files.numbered(store, files.CHANGES, number), change, FORMAT):
             return change
 

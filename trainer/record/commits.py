@@ -15,6 +15,8 @@ from trainer.record.claims import FORMAT, Claim
 from trainer.record.tokens import Token
 
 _NAME = re.compile(r"\d{9,}\.\d{6,}\.\d{4,}")
+GIVEN_UP = "its generation is over"
+"""Why a save made no commit although nothing is wrong with it."""
 
 
 @dataclass(frozen=True)

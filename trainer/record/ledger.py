@@ -5,7 +5,9 @@ It has append-only segments, one for each writer and token, so that no two proce
 merges them. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
-    segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme
+    segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme,
+                                                                    environment (`trainer.node.environment`)
+    node_usage      node, step, usage: of one rank of each node (`figures.node_usage`)
     phase           phase, step: rank 0 enters a phase of its work; of the first one, since: when its process began
     met             world: all ranks have met            stepped    step: the first one of this generation is done
     step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,
@@ -52,13 +54,16 @@ FORMAT = "slipway.ledger/1"
 class Ledger:
     """Writes one segment."""
 
+    FOLDER, FORMAT = files.LEDGER, FORMAT
+    """Where it lies below the training's folder, and what it says of itself."""
+
     def __init__(self, folder: Path, token: Token, writer: str) -> None:
         """Open the segment of `writer` (rank-0, job-watch, ...) under the training's folder."""
-        path = folder / files.LEDGER / f"{token}.{writer}.jsonl"
+        path = folder / self.FOLDER / f"{token}.{writer}.jsonl"
         fresh = not path.exists()
         self._journal = journal.Journal(path, durable=False)
         if fresh:
-            self.write("segment", format=FORMAT, incarnation=token.incarnation, generation=token.generation)
+            self.write("segment", format=self.FORMAT, incarnation=token.incarnation, generation=token.generation)
 
     def write(self, event: str, **fields: Any) -> None:
         """Append one event, stamped now. It survives the death of this process. Raises OSError on a full disk."""
@@ -138,3 +143,8 @@ def validation_curve(events: list[journal.JournalEvent]) -> list[tuple[int, floa
     """(step, validation loss), each step once."""
     losses = {event["step"]: event["loss"] for event in events if event["event"] == "validated"}
     return sorted(losses.items())
+
+
+def step_times(events: list[journal.JournalEvent]) -> list[float]:
+    """When steps were done, in seconds since the epoch, in order."""
+    return sorted(float(event["t"]) for event in events if event["event"] == "step")

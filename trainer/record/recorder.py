@@ -5,18 +5,19 @@ room, not the run: the recorder warns on standard error instead.
 """
 
 import contextlib
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from trainer.base import processes
-from trainer.record import causes, endings, fence
+from trainer.base import console, processes
+from trainer.record import causes, endings, fence, spans
 from trainer.record.heartbeat import Heartbeat, Position
 from trainer.record.ledger import Ledger
 from trainer.record.phases import ENDING, STARTING, Phase
 from trainer.record.scribe import Scribe
+from trainer.record.spans import SpanLog
 
 BY_SIGNAL = "asked to stop by SIGTERM"
 
@@ -28,8 +29,12 @@ class RankRecorder:
         self._store, self._token, self._rank = store, token, rank
         self._position = Position()
         heartbeat = Heartbeat(store, token, rank)
-        self._scribe = Scribe(self._position, heartbeat, lambda writer: Ledger(store, token, writer))
-        self.record("phase", phase=STARTING.name, step=0, since=processes.begun_at())
+        self._scribe = Scribe(self._position, heartbeat, self._opened)
+        self.steps_apart = spans.of_rank()
+        """Between two steps that are traced; 0 where nothing is."""
+        self._phase, self._since = STARTING.name, processes.begun_at()
+        self.record("phase", phase=STARTING.name, step=0, since=self._since)
+        self.record_span("rank", node=os.environ.get("SLIPWAY_NODE", "local"), since=self._since)
 
     def __enter__(self) -> "RankRecorder":
         return self
@@ -39,6 +44,8 @@ class RankRecorder:
 
     def close(self) -> None:
         """Wait until all is written, for half a minute at most."""
+        self._end_phase("", self.step)
+        self.record_span("end")
         self._scribe.close()
 
     def enter(self, phase: Phase, step: int, count: Callable[[], int] | None = None) -> None:
@@ -48,6 +55,12 @@ class RankRecorder:
         if new:
             self._scribe.beat()
             self.record("phase", phase=phase.name, step=step)
+            self._end_phase(phase.name, step)
+
+    @property
+    def step(self) -> int:
+        """The step that this rank is at, as its heartbeats say; any thread may ask."""
+        return self._position.place().step
 
     def follow(self, section: Callable[[], str]) -> None:
         """Have the heartbeats say in which section of a step this rank is; any thread may call `section`."""
@@ -65,6 +78,24 @@ class RankRecorder:
     def record_own(self, writer: str, event: str, **fields: Any) -> None:
         """Write an event of this rank to a segment of its own, which the first such event creates."""
         self._scribe.record(f"{writer}-{self._rank}", event, {"rank": self._rank, **fields})
+
+    def record_span(self, event: str, **fields: Any) -> None:
+        """Write a span of this rank, where traces are sent."""
+        if self.steps_apart:
+            self._scribe.record(f"{spans.WRITER}-{self._rank}", event, {"rank": self._rank, **fields})
+
+    def _end_phase(self, following: str, step: int) -> None:
+        self.record_span("phase", name=self._phase, step=step, begun=self._since)
+        self._phase, self._since = following, time.time()
+
+    def _opened(self, writer: str) -> Ledger:
+        """The segment of a writer."""
+        of_spans = writer.startswith(f"{spans.WRITER}-")
+        return (SpanLog if of_spans else Ledger)(self._store, self._token, writer)
+
+    def flush(self) -> None:
+        """Wait until what was recorded is written."""
+        self._scribe.flush()
 
     def record_stop(self, step: int, asked: str) -> None:
         """Record that this incarnation stopped as it was asked to; `asked` says how this rank was, if it was."""
@@ -93,4 +124,4 @@ def warn_if_unwritable(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        print(f"trainer: the {what} cannot be written: {error}", file=sys.stderr, flush=True)
+        console.warn(f"trainer: the {what} cannot be written: {error}")

@@ -52,14 +52,19 @@ def commits(folder: Path, where: str) -> list[str]:
 
 def reasons(folder: Path) -> dict[str, str]:
     """The commits that were set aside by name, each with its reason."""
+    return {each.commit: each.reason for each in set_aside(folder)}
+
+
+def set_aside(folder: Path) -> list[Removal]:
+    """What was set aside as damaged, by commit. A record that is damaged itself has the time of its file."""
     found = {}
     for record in under(folder, files.SET_ASIDE, claims.newest(folder)):
-        path = files.named(folder, files.SET_ASIDE, record)
+        path, commit = files.named(folder, files.SET_ASIDE, record), _commit(record)
         try:
-            found[_commit(record)] = codec.read(path, Removal, FORMAT).reason
+            found[commit] = codec.read(path, Removal, FORMAT)
         except codec.UndecodableRecord as damage:
-            found[_commit(record)] = f"the reason is not known: {damage}"
-    return found
+            found[commit] = Removal(commit, f"the reason is not known: {damage}", path.stat().st_mtime)
+    return [found[commit] for commit in sorted(found)]
 
 
 def take_out(folder: Path, where: str, commit: str, reason: str, token: Token | None) -> bool:

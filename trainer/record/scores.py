@@ -1,13 +1,34 @@
 """Scores: what an evaluation measures of a checkpoint, as written on disk; read without torch."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from trainer.record import causes
 
 FORMAT = "slipway.scores/1"
 HIGHEST_LOSS = 700.0
 """Nats; exp overflows at 710."""
+
+
+@dataclass(frozen=True)
+class ExampleSums:
+    """What was found about each example alone: documents in their order, or samples. All three have one entry for each.
+
+    An example is a document, of a model that reads texts from the left; of others it is a sample of the split.
+    """
+
+    losses: tuple[float, ...]
+    """Nats, summed over the example's targets."""
+    predicted: tuple[int, ...]
+    """How many targets that were."""
+    right: tuple[int, ...]
+    seconds: float
+    """How long the ranks took for all of them."""
+    confidence: tuple[tuple[int, float, int], ...] = ()
+    """How sure the model was: by equal parts of the probability that it gave to its likeliest prediction, how many
+    predictions, the sum of that probability, and how many were right. Empty where ranks share the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +49,10 @@ class Score:
     """How many tokens or pictures were predicted."""
     damaged: str = ""
     """Why the checkpoint has no figures (it could not be read, or its loss is not a number); the figures are 0 then."""
+    examples: ExampleSums | None = None
+    """Each example alone, where that was asked for: the figures above are then of these."""
+    by_dataset: Mapping[str, float] = field(default_factory=dict)
+    """The loss on each dataset of a mixture; empty for a snapshot of one dataset."""
 
     @property
     def ranking(self) -> float:
@@ -40,6 +65,49 @@ class Scores:
     """What one run of the evaluator measured."""
 
     scores: tuple[Score, ...]
+
+
+class PartialSums(Protocol):
+    """The sums over a part of an example."""
+
+    @property
+    def loss(self) -> float: ...
+    @property
+    def right(self) -> int: ...
+    @property
+    def predicted(self) -> int: ...
+    @property
+    def confidence(self) -> tuple[tuple[int, float, int], ...]: ...
+
+
+def of_examples(owners: Sequence[int], parts: Sequence[PartialSums], seconds: float) -> ExampleSums:
+    """The sums of each example, from those of its parts; `owners` are the examples of the parts, from 0 on."""
+    count = max(owners, default=-1) + 1
+    losses, predicted, right = [0.0] * count, [0] * count, [0] * count
+    for owner, part in zip(owners, parts, strict=True):
+        losses[owner] += part.loss
+        predicted[owner] += part.predicted
+        right[owner] += part.right
+    told = [part.confidence for part in parts]
+    columns = zip(*told, strict=True) if all(told) else ()
+    sure = tuple(
+        (sum(each[0] for each in column), sum(each[1] for each in column), sum(each[2] for each in column))
+        for column in columns
+    )
+    return ExampleSums(tuple(losses), tuple(predicted), tuple(right), seconds, sure)
+
+
+def of_datasets(owners: Sequence[str], parts: Sequence[PartialSums]) -> dict[str, float]:
+    """The mean loss on each dataset, from the parts of a split and the dataset of each; empty where there is one."""
+    names = list(dict.fromkeys(owners))
+    if len(names) < 2:
+        return {}
+    pairs = list(zip(owners, parts, strict=True))
+    predicted = {name: sum(part.predicted for owner, part in pairs if owner == name) for name in names}
+    return {
+        name: sum(part.loss for owner, part in pairs if owner == name) / max(1, count)
+        for name, count in predicted.items()
+    }
 
 
 def perplexity(loss: float) -> float:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from trainer.base import console
 from trainer.config.recovery import Recovery
 from trainer.record import causes, fence, incidents
 from trainer.record.incidents import IncidentRecord
@@ -148,7 +149,7 @@ class BatchJudge:
         if self._leads:
             with warn_if_unwritable("record of what is left out"):
                 self._note([step], step, kind, reason)
-            print(f"trainer: {reason}; the batch is left out\n", end="", flush=True)
+            console.say(f"trainer: {reason}; the batch is left out")
         self._tell(step, kind, reason, "left the batch out")
         return False
 

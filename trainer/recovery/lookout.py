@@ -7,21 +7,26 @@ incident that the training survives; where the recipe has a slow rank's node rep
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from trainer.config.recovery import Recovery
 from trainer.record import causes, fence, heartbeat, incidents
+from trainer.record.commits import GIVEN_UP
 from trainer.record.heartbeat import Beat
 from trainer.record.incidents import IncidentRecord
-from trainer.record.phases import SAVING, TRAINING
+from trainer.record.phases import TRAINING
 from trainer.record.recorder import warn_if_unwritable
 from trainer.recovery.stragglers import SlowRanks, slow_ranks
 
 LOOK_SECONDS = 10.0
 PERSISTS_SECONDS = 60.0
 """A rank must be slow for so long: a profile, or a neighbour's job, passes."""
+
+STALL_SECONDS = 60.0
+"""A checkpoint's writer has stalled when it has written no byte for so long. This is told and nothing else follows, so
+that it may be far below the deadline of a rank that waits for a save."""
 
 Record = Callable[..., None]
 """Writes an event to the ledger."""
@@ -48,12 +53,13 @@ class Lookout:
         leads: bool,
         record: Record,
         saving: Saving,
-        stalls: float = SAVING.seconds,
+        stalls: float = STALL_SECONDS,
     ) -> None:
         """`stalls`: seconds without a byte after which a checkpoint's writer has stalled."""
         self.recovery = recovery
         self._store, self._token, self._record, self._saving, self._stalls = store, token, record, saving, stalls
         self._slow, self._written, self._moved, self._stalled = SlowRanks(PERSISTS_SECONDS), 0, time.monotonic(), False
+        self._failing, self._steps = False, dict[int, int]()
         self.asks_to_stop = ""
         """Why the training is to stop after its step; empty while it is not."""
         self._closing = threading.Event()
@@ -63,6 +69,14 @@ class Lookout:
     def close(self) -> None:
         """Look no more."""
         self._closing.set()
+
+    def saved(self, event: Mapping[str, Any]) -> None:
+        """Hear of a checkpoint that was committed, or could not be; the first failure after a success is told."""
+        failed = event["event"] == "commit_failed" and event["reason"] != GIVEN_UP
+        if failed and not self._failing:
+            reason = f"the checkpoint of step {event['step']} could not be saved: {event['reason']}"
+            self._tell(causes.STORAGE, reason, "goes on, and saves again when it is due", event["step"], (), ())
+        self._failing = failed
 
     def look(self, now: float) -> None:
         """Look once, at `now` by this process's monotonic clock. Raises OSError."""
@@ -74,7 +88,10 @@ class Lookout:
     def _look_for_stragglers(self, beats: dict[int, Beat], now: float) -> None:
         own = {rank: beat.own for rank, beat in beats.items() if beat.own and beat.phase == TRAINING.name}
         slow = slow_ranks(own, self.recovery.straggler_sigmas)
-        for rank in self._slow.look(slow, now):
+        # A rank that saves, validates or hangs tells nothing new of how fast it is.
+        seen = {rank for rank in own if len(own) > 1 and beats[rank].step > self._steps.get(rank, -1)}
+        self._steps |= {rank: beats[rank].step for rank in seen}
+        for rank in self._slow.look(slow, seen, now):
             beat = beats[rank]
             reason = (
                 f"rank {rank} on {beat.node} needs {1e3 * beat.own:.0f} ms for its own part of a step, "

@@ -4,7 +4,7 @@ A rank's own part is the time in which it waits for no other: what waits takes a
 against all others and not against all, so that of two ranks one can be slow too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from trainer.recovery.statistics import median, sigmas
@@ -36,20 +36,23 @@ def slow_ranks(own: Mapping[int, float], least_sigmas: float) -> dict[int, float
 
 @dataclass
 class SlowRanks:
-    """Which ranks have been slow for how long. A rank that is not slow once begins anew."""
+    """Which ranks have been slow for how long. A rank that is seen and is not slow once begins anew."""
 
     persists: float
     """Seconds for which a rank must be slow before it is told."""
     since: dict[int, float] = field(default_factory=dict)
     told: set[int] = field(default_factory=set)
 
-    def look(self, slow: Mapping[int, float], now: float) -> list[int]:
+    def look(self, slow: Mapping[int, float], seen: Collection[int], now: float) -> list[int]:
         """The ranks that have been slow for long enough now, each once as long as it stays slow.
 
-        now: seconds, by the reader's own clock.
+        seen: the ranks whose figures are new and of a step; nothing is known of any other, which stays as it was. now:
+        seconds, by the reader's own clock.
         """
-        self.since = {rank: self.since.get(rank, now) for rank in slow}
-        self.told &= set(slow)
-        due = [rank for rank, since in self.since.items() if now - since >= self.persists and rank not in self.told]
+        unseen = {rank: since for rank, since in self.since.items() if rank not in seen}
+        self.since = {**unseen, **{rank: self.since.get(rank, now) for rank in slow if rank in seen}}
+        self.told &= self.since.keys()
+        due = [rank for rank in slow if rank in seen and now - self.since[rank] >= self.persists]
+        due = [rank for rank in due if rank not in self.told]
         self.told.update(due)
         return due

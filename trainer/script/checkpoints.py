@@ -14,6 +14,7 @@ from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers import faults, replicas, waiting
 from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.checkpoint.tiers.waiting import Wait
+from trainer.node import environment
 from trainer.record import fence
 from trainer.script.settings import FORMAT, ScriptSettings
 
@@ -93,7 +94,8 @@ class ScriptCheckpoints:
         return commit, RestoredCheckpoint(commit.step, own, commit.metrics)
 
     def _progress(self, step: int, metrics: Mapping[str, float]) -> bytes:
-        lineage = {"snapshot": self._settings.snapshot, "revision": os.environ.get("SLIPWAY_REVISION", "")}
+        revision = os.environ.get("SLIPWAY_REVISION", "")
+        lineage = {"snapshot": self._settings.snapshot, "revision": revision, **environment.of_process()}
         settings = {"format": FORMAT, **asdict(self._settings)}
         fields = {"step": step, "metrics": metrics, "config": settings, "lineage": lineage, "at": time.time()}
         return atomic.readable_json(fields)

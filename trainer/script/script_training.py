@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from trainer.base import console
 from trainer.base.exit_code import ExitCode
 from trainer.base.processes import StopRequest, bind_to_launcher
 from trainer.base.progress import MOVED
@@ -103,7 +104,7 @@ class ScriptTraining:
         own = {name: value for name, value in self._figures.items() if name != "loss"}
         self._recorder.record("step", step=self.step, loss=self._figures["loss"], seconds=seconds, figures=own)
         if self.rank == 0:
-            print(f"step {self.step}/{self._total} loss {self._figures['loss']:.4f}", flush=True)
+            console.say(f"step {self.step}/{self._total} loss {self._figures['loss']:.4f}")
         self._agreement.after_step(self.step, bool(self._stop))
 
     @property
@@ -138,14 +139,14 @@ class ScriptTraining:
         if self.step < self._total and (self.stopping or self._stop):
             self._recorder.record_stop(self.step, BY_SIGNAL if self._stop else "")
             if self.rank == 0:
-                print("trainer: stopped", flush=True)
+                console.say("trainer: stopped")
             return
         if self.rank != 0:
             return
         if not self._checkpoints.has_step(self.step):
             raise SystemExit(f"trainer: the last step ({self.step}) is not committed")
         self._recorder.record_end("succeeded", causes.DONE, "all steps done", self.step)
-        print("trainer: succeeded", flush=True)
+        console.say("trainer: succeeded")
 
     def fail(self, reason: str) -> None:
         """Record a failure that a new start would repeat."""
@@ -209,7 +210,7 @@ class ScriptTraining:
     def _on_away(self, reason: str) -> None:
         self._recorder.enter(phases.RESTORING, 0, MOVED)
         self._recorder.record("tier_away", reason=reason)
-        print(f"trainer: waiting: {reason}", file=sys.stderr, flush=True)
+        console.warn(f"trainer: waiting: {reason}")
 
 
 @contextlib.contextmanager
@@ -243,7 +244,7 @@ def _trained(settings: ScriptSettings) -> Iterator[ScriptTraining]:
     except fence.Superseded as error:
         raise _exit_for(error) from None
     except Exception as error:
-        print(f"trainer: {type(error).__name__}: {error}".splitlines()[0], file=sys.stderr, flush=True)
+        console.warn(f"trainer: {type(error).__name__}: {error}".splitlines()[0])
         raise
     finally:
         current.close()
@@ -251,7 +252,7 @@ def _trained(settings: ScriptSettings) -> Iterator[ScriptTraining]:
 
 def _exit_for(error: Exception) -> SystemExit:
     """The end of the process, with its exit code; the reason goes to standard error."""
-    print(f"trainer: {error}", file=sys.stderr, flush=True)
+    console.warn(f"trainer: {error}")
     match error:
         case fence.Superseded():
             return SystemExit(ExitCode.SUPERSEDED)

@@ -7,13 +7,14 @@ and no list of them. On a node: ``python -m trainer.staging.server --nvme FOLDER
 import argparse
 import json
 import os
+import select
 import socket
 import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainer.base import paths
+from trainer.base import console, paths
 from trainer.base.processes import die_with_parent
 from trainer.objects.origin import checked
 from trainer.objects.peer import COMING
@@ -63,9 +64,10 @@ def _coming(nvme: Path, name: str) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve until a signal ends it; the first line printed is JSON with the URL, once connections are taken."""
-    import uvicorn
+    """Serve until a signal ends it; the first line printed is JSON with the URL, once connections are taken.
 
+    With a listener of whoever started it, nothing is printed, and nothing more is imported before somebody asks.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m trainer.staging.server",
         description="Serve this node's shards and checkpoints to its peers; a training's ranks start it",
@@ -73,20 +75,33 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--nvme", type=Path, required=True, help="folder that snapshots are staged in")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--listener", type=int, help="descriptor of a socket that listens already, in place of these")
     parser.add_argument("--parent", type=int, help="pid of the process that starts it, with which it is to end")
     options = parser.parse_args(arguments)
     if options.parent is not None:
         die_with_parent(options.parent)
-    try:
-        family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-        listener = socket.create_server((options.host, options.port), family=family)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        sys.exit(f"peer: {options.host}:{options.port}: found it unusable ({reason}), expected a free one")
-    host = f"[{options.host}]" if family == socket.AF_INET6 else options.host
-    print(json.dumps({"url": f"http://{host}:{listener.getsockname()[1]}"}), flush=True)
+    if options.listener is not None:
+        listener = socket.socket(fileno=options.listener)
+        select.select([listener], [], [])
+    else:
+        listener = _listening(options.host, options.port)
+    import uvicorn
+
     settings = uvicorn.Config(application(options.nvme), log_level="warning", access_log=False)
     uvicorn.Server(settings).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket at this address, after its URL has been printed. Exits where it cannot be had."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        sys.exit(f"peer: {host}:{port}: found it unusable ({reason}), expected a free one")
+    named = f"[{host}]" if family == socket.AF_INET6 else host
+    console.say(json.dumps({"url": f"http://{named}:{listener.getsockname()[1]}"}))
+    return listener
 
 
 if __name__ == "__main__":

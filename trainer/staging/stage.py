@@ -16,7 +16,7 @@ from pathlib import Path
 from trainer.base import codec, paths, verify
 from trainer.base.progress import Meter, OnProgress
 from trainer.data import shards, snapshots
-from trainer.objects.origin import Missing, Origin, Unreachable
+from trainer.objects.origin import Missing, Origin, Unreachable, small
 from trainer.objects.origins import Folder, origin
 from trainer.staging import copying, full, holding, leases, retention
 from trainer.staging.nvme import Verified, boot, claimed, partial_path, put, remove_partial
@@ -226,7 +226,7 @@ def _manifest(sha256: str, origins: Sequence[Origin], nvme: Path) -> bytes:
     for place in (Folder(nvme), *origins):
         try:
             with place.open(name) as stream:
-                data = stream.read()
+                data = small(stream, f"{place}: {name}")
             verify.check_sha256(data, sha256, f"{place}: {name}")
         except (Missing, Unreachable, verify.Mismatch) as error:
             faults.append(str(error))

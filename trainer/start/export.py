@@ -5,12 +5,11 @@ and written in files of a given size with an index. The new folder becomes visib
 and its own manifest holds the hash of each file. A folder that exists already is not touched.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import atomic, digest
+from trainer.base import atomic, digest, parsing
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.publication import Blocks
@@ -64,7 +63,7 @@ def export(
     text = _tokenizer(checkpoint, tokenizer, progress.lineage["tokenizer"])
     model, length = _decoder(progress.config), progress.config["batch"]["length"]
     vocabulary_size, _ = found.tensor_type("model/embedding.weight").shape
-    end = vocabulary.end_of_document(json.loads(text)) if text else None
+    end = vocabulary.end_of_document(parsing.value(text)) if text else None
     data = Data(vocabulary=vocabulary_size, length=length)
     settings = huggingface.config_of(model, data, _TYPES[precision], end["id"] if end else None)
     files: dict[str, bytes | Blocks] = {huggingface.CONFIG: atomic.readable_json(settings)}

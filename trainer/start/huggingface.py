@@ -4,11 +4,12 @@
 not have are refused by name.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainer.base import parsing
+from trainer.base.invalid import require
 from trainer.config.shapes import Data
 from trainer.models.decoder import DecoderShape
 from trainer.start.families import table
@@ -46,14 +47,15 @@ def read_settings(folder: Path) -> Settings:
     """
     path = folder / CONFIG
     try:
-        value = json.loads(path.read_bytes())
+        value = parsing.value(path.read_bytes())
+        require(isinstance(value, dict), "", f"found {str(value)[:80]}, expected a section")
         return table.named(value.get("model_type")).read(value)
     except FileNotFoundError:
         raise ValueError(f"{folder}: found no {CONFIG}, expected a model in the Hugging Face layout") from None
     except KeyError as error:
         kind = value["model_type"]
         raise ValueError(f"{path}: found no {error.args[0]}, expected the settings of a model {kind}") from None
-    except ValueError as error:
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
@@ -67,8 +69,11 @@ def weight_files(folder: Path) -> list[str]:
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     try:
-        places = json.loads((folder / INDEX).read_bytes())["weight_map"]
-        return sorted({Path(name).name for name in places.values()})
+        places = parsing.value((folder / INDEX).read_bytes())["weight_map"]
+        names = {Path(name).name for name in places.values()}
+        outside = names & {"", ".", ".."} or {name for name in names if "\0" in name}
+        require(not outside, "weight_map", f"found {outside}, expected names of files")
+        return sorted(names)
     except FileNotFoundError:
         raise ValueError(f"{folder}: found neither {WEIGHTS} nor {INDEX}, expected one of them") from None
     except (ValueError, KeyError, TypeError, AttributeError):

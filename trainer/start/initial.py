@@ -6,13 +6,12 @@ without state: the former state belongs to another training.
 """
 
 import functools
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainer.base import atomic, digest, verify
+from trainer.base import atomic, digest, parsing, verify
 from trainer.checkpoint.disk import manifest
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.progress import PROGRESS
@@ -185,7 +184,7 @@ def _checkpoint(folder: Path, wanted: Shape) -> tuple[Shape, Data, str]:
             f"model.kind: found {wanted.kind!r}, expected 'decoder', the only kind that can start from a checkpoint"
         )
     try:
-        progress: dict[str, Any] = json.loads((folder / PROGRESS).read_bytes())
+        progress: dict[str, Any] = parsing.value((folder / PROGRESS).read_bytes())
     except (OSError, ValueError) as error:
         raise ValueError(f"{folder / PROGRESS}: cannot be read: {error}") from None
     try:

@@ -88,8 +88,8 @@ def _divided(
     stages = count * config.layout.stages_per_rank
     if count > 1:
         keep_stages(model, numbers, stages)
-    if device is not None:
-        model.to(device)
+    if device is not None and any(each.device != device for each in [*model.parameters(), *model.buffers()]):
+        model.to(device)  # not in a plan: what is there without memory lies there already, and cannot be moved
     parallel.divide(model, devices, config)
     parts = [stage_model(model, layers, each, stages) for each in numbers] if len(numbers) > 1 else [model]
     called: list[nn.Module] = [model]

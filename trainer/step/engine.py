@@ -178,6 +178,11 @@ class Engine:
         return together or self.world.size == 1
 
     @property
+    def steps_to_stop(self) -> int:
+        """How many steps a stop may have to wait for: none that all ranks can leave, with local updates a round."""
+        return 0 if self.can_leave else self.config.communication.local_steps
+
+    @property
     def _can_be_repeated(self) -> bool:
         """Whether nothing of a step that is left in the middle stays behind.
 

@@ -77,6 +77,8 @@ class HandOver:
     givers: Mapping[int, int]
     own: bool = True
     """It is of this training, as no checkpoint of another one need be."""
+    committed: bool = False
+    """It may be on record all the same."""
 
     @property
     def progress(self) -> TrainingProgress:

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from trainer.config.resolved import Config
 from trainer.figures import usage
 from trainer.models.model import Data, Model, Rows, SampleNumbers
+from trainer.models.vocabulary import NO_TARGET, Vocabulary
 from trainer.node.world import World
 from trainer.step import building, exhaustion, parallel
 from trainer.step.parallel.replicas import free_gathered_weights
@@ -26,6 +28,8 @@ ROWS = 16
 """The most samples in a batch: more are no faster."""
 USED = 0.8
 """The share of the free memory that a batch may take: what one sample takes is measured once."""
+PARTS = 10
+"""Of the probability from 0 to 1, in which predictions are counted by how sure the model was."""
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 Batch = Callable[[], tuple[Rows, SampleNumbers]]
@@ -40,6 +44,8 @@ class BatchSums:
     loss: float
     right: int
     predicted: int
+    confidence: tuple[tuple[int, float, int], ...] = ()
+    """As `trainer.record.scores.ExampleSums` has it; empty where it was not asked for."""
 
 
 @contextlib.contextmanager
@@ -66,15 +72,18 @@ class Measurement:
         self._targets_per_sample = divided.targets_per_sample
 
     @torch.no_grad()
-    def sums(self, batches: Sequence[Batch], on_round: Callable[[int], None] = lambda _: None) -> list[BatchSums]:
+    def sums(
+        self, batches: Sequence[Batch], on_round: Callable[[int], None] = lambda _: None, confidence: bool = False
+    ) -> list[BatchSums]:
         """The sums of each batch, in their order, on every rank; `on_round` is called with how many are done.
 
-        All ranks call with equally many batches. Raises MemoryError when one does not fit.
+        With `confidence`, they say how sure the model was. All ranks call with equally many batches. Raises
+        MemoryError when one does not fit.
         """
         shares, mine = self.world.data_size, list[BatchSums]()
         for first in range(0, len(batches), shares):
             number = first + self.world.data_rank
-            found = self._batch(number % len(batches), batches)
+            found = self._batch(number % len(batches), batches, confidence)
             if number < len(batches):
                 mine.append(found)
             on_round(min(first + shares, len(batches)))
@@ -82,18 +91,35 @@ class Measurement:
         told = self.world.gather(mine if self.world.counts_losses else [])
         return sorted((each for of_rank in told for each in of_rank), key=lambda each: each.number)
 
-    def _batch(self, number: int, batches: Sequence[Batch]) -> BatchSums:
+    def _batch(self, number: int, batches: Sequence[Batch], confidence: bool = False) -> BatchSums:
         rows, places = batches[number]()
         with finding_no_memory(f"with {len(places)} samples at once"):
             inputs, targets = self.model.prepare(rows, places, self.world.device)
             if self.model.causal:
                 parallel.take_length(self.model, self._devices, inputs.shape[1])
-            loss, right = score(
-                self.model, self.model(inputs, *self.model.bounds(rows, self.world.device)), targets, len(places)
-            )
+            outputs = self.model(inputs, *self.model.bounds(rows, self.world.device))
+            loss, right = score(self.model, outputs, targets, len(places))
             found = float(loss), int(right)
+            sure = self._confidence(outputs, targets) if confidence else ()
         predicted = targets.numel() if self.model.causal else len(places) * self._targets_per_sample
-        return BatchSums(number, *found, predicted)
+        return BatchSums(number, *found, predicted, sure)
+
+    def _confidence(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[int, float, int], ...]:
+        """How sure the model was, in `PARTS` equal parts of the probability; empty where a rank lacks logits.
+
+        outputs: [..., tokens or classes], targets: [...].
+        """
+        if type(self.model.vocabulary) is not Vocabulary or outputs.dim() != targets.dim() + 1:
+            return ()
+        logits, there = outputs.float(), targets != NO_TARGET
+        highest = logits.amax(-1)
+        sure = (highest - logits.logsumexp(-1)).exp()[there]
+        right = (logits.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1) == highest)[there]
+        part = (sure * PARTS).long().clamp(max=PARTS - 1)
+        counts = torch.bincount(part, minlength=PARTS)
+        sums = torch.bincount(part, weights=sure.double(), minlength=PARTS)
+        hits = torch.bincount(part, weights=right.double(), minlength=PARTS)
+        return tuple(zip(counts.tolist(), sums.tolist(), map(int, hits.tolist()), strict=True))
 
     def rows_that_fit(self, sample: Batch) -> int:
         """How many samples every rank has room for at once, from 1 to `ROWS`: it measures one. All ranks call at once.

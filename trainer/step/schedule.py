@@ -16,6 +16,20 @@ def learning_rate(config: Optimiser, step: int, steps: int) -> float:
     return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * height)
 
 
+def consequence(before: tuple[Optimiser, int], after: tuple[Optimiser, int], step: int) -> str:
+    """What another schedule, or another number of steps, does to the learning rate after `step`: a sentence.
+
+    Both are the configuration and the number of steps.
+    """
+    (_, last), (_, end) = before, after
+    was, now = learning_rate(before[0], step, last), learning_rate(after[0], step, end)
+    if after[0].schedule == "constant" and was == now:
+        return f"the learning rate stays at {now:.4g}"
+    begins = f"is {now:.4g} at step {step + 1}" + (f", and not {was:.4g}" if now != was else ", as it would have been")
+    ends = f"{learning_rate(after[0], end - 1, end):.4g} at step {end}, and not at step {last}"
+    return f"the learning rate {begins}; it comes to {ends}"
+
+
 def _height(config: Optimiser, step: int, steps: int) -> float:
     """How far the rate stands above its final value after warm-up: 1 at the highest, 0 at the last step."""
     match config.schedule:

@@ -9,7 +9,6 @@ checkpoint had, and then each later change after the step that is on record.
 """
 
 import contextlib
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from trainer.base import console
 from trainer.base.invalid import Invalid
 from trainer.config import changing, resolved
 from trainer.config.resolved import Config
@@ -24,7 +24,7 @@ from trainer.node.world import World
 from trainer.record import changes
 from trainer.record.changes import AppliedChange, ChangeRecord
 from trainer.record.fence import Token
-from trainer.step import optimisers
+from trainer.step import optimisers, schedule
 from trainer.step.engine import Engine
 
 LOOK_SECONDS = 1.0
@@ -67,8 +67,12 @@ class HotUpdates:
         self._had: list[tuple[int, int, Mapping[str, Any]]] = []
         self._to_come: list[AppliedChange] = []
         self._watch: ChangeWatch | None = None
+        self._next = 0
+        """The step after which a change can hold now."""
         self.inherited: Mapping[str, Any] = {}
         """The lineage of the parent's checkpoint, where this start began with that."""
+        self.before: Mapping[str, Any] = {}
+        """The lineage of the checkpoint that this start began with, whoever's it is; empty without one."""
 
     def begin(self, step: int, lineage: Mapping[str, Any], own: bool = True) -> None:
         """Take over what a checkpoint of `step` with this lineage had, and what waits. All ranks call it at once.
@@ -76,13 +80,14 @@ class HotUpdates:
         Of a checkpoint that is not the training's `own` there is nothing to take over: its configuration has it all.
         Raises OSError, on all ranks, when the records cannot be read.
         """
-        self.inherited = {} if own else lineage
+        self.inherited, self.before, self._next = {} if own else lineage, lineage, step
         settled = self.repeat(self._store, step, lineage if own else {})
         if self._world.leads:
             self._watch = self._watch or ChangeWatch(self._store)
             self._watch.begin(settled)
         while self._world.from_leader(self.number()):
             self._agree(step)
+        self._next = step + 1
 
     def repeat(self, store: Path, step: int, lineage: Mapping[str, Any], but: Collection[str] = ()) -> frozenset[int]:
         """Take over what a checkpoint of `step` had, and from here on what is on record in `store`, and nothing new.
@@ -100,7 +105,7 @@ class HotUpdates:
 
     def number(self) -> float:
         """On rank 0 the number of the change that waits; 0 without one, and on other ranks: to be summed."""
-        waiting = self._watch.waiting if self._watch and not self._to_come else None
+        waiting = self._watch.waiting(self._next) if self._watch and not self._to_come else None
         return float(waiting.number) if waiting else 0.0
 
     def after_step(self, number: float, step: int) -> None:
@@ -108,6 +113,7 @@ class HotUpdates:
         self._take_due(step)
         if number:
             self._agree(step)
+        self._next = step + 1
 
     def lineage(self) -> list[list[Any]]:
         """The changes that a checkpoint has now, for its lineage."""
@@ -131,12 +137,12 @@ class HotUpdates:
     def _recorded(self, step: int) -> AppliedChange | None:
         """The change that waits, recorded; None for one that is refused or could not be recorded. Raises Superseded."""
         assert self._watch is not None
-        change = self._watch.taken()
+        change = self._watch.taken(step)
         applied = _judged(change, self._config, step, self._token)
         try:
             changes.record(self._store, applied)
         except OSError as error:
-            print(f"trainer: change {change.number} cannot be recorded: {error}\n", end="", file=sys.stderr, flush=True)
+            console.warn(f"trainer: change {change.number} cannot be recorded: {error}")
             self._watch.give_back(change)
             return None
         if applied.refused:
@@ -145,11 +151,15 @@ class HotUpdates:
         return applied
 
     def _take(self, change: AppliedChange, step: int) -> None:
-        self._config = changing.changed(self._config, change.fields)
+        before, self._config = self._config, changing.changed(self._config, change.fields)
         self._had.append((change.number, change.step, change.fields))
         self._follow(self._config)
         pairs = {name: list(pair) for name, pair in change.changed.items()}
-        self._tell("changed", number=change.number, step=step, changed=pairs, asked_by=change.by, why=change.why)
+        told = {"number": change.number, "step": step, "changed": pairs, "asked_by": change.by, "why": change.why}
+        if "run.steps" in change.fields:
+            was, now = ((each.optimiser, each.run.steps) for each in (before, self._config))
+            told["means"] = schedule.consequence(was, now, step)
+        self._tell("changed", **told)
 
 
 class ChangeWatch:
@@ -157,26 +167,32 @@ class ChangeWatch:
 
     def __init__(self, store: Path) -> None:
         self._store, self._settled, self._lock = store, set[int](), threading.Lock()
-        self.waiting: ChangeRecord | None = None
-        """The first change that nobody has decided on."""
+        self._known: dict[int, ChangeRecord] = {}
+        """By number, the changes that nobody has decided on."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="changes", daemon=True)
 
     def begin(self, settled: frozenset[int]) -> None:
         """Look now, and from now on, for changes of other numbers than these."""
         with self._lock:
-            self._settled, self.waiting = set(settled), None
+            self._settled, self._known = set(settled), {}
         self._look()
         if not self._thread.ident:
             self._thread.start()
 
-    def taken(self) -> ChangeRecord:
+    def waiting(self, step: int) -> ChangeRecord | None:
+        """The first change that nobody has decided on, of those that may hold after `step`."""
+        with self._lock:
+            due = [number for number, change in self._known.items() if change.after <= step]
+            return self._known[min(due)] if due else None
+
+    def taken(self, step: int) -> ChangeRecord:
         """The change that waits, which is decided on now; the next one waits from here on."""
-        change = self.waiting
+        change = self.waiting(step)
         assert change is not None
         with self._lock:
             self._settled.add(change.number)
-            self.waiting = None
+            del self._known[change.number]
         self._look()
         return change
 
@@ -184,7 +200,6 @@ class ChangeWatch:
         """Nothing was decided: it waits again, after a while."""
         with self._lock:
             self._settled.discard(change.number)
-            self.waiting = None
 
     def close(self) -> None:
         self._over.set()
@@ -198,12 +213,12 @@ class ChangeWatch:
     def _look(self) -> None:
         """A store that cannot be read now is looked at again; a change that cannot be read is passed over."""
         with contextlib.suppress(OSError):
-            for number in sorted(changes.numbers(self._store)):
+            for number in changes.numbers(self._store):
                 with self._lock:
-                    if self.waiting is not None or number in self._settled:
+                    if number in self._settled or number in self._known:
                         continue
                     with contextlib.suppress(OSError, ValueError):
-                        self.waiting = changes.read(self._store, number)
+                        self._known[number] = changes.read(self._store, number)
 
 
 def give(config: Config, engine: Engine) -> None:
@@ -219,7 +234,7 @@ def give(config: Config, engine: Engine) -> None:
 def _judged(change: ChangeRecord, config: Config, step: int, token: Token) -> AppliedChange:
     """The record of a change to `config` that holds after `step`, or is refused."""
     try:
-        changing.check_in_place(config, change.fields)
+        changing.check_in_place(config, change.fields, step)
         before, after = (resolved.dump(each) for each in (config, changing.changed(config, change.fields)))
     except Invalid as fault:
         refused = f"{fault.field}: {fault}"

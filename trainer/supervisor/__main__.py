@@ -2,23 +2,25 @@
 
 It takes torchrun's place for the built-in trainer, and has the arguments of torchrun that say how many nodes there are,
 how many ranks each has, and where they meet. The exit code is that of the rank for which the job ended, 128 + n when
-signal n ended it, and 1 when another node has ended the job.
+signal n ended it (4 where the launcher starts nodes anew that end so), and 1 when another node has ended the job.
 """
 
 import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from trainer.base import not_by_hand
+from trainer.base import console, not_by_hand
 from trainer.base.exit_code import ExitCode
+from trainer.checkpoint.memory import slots
 from trainer.config import resolved
 from trainer.config.resolved import Config
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
-from trainer.node.generations import Arrival
+from trainer.node.generations import REPLACED, Arrival
 from trainer.record import incarnation
-from trainer.supervisor import hosting, warm
+from trainer.supervisor import exporter, hosting, warm
 from trainer.supervisor.job_store import JobStore, StoreGone
 from trainer.supervisor.meeting import JOIN_SECONDS, NodeCount
 from trainer.supervisor.supervisor import JobPlace, Supervisor
@@ -48,11 +50,14 @@ def _supervised(given: argparse.Namespace, config: Config) -> int:
     if port == 0 and not _is_alone(given):
         pid, port = hosting.start()
         host, helpers = hosting.LOOPBACK, (pid,)
-    met = JobStore.alone() if _is_alone(given) else _connected(host, port)
     own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, given.ranks, address)
     number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
-    stays = config.recovery.stays and not _is_alone(given)
-    return Supervisor(JobPlace(given.config, store, number, given.nodes, own, (host, port), stays, helpers), met).run()
+    helpers += exporter.start(store, number, own.node)
+    met = JobStore.alone() if _is_alone(given) else _connected(host, port)
+    stays, memory = config.recovery.stays and not _is_alone(given), slots.make(config.storage, given.ranks)
+    nodes = replace(given.nodes, replaced_seconds=float(os.environ.get(REPLACED, "0")))
+    place = JobPlace(given.config, config, store, number, nodes, own, (host, port), stays, helpers, memory)
+    return Supervisor(place, met).run()
 
 
 def _connected(host: str, port: int) -> JobStore:
@@ -71,7 +76,7 @@ def _is_alone(given: argparse.Namespace) -> bool:
 
 
 def _say(error: Exception) -> None:
-    print(f"trainer: {error}\n", end="", file=sys.stderr, flush=True)
+    console.warn(f"trainer: {error}")
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:

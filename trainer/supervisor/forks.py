@@ -6,18 +6,14 @@ tear down its modules.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 
-from trainer.base import processes
+from trainer.base import forked, processes
 
-RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2)
 GONE_SECONDS = 60.0
 """How long killed ranks may take to be gone: a GPU's memory is released first."""
 
@@ -97,39 +93,18 @@ def _left(spared: Collection[int]) -> list[int]:
 
 def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], words: Sequence[str]) -> None:
     """The life of the forked process; does not return."""
-    code = 1
-    try:
+
+    def prepare() -> None:
         os.setsid()
-        for number in RESET:
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         processes.die_with_parent(parent)
         os.environ.update(environment)
-        _rename(words)
+        forked.show_words(words)
         _draw_anew()
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        code = main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
+
+    forked.live(main, prepare)
 
 
 def _draw_anew() -> None:
     """Python draws anew after a fork by itself; numpy would give the same numbers to every rank."""
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
-
-
-def _rename(words: Sequence[str]) -> None:
-    """Replace the command line that /proc shows of this process, as far as there is room."""
-    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    begin, end = int(fields[45]), int(fields[46])  # arg_start and arg_end: fields 48 and 49 of proc(5)
-    text = b"\0".join(word.encode() for word in words)
-    if begin > 0 and len(text) < end - begin:
-        ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)

@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from trainer.base import codec
+from trainer.node import links
 
 Record = TypeVar("Record")
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 60
 """How long the store may take for one answer."""
 
 
@@ -32,8 +33,11 @@ class JobStore:
         from torch._C._distributed_c10d import TCPStore
 
         with _answering():
+            before = links.sockets()
             found = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
             found.set_timeout(timedelta(seconds=ANSWER_SECONDS))
+            # That limit is of waits alone: a store that stands still would keep any other question waiting for ever.
+            links.limit_answers(links.sockets() - before, ANSWER_SECONDS)
             return JobStore(found)
 
     @staticmethod
@@ -57,6 +61,11 @@ class JobStore:
     def write(self, key: str, record: Any) -> None:
         with _answering():
             self._store.set(key, codec.encode(record))
+
+    def remove(self, key: str) -> None:
+        """Remove what is under a key, if anything is."""
+        with _answering():
+            self._store.delete_key(key)
 
     def write_first(self, key: str, record: Record) -> Record:
         """Write a record unless there is one; the one that stands."""

@@ -1,9 +1,11 @@
 """Meeting: the supervisors of a job find out which nodes take part in a generation, and in which order.
 
 Each node arrives. The first node in order closes the meeting: at the start when all nodes of the job have arrived or,
-for a job that may have fewer, some time after enough have; later when all nodes of the generation before that are not
-lost have arrived. It claims the token of the generation before it names the members, so that whoever is among them may
-write. Should it be lost in between, the next one in order does the same again: the first list of members stands.
+for a job that may have fewer, some time after enough have; later when all nodes of the generation before, and those for
+which it ended, have arrived or are lost. Where too few are left then, and the launcher starts lost nodes anew, it
+waits for these for a while. It claims the token of the generation before it names the members, so that whoever is among
+them may write. Should it be lost in between, the next one in order does the same again: the first list of members
+stands.
 """
 
 import time
@@ -35,6 +37,8 @@ class NodeCount:
 
     least: int
     most: int
+    replaced_seconds: float = 0.0
+    """How long a job with too few nodes waits for one in the place of a lost one; 0 where none comes."""
 
 
 class Meeting:
@@ -47,23 +51,26 @@ class Meeting:
         own: Arrival,
         nodes: NodeCount,
         incarnation: int,
+        choose: Callable[[Sequence[Arrival], Members | None], tuple[Arrival, ...]],
         grant: Callable[[Members, str], End | None],
         pause: Callable[[int], None],
     ) -> None:
         """Take part for this node.
 
-        `grant` claims the token for members, for the reason given, or says why not. `pause` is called between two looks
-        with the generation, and may raise GenerationOver.
+        `choose` says which of those that have arrived take part, after the members of the generation before. `grant`
+        claims the token for members, for the reason given, or says why not. `pause` is called between two looks with
+        the generation, and may raise GenerationOver.
         """
         self._store, self._pulse, self._own, self._nodes = store, pulse, own, nodes
-        self._incarnation, self._grant, self._pause = incarnation, grant, pause
+        self._incarnation, self._choose, self._grant, self._pause = incarnation, choose, grant, pause
         self._known: dict[str, Arrival] = {}
         """The arrivals that were read, by key: they do not change."""
 
-    def members(self, generation: int, before: Members | None, cause: str) -> Members:
+    def members(self, generation: int, before: Members | None, cause: str, joins: Sequence[str] = ()) -> Members:
         """Meet for a generation; who takes part in it, which may be without this node.
 
-        before: those of the generation before; None at the start. Raises GenerationOver and StoreGone.
+        before: those of the generation before; None at the start. joins: nodes that are waited for beside them. Raises
+        GenerationOver and StoreGone.
         """
         place = self._store.number(key(generation, "arrivals"))
         self._store.write(key(generation, "arrived", place), self._own)
@@ -74,8 +81,8 @@ class Meeting:
             if found := self._store.read(key(generation, "members"), Members):
                 return found
             arrived = self._arrived(generation)
-            if arrived and arrived[0] == self._own and self._complete(arrived, before, time.monotonic() - begun):
-                self._close(generation, arrived, cause)
+            if arrived and arrived[0] == self._own and self._complete(arrived, before, joins, begun):
+                self._close(generation, self._choose(arrived, before), cause)
             else:
                 self._pause(generation)
 
@@ -87,20 +94,23 @@ class Meeting:
                 self._known[name] = arrival
         here = [each for name, each in self._known.items() if name.startswith(key(generation, "arrived", ""))]
         living = [each for each in here if each == self._own or not self._pulse.lost(each.node)]
-        return sorted(living, key=lambda each: (each.index, each.node))
+        # One that was started anew while the others were still on their way has arrived twice.
+        last = {each.index if each.index >= 0 else each.node: each for each in living}
+        return sorted(last.values(), key=lambda each: (each.index, each.node))
 
-    def _complete(self, arrived: Sequence[Arrival], before: Members | None, seconds: float) -> bool:
+    def _complete(self, arrived: Sequence[Arrival], before: Members | None, joins: Sequence[str], begun: float) -> bool:
         if len(arrived) >= self._nodes.most:
             return True
         if before is None:
             waited = LAST_CALL_SECONDS if len(arrived) >= self._nodes.least else JOIN_SECONDS
-            return seconds > waited
+            return time.monotonic() - begun > waited
         here = {each.node for each in arrived}
-        return all(each.node in here or self._pulse.lost(each.node) for each in before.nodes)
+        if not all(node in here or self._pulse.lost(node) for node in (*(each.node for each in before.nodes), *joins)):
+            return False
+        return len(arrived) >= self._nodes.least or time.monotonic() - begun > self._nodes.replaced_seconds
 
-    def _close(self, generation: int, arrived: Sequence[Arrival], cause: str) -> None:
+    def _close(self, generation: int, nodes: tuple[Arrival, ...], cause: str) -> None:
         """Name the members, or end the generation when they are too few or get no token."""
-        nodes = tuple(arrived[: self._nodes.most])
         members = Members(self._incarnation, generation, nodes, time.time())
         end = self._too_few(len(nodes), cause) or self._grant(members, cause)
         if end is None:

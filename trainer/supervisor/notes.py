@@ -6,14 +6,18 @@ They are written when the new ranks are on their way, and what cannot be written
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainer.base.invalid import Invalid
+from trainer.config import layout
+from trainer.config.layout import LayoutSettings
 from trainer.diagnosis import requests
+from trainer.loading import division
 from trainer.node.generations import End, Members
 from trainer.record import causes, incidents, ledger
 from trainer.record.fence import Token
 from trainer.record.incidents import IncidentRecord
 from trainer.record.recorder import warn_if_unwritable
 
-NO_INCIDENT = (causes.ASKED, causes.DONE, causes.SUPERSEDED)
+NO_INCIDENT = (causes.ASKED, causes.DONE, causes.GROWN, causes.SUPERSEDED)
 """Nothing went wrong then."""
 
 
@@ -28,6 +32,24 @@ def incident(store: Path, members: Members, end: End, step: int, action: str) ->
     with warn_if_unwritable("incident"):
         incidents.note(store, record)
         requests.ask(store, record.id, end.reason, record.by)  # the nodes' processes have what the ranks have left
+
+
+def divided(settings: LayoutSettings, before: Members, members: Members) -> str:
+    """Who has which samples of each batch now, and who had them, for a person; empty where nothing has changed."""
+    if before.nodes == members.nodes:
+        return ""
+    try:
+        now, then = (_division(settings, each) for each in (members, before))
+    except Invalid:  # the ranks say so
+        return ""
+    return f"; of the {settings.batch.sequences} samples of each step: {now} (before: {then})"
+
+
+def _division(settings: LayoutSettings, members: Members) -> str:
+    mesh = layout.check(settings, members.world, members.nodes[0].ranks)
+    return division.in_words(
+        settings.batch.sequences, mesh, [each.node for each in members.nodes for _ in range(each.ranks)]
+    )
 
 
 def recovery(store: Path, members: Members, moments: Mapping[str, float]) -> None:

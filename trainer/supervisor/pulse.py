@@ -43,3 +43,12 @@ class Pulse:
             return ""
         age = now - since
         return f"node {node} is lost: no sign of life for {age:.0f} s" if age > LOST_SECONDS else ""
+
+    def silence(self, node: str) -> float:
+        """Seconds for which a node's supervisor has shown nothing, counted from the first call that saw it so."""
+        now, number = self._clock(), self._store.count(f"{ALIVE}/{node}")
+        before, since = self._seen.get(node, (-1, 0.0))
+        if number != before:
+            self._seen[node] = number, now
+            return 0.0
+        return now - since

@@ -12,21 +12,23 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 
 import trainer.__main__ as rank_program
-from trainer.base import processes
+from trainer.base import console, processes
 from trainer.base.exit_code import ExitCode
+from trainer.checkpoint.memory import slots
+from trainer.config.layout import LayoutSettings
 from trainer.diagnosis import stacks
-from trainer.node.generations import STOPPING, VARIABLE, Arrival, End, Members, key
+from trainer.node.generations import MOST, TRIED, VARIABLE, Arrival, End, Members, key
 from trainer.record import causes, fence, incarnation
 from trainer.record.incarnation import Membership
-from trainer.supervisor import forks, notes, verdict
+from trainer.supervisor import choosing, forks, notes, returning, verdict
 from trainer.supervisor.budget import Budget
 from trainer.supervisor.forks import Fork
-from trainer.supervisor.job_store import JobStore
+from trainer.supervisor.job_store import JobStore, StoreGone
 from trainer.supervisor.meeting import GenerationOver, Meeting, NodeCount
 from trainer.supervisor.pulse import Pulse
+from trainer.supervisor.stop_word import StopWord
 
 POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.01
@@ -34,6 +36,8 @@ NODES_PER_SECOND = 4000.0
 """So many nodes at most ask the store in a second, so that one store serves a large job."""
 FOLLOW_SECONDS = 3.0
 """A rank that only lost the others waits so long for a node that knows why, before its own end counts as the cause."""
+SILENT_SECONDS = 2.5
+"""A supervisor that shows no sign of life for so long, while its ranks are lost, has died: it shows one each second."""
 LEAVING_SECONDS = 10.0
 """How long ranks that stay may take to come out of their exchanges; one that takes longer is started anew."""
 ENDING_SECONDS = 3.0
@@ -46,6 +50,8 @@ class JobPlace:
 
     config: Path
     """The resolved configuration."""
+    settings: LayoutSettings
+    """What it says of the layout."""
     store: Path
     """The training's durable folder."""
     incarnation: int
@@ -57,6 +63,8 @@ class JobPlace:
     """Whether ranks that are well stay in their processes when a generation ends."""
     helpers: tuple[int, ...] = ()
     """Children of this process that are no ranks."""
+    memory: tuple[tuple[int, ...], ...] = ()
+    """The buffers of each rank, which outlive it (`trainer.checkpoint.memory`)."""
 
 
 class Supervisor:
@@ -65,15 +73,23 @@ class Supervisor:
     def __init__(self, place: JobPlace, store: JobStore) -> None:
         self._place, self._store, self._node = place, store, place.own.node
         self._pulse = Pulse(store, self._node)
+        self._stop = StopWord(store, self._node, replaced=bool(place.nodes.replaced_seconds))
         self._budget = Budget(place.store)
-        self._asked = False
-        """Whether this node was asked to stop."""
         self._forks: list[Fork] = []
+        self._tried: dict[str, str] = {}
         self._moments: dict[str, float] = {}
+        self._members: Members | None = None
+        """Those of the generation whose ranks are here."""
         self._meeting = Meeting(
-            store, self._pulse, place.own, place.nodes, place.incarnation, self._grant, self._pause_in_meeting
+            store,
+            self._pulse,
+            place.own,
+            place.nodes,
+            place.incarnation,
+            self._choose,
+            self._grant,
+            self._pause_in_meeting,
         )
-        signal.signal(signal.SIGTERM, self._ask)
 
     def run(self) -> int:
         """Run generations until the ranks are done or the job ends; the exit code. Raises StoreGone."""
@@ -82,16 +98,26 @@ class Supervisor:
         last: End | None = None
         generation = 0
         try:
+            if found := returning.underway(self._store, self._place.own, self._place.stays):
+                before, last, generation = found, self._waits(found), found.generation + 1
             while True:
+                self._stop.heed(generation)
                 cause = f"generation {generation - 1} ended: {last.reason}" if last else "first start"
-                members = self._meeting.members(generation, before, cause)
+                members = self._meeting.members(generation, before, cause, last.joins if last else ())
                 self._moments["ranks_gone"] = members.at
                 last = self._generation(members, before, last) if members.has(self._node) else self._waits(members)
                 if last is None:
+                    if not self._stop.leaves:
+                        returning.tell_over(self._store)
                     return 0
                 before, generation = members, generation + 1
         except GenerationOver as over:
+            if not self._stop.leaves:
+                returning.tell_over(self._store)
             return self._exit_code(over.end)
+        except StoreGone as gone:
+            self._note_gone(gone)
+            raise
         finally:
             self._end_ranks()
 
@@ -100,6 +126,7 @@ class Supervisor:
 
         Raises GenerationOver when the job ends with it.
         """
+        self._members = members
         self._fork(members)
         if before is not None and last is not None and members.nodes[0] == self._place.own:
             self._note_recovery(before, members, last)
@@ -114,7 +141,10 @@ class Supervisor:
             reason = f"processes of {self._node} cannot be killed: {left}"
             end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
             self._store.write_first(key(members.generation + 1, "end"), end)
-        self._budget.ended(fence.Token(members.incarnation, members.generation))
+        if end.kind in slots.DOUBTED:
+            slots.forget(self._place.memory)
+        if end.kind not in (causes.GROWN, causes.ASKED):
+            self._budget.ended(fence.Token(members.incarnation, members.generation))
         if not end.final and (spent := self._budget.spent):
             end = replace(end, final=True, reason=f"{end.reason}; {spent}")
             end = self._store.write_first(key(members.generation + 1, "end"), end)
@@ -126,14 +156,18 @@ class Supervisor:
         return end
 
     def _waits(self, members: Members) -> End:
-        """Wait, as a spare, until the generation without this node ends. Raises GenerationOver."""
+        """Wait, beside the generation without this node, until it ends; it is asked to. Raises GenerationOver."""
         self._end_ranks()
+        self._stop.waits = True
+        returning.ask(self._store, members, self._place.own, self._place.nodes.most)
         while True:
             end = self._store.read(key(members.generation, "end"), End)
             if end and not end.final:
+                self._moments = {"detected": end.at}
+                self._stop.waits = False
                 return end
             if end or all(self._store.has(key(members.generation, "done", each.node)) for each in members.nodes):
-                raise GenerationOver(end or self._asked_end())
+                raise GenerationOver(end or End(self._node, causes.DONE, "all steps are done", True, 0, time.time()))
             self._pause_in_meeting(members.generation)
 
     def _fork(self, members: Members) -> None:
@@ -143,16 +177,19 @@ class Supervisor:
             "LOCAL_WORLD_SIZE": self._place.own.ranks,
             "GROUP_RANK": members.number(self._node),
             "GROUP_WORLD_SIZE": len(members.nodes),
+            MOST: self._place.nodes.most,
             "MASTER_ADDR": host[0],
             "MASTER_PORT": host[1],
             incarnation.VARIABLE: members.incarnation,
             VARIABLE: members.generation,
+            **self._tried,
         }
         config = str(self._place.config)
         words = (sys.executable, "-m", "trainer", config)
         here = {fork.local: fork for fork in self._forks if fork.poll() is None}
         for local in range(self._place.own.ranks):
-            environment = {**shared, "RANK": first + local, "LOCAL_RANK": local}
+            memory = slots.named(self._place.memory[local])
+            environment = {**shared, **memory, "RANK": first + local, "LOCAL_RANK": local}
             program = functools.partial(rank_program.main, [config])
             if local in here:
                 here[local].rank = first + local
@@ -160,6 +197,7 @@ class Supervisor:
                 named = {name: str(value) for name, value in environment.items()}
                 here[local] = Fork(first + local, program, named, words)
         self._forks = [here[local] for local in sorted(here)]
+        self._tried = {TRIED: "1"}
         self._moments["ranks_ready"] = time.time()
 
     def _watched(self, members: Members) -> End | None:
@@ -171,15 +209,18 @@ class Supervisor:
         asked = False
         while True:
             self._wait_for_a_rank(len(members.nodes))
-            if self._asked and not asked:
+            if self._stop.asked and not asked:
                 asked = True
-                self._store.write(STOPPING, {"node": self._node})
+                self._stop.tell()
                 for fork in self._forks:
                     fork.send(signal.SIGTERM)
             codes = {fork.rank: fork.poll() for fork in self._forks}
             found = verdict.fault(codes, self._place.store, self._token(members), self._node)
             if found and found.follows:
                 follows_since = follows_since or time.monotonic()
+                away = [each for each in others if each != self._node]
+                if silent := [each for each in away if self._pulse.silence(each) > SILENT_SECONDS]:
+                    self._announce_silent(members, found, silent)
                 if time.monotonic() - follows_since < FOLLOW_SECONDS:
                     found = None
             if found:
@@ -196,15 +237,24 @@ class Supervisor:
                 self._announce_lost(members, neighbour, reason)
 
     def _announce(self, members: Members, found: verdict.RankFault) -> None:
-        final, stays = found.final or self._stopping(), self._place.stays
+        final, stays = self._stop.is_final(found, members), self._place.stays
         where = (found.rank,), (self._node,)
         end = End(self._node, found.kind, found.reason, final, found.code, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
+    def _announce_silent(self, members: Members, found: verdict.RankFault, nodes: Sequence[str]) -> None:
+        """Ranks here lost those of nodes whose supervisors died with their ranks, and can say nothing."""
+        reason = f"the supervisor of {', '.join(nodes)} died: it shows no sign of life, and {found.reason}"
+        end = End(self._node, causes.KILLED, reason, self._stop.ends(members), 1, time.time(), (), tuple(nodes))
+        self._store.write_first(key(members.generation, "end"), end)
+
     def _announce_lost(self, members: Members, node: str, reason: str) -> None:
-        final, stays = self._stopping(), self._place.stays
+        final, stays = self._stop.ends(members), self._place.stays
         end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), (), (node,), stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
+
+    def _choose(self, arrived: Sequence[Arrival], before: Members | None) -> tuple[Arrival, ...]:
+        return choosing.chosen(arrived, before, self._place.nodes.most, self._place.settings)
 
     def _grant(self, members: Members, cause: str) -> End | None:
         """Claim the token for the members; why they get none."""
@@ -222,10 +272,18 @@ class Supervisor:
             kind, code, reason = causes.STORAGE, 1, str(error)
         return End(self._node, kind, reason, final=True, code=code, at=time.time()) if reason else None
 
+    def _note_gone(self, gone: StoreGone) -> None:
+        """Record that the job ends for want of its store, which says nothing to anybody any more."""
+        if self._members:
+            self._budget.ended(self._token(self._members))
+            end = End(self._node, causes.NETWORK, str(gone), final=True, code=1, at=time.time())
+            notes.incident(self._place.store, self._members, end, self._budget.step, "ended the job")
+
     def _note_recovery(self, before: Members, members: Members, last: End) -> None:
         """Record the incident that ended the generation before, and the moments of the recovery so far."""
         how = "ranks that are well stayed" if last.stay else "the ranks were started anew"
-        action = f"generation {members.generation} in the same job: {how}"
+        who = notes.divided(self._place.settings, before, members)
+        action = f"generation {members.generation} in the same job: {how}{who}"
         notes.incident(self._place.store, before, last, self._budget.step, action)
         notes.recovery(self._place.store, members, dict(sorted(self._moments.items(), key=lambda item: item[1])))
 
@@ -261,30 +319,19 @@ class Supervisor:
 
     def _pause_in_meeting(self, generation: int) -> None:
         self._pulse.beat()
-        if self._asked:
-            self._store.write(STOPPING, {"node": self._node})
-            raise GenerationOver(self._store.write_first(key(generation, "end"), self._asked_end()))
-        time.sleep(POLL_SECONDS)
-
-    def _asked_end(self) -> End:
-        code = 128 + signal.SIGTERM
-        return End(self._node, causes.ASKED, "asked to stop by SIGTERM", final=True, code=code, at=time.time())
-
-    def _stopping(self) -> bool:
-        return self._asked or self._store.has(STOPPING)
+        self._stop.heed(generation)
+        time.sleep(max(LOOK_SECONDS, self._place.nodes.most / NODES_PER_SECOND))
 
     def _exit_code(self, end: End) -> int:
         """The exit code of this node when the job ends; the reason is the last thing that it says."""
         if end.kind == causes.DONE:
             return end.code
         if end.node != self._node:
-            print(f"trainer: the ranks were ended: {end.reason}\n", end="", file=sys.stderr, flush=True)
+            console.warn(f"trainer: the ranks were ended: {end.reason}")
             return 1
-        print(f"trainer: {end.reason}\n", end="", file=sys.stderr, flush=True)
-        return end.code
+        console.warn(f"trainer: {end.reason}")
+        killed = end.code > 128 and end.code != 128 + signal.SIGTERM
+        return ExitCode.GIVEN_UP if killed and self._place.nodes.replaced_seconds else end.code
 
     def _token(self, members: Members) -> fence.Token:
         return fence.Token(members.incarnation, members.generation)
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True

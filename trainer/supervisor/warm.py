@@ -8,14 +8,16 @@ import gc
 import importlib
 import os
 
+from trainer.config import shapes
 from trainer.config.resolved import Config
 from trainer.node import settings
 
 ALWAYS = (
     "trainer.run",
     "trainer.node.world",
-    # Of the first save, which imports them late so that a rank's first step does not wait for them.
+    # Of the first save and of a restore, which import them late so that a rank alone does not wait for them.
     "trainer.checkpoint.saving.planning",
+    "trainer.checkpoint.disk.load_plan",
     "torch.distributed.checkpoint.utils",
 )
 TOGETHER = ("torch.nn.parallel.distributed", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor")
@@ -32,6 +34,7 @@ def load(config: Config, alone: bool) -> None:
     settings.set_environment(config, os.environ)  # torch reads some variables when it is imported
     for module in modules(config, alone):
         importlib.import_module(module)
+    shapes.network_of(config.model.kind)
     gc.collect()
     gc.freeze()  # a collection in a rank would copy the pages of all that it shares with the supervisor
 

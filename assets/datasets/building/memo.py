@@ -4,13 +4,13 @@ A step is a pure function, so a result with the same key is not made again. A re
 when a file is gone or has another size, the record does not count and the step runs again.
 """
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, digest
+from trainer.base import atomic, digest, parsing
+from trainer.data import shards
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,11 @@ class Memo:
             record = Record(inputs, result, files, reused=False)
             stored = {"inputs": inputs, "result": result, "files": files}
             atomic.replace(self._path(step, inputs), atomic.readable_json(stored), shop)
-        atomic.replace(self._folder / f"{step}.json", atomic.readable_json({"inputs": inputs}), shop)
+        pointer = self._folder / f"{step}.json"
+        if _read(pointer) != {"inputs": inputs}:
+            for path in record.files:  # nothing may have referred to them until now
+                shards.made_young(self.durable / path)
+            atomic.replace(pointer, atomic.readable_json({"inputs": inputs}), shop)
         return record
 
     def recall(self, step: str, inputs: dict[str, Any]) -> Record | None:
@@ -88,7 +92,7 @@ class Memo:
 def _read(path: Path) -> dict[str, Any] | None:
     """The value of a file of the memo, or None when the file is missing or damaged."""
     try:
-        value: dict[str, Any] = json.loads(path.read_bytes())
+        value: dict[str, Any] = parsing.value(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
     return value

@@ -19,7 +19,7 @@ from trainer.base import lock
 def workshop(durable: Path, dataset: str) -> Iterator[Path]:
     """An empty folder for one build of the dataset, removed afterwards; waits for another build of the dataset."""
     home = building(durable, dataset)
-    with lock.exclusive(home):
+    with writing_content(durable), lock.exclusive(home):
         for leftover in home.iterdir():
             shutil.rmtree(leftover)
         folder = Path(tempfile.mkdtemp(dir=home))
@@ -27,6 +27,17 @@ def workshop(durable: Path, dataset: str) -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def writing_content(durable: Path) -> contextlib.AbstractContextManager[None]:
+    """Held by all that write files named by their content, so that none is collected as garbage before it is referred
+    to."""
+    return lock.shared(durable / "snapshots")
+
+
+def collecting(durable: Path) -> contextlib.AbstractContextManager[None]:
+    """Held by the garbage collection, alone."""
+    return lock.exclusive(durable / "snapshots")
 
 
 def building(durable: Path, dataset: str) -> Path:

@@ -3,18 +3,28 @@
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.cleaning import minhash, ngrams, pii, rules
+from assets.datasets.cleaning import classifier, lines, minhash, ngrams, origins, own_rules, pii, rules
+from assets.datasets.cleaning.classifier import TextClassifier
 from assets.datasets.cleaning.language import language_of
 from assets.datasets.cleaning.normalise import normalise
+from assets.datasets.cleaning.origins import Origins
+from assets.datasets.cleaning.own_rules import RuledDocument
 from assets.datasets.cleaning.statistics import TextStatistics
-from recipes.cleaning import CleaningSection
+from assets.datasets.reading.about import NOTHING, About
+from recipes.cleaning import CLASSIFIER, CleaningSection
+from trainer.base import atomic, digest
 
-VERSION = f"1, Unicode {unicodedata.unidata_version}"
-"""The version of this code and of Python's Unicode: another version may give another result for the same document."""
+VERSION = f"5, Unicode {unicodedata.unidata_version}, libphonenumber {metadata.version('phonenumbers')}"
+"""The version of this code, of Python's Unicode and of the plans of telephone numbers: another version may give another
+result for the same document."""
+LANGUAGE = "language"
+"""Why a document is left out whose language is not one of the recipe's."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +33,12 @@ class Cleaned:
 
     text: str
     removed: str | None
-    """The name of the first rule that the document breaks."""
+    """Why it is left out: the name of the first rule that it breaks, LANGUAGE, LINES, URL or LICENCE; else None."""
     masked: Mapping[str, int]
     """The number of masked places by kind; kinds without one are absent."""
     language: str
+    measures: Mapping[str, float] = field(default_factory=dict)
+    """What each rule of the recipe measured, before masking; empty for a language that is left out."""
     signature: npt.NDArray[np.uint32] | None = field(default=None, compare=False)
     """MinHash of the word 5-grams, for near-duplicates."""
     bands: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
@@ -40,19 +52,54 @@ class Cleaner:
 
     def __init__(self, cleaning: CleaningSection) -> None:
         self._cleaning = cleaning
-        self._thresholds = rules.thresholds(cleaning.rules)
+        self._thresholds = cleaning.rules.thresholds()
+        self._origins = Origins(cleaning.urls, cleaning.licences)
+        self._lines = cleaning.lines.settings()
+        self._own_rules = own_rules.load(cleaning.own_rules)
+        self._classifier = TextClassifier(cleaning.classifier) if cleaning.classifier else None
 
-    def clean(self, name: str, text: str) -> Cleaned:
-        """The cleaned document. The suffix of `name`, the name in the source, tells source code from prose."""
+    def clean(self, name: str, text: str, about: About = NOTHING) -> Cleaned:
+        """The cleaned document. The suffix of `name`, the name in the source, tells source code from prose.
+
+        Raises ValueError, naming rule and document, when a rule of the recipe's own fails.
+        """
         text = normalise(text) if self._cleaning.normalise else text
-        language, statistics = language_of(name, text), TextStatistics(text)
-        removed = rules.first_broken(statistics, self._thresholds)
+        blocked, text = self._origins.why_not(about), lines.kept(text, self._lines)
+        language = language_of(name, text)
+        if blocked is not None or (self._lines and not text):
+            return Cleaned(text, blocked or lines.LINES, {}, language)
+        if self._cleaning.languages and language not in self._cleaning.languages:
+            return Cleaned(text, LANGUAGE, {}, language)
+        statistics = TextStatistics(text, language)
+        removed, measures = self._judged(statistics, RuledDocument(name, text, language, *about))
         if removed is not None:
-            return Cleaned(text, removed, {}, language)
-        text, masked = pii.mask(text, self._cleaning.mask)
+            return Cleaned(text, removed, {}, language, measures)
+        text, masked = pii.mask(text, self._cleaning.mask, self._cleaning.patterns)
         if masked:
             statistics = TextStatistics(text)
-        signature = minhash.of_words(statistics.words) if self._cleaning.near_duplicates else None
-        bands = minhash.bands(signature) if signature is not None else None
+        near = self._cleaning.near_duplicates
+        signature = minhash.of_words(statistics.words) if near else None
+        bands = minhash.bands(signature, near.similarity) if near and signature is not None else None
         fingerprints = ngrams.winnowed(statistics.words) if self._cleaning.decontamination else None
-        return Cleaned(text, None, masked, language, signature, bands, fingerprints)
+        return Cleaned(text, None, masked, language, measures, signature, bands, fingerprints)
+
+    def _judged(self, statistics: TextStatistics, document: RuledDocument) -> tuple[str | None, dict[str, float]]:
+        """The first rule that the document breaks, if any, and what was measured; the cheapest rules come first."""
+        measures = rules.measures(statistics, self._thresholds)
+        removed = rules.first_broken(measures, self._thresholds)
+        removed = removed or own_rules.first_broken(self._own_rules, document)
+        if removed is None and self._classifier is not None:
+            measures[CLASSIFIER] = self._classifier.score(document.text)
+            removed = rules.first_broken(measures, {CLASSIFIER: self._classifier.at_least})
+        return removed, measures
+
+
+def files_of(cleaning: CleaningSection) -> list[str]:
+    """The BLAKE3 of each file that a recipe's cleaning names, besides evaluation sets, which decide no row.
+
+    Raises ValueError, naming field and file, for one that cannot be read.
+    """
+    listed = origins.listed(Path(cleaning.urls.file)) if cleaning.urls.file else []
+    of_rules = [own_rules.digest_of(name, file) for name, file in sorted(cleaning.own_rules.items())]
+    of_model = [classifier.digest_of(cleaning.classifier)] if cleaning.classifier else []
+    return [digest.of_bytes(atomic.canonical_json(listed)), *of_rules, *of_model]

@@ -4,6 +4,9 @@ A training document is contaminated if it shares PASSAGE (13) words in a row wit
 passage is boilerplate. As in GPT-3 (Brown et al. 2020, appendix C), boilerplate is a passage in more than `common`
 training documents, such as a licence. A test that leaked many times would look the same; so a passage also counts
 when the shared passages together make up `share` of the held-out document.
+
+In scripts without spaces each character is compared as a word, and UNSPACED of them count as one: a passage is as long
+there as in other scripts.
 """
 
 import functools
@@ -15,7 +18,7 @@ import duckdb
 import numpy as np
 
 from assets.datasets.cleaning import words
-from assets.datasets.cleaning.characters import classes_of, codes_of, in_lower_case
+from assets.datasets.cleaning.characters import ALONE, classes_of, codes_of, in_lower_case
 from assets.datasets.cleaning.ngrams import PASSAGE, of_passages
 from assets.datasets.cleaning.words import WordHashes, WordPositions
 from recipes.cleaning import DecontaminationSection
@@ -23,16 +26,27 @@ from recipes.cleaning import DecontaminationSection
 CANDIDATES_AT_ONCE = 1024
 LOCATED = 64
 """Held-out documents whose words are kept in memory: mostly all that one training document is compared with."""
+UNSPACED = 3
+"""Characters of a script without spaces that count as one word: between Chinese, whose words have 1.5 to 2, and Thai
+and Khmer, whose words have 4 and more."""
 TextOf = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of comparing two documents: the passage that they share, as the training document writes it, or
+    None."""
+
+    passage: str | None
 
 
 class Memory(Protocol):
     """The results for pairs of documents that were compared before."""
 
-    def recall(self, row: int, held_out: int, evidence: WordHashes) -> bool | None:
-        """Whether the documents share a passage of the evidence; None if it is not known."""
+    def recall(self, row: int, held_out: int, evidence: WordHashes) -> Comparison | None:
+        """The result for the documents and the evidence; None if it is not known."""
 
-    def note(self, row: int, held_out: int, evidence: WordHashes, shared: bool) -> None: ...
+    def note(self, row: int, held_out: int, evidence: WordHashes, result: Comparison) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -41,9 +55,8 @@ class Leak:
 
     row: int
     held_out: int
-    passage: str | None
-    """The first 13 words that they share, as the training document writes them; None when the pair was compared in an
-    earlier build."""
+    passage: str
+    """The first 13 words that they share, as the training document writes them."""
 
 
 def contaminated(
@@ -73,18 +86,19 @@ def contaminated(
             if each["row"] == last:
                 continue
             row, held, evidence = each["row"], each["held_out"], np.array(each["evidence"], np.uint64)
-            known = memory.recall(row, held, evidence) if memory else None
-            shared = _shared(training_words(row), held_out_words(held), evidence) if known is None else None
-            if memory and known is None:
-                memory.note(row, held, evidence, shared is not None)
-            if known or shared is not None:
+            result = memory.recall(row, held, evidence) if memory else None
+            if result is None:
+                result = Comparison(_shared(training_words(row), held_out_words(held), evidence))
+                if memory:
+                    memory.note(row, held, evidence, result)
+            if result.passage is not None:
                 last = row
-                yield Leak(row, held, shared)
+                yield Leak(row, held, result.passage)
     connection.execute("drop table _unplaced; drop table _seen; drop table _held")
 
 
 def passage(text: str, held_out: str, evidence: WordHashes) -> str | None:
-    """The first PASSAGE words in a row of `text` that `held_out` has too, and whose fingerprint is in the evidence.
+    """The first PASSAGE words in a row of `text` that `held_out` has too, with a fingerprint of the evidence.
 
     The fingerprint of a passage is in every document with the passage, so it is rare only if they are few.
     """
@@ -92,42 +106,66 @@ def passage(text: str, held_out: str, evidence: WordHashes) -> str | None:
 
 
 class _Located:
-    """The passages of a text: their hashes and fingerprints, in order, and the places of their words."""
+    """The words of a text, in order: their hashes and places, and the fingerprints of its passages."""
 
     def __init__(self, text: str) -> None:
         codes = codes_of(text)
+        classes = classes_of(codes)
         self._text = text
         self._starts: WordPositions
         self._ends: WordPositions
-        self._starts, self._ends = words.spans(classes_of(codes))
-        hashes = words.hashes_at(codes, self._starts, self._ends)
-        self.passages = words.grams(hashes, PASSAGE)
-        self.fingerprints = of_passages(hashes)
+        self._starts, self._ends = words.spans(classes)
+        self.hashes = words.hashes_at(codes, self._starts, self._ends)
+        self.passages = words.grams(self.hashes, PASSAGE)
+        self.fingerprints = of_passages(self.hashes)
+        self._counts = np.where(classes[self._starts] & ALONE, 1, UNSPACED)
 
     @functools.cached_property
     def distinct(self) -> tuple[WordHashes, WordPositions]:
         """The distinct hashes of passages, ascending, and the first place of each."""
         return np.unique(self.passages, return_index=True)
 
-    def passage(self, first: int) -> str:
-        """The text of PASSAGE words from the word `first` on."""
-        return self._text[self._starts[first] : self._ends[first + PASSAGE - 1]]
+    def end_of_passage(self, first: int, behind: int) -> int | None:
+        """The end of PASSAGE words from the word `first` on; None if there are fewer before the word `behind`."""
+        counted = np.cumsum(self._counts[first:behind]) >= PASSAGE * UNSPACED
+        return first + int(np.argmax(counted)) + 1 if counted.any() else None
 
-    def words(self, first: int) -> list[str]:
-        """The same words in lower case."""
-        places = range(first, first + PASSAGE)
-        return [in_lower_case(self._text[self._starts[place] : self._ends[place]]) for place in places]
+    def passage(self, first: int, behind: int) -> str:
+        """The text from the word `first` to the word before `behind`."""
+        return self._text[self._starts[first] : self._ends[behind - 1]]
+
+    def words(self, first: int, behind: int) -> list[str]:
+        """The words there in lower case."""
+        return [in_lower_case(self.passage(place, place + 1)) for place in range(first, behind)]
 
 
 def _shared(ours: _Located, theirs: _Located, evidence: WordHashes) -> str | None:
-    """The first passage of `ours` that is in `theirs` too, and whose fingerprint is in the evidence."""
+    """The first passage of `ours` that is in `theirs` too, and of which a fingerprint is in the evidence."""
     places = np.flatnonzero(np.isin(ours.fingerprints, evidence))
     known, firsts = theirs.distinct
     for place, at in zip(places.tolist(), np.searchsorted(known, ours.passages[places]).tolist(), strict=True):
-        equal = at < len(known) and known[at] == ours.passages[place]
-        if equal and ours.words(place) == theirs.words(int(firsts[at])):
-            return ours.passage(place)
+        if at == len(known) or known[at] != ours.passages[place]:
+            continue
+        first, behind, away = _run(ours, place, theirs, int(firsts[at]))
+        end = ours.end_of_passage(first, behind)
+        if end is not None and ours.words(first, end) == theirs.words(first + away, end + away):
+            return ours.passage(first, end)
     return None
+
+
+def _run(ours: _Located, place: int, theirs: _Located, at: int) -> tuple[int, int, int]:
+    """The longest run of equal words around PASSAGE equal ones: its first word in `ours`, the word behind it, and how
+    far away it is in `theirs`."""
+    before = _equal(ours.hashes[:place][::-1], theirs.hashes[:at][::-1])
+    after = _equal(ours.hashes[place:], theirs.hashes[at:])
+    return place - before, place + after, at - place
+
+
+def _equal(ours: WordHashes, theirs: WordHashes) -> int:
+    """How many words are equal from the beginning of both on."""
+    shorter = min(len(ours), len(theirs))
+    different = np.flatnonzero(ours[:shorter] != theirs[:shorter])
+    return int(different[0]) if len(different) else shorter
 
 
 def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str, rule: DecontaminationSection) -> None:

@@ -4,27 +4,29 @@ A token is a longest run without white space, as in Gopher; words are as in `wor
 with a token, without the white space around them. A share of nothing is 0.
 """
 
+import re
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from assets.datasets.cleaning import characters, words
+from assets.datasets.cleaning import characters, stop_words, words
 from assets.datasets.cleaning.words import WordHashes, WordPositions
 
 SHORT_LINE = 30
 """The most characters of a short line (FineWeb)."""
-STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
-"""The stop words of Gopher."""
-HASHED_STOP_WORDS = words.hashes(" ".join(STOP_WORDS))
-DOT, ELLIPSIS, NEWLINE = ord("."), ord("…"), ord("\n")
+SENTENCE_END = re.compile(
+    r"""[.!?]["'”’»)\]]*[ \t]+(?![a-z])(?=\S)|[。！？।॥؟۔]["'”’»」』）]*[ \t]*(?=[^\s。！？।॥؟۔"'”’»」』）])"""
+)
+"""Where a sentence ends and the next one begins on the same line, not with a small letter as after an abbreviation."""
+DOT, ELLIPSIS, NEWLINE, UNDERSCORE = map(ord, ".…\n_")
 
 
 class TextStatistics:
-    """The statistics of one text."""
+    """The statistics of one text in a language, as `language_of` names it."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, text: str, language: str = stop_words.ENGLISH) -> None:
+        self.text, self._language = text, language
 
     @cached_property
     def tokens(self) -> int:
@@ -51,9 +53,15 @@ class TextStatistics:
         return _share(max(self.text.count("#"), ellipses), self.tokens)
 
     @cached_property
-    def stop_words(self) -> int:
-        """How many of STOP_WORDS occur."""
-        return sum(bool((self.words == each).any()) for each in HASHED_STOP_WORDS)
+    def stop_words(self) -> int | None:
+        """How many of the language's stop words occur; None for a language without a list of them."""
+        wanted = stop_words.hashed(self._language)
+        return None if wanted is None else int(np.count_nonzero(np.isin(wanted, self.words)))
+
+    @cached_property
+    def sentences(self) -> int:
+        """The sentences: the lines, and the ends of sentences within lines."""
+        return len(self._lines[0]) + len(SENTENCE_END.findall(self.text))
 
     @cached_property
     def words(self) -> WordHashes:
@@ -95,34 +103,91 @@ class TextStatistics:
         """The share of paragraphs (parts between empty lines) that repeat an earlier paragraph."""
         return _repeated(self.text.split("\n\n"))
 
-    def top_gram(self, length: int) -> float:
-        """The share of the characters of words that are in the most frequent run of `length` words.
+    @cached_property
+    def duplicate_line_characters(self) -> float:
+        """The share of the text's characters in lines that repeat an earlier line."""
+        return _share(_repeated_characters(self.text.split("\n")), len(self.text))
 
-        0 when no run occurs twice; among equally frequent runs, the run with the lowest hash counts.
+    @cached_property
+    def duplicate_paragraph_characters(self) -> float:
+        """The share of the text's characters in paragraphs that repeat an earlier paragraph."""
+        return _share(_repeated_characters(self.text.split("\n\n")), len(self.text))
+
+    @cached_property
+    def mean_line_length(self) -> float:
+        """Characters in a line, on average, empty lines included."""
+        lines = self.text.splitlines()
+        return _share(sum(map(len, lines)), len(lines))
+
+    @cached_property
+    def longest_line(self) -> int:
+        """Characters in the longest line."""
+        return max(map(len, self.text.splitlines()), default=0)
+
+    @cached_property
+    def alphabetic_characters(self) -> float:
+        """The share of characters that are letters."""
+        return _share(int(np.count_nonzero(self._classes & characters.ALPHABETIC)), len(self._classes))
+
+    @cached_property
+    def newlines_per_word(self) -> float:
+        """Newlines for each piece of the text: a list has many."""
+        return _share(self.text.count("\n"), len(self._pieces[0]))
+
+    def top_gram(self, length: int) -> float:
+        """The share of the text's characters in its most frequent run of `length` pieces, with a space between two.
+
+        Among equally frequent runs, the first counts; overlapping ones count as often as they occur, so that the share
+        may exceed 1. As datatrove's `find_top_duplicate` measures it.
         """
-        grams = words.grams(self.words, length)
-        sharing = _sharing(grams)
-        if not len(grams) or sharing.max() < 2:
+        grams = words.grams(self._piece_hashes, length)
+        if not len(grams):
             return 0.0
-        least = words.counted(grams[sharing == sharing.max()])[1].max()
-        distinct, counts = words.counted(grams[sharing >= least])
+        _, firsts, counts = np.unique(grams, return_index=True, return_counts=True)
         most = int(counts.max())
-        first = int(np.argmax(grams == distinct[counts.argmax()]))
-        return _share(int(self._lengths[first : first + length].sum()) * most, self._letters) if most > 1 else 0.0
+        first = int(firsts[counts == most].min())
+        characters_of_run = int(self._piece_lengths[first : first + length].sum()) + length - 1
+        return _share(characters_of_run * most, len(self.text))
 
     def duplicate_grams(self, length: int) -> float:
-        """The share of the characters of words that are in a run of `length` words that occurs more than once."""
-        grams = words.grams(self.words, length)
+        """The share of the text's characters in runs of `length` pieces that repeat an earlier run.
+
+        The text is read from its beginning: a run that occurred before counts, and reading goes on behind it, so that
+        no character counts twice; the first occurrence does not count. As datatrove's `find_all_duplicate` measures it.
+        """
+        grams = words.grams(self._piece_hashes, length)
         places = np.flatnonzero(_sharing(grams) > 1)
-        if not len(places):
-            return 0.0
-        grams = grams[places]
-        distinct, counts = words.counted(grams)
-        repeated = places[counts[np.searchsorted(distinct, grams)] > 1]
-        covered = np.zeros(len(self.words), bool)
-        for place in range(length):
-            covered[repeated + place] = True
-        return _share(int(self._lengths[covered].sum()), self._letters)
+        ends = np.concatenate([[0], np.cumsum(self._piece_lengths)])
+        seen, behind, repeated = set[int](), 0, 0
+        for place, gram in zip(places.tolist(), grams[places].tolist(), strict=True):
+            if place < behind:
+                continue
+            if gram in seen:
+                repeated += int(ends[place + length] - ends[place])
+                behind = place + length
+            else:
+                seen.add(gram)
+        return _share(repeated, len(self.text))
+
+    @cached_property
+    def _pieces(self) -> tuple[WordPositions, WordPositions]:
+        """The beginning and the end of each word, and of each other character that is no white space.
+
+        The repetition rules of Gopher are measured on these, because datatrove's word tokenizers separate punctuation;
+        an underscore belongs to its word.
+        """
+        kinds = np.where(self._codes == UNDERSCORE, characters.WORD, self._classes)
+        others = kinds & (characters.SPACE | characters.WORD | characters.ALONE) == 0
+        return words.spans(np.where(others, characters.ALONE, kinds))
+
+    @cached_property
+    def _piece_hashes(self) -> WordHashes:
+        return words.hashes_at(self._codes, *self._pieces)
+
+    @cached_property
+    def _piece_lengths(self) -> WordPositions:
+        starts, ends = self._pieces
+        return ends - starts
 
     @cached_property
     def _codes(self) -> characters.Codes:
@@ -135,15 +200,6 @@ class TextStatistics:
     @cached_property
     def _words(self) -> tuple[WordPositions, WordPositions]:
         return words.spans(self._classes)
-
-    @cached_property
-    def _lengths(self) -> WordPositions:
-        starts, ends = self._words
-        return ends - starts
-
-    @cached_property
-    def _letters(self) -> int:
-        return int(self._lengths.sum())
 
     @cached_property
     def _tokens(self) -> tuple[WordPositions, WordPositions]:
@@ -173,6 +229,12 @@ def _share(part: int, whole: int) -> float:
 def _repeated(parts: list[str]) -> float:
     stripped = list(filter(None, map(str.strip, parts)))
     return _share(len(stripped) - len(set(stripped)), len(stripped))
+
+
+def _repeated_characters(parts: list[str]) -> int:
+    """The characters, without the white space around them, of the parts that repeat an earlier one."""
+    stripped = list(filter(None, map(str.strip, parts)))
+    return sum(map(len, stripped)) - sum(map(len, set(stripped)))
 
 
 def _sharing(grams: WordHashes) -> WordPositions:

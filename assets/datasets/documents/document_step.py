@@ -11,7 +11,7 @@ from typing import Any
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.memo import Memo, Record
 from assets.datasets.building.workshop import workshop
-from assets.datasets.documents import document_table, extraction
+from assets.datasets.documents import document_table, extraction, takedowns, unread
 from assets.datasets.documents.extracts import Extracts
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.reading import sources
@@ -20,6 +20,8 @@ from recipes.dataset import DatasetRecipe
 from trainer.objects.origin import Unreachable
 
 STEP = "documents"
+COMPARED = {"kept_duplicate", "near_duplicates", "decontamination"}
+"""The fields of a recipe's cleaning that decide the comparison of documents."""
 STILL_SECONDS = 10.0
 """Seconds that a build waits for a corpus to which a process is writing."""
 
@@ -31,6 +33,7 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: Build
     """
     listing = _still_source(recipe)
     with workshop(durable, recipe.name) as shop:
+        unread.note(durable, recipe.name, listing, shop)
         try:
             extracts = extraction.extract(recipe, kind, listing, durable, shop, report)
         except Unreachable as error:
@@ -40,7 +43,7 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: Build
             table = document_table.write(recipe, kind, extracts, durable, shop)
             return dataclasses.asdict(table), [document_table.path(durable, table.blake3), extracts.index]
 
-        return Memo(durable, recipe.name).once(STEP, _inputs(recipe, kind, listing, extracts), shop, write)
+        return Memo(durable, recipe.name).once(STEP, _inputs(recipe, kind, listing, extracts, durable), shop, write)
 
 
 def recall(recipe: DatasetRecipe, kind: DocumentKind, durable: Path) -> Record | None:
@@ -52,7 +55,7 @@ def recall(recipe: DatasetRecipe, kind: DocumentKind, durable: Path) -> Record |
     extracts = extraction.recall(recipe, kind, listing, durable)
     if extracts is None:
         return None
-    return Memo(durable, recipe.name).recall(STEP, _inputs(recipe, kind, listing, extracts))
+    return Memo(durable, recipe.name).recall(STEP, _inputs(recipe, kind, listing, extracts, durable))
 
 
 def latest(recipe: DatasetRecipe, durable: Path) -> Record:
@@ -63,6 +66,11 @@ def latest(recipe: DatasetRecipe, durable: Path) -> Record:
 def index_of(record: Record, durable: Path) -> Path:
     """The index of the extracts that the table of a record was made from."""
     return next(durable / file for file in record.files if Path(file).parent.name == "extracts")
+
+
+def dataset_of(record: Record) -> str:
+    """The dataset that the table of a record belongs to."""
+    return next(Path(file).parts[1] for file in record.files if Path(file).parent.name == "extracts")
 
 
 def _still_source(recipe: DatasetRecipe) -> SourceListing:
@@ -78,7 +86,9 @@ def _still_source(recipe: DatasetRecipe) -> SourceListing:
         time.sleep(0.2)
 
 
-def _inputs(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, extracts: Extracts) -> dict[str, Any]:
+def _inputs(
+    recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, extracts: Extracts, durable: Path
+) -> dict[str, Any]:
     """Everything that decides the table's bytes."""
     return {
         "version": kind.table_key,
@@ -91,6 +101,9 @@ def _inputs(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, e
             "left_out": listing.left_out,
         },
         "extraction": extraction.configuration(recipe, kind),
+        "rules": recipe.cleaning.thresholds(),
+        "comparison": recipe.cleaning.model_dump(mode="json", include=COMPARED),
+        "takedowns": takedowns.digest_of(takedowns.read(durable, recipe.name)),
         "evaluation_sets": kind.evaluation_sets(recipe),
         "validation": recipe.split.validation,
     }

@@ -19,8 +19,10 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.workshop import writing
+from assets.datasets.documents import takedowns
 from assets.datasets.documents.extracts import Extracts, segments
 from assets.datasets.documents.kind import DocumentKind
+from assets.datasets.reading.items import ADVICE
 from recipes.dataset import DatasetRecipe
 from trainer.base import atomic, verify
 
@@ -34,8 +36,8 @@ THREADS = 4
 LIVE = """
     CREATE TABLE live AS
     SELECT row_number() OVER (ORDER BY d.file, d.number) - 1 AS row, e.segment, d.place, d.file AS name, d.number,
-           d.blake3, d.bytes, {own}, d.removed,
-           CASE WHEN substr(d.blake3, 1, 13) < $held_out THEN 'validation' ELSE 'train' END AS split
+           d.blake3, d.bytes, {identity} AS identity, {own}, d.removed, CAST(NULL AS VARCHAR) AS because,
+           CASE WHEN substr({identity}, 1, 13) < $held_out THEN 'validation' ELSE 'train' END AS split
     FROM (
         SELECT *, file_row_number AS place
         FROM read_parquet($segments, filename = 'segment_file', file_row_number = true)
@@ -43,8 +45,9 @@ LIVE = """
     JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
 """
 EQUAL = """
-    UPDATE live SET removed = 'exact_duplicate' FROM (
-        SELECT row, row_number() OVER (PARTITION BY blake3 ORDER BY row) AS copy FROM live WHERE removed IS NULL
+    UPDATE live SET removed = 'exact_duplicate', because = first FROM (
+        SELECT row, row_number() OVER copies AS copy, first_value(name || '#' || number) OVER copies AS first
+        FROM live WHERE removed IS NULL WINDOW copies AS (PARTITION BY blake3 ORDER BY {order})
     ) copies
     WHERE copies.row = live.row AND copies.copy > 1
 """
@@ -81,9 +84,10 @@ def write(recipe: DatasetRecipe, kind: DocumentKind, extracts: Extracts, durable
     with connect(shop) as connection:
         paths = [str(each) for each in segments(extracts.index, durable)]
         values = {"segments": paths, "index": str(extracts.index), "held_out": held_out_below(recipe.split.validation)}
-        connection.execute(LIVE.format(own=kind.own_columns), values)
+        connection.execute(LIVE.format(own=kind.own_columns, identity=kind.identity), values)
         _refuse_too_many_unreadable(connection, recipe)
-        connection.execute(EQUAL)
+        takedowns.remove(connection, takedowns.read(durable, recipe.name), "url" in kind.table.names)
+        connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
         kind.compare(connection, recipe, paths, durable, shop)
         rows, kept = _write_table(connection, kind.table, made)
     blake3 = verify.measure(made).blake3
@@ -101,6 +105,7 @@ def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute(f"SET threads = {min(THREADS, workers.available())}")
         connection.execute("SET preserve_insertion_order = false")
         connection.execute("SET enable_progress_bar = false")
+        connection.execute("SET TimeZone = 'UTC'")  # of dates without one, on every machine
         try:
             yield connection
         except duckdb.OutOfMemoryException as error:
@@ -111,7 +116,7 @@ def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def held_out_below(validation: float) -> str:
-    """The 13 hex digits below which the hash of a validation document begins: its hash alone decides a document's
+    """The 13 hex digits below which the identity of a validation document begins: that alone decides a document's
     split.
 
     13 digits are 52 bits, which a double represents exactly; so a larger share only adds documents to validation, and
@@ -129,13 +134,12 @@ def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:
 
 def _refuse_too_many_unreadable(connection: duckdb.DuckDBPyConnection, recipe: DatasetRecipe) -> None:
     """Raise ValueError, with the reasons and some names, when more documents are unreadable than the recipe allows."""
-    found = connection.execute(UNREADABLE_SHARE).fetchone()
-    assert found is not None
-    unreadable, rows = found
+    unreadable, rows = connection.execute(UNREADABLE_SHARE).fetchall()[0]
     if unreadable <= recipe.reading.quarantine * rows:
         return
     named = "; ".join(
-        f"{reason} ({count}, such as {name})" for reason, count, name in connection.execute(REASONS).fetchall()
+        f"{reason} ({count}, such as {name}{': ' + ADVICE[reason] if reason in ADVICE else ''})"
+        for reason, count, name in connection.execute(REASONS).fetchall()
     )
     raise ValueError(
         f"dataset {recipe.name}: {unreadable} of {rows} documents cannot be read, {unreadable / rows:.1%}, "

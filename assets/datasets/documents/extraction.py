@@ -7,7 +7,7 @@ and changed files are read.
 
 import functools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,14 @@ from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents.extracts import Extracts, digest_of, known_files, newest, segment_path, write_index
 from assets.datasets.documents.kind import DocumentKind
-from assets.datasets.reading.items import UnfitDocument
+from assets.datasets.reading.items import NO_TEXT, UnfitDocument
 from assets.datasets.reading.opened_file import OpenedFile
-from assets.datasets.reading.sources import SourceFile, SourceListing
+from assets.datasets.reading.sources import SourceFile, SourceListing, UnreadFile
 from recipes.dataset import DatasetRecipe, DirectorySource
-from trainer.base import atomic, digest
+from trainer.base import atomic, digest, parsing
+from trainer.data import shards
 
-VERSION = "1"
+VERSION = "3"
 """The version of this code, raised when the same file would give other documents."""
 
 UNIT_BYTES = 32 << 20
@@ -35,11 +36,13 @@ UNIT_BYTES = 32 << 20
 UNIT_FILES = 1024
 ROW_GROUP_BYTES = 1 << 20
 """Bytes of documents that a worker holds before it writes them, and that are read to get one document."""
-REPEATED = {"file", "language", "label", "removed"}
+REPEATED = {"file", "language", "licence", "label", "removed"}
 HASHES = {"blake3", "bands", "signature", "fingerprints"}
 """Columns that grow by being compressed."""
 UNREADABLE = "unreadable: "
 """The beginning of the reason why a document that could not be read was left out."""
+OTHER = "no text: "
+"""The same of a document that is none: a picture beside the pages of a site. No share of them fails a build."""
 FILES = b"slipway.files"
 """In the metadata of a segment: the rows of its files for the index."""
 _NO_HASHES = np.empty(0, np.uint64)
@@ -50,8 +53,8 @@ def extract(
 ) -> Extracts:
     """Read and clean the files that are new or changed since the last time.
 
-    `shop` is the dataset's workshop. Raises ValueError and OSError as opening a source's file does; the next attempt
-    finds the segments that were finished.
+    `shop` is the dataset's workshop. Raises OSError as opening a source's file does; the next attempt finds the
+    segments that were finished.
     """
     key = _key(recipe, kind)
     known = known_files(durable, recipe.name, key)
@@ -131,31 +134,56 @@ def _units(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
 
 
 def _extract(unit: _Unit) -> list[list[Any]]:
-    """Write the unit's segment, unless an earlier attempt did; returns the index's row of each file."""
+    """Write the unit's segment, unless an earlier attempt did; returns the index's row of each file.
+
+    A file that cannot be read now is quarantined: its row has no version, so that the next build reads it again.
+    """
     path = segment_path(unit.durable, unit.key)
     settled = all(file.settled for file in unit.files)
-    if not (settled and path.exists()):
-        made = unit.shop / f"{unit.key}.parquet"
-        _write_segment(unit, made)
-        atomic.move(made, path)
-    found: list[list[Any]] = json.loads(pq.read_metadata(path).metadata[FILES])
+    if settled and shards.made_young(path) and all(version for _, version, *_ in _files_of(path)):
+        return _files_of(path)
+    made, broken_off = unit.shop / f"{unit.key}.parquet", dict[str, UnreadFile]()
+    while (broken := _write_segment(unit, made, broken_off)) is not None:
+        broken_off |= broken
+    atomic.move(made, path)
+    return _files_of(path)
+
+
+def _files_of(segment: Path) -> list[list[Any]]:
+    found: list[list[Any]] = parsing.value(pq.read_metadata(segment).metadata[FILES])
     return found
 
 
-def _write_segment(unit: _Unit, path: Path) -> None:
+def _write_segment(unit: _Unit, path: Path, broken_off: Mapping[str, UnreadFile]) -> dict[str, UnreadFile] | None:
+    """Write the unit's segment, with a quarantined document for each file that could not be read.
+
+    `broken_off` are files that could not be read to their end before. When there is another one, it is returned, and
+    the segment has to be written again, because the file's documents are in it.
+    """
     schema, files = unit.kind.segment, []
     read, row_of, rows = unit.kind.reader(unit.recipe), unit.kind.row_of(unit.recipe), _Rows(schema)
     with writing(path), pq.ParquetWriter(path, schema, **_layout(schema)) as writer:
         for file in unit.files:
-            opened = OpenedFile(unit.listing, file, read)
-            for document in opened:
-                unfit = isinstance(document, UnfitDocument)
-                rows.append(_unfit_row(schema, file.name, document) if unfit else row_of(file.name, document))
-                if rows.full:
-                    writer.write_table(rows.taken())
-            files.append([file.name, file.version, file.bytes, opened.blake3, unit.key])
+            opened, begun = OpenedFile(unit.listing, file, read), False
+            try:
+                if file.name in broken_off:
+                    raise broken_off[file.name]
+                for document in opened:
+                    begun = True
+                    unfit = isinstance(document, UnfitDocument)
+                    rows.append(_unfit_row(schema, file.name, document) if unfit else row_of(file.name, document))
+                    if rows.full:
+                        writer.write_table(rows.taken())
+            except UnreadFile as error:
+                if begun:
+                    return {file.name: error}
+                rows.append(_unfit_row(schema, file.name, UnfitDocument(0, error.reason)))
+                files.append([file.name, "", file.bytes, "", unit.key])
+            else:
+                files.append([file.name, file.version, file.bytes, opened.blake3, unit.key])
         writer.write_table(rows.taken())
         writer.add_key_value_metadata({FILES: json.dumps(files)})
+    return None
 
 
 def _layout(schema: pa.Schema) -> dict[str, Any]:
@@ -168,7 +196,8 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
 
 def _unfit_row(schema: pa.Schema, file: str, document: UnfitDocument) -> dict[str, Any]:
     nothing = {field.name: None if field.nullable else 0 for field in schema}
-    return nothing | {"file": file, "number": document.number, "removed": UNREADABLE + document.reason}
+    why = (OTHER if document.reason in NO_TEXT else UNREADABLE) + document.reason
+    return nothing | {"file": file, "number": document.number, "removed": why}
 
 
 class _Rows:

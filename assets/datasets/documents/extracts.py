@@ -3,7 +3,6 @@
 Segments are Parquet files, a cache of what was read and cleaned: how files are grouped in them changes no result.
 """
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assets.datasets.building.workshop import writing
-from trainer.base import atomic, digest, verify
+from trainer.base import atomic, digest, parsing, verify
 
 INDEX = pa.schema(
     [
@@ -58,7 +57,7 @@ def newest(durable: Path, dataset: str) -> Path:
     """The index written last; a path that does not exist when there is none."""
     folder = durable / "datasets" / dataset
     try:
-        name = json.loads((folder / "extracts.json").read_bytes())["index"]
+        name = parsing.value((folder / "extracts.json").read_bytes())["index"]
     except FileNotFoundError:
         name = "none"
     return folder / "extracts" / str(name)
@@ -89,8 +88,7 @@ def write_index(durable: Path, dataset: str, key: str, rows: list[tuple[Any, ...
     with writing(made):
         pq.write_table(table, made)
     path = folder / "extracts" / f"{verify.measure(made).blake3[:16]}.parquet"
-    if not path.exists():
-        atomic.move(made, path)
+    atomic.move(made, path)  # the same bytes if it is there, and young
     pointer = atomic.readable_json({"index": path.name})
     if not (folder / "extracts.json").exists() or (folder / "extracts.json").read_bytes() != pointer:
         atomic.replace(folder / "extracts.json", pointer, shop)

@@ -33,6 +33,10 @@ class DocumentKind:
     """The columns of the documents table."""
     own_columns: str
     """The columns that only this kind's documents table has, as SQL over a segment `d`."""
+    identity: str
+    """The hash that decides a document's split, and that no change of the recipe changes, as SQL over a segment `d`."""
+    kept_first: Callable[[DatasetRecipe], str]
+    """The order in which one of equal documents is chosen to be kept, as SQL over the table `live`."""
     table_key: str
     """The version of the table's code, as the memo's key names it."""
     compare: Callable[[duckdb.DuckDBPyConnection, DatasetRecipe, list[str], Path, Path], None]

@@ -8,7 +8,16 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from assets.datasets.images.classes import ClassCounts, count_classes
-from assets.datasets.snapshots.outcomes import Outcome, drift_is_small, splits_are_disjoint, table_of
+from assets.datasets.snapshots import losses
+from assets.datasets.snapshots.outcomes import (
+    Outcome,
+    drift_is_small,
+    enough_is_kept,
+    no_split_is_empty,
+    splits_are_disjoint,
+    table_of,
+    volume_is_kept,
+)
 from recipes.dataset import DatasetRecipe
 from resources.warehouse import stability_index
 from trainer.base import digest
@@ -20,7 +29,10 @@ CHECKS = {
     "no_empty_split": "Both splits hold images.",
     "no_document_in_both_splits": "No image is kept in the train and in the validation split.",
     "shards_hold_the_images": f"{SAMPLE} images of each split are in the shards as in the documents table.",
+    "enough_is_kept": "No larger share of the images was left out than the recipe allows.",
+    "no_shrinkage": "The snapshot is not smaller than its parent by more than the recipe allows.",
     "no_drift": "The classes are distributed as in the parent snapshot, within the recipe's limit.",
+    "removals_are_steady": losses.CHECKS["removals_are_steady"],
     "every_class_in_both_splits": "Each class has images in both splits; a warning.",
 }
 
@@ -31,17 +43,20 @@ def outcomes(
     """The outcomes of `CHECKS`, in their order."""
     table = table_of(made, durable)
     return [
-        _no_split_is_empty(made),
+        _no_split_is_empty(recipe, made),
         splits_are_disjoint(table),
         _shards_hold_the_images(made, table, durable),
+        enough_is_kept(recipe, table),
+        volume_is_kept(recipe, made, parent, durable),
         drift_is_small(recipe, made, parent, durable, drift),
+        losses.removals_are_steady(recipe, made, parent, durable),
         _every_class_is_in_both_splits(count_classes(table)),
     ]
 
 
-def _no_split_is_empty(made: images.ImageSnapshot) -> Outcome:
+def _no_split_is_empty(recipe: DatasetRecipe, made: images.ImageSnapshot) -> Outcome:
     counts = {f"{name}_images": split.images for name, split in made.splits.items()}
-    return Outcome(all(split.images for split in made.splits.values()), counts)
+    return no_split_is_empty(recipe, {name: split.images for name, split in made.splits.items()}, counts)
 
 
 def _shards_hold_the_images(made: images.ImageSnapshot, table: Path, durable: Path) -> Outcome:

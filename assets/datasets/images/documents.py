@@ -9,7 +9,7 @@ from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.images import segments
 from recipes.dataset import DatasetRecipe
 
-VERSION = "1"
+VERSION = "2"
 """The version of this code, raised when the same extracts would give another table."""
 
 SCHEMA = pa.schema(
@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
         pa.field("label", pa.string()),
         pa.field("split", pa.string()),
         pa.field("removed", pa.string()),
+        pa.field("because", pa.string()),
     ]
 )
 COLUMNS = {
@@ -31,6 +32,7 @@ COLUMNS = {
     "label": "the name of the image's class",
     "split": "train or validation; null for an image that was left out",
     "removed": "why the image was left out; null for an image that is kept",
+    "because": "what shows it: the image with the same pixels that is kept instead",
 }
 RELABELLED = """
     UPDATE live SET removed = 'duplicate_with_another_label' FROM (
@@ -59,6 +61,8 @@ IMAGE_DOCUMENTS = DocumentKind(
     configuration=segments.configuration,
     table=SCHEMA,
     own_columns="d.label",
+    identity="d.blake3",
+    kept_first=lambda recipe: "row",
     table_key=f"images/{VERSION}",
     compare=compare,
     evaluation_sets=evaluation_sets,

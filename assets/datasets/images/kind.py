@@ -7,6 +7,7 @@ from trainer.data import images
 IMAGES = DatasetKind(
     versions={"documents": documents.VERSION, "snapshot": snapshot.VERSION},
     shards_of="image",
+    table=documents.SCHEMA,
     checks=checks.CHECKS,
     read=images.read_manifest,
     make_documents=steps.make_documents,

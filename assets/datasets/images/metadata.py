@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.datasets.building.memo import Record
-from assets.datasets.documents import document_table
+from assets.datasets.documents import document_step, document_table, unread
 from assets.datasets.images import documents
 from assets.datasets.images.classes import ClassCounts, count_classes
 from assets.datasets.images.sheet import contact_sheet
@@ -32,6 +32,7 @@ def of_documents(record: Record, durable: Path) -> dict[str, Any]:
         "classes": _classes(found),
         "left_out": {removal.reason: removal.documents for removal in removals},
         "files_left_out": record.inputs["source"]["left_out"],
+        "files_not_read": dg.MetadataValue.md(unread.table(durable, document_step.dataset_of(record))),
         "samples_left_out": _samples(removals),
         "source": record.inputs["source"]["description"],
         "reused": record.reused,

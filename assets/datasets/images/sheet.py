@@ -7,7 +7,7 @@ import dagster as dg
 import numpy as np
 from PIL import Image
 
-from assets import plots
+from assets import figures, plots
 from trainer.data import images
 
 CLASSES, EACH = 10, 8
@@ -22,7 +22,7 @@ def contact_sheet(snapshot: images.ImageSnapshot, tier: Path) -> dg.MarkdownMeta
     for side in SIDES:
         buffer = io.BytesIO()
         _sheet(rows, side).save(buffer, "PNG", optimize=True)
-        if buffer.tell() <= plots.MOST_BYTES:
+        if buffer.tell() <= figures.MOST_BYTES:
             break
     return plots.png(buffer.getvalue(), f"a row for each of {', '.join(snapshot.classes[:CLASSES])}")
 

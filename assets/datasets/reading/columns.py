@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assets.datasets.reading import limits
+from assets.datasets.reading.about import about
 from assets.datasets.reading.compression import made_by_arrow
 from assets.datasets.reading.items import Reason, Text, UnfitDocument
 from recipes.dataset import ReadingSection
@@ -22,9 +23,15 @@ Document = TypeVar("Document")
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
-    """The texts of the column `text_field`. Raises as `rows` does."""
-    limit = limits.text_bytes(reading)
-    return rows(stream, [reading.text_field], lambda number, text: limits.document(number, _value(text), limit))
+    """The texts of the column `text_field`, and what other columns say of them. Raises as `rows` does."""
+    limit, named = limits.text_bytes(reading), reading.metadata
+    beside = [field for field in dict.fromkeys((named.url, named.licence, named.date)) if field]
+
+    def document(number: int, text: Any, *values: Any) -> Text | UnfitDocument:
+        value_of = dict(zip(beside, map(_value, values), strict=True)).get
+        return limits.document(number, _value(text), limit, about=about(reading, value_of))
+
+    return rows(stream, [reading.text_field, *beside], document)
 
 
 def rows(

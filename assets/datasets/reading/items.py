@@ -1,23 +1,52 @@
 """Items of a reader: the text of a document, or the reason why there is none."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from assets.datasets.reading.about import NOTHING, About
+
 Reason = Literal[
+    "a binary file",
+    "a picture, a font or a sound",
+    "a TFRecord file",
+    "a zip archive under another name",
+    "an HDF5 file",
+    "an archive of another format",
+    "changed while it was read",
     "damaged image",
     "empty",
+    "encrypted",
+    "gone since it was listed",
     "longer than the limit",
     "malformed JSON",
     "malformed Parquet",
+    "malformed archive",
     "malformed compression",
+    "malformed table",
     "larger than the limit",
     "no image",
     "no label",
+    "no permission to read it",
     "no text field",
     "not an image",
     "not UTF-8",
     "of another size",
+    "packed inside an archive",
     "truncated",
 ]
+NO_TEXT: frozenset[Reason] = frozenset({"a picture, a font or a sound"})
+"""What lies beside the texts of a site or a manual: nothing is wrong with such a file, and no text is lost."""
+ADVICE: Mapping[str, str] = {
+    "a TFRecord file": "convert it to Parquet",
+    "an HDF5 file": "convert it to Parquet",
+    "a binary file": "exclude it",
+    "a zip archive under another name": "name it .zip, or exclude it",
+    "an archive of another format": "unpack it",
+    "encrypted": "unpack it",
+    "not UTF-8": "name its encoding in reading.encoding",
+    "packed inside an archive": "unpack it",
+}
+"""What a person can do about a file, by the reason why it is not read."""
 
 
 class Text(NamedTuple):
@@ -26,6 +55,7 @@ class Text(NamedTuple):
 
     number: int
     text: str
+    about: About = NOTHING
 
 
 class UnfitDocument(NamedTuple):

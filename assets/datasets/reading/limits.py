@@ -1,5 +1,7 @@
 """The limits of a text: how long it may be and whether a value is a text, the same for every format."""
 
+from assets.datasets.reading.about import NOTHING, About
+from assets.datasets.reading.encodings import decoded
 from assets.datasets.reading.items import Text, UnfitDocument
 from recipes.dataset import ReadingSection
 
@@ -9,17 +11,28 @@ def text_bytes(reading: ReadingSection) -> int:
     return int(reading.longest_megabytes * 1e6)
 
 
-def document(number: int, value: object, limit: int) -> Text | UnfitDocument:
-    """The document of a value that was found in a file: a text, its UTF-8, or a value that is no text."""
+def document(
+    number: int,
+    value: object,
+    limit: int,
+    encoding: str | None = None,
+    tell: bool = False,
+    about: About = NOTHING,
+) -> Text | UnfitDocument:
+    """The document of a value that was found in a file: a text, its bytes, or a value that is no text.
+
+    Bytes that are not UTF-8 are in `encoding`, or in one that they tell, as `encodings.decoded` says; `tell` is for
+    whole files.
+    """
     if not isinstance(value, str | bytes):
         return UnfitDocument(number, "no text field")
     if not value:
         return UnfitDocument(number, "empty")
     try:
         data = value.encode() if isinstance(value, str) else value
-        text = data.decode("utf-8-sig") if len(data) <= limit else ""
+        text = decoded(data, encoding, tell) if len(data) <= limit else ""
     except UnicodeError:
-        return UnfitDocument(number, "not UTF-8")
+        return UnfitDocument(number, "a binary file" if tell and b"\0" in data else "not UTF-8")
     if len(data) > limit:
         return UnfitDocument(number, "longer than the limit")
-    return Text(number, text) if text else UnfitDocument(number, "empty")
+    return Text(number, text, about) if text else UnfitDocument(number, "empty")

@@ -1,13 +1,14 @@
 """Files of JSON lines: each line is an object with the text in a field."""
 
-import json
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from assets.datasets.reading import limits
+from assets.datasets.reading.about import about, member
 from assets.datasets.reading.compression import DamagedFile
 from assets.datasets.reading.items import Text, UnfitDocument
 from recipes.dataset import ReadingSection
+from trainer.base import parsing
 
 CHUNK = 1 << 20
 BESIDES = 1 << 20
@@ -20,14 +21,14 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     A line that is longer than twice the longest text and a mebibyte is not kept in memory: except for control
     characters, the escapes of JSON at most double the length of a text.
     """
-    path, limit = reading.text_field.split("."), limits.text_bytes(reading)
+    limit = limits.text_bytes(reading)
     number = -1
     try:
         for number, line in enumerate(_lines(stream, 2 * limit + BESIDES)):
             if line is None:
                 yield UnfitDocument(number, "longer than the limit")
             elif line.strip():
-                yield _document(number, line, path, limit)
+                yield _document(number, line, reading)
     except DamagedFile as damage:
         yield UnfitDocument(number + 1, damage.args[0])
 
@@ -43,13 +44,12 @@ def _lines(stream: BinaryIO, longest: int) -> Iterator[bytes | None]:
         yield None
 
 
-def _document(number: int, line: bytes, path: list[str], limit: int) -> Text | UnfitDocument:
+def _document(number: int, line: bytes, reading: ReadingSection) -> Text | UnfitDocument:
     try:
-        value: Any = json.loads(line.decode("utf-8-sig"))
+        value = parsing.value(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return UnfitDocument(number, "not UTF-8")
-    except (ValueError, RecursionError):
+    except ValueError:
         return UnfitDocument(number, "malformed JSON")
-    for field in path:
-        value = value.get(field) if isinstance(value, dict) else None
-    return limits.document(number, value, limit)
+    told = about(reading, lambda field: member(value, field))
+    return limits.document(number, member(value, reading.text_field), limits.text_bytes(reading), about=told)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Generic, TypeVar, cast
 
 from assets.datasets.reading.hashing import Hashing
-from assets.datasets.reading.readers import is_parquet
+from assets.datasets.reading.readers import has_index
 from assets.datasets.reading.sources import SourceFile, SourceListing
 
 BUFFER = 1 << 18
@@ -15,8 +15,8 @@ Document = TypeVar("Document")
 class OpenedFile(Generic[Document]):
     """One file of a source being read: iterate once over its documents, then `blake3` is that of its content.
 
-    `read` gives the documents of a file from its name and its stream. A file is read once, but a Parquet file twice:
-    first from end to end for its hash, then as its footer says. Raises as `SourceListing.open` and its stream do.
+    `read` gives the documents of a file from its name and its stream. A file is read once, but Parquet and zip twice:
+    first from end to end for its hash, then as its index says. Raises as `SourceListing.open` and its stream do.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class OpenedFile(Generic[Document]):
 
     def __iter__(self) -> Iterator[Document]:
         with self._listing.open(self._file) as stream:
-            if is_parquet(self._file.name):
+            if has_index(self._file.name):
                 self._blake3 = Hashing(stream).digest_of_the_rest()
                 stream.seek(0)
                 yield from self._read(self._file.name, stream)

@@ -1,40 +1,91 @@
 """Readers of texts: the documents of a file as a stream, in memory bounded by the longest document, not by the file.
 
-The name of a file tells its format. A place where no document can be read is given too, with one of a few reasons,
-and is counted: bad content never raises, a disk or a server that fails does.
+A file's content and its name tell its format. A place where no document can be read is given too, with one of a few
+reasons, and is counted: bad content never raises, a disk or a server that fails does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from assets.datasets.reading import columns, compression, lines, plain
+from assets.datasets.reading import (
+    archives,
+    arrays,
+    columns,
+    compression,
+    formats,
+    lines,
+    pages,
+    plain,
+    tables,
+    web_archives,
+    zips,
+)
+from assets.datasets.reading.compression import DamagedFile
+from assets.datasets.reading.formats import Format
 from assets.datasets.reading.items import Text, UnfitDocument
 from recipes.dataset import ReadingSection
 
-LINES = (".jsonl", ".ndjson")
-PARQUET = ".parquet"
+PARQUET, ZIP = ".parquet", ".zip"
+READERS: Mapping[Format, Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]] = {
+    "text": plain.read,
+    "lines": lines.read,
+    "array": arrays.read,
+    "csv": tables.read,
+    "html": pages.read,
+    "warc": web_archives.read,
+}
 
 
 def read(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
-    """The documents of a file, in their order. The stream is buffered; the stream of a Parquet file can seek.
+    """The documents of a file, in their order. The stream is buffered; that of a file with an index can seek.
 
     Raises what the stream raises, and nothing because of what the file holds.
     """
-    if is_parquet(name):
+    if not has_index(name):
+        return _documents(name, stream, reading)
+    if _suffixes(name)[1] == PARQUET:
         return columns.read(stream, reading)
-    codec, suffix = _format(name)
-    opened = compression.decompressed(stream, codec) if codec else stream
-    return lines.read(opened, reading) if suffix in LINES else plain.read(opened, reading)
+    return zips.read(stream, lambda member, data: _of_member(member, data, reading))
 
 
-def is_parquet(name: str) -> bool:
-    """Whether a file's name says that it is Parquet; a compressed file is not."""
-    return _format(name) == (None, PARQUET)
+def has_index(name: str) -> bool:
+    """Whether a file's name says that it is read by an index at its end, Parquet or zip; a compressed file is not."""
+    packed, suffix = _suffixes(name)
+    return not packed and suffix in (PARQUET, ZIP)
 
 
-def _format(name: str) -> tuple[str | None, str]:
-    """The compression, if any, and the suffix of the name without it."""
+def _documents(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
+    packed, suffix = _suffixes(name)
+    try:
+        file = formats.opened(stream)
+        if codec := compression.codec_of(packed, file.head):
+            file = formats.opened(compression.decompressed(file.stream, codec))
+    except DamagedFile as damage:
+        yield UnfitDocument(0, damage.args[0])
+        return
+    found = reading.format or formats.format_of(suffix, file.head, reading.text_field)
+    if isinstance(found, formats.Unread):
+        yield UnfitDocument(0, found.reason)
+    elif found == "tar":
+        yield from archives.read(file.stream, lambda member, data: _of_member(member, data, reading))
+    else:
+        yield from READERS[found](file.stream, reading)
+
+
+def _of_member(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
+    """The documents of an archive's member: no archive, and no file whose index is at its end."""
+    packed, suffix = _suffixes(name)
+    file = formats.opened(stream)
+    nested = packed or suffix in (PARQUET, ZIP) or formats.format_of(suffix, file.head, reading.text_field) == "tar"
+    if nested:
+        return iter([UnfitDocument(0, "packed inside an archive")])
+    return _documents(name, file.stream, reading)
+
+
+def _suffixes(name: str) -> tuple[str, str]:
+    """The suffix of a compression, or nothing, and the suffix before it, in small letters."""
     path = PurePosixPath(name.lower())
-    codec = compression.CODECS.get(path.suffix)
-    return codec, path.with_suffix("").suffix if codec else path.suffix
+    if path.suffix in compression.CODECS:
+        return path.suffix, path.with_suffix("").suffix
+    return "", path.suffix

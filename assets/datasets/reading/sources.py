@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+from assets.datasets.reading.items import Reason
 from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
 from trainer.objects.bucket import Bucket
 from trainer.objects.origin import Away, Missing, Unreachable
@@ -23,13 +24,21 @@ SETTLED_SECONDS = 2.0
 BUFFER = 1 << 18
 
 
+class UnreadFile(ValueError):
+    """A listed file that cannot be read now; the next build tries it again. `reason` is that of an unfit document."""
+
+    def __init__(self, words: str, reason: Reason) -> None:
+        super().__init__(words)
+        self.reason = reason
+
+
 class SourceFile(NamedTuple):
     """One file of a source: its name there, with forward slashes, and a version that changes with its content."""
 
     name: str
     bytes: int
     version: str
-    """Locally size, modification time and inode; in an object store size and ETag."""
+    """Locally size, times of modification and of change, and inode; in an object store size and ETag."""
     settled: bool
     """Whether an equal version means equal content, which is false for a file that was written within the last
     seconds."""
@@ -37,26 +46,34 @@ class SourceFile(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceListing:
-    """A listed source: the files that the recipe takes, by name, and how many files were left out, by reason."""
+    """A listed source: the files that the recipe takes, by name, and those of them that are not read, with the
+    reason."""
 
     kind: str
     description: str
     files: tuple[SourceFile, ...]
-    left_out: dict[str, int]
+    unread: tuple[tuple[str, str], ...]
     place: Path | Bucket
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many files are not read, by reason."""
+        return dict(sorted(Counter(reason for _, reason in self.unread).items()))
 
     def open(self, file: SourceFile) -> BinaryIO:
         """The content of a listed file, as a stream that can seek.
 
-        Opening and reading raise ValueError when the file is no longer what was listed, OSError when a disk
-        fails, and `trainer.objects.origin.Unreachable` when an object store does for longer than patience lasts.
+        Opening and reading raise UnreadFile when the file is no longer what was listed or may not be read, OSError
+        when a disk fails, and `trainer.objects.origin.Unreachable` when an object store does for longer than patience
+        lasts.
         """
         if isinstance(self.place, Path):
             return cast(BinaryIO, io.BufferedReader(_Local(f"{self.place}/{file.name}", file.version), BUFFER))
         try:
             return self.place.open(file.name, etag=file.version.partition("-")[2])
         except Missing as error:
-            raise ValueError(f"{error}: it was listed, and is gone now; start the build again") from None
+            words = f"{error}: it was listed, and is gone now; start the build again"
+            raise UnreadFile(words, "gone since it was listed") from None
 
 
 def list_source(recipe: DatasetRecipe) -> SourceListing:
@@ -67,12 +84,12 @@ def list_source(recipe: DatasetRecipe) -> SourceListing:
     """
     source = recipe.source
     place = Bucket(source.url) if isinstance(source, ObjectStoreSource) else _folder(recipe)
-    left_out: Counter[str] = Counter()
+    left_out: list[tuple[str, str]] = []
     found = _objects(recipe, place, left_out) if isinstance(place, Bucket) else _walk(recipe, place, left_out)
     files = sorted(found, key=lambda file: file.name.encode())
     if not files:
-        raise ValueError(_nothing_found(recipe, place, left_out))
-    return SourceListing(source.kind, _description(source), tuple(files), dict(sorted(left_out.items())), place)
+        raise ValueError(_nothing_found(recipe, place, Counter(reason for _, reason in left_out)))
+    return SourceListing(source.kind, _description(source), tuple(files), tuple(sorted(left_out)), place)
 
 
 def _description(source: StdlibSource | DirectorySource | ObjectStoreSource) -> str:
@@ -96,7 +113,7 @@ def _folder(recipe: DatasetRecipe) -> Path:
     return root
 
 
-def _walk(recipe: DatasetRecipe, root: Path, left_out: Counter[str]) -> Iterator[SourceFile]:
+def _walk(recipe: DatasetRecipe, root: Path, left_out: list[tuple[str, str]]) -> Iterator[SourceFile]:
     """The files below a folder. Links to folders are not followed, so no file is read twice."""
     now = time.time()
     above = len(str(root / "x")) - 1
@@ -104,10 +121,14 @@ def _walk(recipe: DatasetRecipe, root: Path, left_out: Counter[str]) -> Iterator
         name = entry.path[above:]
         if not recipe.selects(name):
             continue
-        if reason := _unfit_name(name) or _unfit_entry(entry, root):
-            left_out[reason] += 1
+        try:
+            reason = _unfit_name(name) or _unfit_entry(entry, root)
+            stat = None if reason else entry.stat()
+        except FileNotFoundError:
+            reason, stat = "gone while it was listed", None
+        if stat is None:
+            left_out.append((name.encode(errors="backslashreplace").decode(), str(reason)))
             continue
-        stat = entry.stat()
         settled = now - max(stat.st_mtime, stat.st_ctime) > SETTLED_SECONDS
         yield SourceFile(name, stat.st_size, _version(stat), settled)
 
@@ -133,7 +154,8 @@ def _entries(recipe: DatasetRecipe, root: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def _version(stat: os.stat_result) -> str:
-    return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
+    """A copy that keeps the time of modification (`cp -p`) has another time of change."""
+    return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ctime_ns}-{stat.st_ino}"
 
 
 def _unfit_name(name: str) -> str | None:
@@ -159,14 +181,14 @@ def _unfit_entry(entry: os.DirEntry[str], root: Path) -> str | None:
     return None if entry.stat().st_size else "empty"
 
 
-def _objects(recipe: DatasetRecipe, bucket: Bucket, left_out: Counter[str]) -> Iterator[SourceFile]:
+def _objects(recipe: DatasetRecipe, bucket: Bucket, left_out: list[tuple[str, str]]) -> Iterator[SourceFile]:
     """The objects below a prefix. Names that end in a slash stand for folders and are skipped."""
     try:
         for name, size, etag, _ in bucket.objects():
             if name.endswith("/") or not recipe.selects(name):
                 continue
             if reason := _unfit_name(name) or (None if size else "empty"):
-                left_out[reason] += 1
+                left_out.append((name, reason))
             else:
                 yield SourceFile(name, size, f"{size}-{etag}", settled=True)
     except Away as error:
@@ -196,7 +218,11 @@ class _Local(io.FileIO):
         try:
             super().__init__(path)
         except FileNotFoundError:
-            raise ValueError(f"{path}: it was listed, and is gone now; start the build again") from None
+            words = f"{path}: it was listed, and is gone now; start the build again"
+            raise UnreadFile(words, "gone since it was listed") from None
+        except PermissionError:
+            words = f"{path}: found no permission to read it, expected a readable file"
+            raise UnreadFile(words, "no permission to read it") from None
         self._version = version
         self._check()
 
@@ -214,6 +240,7 @@ class _Local(io.FileIO):
     def _check(self) -> None:
         if _version(os.fstat(self.fileno())) != self._version:
             self.close()
-            raise ValueError(
-                f"{self.name}: changed since the corpus was listed; start the build again when no process writes there"
+            raise UnreadFile(
+                f"{self.name}: changed since the corpus was listed; start the build again when no process writes there",
+                "changed while it was read",
             )

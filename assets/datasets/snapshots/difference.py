@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from assets.datasets.documents import document_table
+from assets.datasets.snapshots import groups
+from assets.datasets.snapshots.groups import GroupChange
 from resources import warehouse
 from resources.warehouse import Changes
 from trainer.data import images, shards
@@ -26,6 +28,8 @@ class SnapshotDifference:
     new_bytes: int
     """The bytes of the others, which a node with the earlier snapshot must copy."""
     same_tokenizer: bool
+    groups: dict[str, tuple[GroupChange, ...]]
+    """By `rule`, `language` and `source`, what differs: of rules what they left out, of the others what is kept."""
 
 
 def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifference:
@@ -38,13 +42,15 @@ def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifferenc
     )
     known = {shard.blake3 for shard in old.shards()}
     fresh = [shard for shard in new.shards() if shard.blake3 not in known]
+    there = before.exists() and after.exists()
     return SnapshotDifference(
-        documents=warehouse.changes(before, after, by) if before.exists() and after.exists() else None,
+        documents=warehouse.changes(before, after, by) if there else None,
         tokens=(_tokens(old), _tokens(new)),
         shards=len(new.shards()),
         shared_shards=len(new.shards()) - len(fresh),
         new_bytes=sum(shard.bytes for shard in fresh),
         same_tokenizer=_tokenizer(old) == _tokenizer(new),
+        groups={kind: groups.changes(kind, before, after) for kind in groups.KINDS} if there else {},
     )
 
 

@@ -1,6 +1,6 @@
 """Outcomes of a snapshot's checks, and the checks that are the same for texts and for images."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,43 @@ class Outcome:
     passed: bool
     metadata: dict[str, Any] = field(default_factory=dict)
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
+    advice: str = ""
+    """What a person can do about it, in words; empty where the figures say it."""
 
     @property
     def blocks(self) -> bool:
         """Whether the dataset must not point at the snapshot."""
         return not self.passed and self.severity is dg.AssetCheckSeverity.ERROR
+
+
+def refusal(dataset: str, checks: Iterable[str], outcomes: Iterable[Outcome]) -> str:
+    """Why the dataset does not point at its new snapshot, in a sentence; empty where it does."""
+    blocking = [(name, each) for name, each in zip(checks, outcomes, strict=True) if each.blocks]
+    told = [f"{name}: {each.advice or _figures(each.metadata)}" for name, each in blocking]
+    return f"dataset {dataset}: its new snapshot does not pass {'; '.join(told)}" if told else ""
+
+
+def _figures(metadata: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in metadata.items())
+
+
+def no_split_is_empty(recipe: DatasetRecipe, documents: Mapping[str, int], metadata: dict[str, Any]) -> Outcome:
+    """Whether each split has some of the documents (their numbers by split), and how to give it some."""
+    empty, whole, share = [name for name in documents if not documents[name]], sum(documents.values()), recipe.split
+    if not empty:
+        return Outcome(True, metadata)
+    if empty == ["validation"]:
+        enough = max(share.validation, min(0.5, WANTED / max(whole, 1)))
+        advice = f"raise split.validation, found {share.validation:g}, for example to {enough:.2g}, or add documents"
+    else:
+        advice = f"add documents, or lower split.validation, found {share.validation:g}"
+    return Outcome(
+        False, metadata, advice=f"none of its {whole} documents is in the {' or '.join(empty)} split: {advice}"
+    )
+
+
+WANTED = 10
+"""Validation documents that a small corpus should have: models are compared on them, and fewer give no interval."""
 
 
 def table_of(snapshot: SnapshotManifest, durable: Path) -> Path:
@@ -53,3 +85,35 @@ def drift_is_small(
         return Outcome(True, {"note": "there is no parent snapshot to compare with"})
     found = drift(table_of(parent, durable), table_of(made, durable))
     return Outcome(max(found.values()) <= recipe.checks.drift, {**found, "limit": recipe.checks.drift})
+
+
+def enough_is_kept(recipe: DatasetRecipe, table: Path) -> Outcome:
+    """Whether the recipe left out no larger share of the documents that could be read than it allows itself."""
+    found = [each for each in warehouse.removals(table) if not each.reason.startswith(("unreadable: ", "no text: "))]
+    kept, left_out = warehouse.kept(table).documents, sum(each.documents for each in found)
+    share = left_out / max(kept + left_out, 1)
+    by_reason = {each.reason: each.documents for each in found}
+    limit = recipe.checks.left_out
+    return Outcome(share <= limit, {"share_left_out": share, "limit": limit, "left_out": by_reason})
+
+
+def volume_is_kept(
+    recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
+) -> Outcome:
+    """Whether the snapshot has not shrunk, against its parent, by more than the recipe allows.
+
+    A first snapshot has no parent, and passes.
+    """
+    if parent is None or not table_of(parent, durable).exists():
+        return Outcome(True, {"note": "there is no parent snapshot to compare with"})
+    before, after = (warehouse.kept(table_of(each, durable)) for each in (parent, made))
+    shrinkage = 1 - after.bytes / max(before.bytes, 1)
+    metadata = {
+        "shrinkage": shrinkage,
+        "limit": recipe.checks.shrinkage,
+        "bytes_before": before.bytes,
+        "bytes": after.bytes,
+        "documents_before": before.documents,
+        "documents": after.documents,
+    }
+    return Outcome(shrinkage <= recipe.checks.shrinkage, metadata)

@@ -1,17 +1,16 @@
 """The pointer: which snapshot a dataset points at now, and the history of all that it has pointed at."""
 
-import json
 import time
 from pathlib import Path
 
 from assets.datasets.building.workshop import workshop
-from trainer.base import atomic, journal
+from trainer.base import atomic, journal, parsing
 
 
 def current(durable: Path, dataset: str) -> str | None:
     """The SHA-256 of the snapshot that a dataset points at, or None before its first."""
     try:
-        value = json.loads((_folder(durable, dataset) / "current.json").read_bytes())
+        value = parsing.value((_folder(durable, dataset) / "current.json").read_bytes())
     except FileNotFoundError:
         return None
     return str(value["snapshot"])

@@ -9,11 +9,20 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import tiktoken
 
 from assets.datasets.documents import document_table
-from assets.datasets.snapshots.outcomes import Outcome, drift_is_small, splits_are_disjoint, table_of
+from assets.datasets.snapshots import losses
+from assets.datasets.snapshots.outcomes import (
+    Outcome,
+    drift_is_small,
+    enough_is_kept,
+    no_split_is_empty,
+    splits_are_disjoint,
+    table_of,
+    volume_is_kept,
+)
 from assets.datasets.texts import tokenizer
+from assets.datasets.texts.encoders import TextEncoding
 from recipes.dataset import DatasetRecipe
 from resources import warehouse
 from resources.warehouse import stability_index
@@ -26,7 +35,11 @@ CHECKS = {
     "no_empty_split": "Both splits hold documents and tokens.",
     "no_document_in_both_splits": "No text is kept in the train and in the validation split.",
     "tokens_decode_to_the_text": f"{SAMPLE} documents decode back to texts of the documents table.",
+    "enough_is_kept": "Cleaning left out no larger share of the documents than the recipe allows.",
+    "few_are_contaminated": "No larger share of the documents is of an evaluation set than the recipe allows.",
+    "no_shrinkage": "The snapshot is not smaller than its parent by more than the recipe allows.",
     "no_drift": "Lengths and languages are distributed as in the parent snapshot, within the recipe's limit.",
+    **losses.CHECKS,
 }
 
 
@@ -36,17 +49,24 @@ def outcomes(
     """The outcomes of `CHECKS`, in their order."""
     table = table_of(made, durable)
     return [
-        _no_split_is_empty(made),
+        _no_split_is_empty(recipe, made),
         splits_are_disjoint(table),
         _tokens_decode(made, table, durable),
+        enough_is_kept(recipe, table),
+        few_are_contaminated(recipe, table),
+        volume_is_kept(recipe, made, parent, durable),
         drift_is_small(recipe, made, parent, durable, drift),
+        losses.removals_are_steady(recipe, made, parent, durable),
+        losses.groups_are_kept("language", recipe, made, parent, durable),
+        losses.groups_are_kept("source", recipe, made, parent, durable),
     ]
 
 
-def _no_split_is_empty(made: shards.TextSnapshot) -> Outcome:
+def _no_split_is_empty(recipe: DatasetRecipe, made: shards.TextSnapshot) -> Outcome:
     empty = empty_splits(made)
     counts = {f"{name}_documents": split.documents for name, split in made.splits.items()}
-    return Outcome(not empty, {"empty_splits": len(empty), **counts})
+    documents = {name: 0 if name in empty else split.documents for name, split in made.splits.items()}
+    return no_split_is_empty(recipe, documents, {"empty_splits": len(empty), **counts})
 
 
 def _tokens_decode(made: shards.TextSnapshot, table: Path, durable: Path) -> Outcome:
@@ -55,12 +75,22 @@ def _tokens_decode(made: shards.TextSnapshot, table: Path, durable: Path) -> Out
     return Outcome(wrong == 0 and sampled > 0, {"documents_decoded": sampled, "documents_wrong": wrong})
 
 
+def few_are_contaminated(recipe: DatasetRecipe, table: Path) -> Outcome:
+    """Whether the share of the documents that were left out for what they share with an evaluation set is as small as
+    the recipe expects: many that are say that the set is of common phrases, or that the corpus contains it."""
+    found = [each for each in warehouse.removals(table) if each.reason == "contaminated"]
+    kept, contaminated = warehouse.kept(table).documents, sum(each.documents for each in found)
+    share, limit = contaminated / max(kept + contaminated, 1), recipe.checks.contaminated
+    evidence = {"because": found[0].because} if found and found[0].because else {}
+    return Outcome(share <= limit, {"share_contaminated": share, "limit": limit, **evidence})
+
+
 def empty_splits(snapshot: shards.TextSnapshot) -> list[str]:
     """The splits without a document or without a token."""
     return [name for name, split in snapshot.splits.items() if not split.documents or not split.tokens]
 
 
-def undecodable(snapshot: shards.TextSnapshot, tier: Path, encoding: tiktoken.Encoding, table: Path) -> tuple[int, int]:
+def undecodable(snapshot: shards.TextSnapshot, tier: Path, encoding: TextEncoding, table: Path) -> tuple[int, int]:
     """How many documents of a fixed sample were decoded, and how many of them are not texts of the table.
 
     A document must end with the end-of-document token, and the tokens before it must decode to a text that the
@@ -76,7 +106,7 @@ def undecodable(snapshot: shards.TextSnapshot, tier: Path, encoding: tiktoken.En
     return len(sampled), wrong
 
 
-def _text_hash(encoding: tiktoken.Encoding, tokens: npt.NDArray[Any]) -> str:
+def _text_hash(encoding: TextEncoding, tokens: npt.NDArray[Any]) -> str:
     """The BLAKE3 of the text, or a word that is no hash when a token stands for nothing."""
     try:
         return digest.of_bytes(encoding.decode_bytes(tokens.tolist()))

@@ -2,13 +2,15 @@
 
 All but one document of a cluster of near-duplicates are left out; of a cluster with validation documents, all its
 training documents are. Then training documents are left out that share a passage with a document that models are
-measured on: one of the validation split or of the recipe's evaluation sets.
+measured on: one of the recipe's evaluation sets and, if it asks for that, of the validation split. Beside the reason
+stands what shows it: the document that is kept instead, or the passage.
 """
 
 import bisect
 import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -16,11 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.datasets.cleaning import near_duplicates, ngrams
-from assets.datasets.cleaning.decontamination import contaminated
+from assets.datasets.cleaning.decontamination import Leak, contaminated
 from assets.datasets.cleaning.normalise import normalise
 from assets.datasets.cleaning.verdicts import Verdicts
 from assets.datasets.reading import readers
 from assets.datasets.reading.items import Text
+from assets.datasets.texts.quoted import quoted
 from recipes.cleaning import CleaningSection, DecontaminationSection
 from recipes.dataset import ReadingSection
 from trainer.base import digest, verify
@@ -33,84 +36,123 @@ FEATURES = """
     WHERE live.removed IS NULL
 """
 NEAR = """
-    UPDATE live SET removed = verdict FROM (
-        WITH members AS (
-            SELECT live.row, live.split, coalesce(near.first, live.row) AS first FROM live
-            LEFT JOIN near ON near.row = live.row WHERE live.removed IS NULL
-        ),
+    UPDATE live SET removed = verdict, because = instead FROM (
+        WITH members AS (SELECT row, first FROM near UNION SELECT first, first FROM near),
         clusters AS (
-            SELECT first, min(row) AS stays, min(row) FILTER (split = 'validation') AS held_out
-            FROM members GROUP BY first HAVING count(*) > 1
+            SELECT live.row, live.split, row_number() OVER choice AS place,
+                   first_value(live.split) OVER choice AS kept_split,
+                   first_value(live.name || '#' || live.number) OVER choice AS instead
+            FROM live JOIN members USING (row)
+            WINDOW choice AS (PARTITION BY members.first ORDER BY live.split = 'validation' DESC, {order})
         )
-        SELECT row, CASE WHEN held_out IS NULL OR split = 'validation' THEN 'near_duplicate'
-                         ELSE 'near_duplicate_of_validation' END AS verdict
-        FROM members JOIN clusters USING (first) WHERE row <> coalesce(held_out, stays)
+        SELECT row, instead, CASE WHEN split = kept_split THEN 'near_duplicate'
+                                  ELSE 'near_duplicate_of_validation' END AS verdict
+        FROM clusters WHERE place > 1
     ) judged WHERE judged.row = live.row
 """
 PLACES = "SELECT segment, place, blake3 FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
 ROWS_AT_ONCE = 1024
 """Places that are read at once: a query alone takes as long as reading so many."""
-CONTAMINATED = "UPDATE live SET removed = 'contaminated' FROM leaks WHERE leaks.row = live.row"
+QUOTES = """
+    UPDATE live SET removed = 'contaminated', because = names.name || ': ' || quotes.passage FROM quotes, names
+    WHERE quotes.segment = live.segment AND quotes.place = live.place AND names.item = quotes.item
+    AND live.split = 'train' AND live.removed IS NULL
+"""
+CONTAMINATED = """
+    UPDATE live SET removed = 'contaminated', because = evidence FROM (
+        SELECT leaks.row AS row, coalesce(leaks.item, held.name || '#' || held.number) || ': ' || passage AS evidence
+        FROM leaks LEFT JOIN live AS held ON held.row = leaks.held_out
+    ) shown WHERE shown.row = live.row
+"""
 
 
 def remove_near_duplicates(
-    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str]
+    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str], order: str
 ) -> None:
-    """Mark in `live` all but one of the documents that are nearly the same; a validation document is kept first."""
+    """Mark in `live` all but one of the documents that are nearly the same: a validation document is kept first, then
+    the first in `order`, SQL over `live`."""
     if cleaning.near_duplicates is None:
         return
     connection.execute(FEATURES.format(segments=segments))
     near = near_duplicates.duplicates(connection, "features", cleaning.near_duplicates.similarity)
     connection.register("near", near)
-    connection.execute(NEAR)
+    connection.execute(NEAR.format(order=order))
     connection.unregister("near")
 
 
 def remove_contaminated(
     connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str], memory: Path, shop: Path
 ) -> None:
-    """Mark in `live` the training documents that share a passage with a document that models are measured on.
+    """Mark in `live` the training documents that contain an item that models are measured on, or share a passage with
+    a document that they are measured on.
 
-    `memory` is the file of the verdicts, `shop` the dataset's workshop. Raises ValueError for an evaluation
+    `memory` is the folder of the verdicts, `shop` the dataset's workshop. Raises ValueError for an evaluation
     set that cannot be read.
     """
     rule = cleaning.decontamination
     if rule is None:
         return
-    texts = _Texts(connection.cursor(), Path(segments[0]).parent, evaluation_texts(rule))
+    items = evaluation_items(rule)
+    _remove_quotes(connection, items, rule.shortest, segments, memory, shop)
+    texts = _Texts(connection.cursor(), Path(segments[0]).parent, items)
     connection.execute(FEATURES.format(segments=segments))
     connection.register("evaluation", texts.evaluation)
     connection.execute("CREATE VIEW training AS SELECT row, fingerprints FROM features WHERE split = 'train'")
-    connection.execute(
-        "CREATE VIEW held_out AS SELECT row, fingerprints FROM features WHERE split = 'validation' "
-        "UNION ALL SELECT row, fingerprints FROM evaluation"
-    )
-    verdicts = Verdicts(memory, texts.hash_of)
-    found = contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts)
-    leaks = [leak.row for leak in found]
+    own = "SELECT row, fingerprints FROM features WHERE split = 'validation' UNION ALL " if rule.validation else ""
+    connection.execute(f"CREATE VIEW held_out AS {own}SELECT row, fingerprints FROM evaluation")
+    verdicts = Verdicts(memory / "verdicts.json", texts.hash_of)
+    leaks = list(contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts))
     verdicts.save(shop)
-    connection.register("leaks", pa.table({"row": pa.array(leaks, pa.int64())}))
+    connection.register("leaks", texts.table_of(leaks))
     connection.execute(CONTAMINATED)
 
 
-def evaluation_texts(rule: DecontaminationSection) -> list[str]:
-    """The texts of a recipe's evaluation sets. Raises ValueError, naming the file, for one that cannot be read."""
-    return [text for path in rule.against for text in _read(Path(path))]
+def _remove_quotes(
+    connection: duckdb.DuckDBPyConnection,
+    items: list["EvaluationItem"],
+    shortest: int,
+    segments: list[str],
+    memory: Path,
+    shop: Path,
+) -> None:
+    """Mark the training documents that contain an item whole."""
+    quotes = quoted([item.text for item in items], shortest, segments, memory / "items.json", shop)
+    names = pa.table({"item": pa.array(range(len(items)), pa.int64()), "name": [item.name for item in items]})
+    if quotes.num_rows:
+        connection.register("quotes", quotes)
+        connection.register("names", names)
+        connection.execute(QUOTES)
+
+
+@dataclass(frozen=True)
+class EvaluationItem:
+    """A text that models are measured on."""
+
+    name: str
+    """The name of its file, `#`, its place there, and the name of its field unless that is `text`."""
+    text: str
+
+
+def evaluation_items(rule: DecontaminationSection) -> list[EvaluationItem]:
+    """The items of a recipe's evaluation sets. Raises ValueError, naming the file, for one that cannot be read."""
+    return [item for each in rule.against for field in each.fields for item in _read(Path(each.file), field)]
 
 
 def digest_of_evaluation_sets(cleaning: CleaningSection) -> list[str]:
     """The BLAKE3 of each evaluation set. Raises ValueError for one that is missing."""
     rule = cleaning.decontamination
-    return [verify.measure(_there(Path(path))).blake3 for path in rule.against] if rule else []
+    return [verify.measure(_there(Path(each.file))).blake3 for each in rule.against] if rule else []
 
 
-def _read(path: Path) -> Iterator[str]:
+def _read(path: Path, field: str) -> Iterator[EvaluationItem]:
+    reading = ReadingSection(text_field=field)
+    behind = "" if field == ReadingSection().text_field else f".{field}"
     with _there(path).open("rb") as stream:
-        for document in readers.read(path.name, stream, ReadingSection()):
+        for document in readers.read(path.name, stream, reading):
             if not isinstance(document, Text):
-                place = f"cleaning.decontamination.against: {path}: document {document.number}"
+                place = f"cleaning.decontamination.against: {path}: document {document.number}, field {field}"
                 raise ValueError(f"{place}: {document.reason}, expected a text")
-            yield normalise(document.text)
+            yield EvaluationItem(f"{path.name}#{document.number}{behind}", normalise(document.text))
 
 
 def _there(path: Path) -> Path:
@@ -122,7 +164,7 @@ def _there(path: Path) -> Path:
 class _Texts:
     """Texts by row: texts of `live` by their rows, texts of evaluation sets by negative rows."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, segments: Path, evaluation: list[str]) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, segments: Path, evaluation: list[EvaluationItem]) -> None:
         self._connection, self._segments, self._evaluation = connection, segments, evaluation
         # Neighbours in the table are mostly neighbours in a segment too, so few row groups are read twice.
         self._group = functools.lru_cache(maxsize=8)(self._group_now)
@@ -133,11 +175,24 @@ class _Texts:
     def evaluation(self) -> pa.Table:
         """Rows and fingerprints of the evaluation sets' texts."""
         rows = pa.array([-1 - place for place in range(len(self._evaluation))], pa.int64())
-        fingerprints = [ngrams.fingerprints(text) for text in self._evaluation]
+        fingerprints = [ngrams.fingerprints(item.text) for item in self._evaluation]
         return pa.table({"row": rows, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
 
     def of(self, row: int) -> str:
-        return self._evaluation[-1 - row] if row < 0 else self._stored(row)
+        return self._evaluation[-1 - row].text if row < 0 else self._stored(row)
+
+    def table_of(self, leaks: list[Leak]) -> pa.Table:
+        """The training documents that leak, with the passage and, if it is one, the name of the evaluation set's
+        item."""
+        items = [self._evaluation[-1 - leak.held_out].name if leak.held_out < 0 else None for leak in leaks]
+        return pa.table(
+            {
+                "row": pa.array([leak.row for leak in leaks], pa.int64()),
+                "held_out": pa.array([leak.held_out for leak in leaks], pa.int64()),
+                "item": pa.array(items, pa.string()),
+                "passage": pa.array([leak.passage for leak in leaks], pa.string()),
+            }
+        )
 
     def hash_of(self, row: int) -> str:
         """The BLAKE3 of a document's text."""

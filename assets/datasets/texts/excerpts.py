@@ -22,5 +22,10 @@ def beginning(index: Path, durable: Path, document: str) -> str:
     values = {"segments": paths, "index": str(index), "file": file, "number": int(number)}
     with duckdb.connect() as connection:
         found = connection.execute(BEGINNING, values).fetchone()
-    text = " ".join((found[0] if found and found[0] else "").split())
-    return (text[:LENGTH] + "…" if len(text) > LENGTH else text).replace("|", "\\|")
+    return in_a_cell(found[0] if found and found[0] else "")
+
+
+def in_a_cell(text: str) -> str:
+    """The beginning of a text on one line, for a cell of a Markdown table."""
+    line = " ".join(text.split())
+    return (line[:LENGTH] + "…" if len(line) > LENGTH else line).replace("|", "\\|")

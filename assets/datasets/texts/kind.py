@@ -7,6 +7,7 @@ from trainer.data import shards
 TEXTS = DatasetKind(
     versions={"documents": documents.VERSION, "snapshot": snapshot.VERSION},
     shards_of="token",
+    table=documents.SCHEMA,
     checks=checks.CHECKS,
     read=shards.read_manifest,
     make_documents=steps.make_documents,

@@ -1,6 +1,7 @@
 """Segments of texts: cleaned texts and the features that the comparison of documents needs, a row for each document."""
 
 import functools
+import json
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import pyarrow.parquet as pq
 
 from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.cleaner import Cleaner
+from assets.datasets.cleaning.normalise import normalise
 from assets.datasets.documents.kind import Reader, RowOf
-from assets.datasets.reading import readers
+from assets.datasets.reading import encodings, readers
+from assets.datasets.reading.about import About
 from assets.datasets.reading.items import Text
 from recipes.dataset import DatasetRecipe
 from trainer.base import digest
@@ -26,9 +29,12 @@ SCHEMA = pa.schema(
         pa.field("text", pa.string()),
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("blake3", pa.string()),
+        pa.field("identity", pa.string()),
         pa.field("language", pa.string()),
+        *(pa.field(name, pa.string()) for name in About._fields),
         pa.field("removed", pa.string()),
         pa.field("masked", pa.int32(), nullable=False),
+        pa.field("measures", pa.string()),
         pa.field("bands", pa.list_(pa.uint64())),
         pa.field("signature", pa.binary()),
         pa.field("fingerprints", pa.list_(pa.uint64())),
@@ -47,7 +53,8 @@ def row_of(recipe: DatasetRecipe) -> RowOf:
 
 
 def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
-    cleaned = cleaning.clean(file, document.text)
+    """The row of a document. Its identity is the hash of its text before rules and masks: no recipe changes it."""
+    cleaned = cleaning.clean(file, document.text, document.about)
     data = cleaned.text.encode()
     return {
         "file": file,
@@ -55,9 +62,12 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
         "text": cleaned.text if cleaned.removed is None else cleaned.text[:EXCERPT],
         "bytes": len(data),
         "blake3": digest.of_bytes(data),
+        "identity": digest.of_bytes(normalise(document.text).encode()),
         "language": cleaned.language,
+        **{name: value or None for name, value in document.about._asdict().items()},
         "removed": cleaned.removed,
         "masked": sum(cleaned.masked.values()),
+        "measures": json.dumps(cleaned.measures) if cleaned.measures else None,
         "bands": cleaned.bands,
         "signature": None if cleaned.signature is None else cleaned.signature.tobytes(),
         "fingerprints": cleaned.fingerprints,
@@ -65,11 +75,12 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
 
 
 def configuration(recipe: DatasetRecipe) -> list[Any]:
-    """Everything that decides a text's row besides its file."""
-    cleaning = recipe.cleaning.model_dump(mode="json")
+    """Everything that decides a text's row besides its file. Raises ValueError for a file that is missing."""
+    cleaning = recipe.cleaning.content()
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # the comparison, not a row, depends on the rest of the section
-    return [cleaner.VERSION, recipe.reading.content(), cleaning]
+    cleaning.pop("kept_duplicate")  # nor on this
+    return [cleaner.VERSION, encodings.VERSION, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
 
 
 def texts(segment: Path, wanted: Container[str]) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.workshop import writing_content
 from assets.datasets.documents import document_table
 from assets.datasets.documents.document_table import SPLITS, DocumentTable
 from assets.datasets.snapshots import packing
@@ -124,6 +125,11 @@ def in_tokens_of(described: shards.TextSnapshot, other: shards.TextSnapshot, dur
     """
     if other.tokenizer == described.tokenizer:
         return described
+    with writing_content(durable):
+        return _encoded_again(described, other, durable)
+
+
+def _encoded_again(described: shards.TextSnapshot, other: shards.TextSnapshot, durable: Path) -> shards.TextSnapshot:
     mine, theirs = (tokenizer.load(durable, each.tokenizer.sha256) for each in (described, other))
     split, dtype = described.splits["validation"], shards.DTYPES[other.dtype]
     written = []

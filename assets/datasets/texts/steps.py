@@ -38,13 +38,14 @@ def make_tokenizer(recipe: DatasetRecipe, durable: Path) -> Record:
     with workshop(durable, recipe.name) as shop:
 
         def make() -> tuple[dict[str, Any], list[Path]]:
-            if recipe.tokenizer.file is None:
-                table = document_table.path(durable, documents.result["blake3"])
-                index = document_step.index_of(documents, durable)
-                texts = tokenizer.sample(table, index, recipe.tokenizer.megabytes, durable, shop)
+            table = document_table.path(durable, documents.result["blake3"])
+            index, file = document_step.index_of(documents, durable), recipe.tokenizer.file
+            megabytes = recipe.tokenizer.megabytes if file is None else tokenizer.COMPARED_MEGABYTES
+            texts = tokenizer.sample(table, index, megabytes, durable, shop)
+            if file is None:
                 data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
             else:
-                data = tokenizer.existing(Path(recipe.tokenizer.file))
+                data = tokenizer.existing(Path(file), texts)
             made = tokenizer.write(durable, data, shop)
             return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
 

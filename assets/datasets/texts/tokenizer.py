@@ -1,34 +1,33 @@
 """Tokenizer: byte-level BPE, trained with `tokenizers`, applied with `tiktoken`.
 
 Two libraries serve one tokenizer: only `tokenizers` trains, and `tiktoken` encodes about seven times faster with the
-same merges. The file is the JSON of `tokenizers`, so that other tools can read it, named by its SHA-256.
+same merges (`encoders`). The file is the JSON of `tokenizers`, so that other tools can read it, named by its SHA-256.
 """
 
-import json
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import tiktoken
 import tokenizers
 from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
 from assets.datasets.documents import document_table
 from assets.datasets.documents.extracts import segment_path
-from assets.datasets.texts import segments
-from trainer.base import atomic, digest
+from assets.datasets.texts import encoders, segments, sentence_pieces
+from assets.datasets.texts.encoders import TextEncoding
+from trainer.base import atomic, digest, parsing
 from trainer.data import vocabulary
 from trainer.data.shards import TokenizerRecord
 
 VERSION = "1"
 """The version of this code, raised when the same texts would give another tokenizer."""
+COMPARED_MEGABYTES = 2.0
+"""Of the corpus, on which an existing tokenizer is compared with what the library itself does."""
 
 PIECES = r"'(?:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 """Merges stay inside these pieces: GPT-4's pattern, which keeps indentation together and numbers short."""
 
-GPT2_PIECES = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""The pattern of `tokenizers`' ByteLevel (Radford et al. 2019)."""
 PROBE = "It's 12345 km;\n\tnaïve façade — 数据 λ 🙂\r\n  return  x_1 \u200d\x00"
 
 SAMPLE = """
@@ -73,35 +72,43 @@ def write(durable: Path, data: bytes, scratch: Path | None = None) -> TokenizerR
     """Put a trained tokenizer into the durable tier and describe it."""
     described = describe(data)
     target = path(durable, described.sha256)
-    if not atomic.create_only(target, data, scratch) and target.read_bytes() != data:
-        atomic.replace(target, data, scratch)
+    atomic.replace(target, data, scratch)  # the same bytes if it is there whole, and young
     return described
 
 
 def describe(data: bytes) -> TokenizerRecord:
     """The record of a tokenizer, as it is in a snapshot's manifest."""
-    value = json.loads(data)
+    value = parsing.value(data)
     end = vocabulary.end_of_document(value)
     return TokenizerRecord(digest.sha256(data), vocab_size=vocabulary.size(value), end_of_document=end["id"])
 
 
-def existing(file: Path) -> bytes:
-    """The JSON of a tokenizer that was trained elsewhere.
+def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
+    """The JSON of a tokenizer that was trained elsewhere, held to what it does with `texts`, a sample of the corpus.
 
-    Raises ValueError, naming the file, when it is missing, is not a byte-level BPE, has no token that ends a document,
-    or gives other tokens with `tiktoken` than with `tokenizers`.
+    The file is that JSON, or a SentencePiece model. Raises ValueError, naming the file, when it is missing, is not a
+    BPE, has no token that ends a document, gives other tokens with `tiktoken` than with `tokenizers` though it should
+    not, or tokens that do not decode to the text.
     """
     try:
         data = file.read_bytes()
-        tokenizer = tokenizers.Tokenizer.from_buffer(data)
-        mine, theirs = encoding(data).encode_ordinary(PROBE), tokenizer.encode(PROBE, add_special_tokens=False).ids
+        data = sentence_pieces.converted(data) if sentence_pieces.is_model(data) else data
+        encoder = encoding(data)
         describe(data)
     except FileNotFoundError:
         raise ValueError(f"tokenizer.file: found nothing at {file}, expected the JSON of a tokenizer") from None
     except Exception as error:  # the library raises plain Exceptions
-        raise ValueError(f"tokenizer.file: {file}: {error}; expected a byte-level BPE in JSON") from error
-    if mine != theirs:
-        raise ValueError(f"tokenizer.file: {file}: tiktoken encodes otherwise with it: not a byte-level BPE as known")
+        raise ValueError(
+            f"tokenizer.file: {file}: {error}; expected a byte-level BPE in JSON, or a SentencePiece BPE"
+        ) from error
+    exact = encoders.Exact(data)
+    for text in itertools.chain([PROBE], texts):
+        tokens = encoder.encode_ordinary(text)
+        if encoder.decode(tokens) != text:
+            written = encoders.difference(text, encoder.decode(tokens))
+            raise ValueError(f"tokenizer.file: {file}: its tokens do not decode to the text: {written}")
+        if not isinstance(encoder, encoders.Exact) and tokens != exact.encode_ordinary(text):
+            raise ValueError(f"tokenizer.file: {file}: tiktoken and tokenizers give other tokens of {text[:100]!r}")
     return data
 
 
@@ -131,42 +138,14 @@ def read(durable: Path, sha256: str) -> bytes:
     return data
 
 
-def load(durable: Path, sha256: str) -> tiktoken.Encoding:
+def load(durable: Path, sha256: str) -> TextEncoding:
     """The encoder of a stored tokenizer, with the same ids as `tokenizers`. Raises ValueError as `read` does."""
     return encoding(read(durable, sha256))
 
 
-def encoding(data: bytes) -> tiktoken.Encoding:
-    """The encoder of a tokenizer's JSON: the ranks of tiktoken are the vocabulary in the order of its merges.
+def encoding(data: bytes) -> TextEncoding:
+    """The encoder of a tokenizer's JSON: the fast one if it gives the same tokens, else the library's own.
 
-    Raises KeyError, TypeError or ValueError for JSON that is not a byte-level BPE.
+    Raises KeyError, TypeError or ValueError for JSON that is not a BPE.
     """
-    value, byte_of = json.loads(data), _bytes_by_letter()
-    added = {token["content"]: token["id"] for token in value["added_tokens"]}
-    ranks = {
-        bytes(byte_of[letter] for letter in token): rank
-        for token, rank in value["model"]["vocab"].items()
-        if token not in added
-    }
-    return tiktoken.Encoding(digest.sha256(data), pat_str=_pattern(value), mergeable_ranks=ranks, special_tokens=added)
-
-
-def _pattern(value: dict[str, Any]) -> str:
-    """The pattern by which a tokenizer's JSON splits text before it merges; GPT-2's when the JSON names none."""
-    step = value["pre_tokenizer"]
-    steps = step["pretokenizers"] if step["type"] == "Sequence" else [step]
-    if [each["type"] for each in steps] == ["Split", "ByteLevel"]:
-        return str(steps[0]["pattern"]["Regex"])
-    if [each["type"] for each in steps] == ["ByteLevel"] and steps[0]["use_regex"]:
-        return GPT2_PIECES
-    raise ValueError(f"its pre-tokenizer is {' then '.join(each['type'] for each in steps)}")
-
-
-def _bytes_by_letter() -> dict[str, int]:
-    """The byte of each letter of a byte-level vocabulary (Radford et al. 2019, GPT-2's code).
-
-    Printable bytes have their own letter; the others have the letters from U+0100 on, in their order.
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + place): byte for place, byte in enumerate(others)}
+    return encoders.Exact(data) if encoders.why_exact(parsing.value(data)) else encoders.fast(data)

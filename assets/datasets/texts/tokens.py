@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tiktoken
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
@@ -22,6 +21,7 @@ from assets.datasets.building.workshop import writing
 from assets.datasets.documents import document_table
 from assets.datasets.documents.extracts import segment_path
 from assets.datasets.texts import segments, tokenizer
+from assets.datasets.texts.encoders import TextEncoding
 from trainer.base import verify
 from trainer.data import shards
 
@@ -163,7 +163,7 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
 
 
 @functools.lru_cache(maxsize=1)
-def _encoder(durable: Path, sha256: str) -> tuple[tiktoken.Encoding, shards.TokenizerRecord]:
+def _encoder(durable: Path, sha256: str) -> tuple[TextEncoding, shards.TokenizerRecord]:
     """The encoder of a stored tokenizer, made once in a process."""
     data = tokenizer.read(durable, sha256)
     return tokenizer.encoding(data), tokenizer.describe(data)

@@ -38,8 +38,19 @@ capabilities: {drop: [ALL]}
 {{- end }}
 
 {{- define "slipway.resources" -}}
-requests: {cpu: {{ .cpu | quote }}, memory: {{ .memory | quote }}, ephemeral-storage: {{ .storage | quote }}}
+requests: {cpu: {{ .cpu | quote }}, memory: {{ .memoryRequest | default .memory | quote }}, ephemeral-storage: {{ .storage | quote }}}
 limits: {memory: {{ .memory | quote }}, ephemeral-storage: {{ .storage | quote }}}
+{{- end }}
+
+{{- /* A pod of a node that does not answer is given up after this while: with Kubernetes' own 300 s, sensors would be
+     away for as long. */ -}}
+{{- define "slipway.tolerations" -}}
+{{- range $condition := list "not-ready" "unreachable" }}
+- {key: node.kubernetes.io/{{ $condition }}, operator: Exists, effect: NoExecute, tolerationSeconds: {{ $.root.Values.unreachableSeconds }}}
+{{- end }}
+{{- with .theirs }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- /* The environment of every container of the platform's image. Secrets are files; these variables hold their paths. */ -}}
@@ -65,6 +76,19 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- end }}
 {{- end }}
 
+{{- /* Not empty where the values ask for the component. */ -}}
+{{- define "slipway.has" -}}
+{{- $wanted := dict "mlflow" .root.Values.mlflow.enabled "proxy" .root.Values.identity.issuer "dex" .root.Values.dex.image -}}
+{{- if or (not (hasKey $wanted .component)) (get $wanted .component) }}true{{ end }}
+{{- end }}
+
+{{- /* The header in which a proxy names the person. With --prefer-email-to-user, oauth2-proxy sends the address of mail as
+X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email as the client sent it
+(pkg/apis/options/legacy_options.go, getPassUserHeaders). */ -}}
+{{- define "slipway.userHeader" -}}
+{{- ternary "X-Forwarded-User" .Values.identity.userHeader (ne .Values.identity.issuer "") -}}
+{{- end }}
+
 {{- /* Volumes and mounts, by component; `mlflow` mounts no data, `webserver` only reads the logs of runs. */ -}}
 {{- define "slipway.volumes" -}}
 - {name: tmp, emptyDir: {}}
@@ -72,6 +96,9 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- if ne .component "mlflow" }}
 - {name: instance, configMap: {name: {{ .root.Release.Name }}-instance}}
 - {name: platform, configMap: {name: {{ .root.Release.Name }}-platform}}
+{{- end }}
+{{- if and (eq .component "webserver") .root.Values.identity.secret }}
+- {name: identity, secret: {secretName: {{ .root.Values.identity.secret }}, items: [{key: token, path: token}], defaultMode: 0440}}
 {{- end }}
 {{- if has .component (list "webserver" "code" "run") }}
 - {name: durable, persistentVolumeClaim: {claimName: {{ .root.Values.volumes.durable.claim }}}}
@@ -88,6 +115,9 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- if and (has .component (list "code" "run")) .root.Values.platform.tracking.secret }}
 - {name: tracking, secret: {secretName: {{ .root.Values.platform.tracking.secret }}, defaultMode: 0440}}
 {{- end }}
+{{- if and (has .component (list "code" "run")) .root.Values.platform.secret }}
+- {name: platform-secrets, secret: {secretName: {{ .root.Values.platform.secret }}, defaultMode: 0440}}
+{{- end }}
 {{- end }}
 
 {{- define "slipway.mounts" -}}
@@ -96,6 +126,9 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- if ne .component "mlflow" }}
 - {name: instance, mountPath: /etc/dagster, readOnly: true}
 - {name: platform, mountPath: /etc/slipway/platform, readOnly: true}
+{{- end }}
+{{- if and (eq .component "webserver") .root.Values.identity.secret }}
+- {name: identity, mountPath: /secrets/identity, readOnly: true}
 {{- end }}
 {{- if has .component (list "webserver" "code" "run") }}
 - {name: durable, mountPath: {{ .root.Values.volumes.durable.path }}{{ if eq .component "webserver" }}, readOnly: true{{ end }}}
@@ -111,6 +144,9 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 {{- end }}
 {{- if and (has .component (list "code" "run")) .root.Values.platform.tracking.secret }}
 - {name: tracking, mountPath: /secrets/tracking, readOnly: true}
+{{- end }}
+{{- if and (has .component (list "code" "run")) .root.Values.platform.secret }}
+- {name: platform-secrets, mountPath: /secrets/platform, readOnly: true}
 {{- end }}
 {{- end }}
 
@@ -145,7 +181,7 @@ spec:
       {{- end }}
       securityContext: {{- include "slipway.podSecurity" .root | nindent 8 }}
       nodeSelector: {{- toYaml $values.nodeSelector | nindent 8 }}
-      tolerations: {{- toYaml $values.tolerations | nindent 8 }}
+      tolerations: {{- include "slipway.tolerations" (dict "root" .root "theirs" $values.tolerations) | trim | nindent 8 }}
       containers:
         - name: {{ .component }}
           image: {{ .root.Values.images.platform }}
@@ -155,6 +191,9 @@ spec:
           env:
             {{- range $name, $value := include "slipway.environment" .root | fromYaml }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
+            {{- end }}
+            {{- if and (eq .component "webserver") .root.Values.identity.secret }}
+            - {name: SLIPWAY_TOKEN_FILE, value: /secrets/identity/token}
             {{- end }}
           volumeMounts: {{- include "slipway.mounts" . | nindent 12 }}
           {{- .container | nindent 10 }}

@@ -21,8 +21,8 @@ local_artifact_storage:
   config: {base_dir: /tmp/dagster}
 
 run_coordinator:
-  module: dagster._core.run_coordinator
-  class: QueuedRunCoordinator
+  module: resources.run_coordinator
+  class: AttributingRunCoordinator
   config:
     max_concurrent_runs: {{ .Values.runs.maxConcurrent }}
     dequeue_use_threads: true
@@ -83,7 +83,7 @@ run_launcher:
         {{- end }}
         security_context: {{- include "slipway.podSecurity" . | nindent 10 }}
         node_selector: {{- toYaml .Values.runs.nodeSelector | nindent 10 }}
-        tolerations: {{- toYaml .Values.runs.tolerations | nindent 10 }}
+        tolerations: {{- include "slipway.tolerations" (dict "root" . "theirs" .Values.runs.tolerations) | trim | nindent 10 }}
     # Every person who may launch a run may tag it. Tags may ask for amounts and places, not for accounts, mounts or
     # images.
     only_allow_user_defined_env_vars: []

@@ -7,6 +7,7 @@
   "namespace" .Values.training.namespace
   "user" .Values.user
   "service_account" (printf "%s-trainer" .Release.Name)
+  "network_policy" .Values.network.enabled
   "volumes" $volumes -}}
 {{- $ours := include "slipway.patch" . | fromYaml -}}
 {{- $theirs := .Values.platform.cluster -}}
@@ -21,18 +22,49 @@
 {{- if and .Values.mlflow.enabled (or $uri $secret) }}{{ fail "platform.tracking.uri: found a value while mlflow.enabled is true, expected only one of them; remove one" }}{{ end }}
 {{- if not (or .Values.mlflow.enabled $uri $secret) }}{{ fail "platform.tracking.uri: found none, expected the address of your MLflow server, since mlflow.enabled is false" }}{{ end -}}
 slipway: platform/1
-revision: {{ .Values.platform.revision | quote }}
+{{- with .Values.platform.revision }}
+revision: {{ . | quote }}
+{{- end }}
+{{- with include "slipway.userHeader" . }}
+user_header: {{ . }}
+{{- end }}
+{{- range $role := list "operators" "promoters" }}
+{{- with index $.Values.identity $role }}
+{{ $role }}: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
 tiers: {{- merge (dict "durable" .Values.volumes.durable.path "nvme" .Values.volumes.nvme.path) .Values.platform.tiers | toYaml | nindent 2 }}
 {{- if $secret }}
 tracking: {uri_file: /secrets/tracking/uri}
 {{- else }}
 tracking: {uri: {{ $uri | default (printf "http://%s-mlflow:5000" .Release.Name) }}}
 {{- end }}
+{{- $pages := merge (dict) .Values.platform.pages }}
+{{- range $page, $host := dict "dagster" .Values.identity.hosts.webserver "mlflow" .Values.identity.hosts.mlflow }}
+{{- if and $host (not (hasKey $pages $page)) }}{{ $_ := set $pages $page (printf "https://%s" $host) }}{{ end }}
+{{- end }}
+{{- range $section := list "prices" "notifications" "openlineage" }}
+{{- with index $.Values.platform $section }}
+{{ $section }}: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- with $pages }}
+pages: {{- toYaml . | nindent 2 }}
+{{- end }}
 compute:
   launcher: {{ .Values.platform.launcher }}
   hardware: {{ .Values.platform.hardware | quote }}
   {{- with .Values.platform.node_tasks }}
   node_tasks: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.platform.steps }}
+  steps: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.platform.quarantine }}
+  quarantine: {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .Values.platform.serving }}
+  serving: {{- merge (dict "front_image" $.Values.images.platform) . | toYaml | nindent 4 }}
   {{- end }}
   cluster: {{- merge $cluster (dict "patch" $patch "environment" $environment) $theirs | toYaml | nindent 4 }}
 {{- end }}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from resources.fleet.health import suspicion, transitions
+from resources.fleet.health.preflights import PreflightHistory
 from resources.fleet.health.register import Exemption, NodeRegister
 from resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing
 from resources.fleet.health.transitions import Surroundings
@@ -49,8 +50,27 @@ class NodeHealth:
             node, lambda record: transitions.suspected(record, evidence, self._around(node), self.rules, who, self._now)
         )
 
+    def join(self, node: Node, who: str) -> NodeRecord | None:
+        """A node that is new or lost is measured before it works, where the rules say so. Raises Unavailable."""
+        lost = node.reason or "it does not answer" if node.lost else ""
+        if not self.rules.preflight_joining or not transitions.is_joining(self.register.of(node.name), node.lost):
+            return None
+        is_exempt = self._is_exempt(node.name)
+        return self._decide(node.name, lambda record: transitions.joining(record, lost, is_exempt, who, self._now))
+
     def is_diagnosis_due(self, record: NodeRecord) -> bool:
         return transitions.is_diagnosis_due(record, self.rules, self._now)
+
+    def is_preflight_due(self, record: NodeRecord) -> bool:
+        """Whether a suspect is to be measured: no preflight has come after its newest incident. Raises Unavailable."""
+        if not self.rules.preflight_incidents or record.standing is not Standing.SUSPECT:
+            return False
+        incidents = {each.id for each in record.evidence if each.fault != suspicion.PREFLIGHT}
+        return not incidents <= self.preflights.answered(record.node)
+
+    @property
+    def preflights(self) -> PreflightHistory:
+        return PreflightHistory(self.register.durable)
 
     def begin_diagnosis(self, node: str, who: str) -> NodeRecord | None:
         """A diagnosis begins; None for a node that is measured and not under diagnosis."""
@@ -102,7 +122,7 @@ class NodeHealth:
         record = self.register.of(node.name)
         if self.scheduler is None or not record.number or not self.rules.apply:
             return
-        if record.out_of_service and not node.cordoned and not node.lost:
+        if record.out_of_service and record.standing.lacks and not node.cordoned and not node.lost:
             self.scheduler.cordon(node.name, record.who, f"{record.standing}: {record.why}", apply=True)
         elif node.cordoned and record.standing is Standing.RELEASED:
             self.scheduler.uncordon(node.name, record.who, f"{record.standing}: {record.why}", apply=True)
@@ -121,10 +141,12 @@ class NodeHealth:
     def _around(self, node: str) -> Surroundings:
         fleet = {each.name for each in self.nodes()}
         standings = self.register.newest()
-        out = tuple(name for name, each in standings.items() if name in fleet and each.standing.out_of_service)
-        is_exempt = self.register.exemption(node) is not None
-        is_exempt = is_exempt or (self.scheduler is not None and self.scheduler.is_exempt(node))
-        return Surroundings(len(fleet), out, is_exempt)
+        out = tuple(name for name, each in standings.items() if name in fleet and each.standing.lacks)
+        return Surroundings(len(fleet), out, self._is_exempt(node))
+
+    def _is_exempt(self, node: str) -> bool:
+        exempt_here = self.register.exemption(node) is not None
+        return exempt_here or (self.scheduler is not None and self.scheduler.is_exempt(node))
 
     def _must_exist(self, node: str) -> None:
         names = [each.name for each in self.nodes()]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from resources.fleet.health.register import NodeRegister
-from resources.fleet.health.standing import NodeRecord
+from resources.fleet.health.standing import HealthRules, NodeRecord
 from resources.fleet.protocol import Fleet, Node
 
 
@@ -13,6 +13,7 @@ class GuardedFleet:
 
     fleet: Fleet
     register: NodeRegister
+    rules: HealthRules
 
     @property
     def scheduled(self) -> bool:
@@ -21,10 +22,14 @@ class GuardedFleet:
     def nodes(self) -> list[Node]:
         """All nodes by name. Raises Unavailable also when a standing cannot be read."""
         standings = self.register.newest()
-        return [_guarded(node, standings.get(node.name)) for node in self.fleet.nodes()]
+        return [self._guarded(node, standings.get(node.name)) for node in self.fleet.nodes()]
 
-
-def _guarded(node: Node, record: NodeRecord | None) -> Node:
-    if record is None or not record.out_of_service or not node.ready:
+    def _guarded(self, node: Node, record: NodeRecord | None) -> Node:
+        if not node.ready or (record is not None and record.number and not record.out_of_service):
+            return node
+        if record is not None and record.number:
+            return replace(node, ready=False, reason=f"{record.standing}: {record.why}", since=record.at, cordoned=True)
+        # No sensor has seen it yet: what places work may be faster.
+        if self.rules.preflight_joining:
+            return replace(node, ready=False, reason="joining: it is new, and measured before it works", cordoned=True)
         return node
-    return replace(node, ready=False, reason=f"{record.standing}: {record.why}", since=record.at, cordoned=True)

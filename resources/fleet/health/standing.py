@@ -3,6 +3,7 @@
 healthy → suspect → quarantined → diagnosing → released → healthy
                          ↑             ↓
                          └──────── or repair, until a person releases it
+joining, a node that is new or was lost → released, or repair
 """
 
 import enum
@@ -17,6 +18,8 @@ class Standing(enum.StrEnum):
     """Where a node stands."""
 
     HEALTHY = "healthy"
+    JOINING = "joining"
+    """It is new, or was lost: it gets no work before its preflight finds no fault."""
     SUSPECT = "suspect"
     """Something speaks against it; it works on."""
     QUARANTINED = "quarantined"
@@ -30,6 +33,11 @@ class Standing(enum.StrEnum):
     @property
     def out_of_service(self) -> bool:
         """Whether a node of this standing gets no new work."""
+        return self is Standing.JOINING or self.lacks
+
+    @property
+    def lacks(self) -> bool:
+        """Whether a node of this standing is missing from the fleet: one that joins does not work there yet."""
         return self in (Standing.QUARANTINED, Standing.DIAGNOSING, Standing.REPAIR)
 
 
@@ -108,6 +116,7 @@ class HealthRules:
     share: float = 0.1
     """The largest share of the fleet that may be out of service at once; `least` always may."""
     least: int = 2
+    """So many nodes may be out of service at once, whatever the share."""
     incidents: int = 2
     """So many pieces of evidence of the machine put a suspect into quarantine."""
     trainings: int = 2
@@ -118,6 +127,10 @@ class HealthRules:
     """A node stays in quarantine for so long before it is diagnosed, so that a fault that flaps is not forgiven."""
     clean_runs: int = 2
     """So many runs without a fault end the probation."""
+    preflight_joining: bool = False
+    """Whether a node that is new, or was lost, gets no work before its preflight finds no fault; in a dry run too."""
+    preflight_incidents: bool = False
+    """Whether a suspect is measured after each incident, once no training runs on it."""
 
     def __post_init__(self) -> None:
         require(0 < self.share <= 1, "share", "expected more than 0 and at most 1")

@@ -4,7 +4,7 @@ An incident speaks against a node when it names few nodes: one that names them a
 is replaced and not suspected; what its driver or its agents said before is another matter.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from resources.fleet.health.standing import Evidence, Weight
 from resources.fleet.kubernetes import xid
@@ -24,6 +24,8 @@ WEIGHTS: dict[str, Weight] = {
 FEW = 0.1
 """The largest share of a fleet's nodes that an incident may name to speak against them; one node always may be."""
 HEALTH_AGENT = "the fleet"
+PREFLIGHT = "preflight"
+"""The fault of evidence that a preflight found."""
 
 
 def by_incident(incident: IncidentRecord, training: str, nodes: int) -> Iterator[tuple[str, Evidence]]:
@@ -36,6 +38,14 @@ def by_incident(incident: IncidentRecord, training: str, nodes: int) -> Iterator
     for node in sorted(set(incident.nodes)):
         id, why = f"{training}/{incident.id}", f"{training}: {incident.reason}"
         yield node, Evidence(id, fault, why, weight, incident.at, training)
+
+
+def by_kernel(said: Sequence[str], training: str, incident: IncidentRecord) -> Iterator[Evidence]:
+    """The Xids that a node's kernel logged before an incident, as evidence; a process killed for memory is none."""
+    for line in said:
+        if (codes := xid.codes(line)) and (weight := _weight(line, codes)) is not None:
+            id = f"{training}/{incident.id}/Xid {codes[0]}"
+            yield Evidence(id, f"Xid {codes[0]}", f"{training}: {line}", weight, incident.at, training)
 
 
 def by_fleet(node: Node, now: float) -> Evidence | None:
@@ -51,7 +61,7 @@ def by_fleet(node: Node, now: float) -> Evidence | None:
 
 def by_preflight(run: str, faults: str, now: float) -> Evidence:
     """What a preflight found on a node that was not under diagnosis."""
-    return Evidence(f"preflight/{run}", "preflight", f"preflight: {faults}", Weight.MACHINE, now)
+    return Evidence(f"{PREFLIGHT}/{run}", PREFLIGHT, f"preflight: {faults}", Weight.MACHINE, now)
 
 
 def by_bisection(run: str, now: float) -> Evidence:

@@ -50,8 +50,25 @@ def suspected(
     return replace(_next(noted, Standing.QUARANTINED, who, _told(evidence), now), applied=rules.apply)
 
 
+def is_joining(record: NodeRecord, lost: bool) -> bool:
+    """Whether a node must be measured before it works: it is new, or is lost now."""
+    return not record.standing.out_of_service and (lost or not record.number)
+
+
+def joining(record: NodeRecord, lost: str, is_exempt: bool, who: str, now: float) -> NodeRecord | None:
+    """After a node was seen that is new, or that is `lost` (why) now."""
+    if not is_joining(record, bool(lost)) or (is_exempt and record.number):
+        return None
+    if is_exempt:
+        return _next(record, Standing.HEALTHY, who, "it is new, and exempt", now)
+    why = f"it is lost ({lost}), and measured when it is back" if lost else "it is new, and measured before it works"
+    return replace(_next(record, Standing.JOINING, who, why, now), applied=True)
+
+
 def is_diagnosis_due(record: NodeRecord, rules: HealthRules, now: float) -> bool:
     """Whether a diagnosis should be under way: one whose process died is made again."""
+    if record.standing is Standing.JOINING:
+        return True
     if record.by_hand or not record.applied:
         return False
     if record.standing is Standing.DIAGNOSING:
@@ -68,15 +85,18 @@ def diagnosing(record: NodeRecord, who: str, now: float) -> NodeRecord | None:
 
 def diagnosed(record: NodeRecord, faults: str, who: str, now: float) -> NodeRecord | None:
     """After a diagnosis: back to work on probation, or to repair; `faults` is what was found, empty for nothing."""
-    if record.standing is not Standing.DIAGNOSING:
+    if record.standing not in (Standing.DIAGNOSING, Standing.JOINING):
         return None
     if faults:
         return _next(record, Standing.REPAIR, who, faults, now)
-    return _released(record, who, "the diagnosis found no fault", now)
+    what = "preflight" if record.standing is Standing.JOINING else "diagnosis"
+    return _released(record, who, f"the {what} found no fault", now)
 
 
 def undiagnosed(record: NodeRecord, why: str, who: str, now: float) -> NodeRecord | None:
     """After a diagnosis that could not be made: the node waits for the next one."""
+    if record.standing is Standing.JOINING:
+        return _next(record, Standing.JOINING, who, f"the preflight could not be made: {why}", now)
     if record.standing is not Standing.DIAGNOSING:
         return None
     return _next(record, Standing.QUARANTINED, who, f"the diagnosis could not be made: {why}", now)

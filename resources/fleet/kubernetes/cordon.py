@@ -6,7 +6,6 @@ recorded in the durable tier before it is done, and on the node with who did it 
 `slipway nodes cordon NODE --why WORDS` is the command.
 """
 
-import json
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from typing import Literal
 from resources.kubernetes.objects import NODES, KubernetesObject
 from resources.kubernetes.reader import ClusterWriter
 from resources.unavailable import Unavailable
-from trainer.base import atomic, codec, lock
+from trainer.base import atomic, codec, lock, parsing
 
 FORMAT = "slipway.cordon/1"
 CORDONED = "slipway/cordoned"
@@ -140,8 +139,11 @@ def _by_whom(node: KubernetesObject) -> str:
     note = _annotations(node).get(CORDONED)
     if note is None:
         return ", not by Slipway"
-    said = json.loads(note)
-    return f", by {said['who']}: {said['why']}"
+    try:
+        said = parsing.value(note)
+        return f", by {said['who']}: {said['why']}"
+    except (ValueError, KeyError, TypeError):  # anybody who may change nodes may have written it
+        return f", with the note {note[:200]!r}"
 
 
 def _annotations(node: KubernetesObject) -> dict[str, str]:

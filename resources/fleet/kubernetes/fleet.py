@@ -35,10 +35,11 @@ class KubernetesFleet:
     def nodes(self) -> list[Node]:
         """All nodes by name.
 
-        Raises Unavailable also when no node has the labels: a mistake in the settings must not look like a lost fleet.
+        Raises Unavailable also when no node has the labels, unless an autoscaler may have taken all: a mistake in the
+        settings must not look like a lost fleet.
         """
         found = self.reader.list(NODES, self.cluster.node_selector)
-        if not found:
+        if not found and not self.cluster.demand_priority:
             raise Unavailable(
                 f"found no node with the labels {dict(self.cluster.node_selector)}; label the nodes of the fleet, "
                 "or change compute.cluster.node_selector in the platform's settings"

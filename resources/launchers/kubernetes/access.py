@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, SERVICES, Resource
+from resources.launchers.kubernetes.network import NETWORK_POLICIES
 from resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, QUEUED_JOB, WORKLOADS
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.protocol import Workload
@@ -20,7 +21,9 @@ MAKE = ("create", *LOOK, "delete")
 def made(kinds: Kinds = ALL) -> tuple[Resource, ...]:
     """The kinds of the objects that launchers create besides the order and the store's pod."""
     return tuple(
-        dict.fromkeys([*(each for kind in kinds for each in (*kind.parts, kind.resource)), POD_GROUPS, SERVICES])
+        dict.fromkeys(
+            [*(each for kind in kinds for each in (*kind.parts, kind.resource)), POD_GROUPS, SERVICES, NETWORK_POLICIES]
+        )
     )
 
 
@@ -39,7 +42,7 @@ def rights(kinds: Kinds = ALL) -> list[dict[str, Any]]:
     """The rules of the role that submits, watches and stops jobs, as a Role holds them."""
     return [
         _rule(CONFIG_MAPS, *MAKE, "patch"),
-        *(_rule(each, *MAKE) for each in made(kinds)),
+        *(_rule(each, *MAKE, *(["patch"] if each == SERVICES else [])) for each in made(kinds)),  # what serves has some
         _rule(PODS, *MAKE),
         {**_rule(PODS, "get"), "resources": [f"{PODS.plural}/log"]},
         _rule(EVENTS, "list", "watch"),

@@ -6,6 +6,7 @@ API server is asked before that counts.
 
 import contextlib
 import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -17,12 +18,14 @@ from resources.kubernetes.conditions import holding
 from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOB, NODES, PODS, KubernetesObject
 from resources.kubernetes.reader import ClusterReader
 from resources.launchers import document
-from resources.launchers.kubernetes import names, orders, pod_facts, status, store, waiting
+from resources.launchers.kubernetes import names, network, orders, pod_facts, status, store, waiting
+from resources.launchers.kubernetes.network import NETWORK_POLICIES
 from resources.launchers.kubernetes.orders import Cancellation, JobOrder
 from resources.launchers.kubernetes.pod_facts import PodFacts
 from resources.launchers.kubernetes.queues import LOCAL_QUEUES, QUEUE, QUEUED_JOB, WORKLOADS
 from resources.launchers.kubernetes.workloads.protocol import Workload
 from resources.launchers.protocol import Job, JobState, Status
+from resources.steps import misfit
 from resources.unavailable import Unavailable
 
 LOG_READERS = 8
@@ -43,7 +46,8 @@ class KubernetesLauncher:
         """Start the job, or adopt the one of that name; after a crash in between, the next submit completes the job."""
         document.must_be_a_name(job.name)
         cluster = self.cluster.with_recipe(job.kubernetes)
-        parts = self.workload.objects(names.object_name(job.name), job, cluster)
+        name = names.object_name(job.name)
+        parts = [*network.parts(name, job, cluster), *self.workload.objects(name, job, cluster)]
         order, is_new = self._accepted(job, cluster)
         if order.cancellation is not None or self._main(order, self.client) is not None:
             return
@@ -73,12 +77,25 @@ class KubernetesLauncher:
                 self.client.patch(CONFIG_MAPS, order.name, orders.cancelled(order, cancellation))
         self._stop_if_cancelled(name)
 
+    def take_back(self, name: str, nodes: Collection[str]) -> tuple[str, ...]:
+        """Those on which it has a pod again, or for which one waits: the cluster itself replaces pods that died."""
+        order = self._order(name, self._reader)
+        if order is None or self._status(name, self._reader).state is not JobState.RUNNING:
+            return ()
+        pods = [pod for pod in pod_facts.current(self._pods(order, self._reader)) if not pod.is_over]
+        here = [node for node in nodes if node in {pod.node for pod in pods}]
+        others, unplaced = [node for node in nodes if node not in here], sum(not pod.node for pod in pods)
+        return (*here, *others[:unplaced])
+
     def release(self, name: str) -> bool:
         """Remove a terminal job: the cluster removes all objects of the job with its order."""
         order = self._order(name, self.client)
         if order is None or not self._status(name, self.client).state.terminal:
             return False
         return self.client.delete(CONFIG_MAPS, order.name, order.uid)
+
+    def rest(self) -> None:
+        """Nothing is kept: a pod imports what it needs."""
 
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
         """The end of each node's output, as far as the pod exists and its kubelet answers."""
@@ -116,13 +133,19 @@ class KubernetesLauncher:
         for resource in (self.workload.resource, *([LOCAL_QUEUES] if cluster.queue else [])):
             if not self.client.serves(resource):
                 raise ValueError(f"job {job.name}: {answers.missing(resource)}")
-        nodes = [node["metadata"]["name"] for node in self._reader.list(NODES, cluster.node_selector)]
+        found = self._reader.list(NODES, cluster.node_selector)
+        nodes = [node["metadata"]["name"] for node in found]
         if not nodes:
             raise ValueError(
                 f"job {job.name}: found no node with the labels {dict(cluster.node_selector)}; label the nodes of the "
                 "fleet, or change compute.cluster.node_selector in the platform's settings"
             )
         document.must_be_possible(job, nodes)
+        if reason := misfit(cluster.requested, found):
+            raise ValueError(
+                f"job {job.name}: its pods fit on no node: {reason}; ask for less in placement.kubernetes.resources of "
+                "the recipe, or in compute.cluster.resources of the platform's settings"
+            )
         if cluster.queue and self.client.get(LOCAL_QUEUES, cluster.queue) is None:
             there = [queue["metadata"]["name"] for queue in self.client.list(LOCAL_QUEUES, {})]
             raise ValueError(
@@ -133,7 +156,7 @@ class KubernetesLauncher:
 
     def _create(self, part: KubernetesObject, order: JobOrder) -> None:
         """Create an object of the job, unless it is there. Raises Unavailable while an earlier job's is still there."""
-        resource = self.workload.resource_of(part)
+        resource = NETWORK_POLICIES if part["kind"] == NETWORK_POLICIES.kind else self.workload.resource_of(part)
         if self.client.create(resource, orders.owned(part, order)) is not None:
             return
         found = self.client.get(resource, part["metadata"]["name"])

@@ -4,7 +4,6 @@ The order outlives the workload and owns all objects of the job. So a cancelled 
 controller or a queue does, and deleting the order removes everything.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from resources.kubernetes.objects import CONFIG_MAPS, KubernetesObject
 from resources.launchers import document
 from resources.launchers.kubernetes import pods
 from resources.launchers.protocol import Job
-from trainer.base import atomic
+from trainer.base import atomic, parsing
 
 JOB_FILE = "job.json"
 CANCELLED_AT, GRACE_SECONDS = "slipway/cancelled-at", "slipway/grace-seconds"
@@ -77,7 +76,7 @@ def read(found: KubernetesObject) -> JobOrder:
         name=metadata["name"],
         uid=metadata["uid"],
         version=metadata["resourceVersion"],
-        job=json.loads(found["data"][JOB_FILE]),
+        job=parsing.value(found["data"][JOB_FILE]),
         submitted_at=seconds(metadata["creationTimestamp"]),
         cancellation=_cancellation(metadata.get("annotations", {})),
     )

@@ -11,6 +11,8 @@ HOST = "kubernetes.io/hostname"
 """The label that names a node; a job with one pod on each node keeps its pods apart by it."""
 KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
 """Annotation of a pod template: Kueue, which then chooses the nodes, prefers nodes close together."""
+STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
+"""Annotations: an autoscaler that makes the fleet smaller, or packs it anew, leaves the node of the pod alone."""
 HOLDS_ITS_DATA, CLOSE_TOGETHER = 100, 50
 """Weights: to read all shards again costs more than one more hop between nodes."""
 

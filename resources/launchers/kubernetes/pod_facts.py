@@ -1,12 +1,16 @@
 """What the status of one pod of a job says. Pure."""
 
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from resources.kubernetes.conditions import seconds
 from resources.kubernetes.objects import KubernetesObject
 from resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
+from trainer.base.exit_code import ExitCode
 
+INDEX = "batch.kubernetes.io/job-completion-index"
+"""Annotation of a pod of an Indexed Job."""
 LOSSES = ("DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown", "NodeLost")
 """The reasons of a disruption that mean the loss of the node, and not only of the pod."""
 
@@ -18,6 +22,10 @@ class PodFacts:
     name: str
     node: str
     """Empty until the pod has a node."""
+    index: int = -1
+    """Its number in an Indexed Job; -1 where pods have none."""
+    created: str = ""
+    """When, as Kubernetes writes it: in UTC and in one form, so that texts compare."""
     started_at: float | None = None
     exit_code: int | None = None
     exit_reason: str = ""
@@ -45,8 +53,21 @@ class PodFacts:
         return f"{self.node} ended with exit code {self.exit_code}{_meaning(self.exit_code, self.exit_reason)}"
 
     @property
+    def was_killed(self) -> bool:
+        """Whether a signal killed it or its ranks that did not come with its deletion; SIGTERM asks it to end."""
+        code = self.exit_code or 0
+        killed = (code > 128 and code - 128 != signal.SIGTERM) or code == ExitCode.GIVEN_UP
+        return self.must_end_at is None and not self.disruption and killed
+
+    @property
     def _why(self) -> str:
         return f"{self.message} ({self.disruption})" if self.message else self.disruption
+
+
+def current(pods: Iterable[PodFacts]) -> list[PodFacts]:
+    """The pods without those that were replaced: of each index the one that was made last."""
+    found = {pod.index if pod.index >= 0 else pod.name: pod for pod in sorted(pods, key=lambda pod: pod.created)}
+    return sorted(found.values(), key=lambda pod: (pod.index, pod.name))
 
 
 def of(pod: KubernetesObject) -> PodFacts:
@@ -58,6 +79,8 @@ def of(pod: KubernetesObject) -> PodFacts:
     return PodFacts(
         name=metadata["name"],
         node=pod["spec"].get("nodeName", ""),
+        index=int(metadata.get("annotations", {}).get(INDEX, -1)),
+        created=metadata.get("creationTimestamp", ""),
         started_at=seconds(begun.get("startedAt")),
         exit_code=ended["exitCode"] if ended else None,
         exit_reason=ended.get("reason", "") if ended else "",

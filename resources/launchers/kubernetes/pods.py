@@ -13,6 +13,7 @@ from resources.launchers.kubernetes import names, patch, placement, queues, stor
 from resources.launchers.protocol import Job
 from resources.launchers.torchrun import node_command
 from trainer.node.agent import ADDRESS_VARIABLE
+from trainer.node.environment import IMAGE
 from trainer.node.last_words import FILE_VARIABLE
 
 CONFIG, CONFIG_FOLDER, SHARED_MEMORY = "config", "/etc/slipway", "shared-memory"
@@ -43,7 +44,8 @@ def template(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
     """
     networks = {NETWORKS: ",".join(cluster.networks)} if cluster.networks else {}
     groups = queues.pod_annotations(name, cluster)
-    notes = {NAME: job.name, DEFAULT_CONTAINER: CONTAINER, **networks, **groups, **placement.annotations(cluster)}
+    places = {**placement.STAYS, **placement.annotations(cluster)}
+    notes = {NAME: job.name, DEFAULT_CONTAINER: CONTAINER, **networks, **groups, **places}
     template = {
         "metadata": {"labels": labels(name, job), "annotations": notes},
         "spec": {
@@ -51,7 +53,8 @@ def template(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
             "containers": [_container(name, job, cluster)],
             "enableServiceLinks": False,
             "restartPolicy": "Never",
-            "securityContext": _identity(cluster.user),
+            **({"runtimeClassName": cluster.runtime_class} if cluster.runtime_class else {}),
+            "securityContext": identity(cluster.user),
             "serviceAccountName": cluster.service_account,
             "terminationGracePeriodSeconds": cluster.grace_seconds,
             "volumes": _volumes(name, cluster),
@@ -73,10 +76,10 @@ def _container(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
         "name": CONTAINER,
         "image": cluster.image,
         "imagePullPolicy": cluster.pull_policy,
-        "command": command(name, job),
+        "command": [*_raising_memlock(cluster), *command(name, job)],
         "env": _environment(job, cluster),
-        "resources": {"requests": dict(cluster.resources), "limits": dict(cluster.resources)},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "resources": {"requests": cluster.requested, "limits": dict(cluster.resources)},
+        "securityContext": _privileges(cluster),
         # A container that is killed for its memory writes no termination log: the end of its log stands in.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -86,10 +89,35 @@ def _container(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
     }
 
 
+def _privileges(cluster: Cluster) -> KubernetesObject:
+    """What the container's first process may do."""
+    if cluster.memlock == "node":
+        return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": ["SYS_RESOURCE", "SETUID", "SETGID"]},
+        "runAsNonRoot": False,
+        "runAsUser": 0,
+    }
+
+
+def _raising_memlock(cluster: Cluster) -> list[str]:
+    """What comes before the command to raise the limit on locked memory, which lasts, and to give root up, for good.
+
+    A capability does not do instead: Kubernetes has no ambient ones, so that IPC_LOCK never reaches a user's process.
+    """
+    if cluster.memlock == "node":
+        return []
+    user = str(cluster.user)
+    become = ["setpriv", f"--reuid={user}", f"--regid={user}", f"--groups={user}", "--inh-caps=-all", "--no-new-privs"]
+    return ["prlimit", "--memlock=unlimited", "--", *become, "--"]
+
+
 def _environment(job: Job, cluster: Cluster) -> list[KubernetesObject]:
     """No job can pretend to run on another node: the cluster itself fills in the node's name and the pod's address."""
     found = {
         **rank_environment(job, _cores(cluster.resources), cluster.environment),
+        IMAGE: cluster.image,
         FILE_VARIABLE: TERMINATION_LOG,
     }
     filled_in = {NODE_VARIABLE: "spec.nodeName", ADDRESS_VARIABLE: "status.podIP"}
@@ -107,7 +135,8 @@ def _cores(resources: Mapping[str, str]) -> float | None:
     return float(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)
 
 
-def _identity(user: int) -> KubernetesObject:
+def identity(user: int) -> KubernetesObject:
+    """Whose processes the pod's are, without any privilege."""
     return {
         "runAsNonRoot": True,
         "runAsUser": user,

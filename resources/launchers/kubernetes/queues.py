@@ -37,5 +37,6 @@ def pod_groups(metadata: KubernetesObject, job: Job, cluster: Cluster) -> list[K
     """The PodGroup: Volcano starts no pod until there is room for its least number of pods."""
     if cluster.scheduler != VOLCANO:
         return []
-    spec = {"minMember": job.least_nodes, **({"priorityClassName": cluster.priority} if cluster.priority else {})}
+    named = {"priorityClassName": cluster.priority, "queue": cluster.volcano_queue}
+    spec = {"minMember": job.least_nodes, **{field: value for field, value in named.items() if value}}
     return [objects.of(POD_GROUPS, metadata, spec)]

@@ -7,10 +7,12 @@ them from doing harm.
 
 from collections.abc import Collection, Iterable, Sequence
 
+from resources.launchers.kubernetes import pod_facts
 from resources.launchers.kubernetes.orders import JobOrder
 from resources.launchers.kubernetes.pod_facts import LOSSES, PodFacts
 from resources.launchers.kubernetes.workloads.protocol import WorkloadReading
 from resources.launchers.protocol import JobState, Status
+from trainer.record import causes
 
 
 def of(
@@ -18,8 +20,9 @@ def of(
 ) -> Status:
     """The status at `now`, seconds since the epoch; `silent` are those of the pods' nodes that are gone or not ready.
 
-    `waiting` says what a pending job waits for.
+    `waiting` says what a pending job waits for. A pod that was replaced says nothing any more of where the job stands.
     """
+    pods = pod_facts.current(pods)
     stranded = [pod for pod in pods if is_overdue(pod, now) and pod.node in silent]
     open_pods = [pod for pod in pods if not pod.is_over and pod not in stranded]
     if order.cancellation:
@@ -97,6 +100,7 @@ def _ended(
         submitted_at=order.submitted_at,
         started_at=_started_at(pods, reading),
         ended_at=reading.ended_at,
+        kind=causes.KILLED if failed and any(pod.was_killed for pod in pods) else "",
     )
 
 

@@ -11,13 +11,17 @@ from resources.kubernetes.cluster import Cluster
 from resources.kubernetes.objects import JOB, NAME, PODS, SERVICES, KubernetesObject
 from resources.launchers.kubernetes import placement
 from resources.launchers.protocol import Job
-from trainer.node.rendezvous import PORT_VARIABLE
+from resources.launchers.torchrun import is_supervised
+from trainer.node.rendezvous import LEFT_VARIABLE, PORT_VARIABLE
 
 PORT = 29500
 """Its port."""
 CONTAINER = "store"
-RESOURCES = {"cpu": "250m", "memory": "1Gi"}
-"""It imports torch and holds some addresses."""
+REQUESTS, LIMITS = {"cpu": "100m", "memory": "512Mi"}, {"cpu": "1", "memory": "1Gi"}
+"""It imports torch, which takes 300 MiB and the processor for a moment, and holds some addresses."""
+LEFT_SECONDS = 120
+"""How long it waits for supervisors that were killed together: their pods are replaced. They say when they leave for
+good."""
 GIVEN = (
     "automountServiceAccountToken",
     "enableServiceLinks",
@@ -51,18 +55,19 @@ def parts(name: str, job: Job, cluster: Cluster, pod: KubernetesObject) -> list[
         return []
     labels = {**pod["metadata"]["labels"], JOB: name_of(name)}
     metadata: KubernetesObject = {"name": name_of(name), "labels": labels, "annotations": {NAME: job.name}}
+    of_pod = {**metadata, "annotations": {**metadata["annotations"], **placement.STAYS}}
     service = {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB: name_of(name)}}
     return [
         objects.of(SERVICES, metadata, service),
-        objects.of(PODS, metadata, _spec(cluster, pod["spec"])),
+        objects.of(PODS, of_pod, _spec(job, cluster, pod["spec"])),
     ]
 
 
-def _spec(cluster: Cluster, given: KubernetesObject) -> KubernetesObject:
+def _spec(job: Job, cluster: Cluster, given: KubernetesObject) -> KubernetesObject:
     fields = {
         **{field: given[field] for field in GIVEN if field in given},
         "affinity": _affinity(cluster),
-        "containers": [_container(cluster)],
+        "containers": [_container(job, cluster)],
         "nodeSelector": dict(cluster.store_node_selector),
         "priorityClassName": cluster.priority,
         "restartPolicy": "Never",
@@ -72,14 +77,16 @@ def _spec(cluster: Cluster, given: KubernetesObject) -> KubernetesObject:
     return {field: value for field, value in fields.items() if value not in ({}, [], "")}
 
 
-def _container(cluster: Cluster) -> KubernetesObject:
+def _container(job: Job, cluster: Cluster) -> KubernetesObject:
+    waits = {LEFT_VARIABLE: str(LEFT_SECONDS)} if is_supervised(job) else {}
+    environment = {PORT_VARIABLE: str(PORT), "PYTHONUNBUFFERED": "1", **waits}
     return {
         "name": CONTAINER,
         "image": cluster.image,
         "imagePullPolicy": cluster.pull_policy,
         "command": ["python", "-P", "-m", "trainer.node.rendezvous"],
-        "env": [{"name": PORT_VARIABLE, "value": str(PORT)}, {"name": "PYTHONUNBUFFERED", "value": "1"}],
-        "resources": {"requests": RESOURCES, "limits": RESOURCES},
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "resources": {"requests": REQUESTS, "limits": LIMITS},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }

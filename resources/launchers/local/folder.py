@@ -1,7 +1,8 @@
 """The job object of the local launcher: a folder of facts, each written once, and a lock that shows who lives.
 
 The keeper of a job and its node processes hold the lock until the last of them has died. The lock, and no pid, tells
-whether they live: a pid may be used again, or belong to a zombie.
+whether they live: a pid may be used again, or belong to a zombie. A second lock is the keeper's alone: when it is free
+and the first one is not, the keeper has died and nodes are left.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,12 @@ from resources.launchers import document
 from resources.launchers.protocol import Job, JobState, Status
 from resources.launchers.torchrun import is_supervised
 from trainer.base import atomic, codec
+from trainer.record import causes
 
 FORMAT = "slipway.local-job/1"
 JOB, STARTED, CANCEL, EXIT = "job.json", "started.json", "cancel.json", "exit.json"
-LOST = "lost"
-LOCK = "lock"
+LOST, WANTED, BACK = "lost", "wanted", "back"
+LOCK, KEPT = "lock", "kept"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Ending:
     state: JobState
     reason: str
     lost_nodes: tuple[str, ...] = ()
+    kind: str = ""
+    """Of `trainer.record.causes`; empty where it is not known."""
+
+
+KEEPER_DIED = Ending(JobState.FAILED, "its keeper died", kind=causes.KILLED)
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,20 @@ class StartRecord:
 @dataclass(frozen=True)
 class LeftNode:
     """lost/<node>.json: a node died, and the job goes on without it; `at` is in seconds since the epoch."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class WantedNode:
+    """wanted/<node>.json: a node that died is to be started anew; `at` is in seconds since the epoch."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class ReturnedNode:
+    """back/<node>.json: a node that had died was started anew; `at` is in seconds since the epoch."""
 
     at: float
 
@@ -160,6 +181,31 @@ class JobFolder:
         """Record that a node died and that the job goes on without it."""
         codec.create_only(self.path / LOST / f"{node}.json", LeftNode(time.time()))
 
+    def ask_back(self, nodes: Collection[str]) -> tuple[str, ...]:
+        """Ask the keeper to start those of these nodes anew that died; which of them the job has, or is about to.
+
+        None for a job that needs all its nodes: it has ended with the first that died.
+        """
+        accepted = self._accepted()
+        if not _least(document.job(accepted.job), accepted):
+            return ()
+        found = tuple(node for node in accepted.taken if node in nodes)
+        for node in found:
+            if (self.path / LOST / f"{node}.json").exists():
+                codec.create_only(self.path / WANTED / f"{node}.json", WantedNode(time.time()))
+        return found
+
+    def wanted_back(self) -> list[str]:
+        """The nodes that are to be started anew."""
+        folder = self.path / WANTED
+        return sorted(each.stem for each in folder.iterdir() if each.suffix == ".json") if folder.is_dir() else []
+
+    def take_back(self, node: str) -> None:
+        """Record that a node was started anew."""
+        codec.replace(self.path / BACK / f"{node}.json", ReturnedNode(time.time()))
+        for kind in (LOST, WANTED):
+            (self.path / kind / f"{node}.json").unlink(missing_ok=True)
+
     def end(self, ending: Ending) -> None:
         """Record how the job ended, unless that is recorded already."""
         codec.create_only(self.path / EXIT, EndRecord(**vars(ending), at=time.time()))
@@ -172,7 +218,7 @@ class JobFolder:
         started = codec.read_if_there(self.path / STARTED, StartRecord)
         ended = codec.read_if_there(self.path / EXIT, EndRecord)
         if started and not ended and not self._held():
-            self.end(Ending(JobState.FAILED, "its keeper died"))
+            self.end(KEEPER_DIED)
             ended = codec.read(self.path / EXIT, EndRecord)
         present = ended or Ending(JobState.RUNNING if started else JobState.PENDING, "")
         return Status(
@@ -183,6 +229,7 @@ class JobFolder:
             submitted_at=accepted.submitted_at,
             started_at=started.at if started else None,
             ended_at=ended.at if ended else None,
+            kind=present.kind,
         )
 
     def remove(self) -> None:
@@ -198,6 +245,14 @@ class JobFolder:
         Call it only for a job that has not begun: an attempt may keep a keeper from starting.
         """
         return self._flock(fcntl.LOCK_EX)
+
+    def keep(self) -> None:
+        """Take the keeper's own lock, which is that of this process alone: also a child that is forked has it not."""
+        fcntl.lockf(self._opened(KEPT), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def keeper_died(self) -> bool:
+        """Whether nodes of the job are left, and no keeper. One of an earlier revision has no lock of its own."""
+        return (self.path / KEPT).exists() and self._held() and not self._is_kept()
 
     def is_locked_by(self, lock: int) -> bool:
         """Whether `lock` is this folder's lock; it is not when the folder was deleted by hand, even if made anew."""
@@ -217,10 +272,22 @@ class JobFolder:
 
         def died(node: str) -> bool:
             marked = embedded.lost_at(Path(accepted.fleet), node)
-            return (self.path / LOST / f"{node}.json").exists() or (marked is not None and marked >= started.at)
+            back = codec.read_if_whole(self.path / BACK / f"{node}.json", ReturnedNode)
+            since = max(started.at, back.at if back else 0.0)
+            return (self.path / LOST / f"{node}.json").exists() or (marked is not None and marked >= since)
 
         left = tuple(node for node in accepted.taken if not died(node))
         return left if len(left) >= least else accepted.taken
+
+    def _is_kept(self) -> bool:
+        descriptor = self._opened(KEPT)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     def _held(self) -> bool:
         descriptor = self._flock(fcntl.LOCK_SH)
@@ -228,8 +295,11 @@ class JobFolder:
             os.close(descriptor)
         return descriptor is None
 
+    def _opened(self, lock: str) -> int:
+        return os.open(self.path / lock, os.O_RDWR | os.O_CREAT, 0o644)
+
     def _flock(self, kind: int) -> int | None:
-        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = self._opened(LOCK)
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
             return descriptor

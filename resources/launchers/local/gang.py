@@ -7,14 +7,16 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from resources.launchers.local.environment import LOCAL_ADDRESS, local_rank_environment
 from resources.launchers.local.folder import Ending, JobFolder, LocalOrder
 from resources.launchers.protocol import JobState
 from resources.launchers.torchrun import node_command
 from trainer.base import processes
+from trainer.record import causes
 
 
 @dataclass(frozen=True)
@@ -25,18 +27,48 @@ class GangEnd:
     reason: str
     deadline: float
     """Seconds since the epoch."""
+    kind: str = ""
+    """Of `trainer.record.causes`; empty where the nodes say it."""
+
+
+class NodeHandle(Protocol):
+    """The process of a node, to the process that started it."""
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, number: signal.Signals) -> None: ...
+
+
+StartNode = Callable[[Sequence[str], Mapping[str, str], int, int], NodeHandle]
+"""Starts the process of a node: its command, its environment, the descriptor of its log, and the lock that it inherits.
+
+The kernel sends it SIGHUP when this process dies, and not SIGKILL: it then also ends what left its process group.
+"""
+
+
+def executed(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int) -> NodeHandle:
+    """The process of a node as a new program."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        pass_fds=[lock],
+        preexec_fn=_ends_with_us(signal.SIGHUP),
+    )
 
 
 class Gang:
     """One process per node and, with more than one rank, the rendezvous store."""
 
-    def __init__(self, folder: JobFolder, order: LocalOrder, lock: int) -> None:
+    def __init__(self, folder: JobFolder, order: LocalOrder, lock: int, start: StartNode = executed) -> None:
         """Start them all. The nodes inherit `lock`, which stays held until the last of them has died."""
-        self._folder = folder
+        self._folder, self._start = folder, start
         self._order = order
         self._store: subprocess.Popen[bytes] | None = None
-        port = 0 if order.job.is_lone else self._start_store()
-        self._nodes = {node: self._start_node(node, port, lock) for node in order.job.nodes}
+        self._port, self._lock = 0 if order.job.is_lone else self._start_store(), lock
+        self._nodes = {node: self._start_node(node) for node in order.job.nodes}
         self.sent: dict[str, set[int]] = {node: set() for node in order.job.nodes}
         """The signals that this process sent to each node."""
         self.left: list[str] = []
@@ -70,6 +102,15 @@ class Gang:
         self.left += new
         return new
 
+    def bring_back(self, node: str) -> bool:
+        """Start a node anew that died; whether it had, and the job goes on without it."""
+        if node not in self.left or self._nodes[node].poll() is None:
+            return False
+        self.left.remove(node)
+        self.sent[node] = set()
+        self._nodes[node] = self._start_node(node)
+        return True
+
     def _start_store(self) -> int:
         """Start the rendezvous store on a port that the kernel chooses; returns the port."""
         with socket.create_server((LOCAL_ADDRESS, 0)) as listener:
@@ -84,19 +125,11 @@ class Gang:
             port: int = listener.getsockname()[1]
             return port
 
-    def _start_node(self, node: str, port: int, lock: int) -> "subprocess.Popen[bytes]":
-        endpoint = f"{LOCAL_ADDRESS}:{port}"
+    def _start_node(self, node: str) -> NodeHandle:
+        endpoint = f"{LOCAL_ADDRESS}:{self._port}"
+        command = node_command(self._order.job, str(self._folder.config), endpoint, sys.executable)
         with self._folder.log(node).open("ab") as log:
-            return subprocess.Popen(
-                node_command(self._order.job, str(self._folder.config), endpoint, sys.executable),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=local_rank_environment(self._order, node, os.environ),
-                pass_fds=[lock],
-                # Not SIGKILL: a node process that hears of the keeper's death also ends what left its process group.
-                preexec_fn=_ends_with_us(signal.SIGHUP),
-            )
+            return self._start(command, local_rank_environment(self._order, node, os.environ), log.fileno(), self._lock)
 
 
 def is_lost(code: int, sent: Collection[int]) -> bool:
@@ -115,7 +148,15 @@ def ending(
     explanations = [_explanation(node, code, sent[node]) for node, code in codes.items()]
     succeeded = cause is None and not any(code for node, code in codes.items() if node not in left)
     state = cause.state if cause else JobState.SUCCEEDED if succeeded else JobState.FAILED
-    return Ending(state, "; ".join(filter(None, [cause.reason if cause else "", *explanations])), lost)
+    kind = cause.kind if cause else ""
+    if not kind and state is JobState.FAILED and any(_was_killed(code, sent[node]) for node, code in codes.items()):
+        kind = causes.KILLED
+    return Ending(state, "; ".join(filter(None, [cause.reason if cause else "", *explanations])), lost, kind)
+
+
+def _was_killed(code: int, sent: Collection[int]) -> bool:
+    """Whether a process of a node was killed by a signal that the keeper did not send; SIGTERM asks it to end."""
+    return code > 128 and code - 128 not in {*sent, signal.SIGTERM}
 
 
 def _explanation(node: str, code: int, sent: Collection[int]) -> str:

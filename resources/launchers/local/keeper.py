@@ -13,21 +13,23 @@ from pathlib import Path
 
 from resources.fleet.embedded import mark_lost
 from resources.launchers.local.folder import Ending, JobFolder
-from resources.launchers.local.gang import Gang, GangEnd, ending
+from resources.launchers.local.gang import Gang, GangEnd, StartNode, ending, executed
 from resources.launchers.protocol import JobState
 from trainer.base import not_by_hand, processes
+from trainer.record import causes
 
 POLL_SECONDS = 0.2
 GANG_GRACE_SECONDS = 3.0
 """How long the other nodes may take to end when one has failed."""
 
 
-def keep(folder: JobFolder, lock: int) -> None:
+def keep(folder: JobFolder, lock: int, start: StartNode = executed) -> None:
     """Run the job to its end; record the end when no process of the job is left."""
     processes.adopt_orphans()
+    folder.keep()
     try:
         folder.start()
-        end = _watch(folder, lock)
+        end = _watch(folder, lock, start)
     except Exception as error:  # the job must have a recorded end, whatever went wrong
         traceback.print_exc()
         end = Ending(JobState.FAILED, f"its keeper failed: {error}")
@@ -38,16 +40,19 @@ def keep(folder: JobFolder, lock: int) -> None:
         folder.end(end)
 
 
-def _watch(folder: JobFolder, lock: int) -> Ending:
+def _watch(folder: JobFolder, lock: int, start: StartNode) -> Ending:
     """Start the gang; wait until every node has ended, by itself or because of a cause."""
     order = folder.order()
-    gang = Gang(folder, order, lock)
+    gang = Gang(folder, order, lock, start)
     cause: GangEnd | None = None
     while None in gang.codes().values():
         if cause is None:
             for node in gang.go_on_without_lost():
                 folder.lose(node)
                 mark_lost(order.fleet, node, f"died under job {order.job.name}")
+            for node in folder.wanted_back():
+                if gang.bring_back(node):
+                    folder.take_back(node)
             cause = _cause_to_end(folder, lock, gang)
             if cause is not None:
                 gang.send(signal.SIGTERM)
@@ -70,7 +75,7 @@ def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> GangEnd | None:
     if deadline is not None:
         return GangEnd(JobState.STOPPED, "cancelled", deadline)
     if gang.store_died():
-        return GangEnd(JobState.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS)
+        return GangEnd(JobState.FAILED, "its rendezvous store died", now + GANG_GRACE_SECONDS, causes.NETWORK)
     if any(code for node, code in gang.codes().items() if node not in gang.left):
         return GangEnd(JobState.FAILED, "", now + GANG_GRACE_SECONDS)
     return None

@@ -2,22 +2,17 @@
 
 import contextlib
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from resources.fleet.embedded import EmbeddedFleet
 from resources.launchers import document
-from resources.launchers.local import overdue
-from resources.launchers.local.environment import keeper_environment
+from resources.launchers.local import detached, overdue
 from resources.launchers.local.folder import Ending, JobFolder, LocalOrder
+from resources.launchers.local.warm import WarmStarts
 from resources.launchers.protocol import Job, JobState, Status
 from resources.unavailable import Unavailable
-
-START_SECONDS = 60.0
-"""What a keeper may take until it has forked: the start of Python on a busy machine."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +23,7 @@ class LocalLauncher:
     code: Path
     """The folder that the ranks import Slipway's packages from."""
     fleet: EmbeddedFleet
+    warm: WarmStarts = field(default_factory=WarmStarts, compare=False, repr=False)
 
     def submit(self, job: Job) -> None:
         """Start the job, or adopt the one of that name.
@@ -37,8 +33,9 @@ class LocalLauncher:
         folder = JobFolder.named(job.name, self.folder)
         document.must_be_possible(job, self.fleet.names)
         with _reachable(job.name):
-            folder.accept(LocalOrder(job, self.fleet.folder.resolve(), self._node_cores()), _chosen(job))
-            if not folder.has_begun():
+            order = LocalOrder(job, self.fleet.folder.resolve(), self._node_cores())
+            folder.accept(order, _chosen(job))
+            if not folder.has_begun() and not self.warm.start(folder, order, self.code.resolve()):
                 self._start_keeper(folder)
 
     def poll(self, name: str) -> Status:
@@ -57,6 +54,11 @@ class LocalLauncher:
             if not folder.has_begun():
                 _end_unstarted(folder)
 
+    def take_back(self, name: str, nodes: Collection[str]) -> tuple[str, ...]:
+        folder = JobFolder.named(name, self.folder)
+        with _reachable(name):
+            return folder.ask_back(nodes) if folder.status().state is JobState.RUNNING else ()
+
     def release(self, name: str) -> bool:
         folder = JobFolder.named(name, self.folder)
         with _reachable(name):
@@ -64,6 +66,9 @@ class LocalLauncher:
                 return False
             folder.remove()
             return True
+
+    def rest(self) -> None:
+        self.warm.end()
 
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
         folder = JobFolder.named(name, self.folder)
@@ -78,23 +83,8 @@ class LocalLauncher:
 
     def _start_keeper(self, folder: JobFolder) -> None:
         """Return when the job has a keeper: the one started here, or another that was faster."""
-        log = folder.path / "keeper.log"
-        with log.open("ab") as output:
-            try:
-                code = subprocess.call(
-                    [sys.executable, "-m", overdue.KEEPER, str(folder.path)],
-                    cwd=folder.path,
-                    env=keeper_environment(self.code.resolve(), os.environ),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    timeout=START_SECONDS,
-                )
-            except subprocess.TimeoutExpired:
-                raise Unavailable(f"job {folder.path.name}: its keeper hung for {START_SECONDS:.0f} s") from None
-        if code != 0:
-            raise Unavailable(f"job {folder.path.name}: its keeper did not start: exit code {code}, see {log}")
+        name, keeper = folder.path.name, [overdue.KEEPER, str(folder.path)]
+        detached.start(keeper, folder.path / "keeper.log", self.code.resolve(), os.environ, f"job {name}: its keeper")
 
 
 def _chosen(job: Job) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ deadline gives it the end that its keeper will not give it.
 import os
 import time
 
-from resources.launchers.local.folder import CANCEL, EXIT, JOB, LOCK, STARTED, Ending, JobFolder
+from resources.launchers.local.folder import CANCEL, EXIT, JOB, KEEPER_DIED, LOCK, STARTED, Ending, JobFolder
 from resources.launchers.protocol import JobState
 from trainer.base import processes
 
@@ -25,6 +25,8 @@ def settle(folder: JobFolder) -> None:
         return
     if not (folder.path / STARTED).exists():
         _settle_unstarted(folder)
+    elif folder.keeper_died():
+        _kill(folder, KEEPER_DIED)  # the nodes heard of it and have ended, but for those that stand still
     elif (folder.path / CANCEL).exists() and time.time() > (folder.stop_deadline() or 0.0) + HUNG_SECONDS:
         _kill(folder, Ending(JobState.STOPPED, "cancelled; its keeper did not heed it, and was killed"))
 
@@ -50,9 +52,9 @@ def _settle_unstarted(folder: JobFolder) -> None:
 
 
 def _kill(folder: JobFolder, ending: Ending) -> None:
-    """Kill the keeper with all below it; the end is recorded when none of them is left, now or at a later call."""
-    for keeper in processes.running("-m", KEEPER, str(folder.path)):
-        processes.kill_tree(keeper)
+    """Kill what holds the lock with all below it; the end is recorded when nothing does, now or at a later call."""
+    for holder in processes.holding(folder.path / LOCK):
+        processes.kill_tree(holder)
     deadline = time.monotonic() + GONE_SECONDS
     while (lock := folder.lock()) is None:
         if time.monotonic() > deadline:

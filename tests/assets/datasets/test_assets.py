@@ -83,7 +83,13 @@ def test_every_check_passes_with_its_numbers(corpus, durable):
         "no_empty_split",
         "no_document_in_both_splits",
         "tokens_decode_to_the_text",
+        "enough_is_kept",
+        "few_are_contaminated",
+        "no_shrinkage",
         "no_drift",
+        "removals_are_steady",
+        "languages_are_kept",
+        "sources_are_kept",
     }
     assert checks["no_document_in_both_splits"].metadata["documents_in_both"].value == 0
     assert checks["tokens_decode_to_the_text"].metadata["documents_decoded"].value == 20
@@ -100,7 +106,7 @@ def test_documents_show_what_was_left_out_by_which_rule_with_a_sample(corpus, du
     write_file(corpus / "zz.py", (corpus / "package0" / "module0.py").read_text())
     metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
     assert metadata["left_out"] == {"exact_duplicate": 1}
-    assert "| exact_duplicate | 1 | zz.py#0 | " in metadata["samples_left_out"]
+    assert "| exact_duplicate | 1 | zz.py#0 | package0/module0.py#0 | " in metadata["samples_left_out"]
     assert "return" in metadata["samples_left_out"]
 
 
@@ -126,6 +132,85 @@ def test_drift_from_the_parent_blocks_the_snapshot(corpus, durable):
     assert pointer.current(durable, "small-corpus") == before
 
 
+def test_a_corpus_that_loses_most_of_itself_blocks_the_snapshot(corpus, durable):
+    materialise(recipe_for(corpus), durable)
+    before = pointer.current(durable, "small-corpus")
+    for file in sorted(corpus.glob("package[12]/*")):
+        file.unlink()
+    failed = {each.check_name: each for each in materialise(recipe_for(corpus), durable).get_asset_check_evaluations()}
+    assert [name for name, each in failed.items() if not each.passed] == [
+        "no_shrinkage",
+        "languages_are_kept",
+        "sources_are_kept",
+    ]
+    assert failed["no_shrinkage"].metadata["shrinkage"].value == pytest.approx(2 / 3, abs=0.1)
+    assert pointer.current(durable, "small-corpus") == before
+
+
+def test_a_recipe_that_leaves_out_nearly_everything_blocks_the_snapshot_and_names_the_rule(corpus, durable):
+    for number in range(600):
+        write_file(corpus / "short" / f"{number}.md", f"note {number}")
+    recipe = recipe_for(corpus, cleaning={"rules": {"words_at_least": 5}, "near_duplicates": None})
+    checks = {each.check_name: each for each in materialise(recipe, durable).get_asset_check_evaluations()}
+    assert not checks["enough_is_kept"].passed
+    assert checks["enough_is_kept"].metadata["left_out"].value == {"words_at_least": 600}
+    assert pointer.current(durable, "small-corpus") is None
+
+
+def test_a_query_of_ones_own_is_a_check_that_blocks_and_shows_the_rows_that_should_not_be_there(corpus, durable):
+    queries = {
+        "few_in_a_package": "SELECT package, count(*) AS many FROM documents GROUP BY package HAVING many > 9",
+        "none_lost": "SELECT name FROM parent ANTI JOIN documents USING (name)",
+    }
+    checks = materialise(recipe_for(corpus, checks={"queries": queries}), durable).get_asset_check_evaluations()
+    [failed] = [check for check in checks if not check.passed]
+    assert failed.check_name == "sql_few_in_a_package" and failed.metadata["rows"].value == 3
+    first = failed.metadata["first"].value
+    assert isinstance(first, list) and {"package": "package0", "many": "20"} in first
+    assert "sql_none_lost" in {check.check_name for check in checks}
+    assert pointer.current(durable, "small-corpus") is None
+
+
+def test_the_page_shows_each_check_with_its_figures_and_what_was_left_out_with_its_evidence(corpus, durable):
+    write_file(corpus / "zz.py", (corpus / "package0" / "module0.py").read_text())
+    recipe = recipe_for(corpus, checks={"queries": {"no_long_ones": "SELECT name FROM documents WHERE bytes > 1e6"}})
+    assert materialise(recipe, durable).success
+    write_file(corpus / "added.py", "added")
+    assert materialise(recipe, durable).success
+    page = (durable / "datasets" / "small-corpus" / "report.html").read_text()
+    for row in (
+        "<td>sql_no_long_ones</td><td>passed</td><td>rows: 0</td>",
+        "<td>sources_are_kept</td><td>passed</td><td>limit: 0.9, largest: 0</td>",
+        "<td>exact_duplicate</td><td>1</td><td>1.6%</td>",
+        "<td>exact_duplicate</td><td>zz.py#0</td><td>package0/module0.py#0</td>",
+    ):
+        assert row in page
+    assert "<h3>Sources are kept</h3>" in page
+
+
+@pytest.mark.parametrize("query", ["SELECT nothing FROM documents", "FROM read_text('/etc/passwd')"])
+def test_a_query_that_cannot_be_answered_is_refused_before_anything_is_read(corpus, durable, query):
+    result = materialise(recipe_for(corpus, checks={"queries": {"mine": query}}), durable)
+    failure = result.failure_data_for_node("small_corpus__documents")
+    assert failure and failure.error and failure.error.cause
+    assert "checks.queries.mine: query" in failure.error.cause.message and not durable.exists()
+
+
+def test_pictures_beside_the_texts_are_named_and_fail_no_build(corpus, durable):
+    for number in range(30):
+        (corpus / f"figure{number}.png").write_bytes(b"\x89PNG\r\n" + bytes(number + 1))
+    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    assert metadata["left_out"] == {"no text: a picture, a font or a sound": 30}
+
+
+def test_the_documents_show_what_each_rule_measured_as_a_picture(corpus, durable):
+    with_rules = recipe_for(corpus, cleaning={"rules": {"words_at_least": 20}, "near_duplicates": None})
+    assert "rules" not in metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    assert metadata_of(materialise(with_rules, durable), "documents")["rules"].startswith(
+        "![what the rules measured](data"
+    )
+
+
 def test_each_asset_can_be_materialised_alone(corpus, durable):
     for asset in ("documents", "tokenizer", "snapshot"):
         assert materialise(recipe_for(corpus), durable, only=[f"small_corpus/{asset}"]).success
@@ -139,6 +224,9 @@ def test_a_failed_check_leaves_the_dataset_pointing_where_it_pointed(corpus, dur
     [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
     assert failed.check_name == "no_empty_split"
     assert pointer.current(durable, "small-corpus") == before
+    told = result.failure_data_for_node("small_corpus__snapshot")
+    assert told and told.error and told.error.cause
+    assert "documents is in the validation split: raise split.validation, found 1e-09" in told.error.cause.message
 
 
 def test_a_missing_corpus_fails_with_one_clear_message_and_writes_nothing(tmp_path, durable):

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.datasets.documents import document_table
-from assets.datasets.texts import steps
+from assets.datasets.snapshots.outcomes import table_of
+from assets.datasets.texts import checks, steps
 from recipes.dataset import DatasetRecipe
 from tests.assets.datasets import builds
 from tests.assets.datasets.builds import build, texts_of
@@ -86,6 +87,7 @@ def test_the_first_of_near_duplicate_training_documents_is_kept(corpus, durable,
         write_file(corpus / name, near(text, "train", chosen))
     rows = rows_of(recipe_of(corpus), durable)
     assert [rows[f"{name}.txt"]["removed"] for name in "abc"] == [None, "near_duplicate", "near_duplicate"]
+    assert [rows[f"{name}.txt"]["because"] for name in "abc"] == [None, "a.txt#0", "a.txt#0"]
 
 
 def test_near_duplicates_are_kept_when_the_recipe_turns_the_comparison_off(corpus, durable, chosen):
@@ -96,15 +98,17 @@ def test_near_duplicates_are_kept_when_the_recipe_turns_the_comparison_off(corpu
     assert not any(row["removed"] for row in rows.values())
 
 
-def test_a_training_document_with_a_passage_of_a_held_out_one_is_contaminated(corpus, durable, chosen):
+def test_a_passage_of_a_validation_document_counts_only_if_the_recipe_says_so(corpus, durable, chosen):
     held_out = text_in("validation", chosen)
     leaked = " ".join([text_in("train", chosen), *held_out.split()[50:70], text_in("train", chosen)])
     while split_of(leaked) != "train":
         leaked += " more"
     write_file(corpus / "held_out.txt", held_out)
     write_file(corpus / "leaked.txt", leaked)
-    rows = rows_of(recipe_of(corpus), durable)
+    assert rows_of(recipe_of(corpus), durable)["leaked.txt"]["removed"] is None
+    rows = rows_of(recipe_of(corpus, decontamination={"validation": True}), durable)
     assert rows["leaked.txt"]["removed"] == "contaminated"
+    assert rows["leaked.txt"]["because"].startswith(f"held_out.txt#0: {held_out.split()[50]} ")
     assert (rows["held_out.txt"]["split"], rows["held_out.txt"]["removed"]) == ("validation", None)
     assert sum(row["removed"] is not None for row in rows.values()) == 1
 
@@ -119,6 +123,47 @@ def test_a_training_document_with_a_passage_of_an_evaluation_set_is_contaminated
     assert rows_of(recipe_of(corpus), durable)["leaked.txt"]["removed"] is None
     rows = rows_of(recipe_of(corpus, **against), durable)
     assert {name for name, row in rows.items() if row["removed"] == "contaminated"} == {"leaked.txt"}
+    assert rows["leaked.txt"]["because"] == f"questions.jsonl#1: {' '.join(questions[1][5:18])}"
+
+
+def test_a_short_item_is_found_in_every_document_that_quotes_it_and_by_the_field_that_the_recipe_names(
+    corpus, tmp_path, durable, chosen
+):
+    question = " ".join(words(chosen, 9))
+    write_file(tmp_path / "set.jsonl", f'{{"question": "{question}", "id": 1}}\n')
+    for number in range(12):
+        write_file(corpus / f"quotes{number}.txt", " ".join([*words(chosen, 50), question, *words(chosen, 50)]))
+    named = {"file": str(tmp_path / "set.jsonl"), "fields": ("question",)}
+    recipe = recipe_of(corpus, decontamination={"against": (named,)})
+    for _ in ("first", "again after a change"):
+        rows = rows_of(recipe, durable)
+        quoting = [row for name, row in rows.items() if name.startswith("quotes")]
+        held_out = [row for row in quoting if row["split"] == "validation"]
+        assert {row["because"] for row in quoting if row not in held_out} == {f"set.jsonl#0.question: {question}"}
+        assert all(row["removed"] is None for row in rows.values() if row not in quoting or row in held_out)
+        write_file(corpus / "another.txt", " ".join(words(chosen, 90)))
+    assert len(held_out) < len(quoting)
+
+
+def test_a_snapshot_of_which_too_much_is_of_an_evaluation_set_is_refused(corpus, tmp_path, durable, chosen):
+    question = " ".join(words(chosen, 9))
+    write_file(tmp_path / "set.txt", question)
+    for number in range(12):
+        write_file(corpus / f"quotes{number}.txt", " ".join([*words(chosen, 50), question, *words(chosen, 50)]))
+    recipe = recipe_of(corpus, decontamination={"against": (str(tmp_path / "set.txt"),)})
+    made = build(recipe, durable)
+    outcome = checks.few_are_contaminated(recipe, table_of(made, durable))
+    assert not outcome.passed and outcome.blocks and outcome.metadata["because"] == f"set.txt#0: {question}"
+
+
+def test_a_mask_moves_no_document_to_another_split(corpus, durable, chosen):
+    for number in range(60):
+        write_file(corpus / f"mail{number}.txt", " ".join([*words(chosen, 100), f"user{number}@example.org"]))
+    splits = [
+        {name: row["split"] for name, row in rows_of(recipe_of(corpus, mask=mask), durable).items()}
+        for mask in ((), ("email",))
+    ]
+    assert splits[0] == splits[1] and set(splits[0].values()) == {"train", "validation"}
 
 
 def test_another_evaluation_set_is_another_table(corpus, tmp_path, durable, chosen):
@@ -147,7 +192,7 @@ def test_rules_and_masks_show_in_the_table_and_in_the_ui_by_name_and_number(corp
     shown = metadata_of(materialise(recipe, durable), "documents")
     assert shown["left_out"] == {"words_at_least": 2, "lorem_ipsum_at_most": 1}
     assert shown["masked"] == 2
-    assert "| words_at_least | 2 | brief.txt#0, short.txt#0 | too brief" in shown["samples_left_out"]
+    assert "| words_at_least | 2 | brief.txt#0, short.txt#0 |  | too brief" in shown["samples_left_out"]
 
 
 @pytest.mark.parametrize("seed", range(3))

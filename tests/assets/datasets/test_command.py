@@ -1,5 +1,7 @@
 """`slipway data history` and `diff`: the snapshots of a dataset, and the difference between two of them."""
 
+import json
+
 import pytest
 
 from cli.main import main
@@ -45,6 +47,23 @@ def test_the_last_two_snapshots_are_compared(run, changed, capsys):
     assert "shared" in told
 
 
+def test_a_comparison_shows_which_rules_languages_and_sources_differ(run, corpus, durable, capsys):
+    build(recipe_for(corpus, shard_tokens=400), durable)
+    write_file(corpus / "copies" / "copy.py", (corpus / "package0" / "module0.py").read_text())
+    write_file(corpus / "notes" / "new.py", "a new text")
+    build(recipe_for(corpus, shard_tokens=400), durable)
+    assert run("diff", "small-corpus") == 0
+    told = capsys.readouterr().out.splitlines()
+    assert "left out by rule exact_duplicate: 0 to 1 documents, 0.0 to 0.0 MB" in told
+    assert "language python: 60 to 61 documents, 0.0 to 0.0 MB" in told
+    # The first of two equal documents is kept, and `copies` comes before `package0`.
+    assert "source copies: 0 to 1 documents, 0.0 to 0.0 MB" in told
+    assert "source package0: 20 to 19 documents, 0.0 to 0.0 MB" in told
+    assert run("diff", "small-corpus", "--json") == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [each["name"] for each in groups["source"]] == ["copies", "notes", "package0"]
+
+
 def test_any_two_snapshots_are_compared_by_the_beginning_of_their_names(run, changed, capsys):
     old, new = (made.sha256[:12] for made in changed)
     assert run("diff", "small-corpus", new, old) == 0
@@ -62,3 +81,23 @@ def test_an_unknown_dataset_is_refused_with_a_list_of_all_datasets(run, changed,
     assert (
         capsys.readouterr().err == "slipway: dataset unknown: found none that begins so, expected one of small-corpus\n"
     )
+
+
+def test_a_snapshot_is_inspected_with_what_was_left_out_and_the_files_that_are_not_read(run, corpus, durable, capsys):
+    write_file(corpus / "copy.py", (corpus / "package0" / "module0.py").read_text())
+    write_file(corpus / "nothing.py", "")
+    build(recipe_for(corpus, shard_tokens=400), durable)
+    assert run("inspect", "small") == 0
+    told = capsys.readouterr().out
+    assert "60 of 61 documents are kept (98.4%)" in told
+    assert "left out, exact_duplicate: 1 (1.6%)" in told and "because of copy.py#0" in told
+    assert "not read, empty: nothing.py" in told
+
+
+def test_one_reason_is_inspected_and_an_unknown_one_is_refused_with_those_there_are(run, corpus, durable, capsys):
+    write_file(corpus / "copy.py", (corpus / "package0" / "module0.py").read_text())
+    build(recipe_for(corpus, shard_tokens=400), durable)
+    assert run("inspect", "small", "--reason", "exact_duplicate", "--json") == 0
+    assert '"because": "copy.py#0"' in capsys.readouterr().out
+    assert run("inspect", "small", "--reason", "x") == 1
+    assert "expected one of exact_duplicate" in capsys.readouterr().err

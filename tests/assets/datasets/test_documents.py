@@ -34,10 +34,12 @@ def test_a_row_has_the_facts_of_its_document(tmp_path, durable):
         "bytes": 7,
         "blake3": blake3("λ = 1\n".encode()).hexdigest(),
         "language": "python",
+        **{"url": None, "licence": None, "date": None},
         "package": "package",
         "masked": 0,
         "split": "train",
         "removed": None,
+        "because": None,
     }
 
 
@@ -96,7 +98,7 @@ def test_a_larger_share_only_adds_to_validation(text, share, larger):
 
 def test_an_unreadable_document_is_set_aside_with_its_reason(tmp_path, durable):
     write_file(tmp_path / "corpus" / "a.txt", "good")
-    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xff\xfe bad")
+    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xfe\xfe bad")
     recipe = recipe_for(tmp_path / "corpus", reading={"quarantine": 0.5})
     found = {row["name"]: row["removed"] for row in rows_of(recipe, durable)}
     assert found == {"a.txt": None, "b.txt": "unreadable: not UTF-8"}
@@ -104,12 +106,12 @@ def test_an_unreadable_document_is_set_aside_with_its_reason(tmp_path, durable):
 
 def test_more_unreadable_documents_than_allowed_fail_with_names_and_reasons(tmp_path, durable):
     write_file(tmp_path / "corpus" / "a.txt", "good")
-    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xff\xfe bad")
+    (tmp_path / "corpus" / "b.txt").write_bytes(b"\xfe\xfe bad")
     with pytest.raises(ValueError) as error:
         steps.make_documents(recipe_for(tmp_path / "corpus"), durable)
     assert str(error.value) == (
         "dataset small-corpus: 1 of 2 documents cannot be read, 50.0%, expected at most 1.0% (reading.quarantine): "
-        "not UTF-8 (1, such as b.txt)"
+        "not UTF-8 (1, such as b.txt: name its encoding in reading.encoding)"
     )
     assert not (durable / "documents").exists()
     assert strays(durable) == []

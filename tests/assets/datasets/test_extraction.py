@@ -1,5 +1,7 @@
 """Extraction: only new and changed files are read, and their grouping changes nothing."""
 
+import os
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -94,11 +96,77 @@ def test_finished_segments_of_an_attempt_that_broke_off_are_found_again(corpus, 
     last = corpus / listing.files[-1].name
     content = last.read_bytes()
     with workshop(durable, "small-corpus") as shop:
-        last.write_bytes(b"changed under the reader")
-        with pytest.raises(ValueError, match="changed since the corpus was listed"):
+        last.unlink()
+        last.mkdir()
+        with pytest.raises(IsADirectoryError):
             extraction.extract(recipe_for(corpus), TEXT_DOCUMENTS, listing, durable, shop, quiet)
-    finished = {path.name: path.stat().st_mtime_ns for path in (durable / "segments").iterdir()}
+    finished = {path.name: path.stat().st_ino for path in (durable / "segments").iterdir()}
     assert len(finished) == 2
+    last.rmdir()
     last.write_bytes(content)
     extract(recipe_for(corpus), durable)
-    assert finished.items() <= {path.name: path.stat().st_mtime_ns for path in (durable / "segments").iterdir()}.items()
+    assert finished.items() <= {path.name: path.stat().st_ino for path in (durable / "segments").iterdir()}.items()
+
+
+def unread(recipe, durable) -> dict[str, str]:
+    """The files that could not be read, with the reason."""
+    rows = [row for path in extracts.segments(extracts.newest(durable, recipe.name), durable) for row in rows_of(path)]
+    return {row["file"]: row["removed"] for row in rows if row["removed"]}
+
+
+def rows_of(path) -> list[dict[str, str]]:
+    rows: list[dict[str, str]] = pq.read_table(path, columns=["file", "removed"]).to_pylist()
+    return rows
+
+
+def test_files_that_cannot_be_read_now_are_quarantined_and_read_by_the_next_build(corpus, durable):
+    recipe, listing = recipe_for(corpus), sources.list_source(recipe_for(corpus))
+    gone, changed = (corpus / listing.files[place].name for place in (3, 40))
+    content = gone.read_bytes()
+    gone.unlink()
+    changed.write_text("changed since it was listed")
+    with workshop(durable, recipe.name) as shop:
+        extraction.extract(recipe, TEXT_DOCUMENTS, listing, durable, shop, quiet)
+    assert unread(recipe, durable) == {
+        listing.files[3].name: "unreadable: gone since it was listed",
+        listing.files[40].name: "unreadable: changed while it was read",
+    }
+    gone.write_bytes(content)
+    assert extract(recipe, durable).read == 2
+    assert "changed since it was listed" in texts(recipe, durable) and content.decode() in texts(recipe, durable)
+
+
+def test_of_a_file_that_changes_while_it_is_read_no_document_is_kept(corpus, durable, monkeypatch):
+    recipe = recipe_for(corpus)
+    write_file(corpus / "lines.jsonl", "".join(f'{{"text": "line {number}"}}\n' for number in range(50_000)))
+    row_of, done = extraction._Rows.append, list[bool]()
+
+    def appending(rows, row):
+        if row["file"] == "lines.jsonl" and not done:
+            done.append(True)
+            with (corpus / "lines.jsonl").open("a") as file:
+                file.write('{"text": "written while it is read"}\n')
+        row_of(rows, row)
+
+    monkeypatch.setattr(extraction._Rows, "append", appending)
+    extract(recipe, durable)
+    assert unread(recipe, durable) == {"lines.jsonl": "unreadable: changed while it was read"}
+    assert not any(text and text.startswith("line ") for text in texts_or_none(recipe, durable))
+    assert extract(recipe, durable).read == 1
+    assert "written while it is read" in texts(recipe, durable)
+
+
+def texts_or_none(recipe, durable) -> list[str | None]:
+    paths = extracts.segments(extracts.newest(durable, recipe.name), durable)
+    return [text for path in paths for text in pq.read_table(path, columns=["text"])["text"].to_pylist()]
+
+
+def test_a_copy_that_keeps_the_time_of_modification_is_read(corpus, durable):
+    first, second = corpus / "package0" / "module0.py", corpus / "package0" / "module3.py"
+    second.write_bytes(first.read_bytes()[::-1])
+    os.utime(second, (1, 1))
+    recipe = recipe_for(corpus)
+    extract(recipe, durable)
+    second.write_bytes(first.read_bytes())
+    os.utime(second, (1, 1))
+    assert extract(recipe, durable).read == 1

@@ -31,21 +31,21 @@ def whole(made: shards.TextSnapshot, durable) -> bool:
 
 
 def test_the_last_snapshots_of_a_dataset_stay(durable, history):
-    garbage.collect(durable, [], keep=1)
+    garbage.collect(durable, lambda: [], keep=1)
     assert snapshots(durable) == {made.sha256 for made in history[2:]}
     assert all(whole(made, durable) for made in history[2:])
     assert texts_of(history[3], durable, "train")
 
 
 def test_a_snapshot_of_a_training_or_a_model_stays(durable, history):
-    garbage.collect(durable, [history[0].sha256], keep=0)
+    garbage.collect(durable, lambda: [history[0].sha256], keep=0)
     assert snapshots(durable) == {history[0].sha256, history[3].sha256}
     assert whole(history[0], durable)
 
 
 def test_files_to_which_nothing_refers_are_removed(durable, history):
     before = content(durable)
-    found = garbage.collect(durable, [], keep=0)
+    found = garbage.collect(durable, lambda: [], keep=0)
     gone = before.keys() - content(durable).keys()
     assert {durable / name for name in gone} <= set(found.files)
     assert f"snapshots/{history[0].sha256}.json" in gone
@@ -54,21 +54,21 @@ def test_files_to_which_nothing_refers_are_removed(durable, history):
 
 def test_a_dry_run_returns_the_same_and_removes_nothing(durable, history):
     before = content(durable)
-    found = garbage.collect(durable, [], keep=0, dry_run=True)
+    found = garbage.collect(durable, lambda: [], keep=0, dry_run=True)
     assert content(durable) == before
-    assert garbage.collect(durable, [], keep=0) == found
+    assert garbage.collect(durable, lambda: [], keep=0) == found
 
 
 def test_young_files_stay(durable, history):
     young = shards.shard_path(durable, history[0].splits["train"].shards[0])
     for path in durable.rglob("*.shard"):
         os.utime(path)
-    garbage.collect(durable, [], keep=0)
+    garbage.collect(durable, lambda: [], keep=0)
     assert young.exists()
 
 
 def test_the_next_build_continues_from_the_kept_files(corpus, durable, history):
-    garbage.collect(durable, [], keep=0)
+    garbage.collect(durable, lambda: [], keep=0)
     write_file(corpus / "added.py", "added")
     made = build(recipe_for(corpus, shard_tokens=400), durable)
     assert whole(made, durable)
@@ -76,7 +76,7 @@ def test_the_next_build_continues_from_the_kept_files(corpus, durable, history):
 
 
 def test_going_back_to_a_collected_snapshot_builds_it_again(corpus, durable, history):
-    garbage.collect(durable, [], keep=0)
+    garbage.collect(durable, lambda: [], keep=0)
     write_file(corpus / "package0" / "module0.py", "round 0 " * 60)
     assert build(recipe_for(corpus, shard_tokens=400), durable) == history[0]
     assert whole(history[0], durable)
@@ -86,7 +86,7 @@ def test_a_manifest_that_cannot_be_read_stops_the_collection(durable, history):
     shards.manifest_path(durable, history[3].sha256).write_bytes(b"{}")
     before = content(durable)
     with pytest.raises(ValueError, match="found SHA-256"):
-        garbage.collect(durable, [], keep=0)
+        garbage.collect(durable, lambda: [], keep=0)
     assert content(durable) == before
 
 
@@ -94,7 +94,7 @@ def test_datasets_that_cannot_be_listed_cost_no_file(durable, history):
     before = content(durable)
     (durable / "datasets").rename(durable / "elsewhere")
     with pytest.raises(OSError, match="datasets"):
-        garbage.collect(durable, [], keep=0)
+        garbage.collect(durable, lambda: [], keep=0)
     (durable / "elsewhere").rename(durable / "datasets")
     assert content(durable) == before
 
@@ -102,7 +102,7 @@ def test_datasets_that_cannot_be_listed_cost_no_file(durable, history):
 def test_a_dataset_without_its_history_keeps_its_current_snapshot(durable, history):
     [journal] = (durable / "datasets").glob("*/history.journal")
     journal.unlink()
-    garbage.collect(durable, [], keep=0)
+    garbage.collect(durable, lambda: [], keep=0)
     assert snapshots(durable) == {history[3].sha256} and whole(history[3], durable)
 
 
@@ -110,5 +110,5 @@ def test_nothing_is_removed_through_a_symbolic_link(durable, history):
     (durable / "snapshots").rename(durable / "precious")
     (durable / "snapshots").symlink_to(durable / "precious")
     with pytest.raises(OSError, match="a symbolic link"):
-        garbage.collect(durable, [], keep=0)
+        garbage.collect(durable, lambda: [], keep=0)
     assert len(list((durable / "precious").iterdir())) == 4

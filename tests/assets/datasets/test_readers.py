@@ -50,7 +50,7 @@ def all_of(texts: list[str]) -> list[Text | UnfitDocument]:
 PACKED = {".gz": gzip.compress, ".zst": zstd}
 
 
-@pytest.mark.parametrize("name", ["a.txt", "README.md", "src/main.rs", "Makefile", "page.html"])
+@pytest.mark.parametrize("name", ["a.txt", "README.md", "src/main.rs", "Makefile", "settings.json"])
 def test_any_other_file_is_one_document(name):
     assert everything(name, "one\ntext λ\n".encode()) == [Text(0, "one\ntext λ\n")]
 

@@ -37,7 +37,7 @@ def test_statistics_count_kept_documents_and_removals(tmp_path, durable):
     assert found.splits == (Total("train", 4, 77),)
     assert found.packages == (Total("c", 1, 64), Total("b", 1, 7))
     assert found.lengths == ((1, 1), (4, 2), (64, 1))
-    assert found.removals == (RemovalCount("exact_duplicate", 1, ("b/three#0",)),)
+    assert found.removals == (RemovalCount("exact_duplicate", 1, ("b/three#0",), "b/four#0"),)
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path):

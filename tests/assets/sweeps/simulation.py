@@ -8,12 +8,28 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from assets.sweeps.decisions import Start, Stop, decide, next_actions
-from assets.sweeps.events import Ended, Event, Opened, Reported, Started, finite_or_none
+from assets.sweeps.actions import Continue, Pause, Start, StartBranch, Stop, next_actions
+from assets.sweeps.decisions import decide
+from assets.sweeps.events import Budgeted, Ended, Event, Opened, Paused, Reported, Started, finite_or_none
+from assets.sweeps.samplers import TrialSampler
 from assets.sweeps.state import SweepState, Trial, fold
 
 Curve = Callable[[Mapping[str, Any], int], float | None]
 """The value of a trial with these parameters at this step; raises `CrashError` when its job fails."""
+
+STOPPING = {"kind": "stopping", "rungs": [1, 3, 9], "eta": 3}
+SCHEDULERS: dict[str, dict[str, Any]] = {
+    "none": {"kind": "none"},
+    "stopping": STOPPING,
+    "promotion": {"kind": "promotion", "rungs": [1, 3, 9], "eta": 3},
+    "promotion on warm slots": {"kind": "promotion", "rungs": [1, 3, 9], "eta": 3, "restart_steps": 0.3},
+    "hyperband": {"kind": "hyperband", "rungs": [1, 3, 9], "eta": 3},
+    "median": {"kind": "median", "rungs": [1, 3, 9], "startup": 3},
+    "population": {"kind": "population", "every": 3},
+}
+"""Every kind of scheduler, for trials of 9 steps."""
+LONG = {"kind": "stopping", "rungs": [3, 9, 27, 81], "eta": 3}
+"""For trials of 81 steps."""
 
 
 class CrashError(Exception):
@@ -30,17 +46,28 @@ def opened(**changes: Any) -> Opened:
             "model.layers": {"randint": [1, 6]},
             "model.shape": {"choice": ["flat", "deep"]},
         },
+        "written": {
+            "optimiser.learning_rate": 1e-3,
+            "optimiser.weight_decay": 0.1,
+            "model.layers": 2,
+            "model.shape": "flat",
+        },
         "sampler": "random",
         "seed": 0,
-        "trials": 8,
-        "parallel": 3,
         "steps": 9,
-        "rungs": (1, 3),
-        "eta": 3,
-        "retries": 0,
-        "failed_trials": 0,
+        "scheduler": STOPPING,
     }
     return Opened(**(plan | changes))
+
+
+def budgeted(**changes: Any) -> Budgeted:
+    return Budgeted(**({"trials": 8, "parallel": 3, "retries": 0, "failed_trials": 0} | changes))
+
+
+def begun(**changes: Any) -> tuple[Opened, Budgeted]:
+    """The first two events of a sweep, with these fields of either."""
+    spent = {name: changes.pop(name) for name in list(changes) if hasattr(budgeted(), name)}
+    return opened(**changes), budgeted(**spent)
 
 
 def power_law(parameters: Mapping[str, Any], step: int) -> float | None:
@@ -57,25 +84,34 @@ def power_law(parameters: Mapping[str, Any], step: int) -> float | None:
 
 
 def continued(sweep: SweepState, curve: Curve) -> Iterator[Event]:
-    """The events from here to the end of the sweep, one after the other."""
-    while events := decide(sweep) or _effect(sweep) or _progress(sweep, curve):
+    """The events from here to the end of the sweep, one after the other; its controller begins here."""
+    sampler = TrialSampler()
+    while events := decide(sweep, sampler) or _effect(sweep) or _progress(sweep, curve):
         for event in events:
             sweep = sweep.after(event)
             yield event
 
 
-def whole(plan: Opened, curve: Curve) -> list[Event]:
+def whole(plan: Opened, budget: Budgeted, curve: Curve) -> list[Event]:
     """The log of a sweep that nothing interrupts."""
-    return [plan, *continued(fold([plan]), curve)]
+    return [plan, budget, *continued(fold([plan, budget]), curve)]
 
 
 def _effect(sweep: SweepState) -> list[Event]:
     match next_actions(sweep):
-        case [Start(trial=number, attempt=attempt), *_]:
-            return [Started(trial=number, job=f"{sweep.plan.sweep}-{number}-{attempt}", nodes=("a",))]
+        case [Start(trial=number, attempt=attempt) | StartBranch(trial=number, attempt=attempt), *_]:
+            return [_started(sweep, number, attempt)]
+        case [Continue(trial=number, attempt=attempt), *_]:
+            return [_started(sweep, number, attempt)]
+        case [Pause(trial=number), *_]:
+            return [Paused(trial=number, step=sweep.trials[number].last_step)]
         case [Stop(trial=number, reason=reason), *_]:
             return [Ended(trial=number, outcome="stopped", reason=reason)]
     return []
+
+
+def _started(sweep: SweepState, number: int, attempt: int) -> Event:
+    return Started(trial=number, job=f"{sweep.plan.sweep}-{number}-{attempt}", nodes=("a",))
 
 
 def _progress(sweep: SweepState, curve: Curve) -> list[Event]:
@@ -83,8 +119,10 @@ def _progress(sweep: SweepState, curve: Curve) -> list[Event]:
     if not sweep.running:
         return []
     trial = min(sweep.running, key=lambda trial: (_next_step(sweep, trial) * (1 + trial.number % 3), trial.number))
-    if trial.last_step == sweep.plan.steps:
+    if trial.last_step == trial.until == sweep.plan.steps:
         return [Ended(trial=trial.number, outcome="completed", value=trial.reports[trial.last_step])]
+    if trial.last_step == trial.until:
+        return [Paused(trial=trial.number, step=trial.until)]
     step = _next_step(sweep, trial)
     try:
         return [Reported(trial=trial.number, step=step, value=curve(trial.parameters, step))]
@@ -94,5 +132,5 @@ def _progress(sweep: SweepState, curve: Curve) -> list[Event]:
 
 def _next_step(sweep: SweepState, trial: Trial) -> int:
     """The next rung, or the end."""
-    steps = (*sweep.plan.rungs, sweep.plan.steps)
+    steps = (*sweep.rungs, sweep.plan.steps)
     return next((step for step in steps if step > trial.last_step), sweep.plan.steps)

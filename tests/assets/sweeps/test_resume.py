@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.events import Asked, Closed, Decided, Ended, Event, Retried, record
-from assets.sweeps.space import Parameters
+from assets.sweeps.events import Asked, Closed, Decided, Ended, Event, Resumed, Retried, record
+from assets.sweeps.state import Parameters
 from assets.sweeps.store import EVENTS, SweepStore
-from tests.assets.sweeps.simulation import CrashError, continued, opened, power_law, whole
+from tests.assets.sweeps.simulation import SCHEDULERS, CrashError, begun, continued, power_law, whole
 from trainer.base import journal
 
 pytestmark = pytest.mark.pure
 
-DECISIONS = (Asked, Decided, Retried, Closed)
+DECISIONS = (Asked, Decided, Resumed, Retried, Closed)
 
 
 def fragile(parameters: Parameters, step: int) -> float | None:
@@ -24,12 +24,18 @@ def fragile(parameters: Parameters, step: int) -> float | None:
     return power_law(parameters, step)
 
 
-PLAN = opened(sampler="tpe", seed=3, retries=1, failed_trials=8)
+KILLS = 46
 
 
-@pytest.fixture(scope="module")
-def undisturbed():
-    return whole(PLAN, fragile)
+def log_of(name: str) -> list[Event]:
+    """The log of a sweep with this scheduler that nothing interrupts; trials fail in it and are retried."""
+    sampler = "tpe" if name == "promotion" else "random"
+    return whole(*begun(scheduler=SCHEDULERS[name], sampler=sampler, seed=3, retries=1, failed_trials=8), fragile)
+
+
+@pytest.fixture(scope="module", params=SCHEDULERS)
+def undisturbed(request):
+    return log_of(request.param)
 
 
 def log_killed_at(folder: Path, events: list[Event], index: int) -> SweepStore:
@@ -42,37 +48,43 @@ def log_killed_at(folder: Path, events: list[Event], index: int) -> SweepStore:
     return store
 
 
-def test_the_simulated_sweep_has_every_kind_of_decision(undisturbed):
-    assert {type(event) for event in undisturbed} >= {*DECISIONS}
-    assert {event.verdict for event in undisturbed if isinstance(event, Decided)} == {"go on", "stop"}
+def test_the_simulated_sweeps_have_every_kind_of_decision():
+    logs = {name: log_of(name) for name in SCHEDULERS}
+    assert {type(event) for log in logs.values() for event in log} >= {*DECISIONS}
+    assert any(event.parent is not None for event in logs["population"] if isinstance(event, Asked))
 
 
-def test_a_sweep_killed_at_any_event_continues_with_the_same_events(tmp_path, undisturbed):
-    for index in range(1, len(undisturbed)):
+def test_a_sweep_killed_46_times_with_torn_tails_decides_the_same(tmp_path, undisturbed):
+    for index in spread(len(undisturbed)):
         store = log_killed_at(tmp_path, undisturbed, index)
         resumed = store.state()
         assert resumed is not None
-        assert [*undisturbed[:index], *continued(resumed, fragile)] == undisturbed
+        assert list(itertools.islice(continued(resumed, fragile), 12)) == undisturbed[index : index + 12]
 
 
-def test_a_sweep_killed_at_every_event_neither_loses_nor_repeats_a_trial(tmp_path, undisturbed):
+def spread(events: int) -> list[int]:
+    """As many places as there are kills, evenly along a log."""
+    return sorted({2 + place * (events - 3) // (KILLS - 1) for place in range(KILLS)})
+
+
+def test_a_sweep_killed_again_and_again_neither_loses_nor_repeats_a_trial(tmp_path, undisturbed):
     store = SweepStore(tmp_path / "sweep")
-    store.append(PLAN)
-    for index in itertools.count(1):
+    store.append(*undisturbed[:2])
+    for index, following in itertools.pairwise([*spread(len(undisturbed)), len(undisturbed)]):
+        store = SweepStore(store.folder)  # another controller
         sweep = store.state()
         assert sweep is not None
-        upcoming = next(continued(sweep, fragile), None)
-        if upcoming is None:
-            break
-        with open(store.folder / EVENTS, "ab") as log:
-            log.write(journal.frame(record(upcoming))[: index % 20])  # torn here, or nothing written at all
-        store.append(upcoming)
+        store.append(*itertools.islice(continued(sweep, fragile), following - index))
+        if following < len(undisturbed):  # torn here, or nothing written at all
+            with open(store.folder / EVENTS, "ab") as log:
+                log.write(journal.frame(record(undisturbed[following]))[: following % 20])
     events = store.read()
-    assert events == undisturbed
-    assert Counter(event.trial for event in events if isinstance(event, Asked)) == dict.fromkeys(range(8), 1)
+    assert [record(event) | {"at": 0} for event in events] == [record(event) | {"at": 0} for event in undisturbed]
+    asked = Counter(event.trial for event in events if isinstance(event, Asked))
+    assert set(asked.values()) == {1}
     attempts = Counter(event.trial for event in events if isinstance(event, Retried))
     assert Counter(event.trial for event in events if isinstance(event, Ended)) == {
-        trial: 1 + attempts[trial] for trial in range(8)
+        trial: 1 + attempts[trial] for trial in asked
     }
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assets.sweeps.controller import SearchSubject
+from assets.sweeps.subject import SearchSubject
+from recipes.domain import Domain
 from recipes.load import load
 from recipes.sweep import SweepRecipe, TrialPlacementSection
 from recipes.training import ModelRecipe
@@ -43,3 +44,44 @@ def test_the_sweep_says_what_is_otherwise_for_its_trials(training: ModelRecipe):
 def test_where_trials_run_is_no_part_of_what_the_sweep_is(training: ModelRecipe):
     one, other = (SearchSubject(each, training, "a", "b") for each in (sweep(), sweep(ranks_per_node=2)))
     assert one.specification() == other.specification()
+
+
+def test_what_a_sweep_may_spend_is_no_part_of_what_it_is(training: ModelRecipe):
+    more = sweep().model_copy(update={"trials": 99, "parallel": 7})
+    one, other = (SearchSubject(each, training, "a", "b") for each in (sweep(), more))
+    assert one.specification() == other.specification()
+    assert (one.budget().trials, other.budget().trials) == (8, 99)
+
+
+def test_another_scheduler_is_another_sweep(training: ModelRecipe):
+    scheduler = load(SAMPLES, {}).sweeps["tiny-decoder"].scheduler.model_copy(update={"eta": 3})
+    changed = sweep().model_copy(update={"scheduler": scheduler})
+    one, other = (SearchSubject(each, training, "a", "b") for each in (sweep(), changed))
+    assert one.specification() != other.specification()
+
+
+def test_trial_0_has_the_parameters_of_the_recipe_as_it_is_written(training: ModelRecipe):
+    written = SearchSubject(sweep(), training, "a", "b").opened("x").written
+    assert written["optimiser.beta2"] == training.optimiser.beta2
+
+
+@pytest.mark.parametrize(
+    ("choices", "written"),
+    [
+        ([{"shard": "full"}, {"activations": "keep"}], {"activations": "keep"}),
+        ([{"shard": "full"}, {"tensor": 2}], {"shard": "none", "tensor": 1}),
+    ],
+)
+def test_trial_0_has_a_section_as_the_space_writes_it(
+    training: ModelRecipe, choices: list[dict[str, object]], written: dict[str, object]
+):
+    """It is the choice that the recipe agrees with, so that samplers learn from it and a grid does not repeat it."""
+    searched = sweep().model_copy(update={"space": {"layout": Domain(choice=tuple(choices))}})
+    assert SearchSubject(searched, training, "a", "b").opened("x").written == {"layout": written}
+
+
+def test_trial_0_lacks_a_parameter_whose_condition_its_section_does_not_meet(training: ModelRecipe):
+    layouts = Domain(choice=({"compile": True}, {"activations": "recompute"}))
+    conditional = Domain(uniform=(0.9, 0.99), when={"layout.activations": ("recompute",)})
+    searched = sweep().model_copy(update={"space": {"optimiser.beta2": conditional, "layout": layouts}})
+    assert "optimiser.beta2" not in SearchSubject(searched, training, "a", "b").opened("x").written

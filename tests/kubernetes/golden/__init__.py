@@ -11,7 +11,7 @@ from resources.launchers.kubernetes.workloads import KINDS
 from tests.kubernetes.jobs import LARGE, LONE, RICH, SMALL
 
 QUEUED = dataclasses.replace(LARGE, queue="team-a", spread="pack")
-VOLCANO = dataclasses.replace(LARGE, scheduler="volcano", spread="spread")
+VOLCANO = dataclasses.replace(LARGE, scheduler="volcano", volcano_queue="training", spread="spread")
 CASES = {
     **{f"{kind}-rich": (kind, RICH, QUEUED) for kind in KINDS},
     **{f"{kind}-small": (kind, LONE, SMALL) for kind in KINDS},

@@ -3,10 +3,12 @@
 from typing import Any
 
 from resources.kubernetes.objects import CONFIG_MAPS, EVENTS, JOBS, NODES, PODS, SERVICES, Resource
+from resources.launchers.kubernetes.network import NETWORK_POLICIES
 from resources.launchers.kubernetes.queues import LOCAL_QUEUES, POD_GROUPS, WORKLOADS
 from resources.launchers.kubernetes.workloads.jobset import JOB_SETS
 from resources.launchers.kubernetes.workloads.pytorch_job import PYTORCH_JOBS
 from resources.launchers.kubernetes.workloads.train_job import TRAIN_JOBS, TRAINING_RUNTIMES
+from resources.serving.objects import BUDGETS, DEPLOYMENTS, INGRESSES, LEADER_WORKER_SETS, SCALED_OBJECTS, SCALERS
 
 Object = dict[str, Any]
 """One object as JSON. Those in the store are never changed in place."""
@@ -17,9 +19,17 @@ VOLUMES = Resource("", "v1", "PersistentVolume", "persistentvolumes", namespaced
 CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 PRIORITIES = Resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
 
-BUILT_IN = (CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITIES, SERVICES, SERVICE_ACCOUNTS, VOLUMES, CLAIMS)
+SERVING = (DEPLOYMENTS, SCALERS, BUDGETS, INGRESSES)
+"""Kinds of which only the objects are kept: no controller makes pods of them here."""
+BUILT_IN = (
+    *(CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, NODES, PODS, PRIORITIES, SERVICES, SERVICE_ACCOUNTS, VOLUMES, CLAIMS),
+    NETWORK_POLICIES,
+    *SERVING,
+)
 ADD_ONS: dict[str, tuple[Resource, ...]] = {
     "jobset": (JOB_SETS,),
+    "lws": (LEADER_WORKER_SETS,),
+    "keda": (SCALED_OBJECTS,),
     "kueue": (LOCAL_QUEUES, WORKLOADS),
     "trainer": (TRAIN_JOBS, TRAINING_RUNTIMES),
     "training-operator": (PYTORCH_JOBS,),
@@ -27,7 +37,7 @@ ADD_ONS: dict[str, tuple[Resource, ...]] = {
 }
 """The kinds of CustomResourceDefinitions, by the project that installs them."""
 
-WITHOUT_STATUS = {CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, PRIORITIES, LOCAL_QUEUES, TRAINING_RUNTIMES}
+WITHOUT_STATUS = {CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, PRIORITIES, LOCAL_QUEUES, TRAINING_RUNTIMES, NETWORK_POLICIES}
 """Kinds whose objects have no status."""
 WITHOUT_GENERATION = {CONFIG_MAPS, EVENTS, NAMESPACES, NODES, SERVICES, SERVICE_ACCOUNTS, VOLUMES, CLAIMS}
 """Kinds whose `metadata.generation` the API server does not keep."""

@@ -5,6 +5,7 @@ import signal
 from resources.launchers.local.folder import Ending
 from resources.launchers.local.gang import GangEnd, ending
 from resources.launchers.protocol import JobState
+from trainer.record import causes
 
 CANCELLED = GangEnd(JobState.STOPPED, "cancelled", deadline=0)
 A_NODE_FAILED = GangEnd(JobState.FAILED, "", deadline=0)
@@ -22,7 +23,17 @@ def test_a_failed_node_is_named_and_nodes_that_were_asked_to_end_are_not():
 
 def test_all_nodes_that_failed_by_themselves_are_named():
     reason = "a ended with exit code 1; b ended with exit code 139 (SIGSEGV)"
-    assert ending({"a": 1, "b": 139}, {"a": [], "b": []}, None) == Ending(JobState.FAILED, reason)
+    ended = ending({"a": 1, "b": 139}, {"a": [], "b": []}, None)
+    assert ended == Ending(JobState.FAILED, reason, kind=causes.KILLED)
+
+
+def test_a_node_that_was_asked_to_end_from_outside_was_not_killed():
+    assert ending({"a": 143}, {"a": []}, None).kind == causes.UNKNOWN
+
+
+def test_a_cause_of_a_known_class_gives_its_class():
+    store_died = GangEnd(JobState.FAILED, "its rendezvous store died", 0, causes.NETWORK)
+    assert ending({"a": 143}, {"a": [TERM]}, store_died).kind == causes.NETWORK
 
 
 def test_a_node_killed_by_a_foreign_signal_is_lost():

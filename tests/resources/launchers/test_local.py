@@ -16,7 +16,7 @@ from resources.launchers.local.folder import JobFolder, LocalOrder
 from resources.launchers.local.launcher import LocalLauncher
 from resources.launchers.protocol import JobState
 from resources.unavailable import Unavailable
-from tests.conftest import Marked, until
+from tests.conftest import Marked
 from tests.resources.launchers.contract import LauncherContract, Nodes, ended, job
 from tests.resources.launchers.notes import Notes
 from trainer.base import processes
@@ -116,19 +116,6 @@ def test_agents_and_ranks_of_all_nodes_die_with_a_killed_keeper(launcher: LocalL
     os.kill(keeper_of(marked), signal.SIGKILL)
     assert ended(launcher).state is JobState.FAILED
     marked.until_gone()
-
-
-def test_a_job_whose_keeper_died_is_not_over_while_a_node_lives(launcher: LocalLauncher, notes: Notes, marked: Marked):
-    launcher.submit(job("waits", "node-0"))
-    node = processes.parent_of(notes.until("pid")[0]["pid"])
-    keeper = keeper_of(marked)
-    assert node is not None
-    os.kill(node, signal.SIGSTOP)
-    os.kill(keeper, signal.SIGKILL)
-    until(lambda: keeper not in marked.pids(), "the keeper to die")
-    assert launcher.poll("job-1").state is JobState.RUNNING
-    os.kill(node, signal.SIGCONT)
-    assert ended(launcher).state is JobState.FAILED
 
 
 def test_a_second_keeper_exits_at_once_without_output(launcher: LocalLauncher, notes: Notes):

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import Marked, until
 from trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE, arguments
 from trainer.node.last_words import BYTES, FILE_VARIABLE
-from trainer.node.rendezvous import LEFT_SECONDS, PORT_VARIABLE, Visits, connections
+from trainer.node.rendezvous import PORT_VARIABLE, connections
 
 
 def node(script: str, *, kind: str = "rank", last_words: Path | None = None, **more: str) -> "subprocess.Popen[str]":
@@ -90,6 +90,7 @@ def test_no_machine_hosts_the_rendezvous_and_each_gives_its_address(index: str):
     assert "--local-addr=10.0.0.2" in found and found[-1] == "--nnodes=2"
 
 
+@pytest.mark.slow
 def test_an_agent_ends_with_the_exit_code_and_the_words_of_the_rank_that_failed_first(last_words: Path, marked: Marked):
     rank = "import os, sys, time; time.sleep(600) if os.environ['RANK'] == '0' else sys.exit(print('no disk') or 42)"
     torchrun = ["-P", "-m", "trainer.node.agent", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]
@@ -157,13 +158,6 @@ def _answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
-
-
-def test_a_store_ends_a_while_after_the_last_visitor_has_left():
-    visits = Visits()
-    assert not visits.is_over(0, 1000.0), "nobody has come yet, however long that takes"
-    assert not visits.is_over(2, 2000.0) and not visits.is_over(0, 2000.0 + LEFT_SECONDS - 1)
-    assert visits.is_over(0, 2000.0 + LEFT_SECONDS)
 
 
 def test_only_connections_to_the_port_that_are_established_count():

@@ -17,6 +17,7 @@ from resources.launchers.protocol import JobState
 from tests.conftest import Marked, until
 from tests.resources.launchers.contract import ended, job
 from tests.resources.launchers.notes import Notes
+from trainer.base import processes
 
 CODE = Path(__file__).resolve().parents[3]
 DIES = "import os, sys; from pathlib import Path; from resources.launchers.local.folder import JobFolder\n"
@@ -92,14 +93,29 @@ def test_a_keeper_that_hangs_does_not_keep_its_job_from_being_stopped(
     marked.until_gone()
 
 
+def test_of_a_job_whose_keeper_died_a_node_that_stands_still_is_killed(
+    launcher: LocalLauncher, notes: Notes, marked: Marked
+):
+    """Its process hears of no signal but SIGKILL, and it held the job, so that no other could follow."""
+    launcher.submit(job("waits", "node-0"))
+    notes.until("pid")
+    [keeper] = marked.running(overdue.KEEPER)
+    for pid in processes.descendants(keeper):
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(keeper, signal.SIGKILL)
+    status = ended(launcher)
+    assert (status.state, status.reason) == (JobState.FAILED, "its keeper died")
+    marked.until_gone()
+
+
 @pytest.mark.slow
 def test_a_keeper_that_hangs_before_it_has_forked_does_not_hold_up_who_submits(
     launcher: LocalLauncher, marked: Marked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    from resources.launchers.local import launcher as module
+    from resources.launchers.local import detached
     from resources.unavailable import Unavailable
 
-    monkeypatch.setattr(module, "START_SECONDS", 1.0)
+    monkeypatch.setattr(detached, "START_SECONDS", 1.0)
     (tmp_path / "stops").mkdir()
     (tmp_path / "stops" / "sitecustomize.py").write_text("import os; os.kill(os.getpid(), 19)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stops"))

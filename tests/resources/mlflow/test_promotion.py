@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import threading
 from pathlib import Path
 
@@ -15,10 +16,13 @@ from resources.mlflow.promotion import (
     NotPromoted,
     Promotions,
     history,
+    is_mirrored,
     is_outdated,
-    undecided,
 )
+from resources.mlflow.promotion import champion as champion_on_record
 from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
+from resources.mlflow.tracking import Tracking
+from resources.mlflow.waiting import undecided
 from resources.unavailable import Unavailable
 from tests.resources.trainings.lab import at_once
 from trainer.base import codec, journal, lock
@@ -168,6 +172,24 @@ def test_a_promotion_that_died_before_the_alias_moved_is_completed_by_the_next_c
     model.registry._client.delete_registered_model_alias(MODEL, CHAMPION)
     model.promote(version, BY, "again")
     assert champion(model) == "a" and len(history(model.durable, MODEL)) == 1
+
+
+def test_a_promotion_while_mlflow_is_away_holds_and_the_alias_follows_when_it_is_back(
+    model: Promotions, home: Home, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    promoted(model, "a")
+    second = registered(model, "b")
+    judge(model, second)
+    with socket.socket() as taken:  # and not listening: a connection is refused
+        taken.bind(("127.0.0.1", 0))
+        gone = Registry(Tracking(uri=f"http://127.0.0.1:{taken.getsockname()[1]}"), home.durable)
+        Promotions(gone, home.durable, MODEL).promote(second, BY, "it passed")
+    held = champion_on_record(home.durable, MODEL)
+    assert held is not None and (held.manifest, held.before) == ("b", "1")
+    assert champion(model) == "a" and not is_mirrored(home.durable, MODEL)
+    assert model.mirror()
+    assert champion(model) == "b" and is_mirrored(home.durable, MODEL)
 
 
 def test_a_promotion_waits_for_a_writer_that_hangs_no_longer_than_its_deadline(

@@ -43,8 +43,8 @@ class Lab:
 
     no_progress_seconds = hang_seconds = 60.0
 
-    def __init__(self, root: Path) -> None:
-        self.root, self.durable = root, root / "durable"
+    def __init__(self, root: Path, backup: str = "") -> None:
+        self.root, self.durable, self._backup = root, root / "durable", backup
         self.fleet = EmbeddedFleet(root / "nodes", ("node-0", "node-1"), reboot_seconds=60)
         self.launcher = LocalLauncher(root / "jobs", CODE, self.fleet)
         self.trainings = Trainings(self.durable / "trainings")
@@ -70,7 +70,7 @@ class Lab:
 
     @property
     def paths(self) -> Paths:
-        return Paths(self.durable, str(self.root / "nodes" / "{node}" / "nvme"))
+        return Paths(self.durable, str(self.root / "nodes" / "{node}" / "nvme"), self._backup)
 
     def wanted(
         self, configuration: Mapping[str, Any], snapshot: str = "", nodes: int = 1, failures: int = 3
@@ -128,6 +128,20 @@ def happened(store: TrainingStore, name: str) -> list[JournalEvent]:
 
 def until_committed(store: TrainingStore, count: int = 1) -> None:
     until(lambda: len(store.commits()) >= count, f"{count} checkpoints of {store.id}")
+
+
+def until_paced(store: TrainingStore, ranks: int = 1) -> None:
+    """Until each rank knows how long its steps take, so that it is in one of them.
+
+    A rank that is stopped while a step waits for a checkpoint is a storage stall, with a deadline of its own: a test
+    that stops one saves no checkpoint.
+    """
+
+    def all_do() -> bool:
+        beats = store.read().beats
+        return len(beats) == ranks and all(beat.longest for beat in beats)
+
+    until(all_do, f"the pace of {ranks} ranks")
 
 
 def at_once(*calls: Callable[[], object]) -> list[object]:

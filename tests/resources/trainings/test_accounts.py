@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from resources.trainings import account_tables, accounts
+from resources.trainings.costs import Prices
 from resources.trainings.decision import Action
+from resources.trainings.store import TrainingStore
 from tests.cli import homes
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import ENDLESS, Lab, happened, numbers, until_committed
@@ -102,6 +104,34 @@ def test_sql_answers_over_the_accounts_of_all_trainings(tmp_path: Path) -> None:
         account_tables.ask(stores, "SELECT")
     with pytest.raises(ValueError, match="disabled"):
         account_tables.ask(stores, "SELECT * FROM read_text('/etc/hostname')")
+
+
+def test_costs_are_told_by_team_and_cause_and_interruptions_by_why_they_happened(tmp_path: Path) -> None:
+    store = homes.running(homes.home(tmp_path), "tiny")
+    store.mark_submitted(1)
+    begun = accounts.of(store.folder).end
+    steps = ({"event": "step", "t": begun + at / 100, "step": at, "loss": 1.0} for at in (1, 2, 3))
+    write(store.folder, Token(1), {"event": "phase", "t": begun, "phase": "training", "since": begun}, *steps)
+    ended = store.exit_of(1, "failed", "a test", "watch", ("node-1",), True, "disrupted")
+    assert fence.claim(store.folder, Token(2), nodes=(), cause="a test", by="watch", ended=ended)
+    owners, prices = {store.specification().recipe: "team:ours"}, Prices("EUR", on_demand=2.0, spot=0.5)
+    asked = "SELECT team, recipe, cause, sweep, trial, sum(rank_hours), sum(money) FROM cost GROUP BY ALL"
+    [(team, recipe, cause, sweep, trial, hours, money)] = account_tables.ask([store], asked, prices, owners)[1]
+    assert (team, recipe, cause, sweep, trial) == ("team:ours", "tiny", "", "", None)
+    assert hours > 0 and money == pytest.approx(2 * hours)
+    asked = "SELECT team, cause, sum(rank_hours), sum(money) FROM lost GROUP BY ALL"
+    [(team, cause, hours, money)] = account_tables.ask([store], asked, prices, owners)[1]
+    assert (team, cause) == ("team:ours", "disrupted")
+    assert money == pytest.approx(2 * hours)
+
+
+def test_a_trials_cost_is_its_sweeps_and_of_the_sweeps_team(tmp_path: Path) -> None:
+    store = homes.running(homes.home(tmp_path), "tiny")
+    moved = tmp_path / "sweeps" / "search-0123" / "trials" / "search-0123.7"
+    moved.parent.mkdir(parents=True)
+    store.folder.rename(moved)
+    told = account_tables.subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
+    assert (told.recipe, told.sweep, told.trial, told.team) == ("tiny", "search-0123", 7, "team:theirs")
 
 
 @pytest.mark.slow

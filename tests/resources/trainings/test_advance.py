@@ -203,7 +203,7 @@ def test_a_job_whose_keeper_could_not_be_started_is_started_later(lab: Lab, tmp_
     assert len(happened(store, "claimed")) == 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Overtaken(LocalLauncher):
     """A launcher that has the training stopped before it submits."""
 
@@ -218,7 +218,7 @@ class Overtaken(LocalLauncher):
 def test_a_job_that_was_stopped_while_it_was_being_submitted_does_not_run_on(lab: Lab):
     store = lab.wanted(numbers(ENDLESS))
     lab.advance(store, Action.CLAIM)
-    slow = Overtaken(lab.launcher.folder, lab.launcher.code, lab.launcher.fleet, lab, store)
+    slow = Overtaken(lab.launcher.folder, lab.launcher.code, lab.launcher.fleet, lab=lab, store=store)
     assert lab.control(slow).advance(store, BY) is Action.SUBMIT
     until(lambda: lab.launcher.poll(lab.job(store)).state.terminal, "the job to end")
     ended = store.exit()

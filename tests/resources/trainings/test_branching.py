@@ -134,3 +134,38 @@ def test_the_parents_checkpoint_is_held_until_the_branch_has_one_that_lasts(root
     assert holds.reasons(parent.folder, name, far)
     fence.commit(child.folder, dataclasses.replace(commit, step=20, tier="durable"))
     assert holds.reasons(parent.folder, name, far) == []
+
+
+def test_a_trial_that_continues_another_one_has_the_id_that_its_sweep_gives_it(root: Trainings, parent: TrainingStore):
+    commit = branching.commit_at(parent, 10)
+    given = dataclasses.replace(TERMS, origin={"sweep": "search-1", "trial": 4})
+    child = branching.branch(root, parent, commit, {}, given, "sweep", id="search-1.4")
+    assert child.id == "search-1.4" and child.specification().branch is not None
+    assert {**given.origin, "branch": f"{parent.id}@10"}.items() <= dict(child.terms().origin).items()
+    assert holds.reasons(parent.folder, commit.name, time.time())
+
+
+def test_a_branch_that_never_saved_lets_go_of_its_parents_checkpoint_a_week_after_it_was_stopped(
+    root: Trainings, parent: TrainingStore
+):
+    child, now = branch(root, parent), time.time()
+    name = branching.commit_at(parent, 10).name
+    root.start(child, "ada", "a test")
+    assert not branching.let_go_if_abandoned(root, child.read(), now + 30 * 86_400), "somebody wants it"
+    child.want("stop", "ada", "a mistake")
+    assert not branching.let_go_if_abandoned(root, child.read(), now + 86_400), "it may be a pause"
+    assert branching.let_go_if_abandoned(root, child.read(), now + 8 * 86_400)
+    assert holds.reasons(parent.folder, name, now) == []
+    assert not branching.let_go_if_abandoned(root, child.read(), now + 8 * 86_400)
+
+
+def test_a_branch_that_is_wanted_again_holds_it_again_or_says_that_it_is_gone(root: Trainings, parent: TrainingStore):
+    child = branch(root, parent)
+    name = branching.commit_at(parent, 10).name
+    holds.let_go(parent.folder, name, child.id)
+    branching.hold_again(root, child)
+    assert holds.reasons(parent.folder, name, time.time() + 1e9)
+    holds.let_go(parent.folder, name, child.id)
+    fence.prune(parent.folder, branching.commit_at(parent, 10), "a test")
+    with pytest.raises(ValueError, match=f"{parent.id}@10 that it begins from was removed"):
+        branching.hold_again(root, child)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from resources.trainings import incident_reports, incidents
 from resources.trainings.decision import Action
 from resources.trainings.faults import TrainingFault
 from tests.conftest import Marked, until
-from tests.resources.trainings.lab import BY, ENDLESS, Lab, happened, numbers, until_committed
+from tests.resources.trainings.lab import BY, ENDLESS, Lab, happened, numbers, until_committed, until_paced
 from trainer.diagnosis import folder
 from trainer.diagnosis.ranks import RankSeen
 from trainer.record import causes
@@ -27,13 +28,16 @@ INCIDENT = "000001.0000"
 def test_the_others_of_a_stopped_rank_show_the_exchange_in_which_they_wait_and_it_is_the_suspect(
     lab: Lab, marked: Marked
 ):
-    store = lab.wanted(numbers(ENDLESS), nodes=2)
+    store = lab.wanted(numbers(ENDLESS, every=ENDLESS), nodes=2)
     lab.started(store)
-    until_committed(store)
+    until_paced(store, ranks=2)
     pid, other = marked.running("trainer")
     os.kill(pid, signal.SIGSTOP)
     until(lambda: asleep(other), "the other rank to wait for it")
-    assert lab.control().supersede(store, store.read(), HUNG, BY)
+    begun = time.monotonic()
+    assert not lab.control().supersede(store, store.read(), HUNG, BY), "its nodes are asked first"
+    assert time.monotonic() - begun < incidents.DIAGNOSIS_SECONDS, "and nobody waits for them"
+    until(lambda: lab.control().supersede(store, store.read(), HUNG, BY), "the nodes to answer")
     lab.advance(store, Action.SUBMIT)
     lab.launcher.release(lab.job(store, 1))
     found = folder.manifests(store.folder, INCIDENT)
@@ -74,7 +78,7 @@ def test_a_rank_that_crashes_leaves_its_stack_while_the_ranks_start_anew(lab: La
     until(over, "the training to go on")
     [report] = incident_reports.of(store, store.read())
     assert report.resumed == "000001.0001" and report.seconds_lost is not None
-    assert report.seconds_lost < 300 and {"detected", "ranks_ready", "stepped"} <= report.seconds.keys()
+    assert report.seconds_lost < 300 and {"starting", "restoring"} <= report.seconds.keys()
     lab.stopped(store)
 
 

@@ -1,5 +1,6 @@
 """Faults: what is wrong with a job that the launcher believes in, and what one that does not run waits for. Pure."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,15 @@ def test_a_cordoned_node_is_not_lost():
 
 def test_dead_nodes_that_a_job_is_not_on_are_none_of_its_faults():
     assert lost(Status(JobState.RUNNING, nodes=("a",)), by_name([READY[0], DEAD])) is None
+
+
+def test_a_job_whose_supervisors_have_nodes_enough_left_goes_on_by_itself():
+    fleet = by_name([READY[0], DEAD])
+    assert lost(ON_TWO, fleet, members=("a", "b"), least=1) is None
+    assert lost(ON_TWO, fleet, members=("a", "b"), least=2) is not None
+    assert lost(ON_TWO, fleet, members=("a",), least=1) is None, "it went on without b"
+    pending = Status(JobState.PENDING, nodes=("a", "b"))
+    assert lost(pending, fleet, members=("a", "b"), least=1) is not None
 
 
 @pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED, JobState.MISSING])
@@ -176,6 +186,13 @@ def test_a_failure_of_which_no_rank_said_anything_is_of_unknown_class():
     assert verdict(True, FAILED, False, None) == EndVerdict("failed", FAILED.reason, causes.UNKNOWN)
 
 
+def test_what_the_launcher_has_seen_counts_where_the_ranks_have_no_word_or_were_only_asked_to_end():
+    store_died = replace(FAILED, kind=causes.NETWORK)
+    assert verdict(True, store_died, False, None).kind == causes.NETWORK
+    assert verdict(True, store_died, False, said(causes.ASKED)) == EndVerdict("failed", FAILED.reason, causes.NETWORK)
+    assert verdict(True, store_died, False, said(causes.PROGRAM)).kind == causes.PROGRAM
+
+
 def test_an_eviction_is_a_disruption_whatever_the_ranks_said():
     found = verdict(True, FAILED, True, said(causes.ASKED))
     assert (found.outcome, found.kind, found.disrupted) == ("failed", causes.DISRUPTED, True)
@@ -242,6 +259,16 @@ def test_a_process_that_stands_still_has_no_more_time_than_a_step_whatever_it_di
     assert (fault.suspects, fault.ranks, fault.kind) == (("node-1",), (1,), causes.HUNG)
 
 
+def test_ranks_that_all_live_and_all_wait_in_an_exchange_have_lost_the_network():
+    fault = learned(in_step(0, 12.0), in_step(1, 12.0))
+    assert fault is not None and (fault.kind, fault.suspects) == (causes.NETWORK, ())
+    assert fault.cause.endswith("; all ranks live, and all wait in an exchange")
+    silent = learned(in_step(0, 12.0, silent=12.0), in_step(1, 12.0, silent=12.0))
+    assert silent is not None and silent.kind == causes.HUNG
+    alone = learned(in_step(0, 12.0))
+    assert alone is not None and alone.kind == causes.HUNG
+
+
 def test_the_ranks_for_which_the_others_wait_are_those_behind_or_not_in_an_exchange():
     alike = [in_step(rank, 20.0) for rank in range(3)]
     assert outside(alike) == []
@@ -258,3 +285,7 @@ def test_a_tier_that_does_not_answer_is_no_fault_of_the_program():
 
 def test_nobody_need_look_again_before_a_learned_deadline_can_be_over():
     assert rest([in_step(0, 2.0)], lambda _: 600.0, 10.0) == pytest.approx(0.8)
+
+
+def test_a_rank_that_may_take_long_for_its_data_is_looked_at_as_often_since_it_may_stand_still_there():
+    assert rest([in_step(0, 2.0, "data")], lambda _: 600.0, 10.0) == pytest.approx(0.8)

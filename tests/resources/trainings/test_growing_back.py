@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from resources.fleet.embedded import kill
 from resources.fleet.protocol import by_name
 from resources.trainings.decision import Action
 from resources.trainings.growth import GrowthWatch
@@ -55,6 +56,36 @@ def test_a_training_takes_back_a_node_that_has_returned_and_goes_on_from_its_che
     [restored] = until(lambda: happened(store, "restored"), "both nodes to go on")
     assert restored["incarnation"] == 2 and restored["commit"] in facts.claim.sealed  # type: ignore[union-attr]
     assert not watcher.look(store), "it has all nodes that it may have"
+    lab.stopped(store)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("survivors", ["leave", "stay"])
+def test_a_running_job_takes_a_lost_node_back_without_a_new_start(lab: Lab, marked: Marked, survivors: str):
+    operation = {"recovery": {"survivors": survivors}, "storage": {"nvme": {"minutes": 0, "last": 1}}}
+    store, watcher = lab.wanted(numbers(ENDLESS), nodes=2), Watcher(lab)
+    store.change_terms(dataclasses.replace(store.terms(), operation=operation), BY)
+    lab.started(store)
+    until_committed(store)
+    kill(lab.fleet.folder, "node-1")
+    until(lambda: store.read().nodes == ("node-0",), "the other node to go on")
+    assert not any(watcher.look(store) for _ in range(30)), "the node is away"
+    lab.fleet.restore("node-1")
+
+    def is_back() -> bool:
+        assert not watcher.look(store), "nothing is started again"
+        return store.read().nodes == ("node-0", "node-1")
+
+    until(is_back, "the node to take part again")
+    until(lambda: happened(store, "stepped")[-1]["step"] > 1 and len(happened(store, "divided")) == 3, "a step by both")
+    facts, divided = store.read(), happened(store, "divided")
+    assert facts.incarnation == 1 and not happened(store, "grown")
+    assert [{node for node, *_ in each["ranks"].values()} for each in divided] == [
+        {"node-0", "node-1"},
+        {"node-0"},
+        {"node-0", "node-1"},
+    ]
+    assert facts.nodes == lab.launcher.poll(lab.job(store, 1)).nodes
     lab.stopped(store)
 
 

@@ -4,6 +4,7 @@ import functools
 import itertools
 import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,11 @@ class World:
         self.stopping.add(name)
         if name in self.ranks and self.chance.random() < 0.3:
             self.schedule.kill(self.ranks[name])
+
+    def take_back(self, name: str, nodes: Collection[str]) -> tuple[str, ...]:
+        raise AssertionError("the job has its only node")
+
+    def rest(self) -> None: ...
 
     def release(self, name: str) -> bool:
         raise AssertionError("no job is released")

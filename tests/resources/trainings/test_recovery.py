@@ -14,7 +14,7 @@ from resources.trainings.faults import TrainingFault
 from resources.trainings.store import TrainingStore
 from resources.trainings.watch import ProgressWatch
 from tests.conftest import Marked, until
-from tests.resources.trainings.lab import BY, ENDLESS, Lab, advance, happened, numbers, until_committed
+from tests.resources.trainings.lab import BY, ENDLESS, Lab, advance, happened, numbers, until_committed, until_paced
 from trainer.base import processes
 from trainer.record import causes, fence
 
@@ -136,11 +136,9 @@ def test_progress_is_what_the_ranks_last_said_they_did(lab: Lab, marked: Marked)
 
 @pytest.mark.slow
 def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_node(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS), nodes=2)
+    store = lab.wanted(numbers(ENDLESS, every=ENDLESS), nodes=2)
     lab.started(store)
-    until(
-        lambda: len(beats := store.read().beats) == 2 and all(beat.longest for beat in beats), "the pace of two ranks"
-    )
+    until_paced(store, ranks=2)
     stopped = marked.running("trainer")[-1]
     os.kill(stopped, signal.SIGSTOP)
     environment = Path(f"/proc/{stopped}/environ").read_bytes().decode().split("\0")
@@ -161,16 +159,16 @@ def test_a_hang_in_an_exchange_names_the_rank_for_which_the_others_wait_and_its_
     fault = until(found, "the hang")
     assert fault and (fault.kind, fault.suspects) == (causes.HUNG, (node,))
     assert re.search(rf"rank \d on node-\d is in \w+ after step \d+; .* rank \d on {node} \(silent for", fault.cause)
-    assert control.supersede(store, store.read(), fault, BY)
+    until(lambda: control.supersede(store, store.read(), fault, BY), "the evidence, and then the next incarnation")
     os.kill(stopped, signal.SIGCONT)
     lab.stopped(store)
 
 
 @pytest.mark.slow
 def test_a_store_that_cannot_be_read_or_written_is_no_hang(lab: Lab, marked: Marked):
-    store = lab.wanted(numbers(ENDLESS))
+    store = lab.wanted(numbers(ENDLESS, every=ENDLESS))
     lab.started(store)
-    until_committed(store)
+    until_paced(store)
     [rank] = marked.running("trainer")
     os.kill(rank, signal.SIGSTOP)
     now = 0.0

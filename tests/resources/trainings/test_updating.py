@@ -12,6 +12,7 @@ from tests.resources.trainings.lab import numbers
 from trainer.record import changes, fence
 from trainer.record.changes import AppliedChange
 from trainer.record.fence import Exit, Token
+from trainer.record.heartbeat import Heartbeat
 
 TERMS = Terms(1, 1, 1, 60.0, 3)
 
@@ -39,6 +40,26 @@ def test_a_field_that_ranks_can_take_over_is_recorded_under_the_next_number(stor
         (1, {"optimiser.learning_rate": 0.5}, "ada", "the loss rises"),
         (2, {"optimiser.learning_rate": 0.25}, "ada", "the loss rises"),
     ]
+
+
+def test_another_number_of_steps_is_taken_over_in_place_and_says_what_becomes_of_the_learning_rate(
+    store: TrainingStore,
+):
+    Heartbeat(store.folder, Token(1), 0).beat("training", 50)
+    [found] = update(store, run__steps=200)
+    assert (found.old, found.new, found.takes_effect) == (100, 200, "in place, between two steps")
+    assert found.means == (
+        "the learning rate is 0.008669 at step 51, and not 0.005429; it comes to 0.001 at step 200, and not at step 100"
+    )
+    assert updating.steps_now(store.read()) == 200
+
+
+@pytest.mark.parametrize("steps", [50, 7])
+def test_fewer_steps_than_are_done_are_refused(store: TrainingStore, steps: object):
+    Heartbeat(store.folder, Token(1), 0).beat("training", 50)
+    with pytest.raises(ValueError, match=f"^run.steps: found {steps!r}, expected more than 50, the step that is done"):
+        update(store, run__steps=steps)
+    assert updating.known(store.folder) == []
 
 
 def test_a_change_is_told_as_waiting_held_or_refused(store: TrainingStore):

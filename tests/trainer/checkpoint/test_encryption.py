@@ -101,6 +101,24 @@ def test_a_bad_key_file_is_named_and_its_content_is_not_shown(path: Path, held: 
         encryption.read_key(path)
 
 
+def test_a_key_that_was_replaced_opens_files_and_encrypts_none(path: Path, tmp_path: Path):
+    keys = tmp_path / "keys"
+    keys.write_text(f"{OTHER.secret.hex()}\n{KEY.secret.hex()}\n")
+    both = encryption.read_key(keys)
+    assert decrypted(path, encrypted(b"before"), 6, both) == b"before"
+    assert decrypted(path, encrypted(b"after", both), 5, OTHER) == b"after"
+    with pytest.raises(WrongKey, match=f"holds key {OTHER.id} and {KEY.id}"):
+        decrypted(path, encrypted(b"other", Key(b"x" * 32)), 5, both)
+
+
+def test_a_bad_line_of_a_key_file_is_named_by_its_number(tmp_path: Path):
+    keys = tmp_path / "keys"
+    keys.write_text(f"{KEY.secret.hex()}\nnot-a-key\n")
+    with pytest.raises(ValueError, match="keys: key 2: found 9 bytes, expected 64 hex digits") as refused:
+        encryption.read_key(keys)
+    assert "not-a-key" not in str(refused.value)
+
+
 def test_a_key_file_that_is_missing_is_named(tmp_path: Path):
     with pytest.raises(ValueError, match=rf"storage.key_file: {tmp_path}/key: cannot be read: No such file"):
         encryption.read_key(tmp_path / "key")

@@ -129,8 +129,8 @@ def test_broken_json_is_named_by_its_line(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_bytes(b'{"format": "\xff"}')
-    with pytest.raises(ValueError, match=r"config\.json: not JSON: "):
+    path.write_bytes(b'{\n"format": "\xff"}')
+    with pytest.raises(ValueError, match=r"config\.json:2: not JSON: not UTF-8"):
         resolved.load(path)
 
 

@@ -81,7 +81,7 @@ def test_a_later_version_is_refused_with_what_can_be_read(tmp_path: Path) -> Non
     sha256 = put(tmp_path, {"format": "slipway.images/2"})
     with pytest.raises(ValueError, match=r"format: found 'slipway.images/2', expected 'slipway.images/1'"):
         images.read_manifest(tmp_path, sha256)
-    with pytest.raises(ValueError, match=r"expected 'slipway.snapshot/1' or 'slipway.images/1'"):
+    with pytest.raises(ValueError, match=r"expected 'slipway.snapshot/1', 'slipway.images/1' or 'slipway.mixture/1'"):
         snapshots.read(tmp_path, sha256)
 
 

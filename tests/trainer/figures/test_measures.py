@@ -55,6 +55,12 @@ def test_computing_far_below_the_peak_comes_with_advice():
         ({"communication": 2.5}, "communication", 0.25, "25% of the time goes into waiting for other ranks"),
         ({"checkpoint": 0.08}, "checkpoint", 0.08, "8% of the time goes into writing checkpoints"),
         ({"cpu_wait": 0.4}, "cpu", 0.4, "40% of the time goes into waiting for a core"),
+        (
+            {"cpu_wait": 0.2, "cpu_throttled": 0.9, "cpu_quota": 0.1},
+            "cpu",
+            0.9,
+            "The container has used its limit of 0.1 cores up in 90% of the time",
+        ),
         ({"gpu_use": 0.6}, "cpu", 0.4, "The GPU is idle for 40% of the time"),
         ({"host_memory_free_share": 0.02}, "memory", 0.02, "2.0% of the host's memory is left"),
         ({"retries": 3}, "memory", 0.0, "The GPU's memory ran short 3 times"),

@@ -25,6 +25,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, mark: str) -> tuple[Traini
     return training, ended.out
 
 
+@pytest.mark.slow
 def test_a_step_s_event_has_the_time_of_each_part(watched: tuple[Training, str]):
     for event in watched[0].events("step"):
         spent = [event[f"{part}_seconds"] for part in PARTS]
@@ -32,6 +33,7 @@ def test_a_step_s_event_has_the_time_of_each_part(watched: tuple[Training, str])
         assert sum(spent) <= event["seconds"]
 
 
+@pytest.mark.slow
 def test_a_step_s_event_has_the_usage_of_the_machine(watched: tuple[Training, str]):
     for event in watched[0].events("step"):
         assert min(event[name] for name in USAGE) > 0
@@ -56,6 +58,7 @@ def test_a_slow_rank_shows_as_communication_of_the_others(training: Training, ma
     assert longest["communication_seconds"] > longest["seconds"] / 2
 
 
+@pytest.mark.slow
 def test_checkpoints_and_validations_count_for_the_step_after_them(watched: tuple[Training, str]):
     """They are outside of a step's own duration."""
     steps = watched[0].events("step")
@@ -63,6 +66,7 @@ def test_checkpoints_and_validations_count_for_the_step_after_them(watched: tupl
     assert [event["step"] for event in steps if "validation_seconds" in event] == [11]
 
 
+@pytest.mark.slow
 def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(watched: tuple[Training, str]):
     """The first step warms up and belongs to no window."""
     bounds = watched[0].events("bound")
@@ -73,6 +77,7 @@ def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(watched: tuple[Tra
         assert 0 < sum(event[f"{part}_share"] for part in PARTS) <= 1
 
 
+@pytest.mark.slow
 def test_the_console_has_one_line_a_step(watched: tuple[Training, str]):
     lines = [line for line in watched[1].splitlines() if line.startswith("step ")]
     assert [line.split()[1] for line in lines] == [f"{step}/{STEPS}" for step in range(1, STEPS + 1)]

@@ -44,6 +44,21 @@ def test_a_container_without_a_limit_has_the_host_s_memory(tmp_path: Path, monke
     assert Usage(CPU).read()["host_memory_free"] > 64 * 2**20
 
 
+def test_a_container_with_a_limit_tells_its_cores_and_how_long_it_stood_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """150 ms of each 100 ms are one and a half cores; 40 periods without any of them left are 4 s."""
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    stood_still = tmp_path / "cpu.stat"
+    stood_still.write_text("usage_usec 5\nnr_periods 90\nnr_throttled 40\nthrottled_usec 7\n")
+    monkeypatch.setattr(usage, "GROUP", tmp_path)
+    watched = Usage(CPU)
+    assert watched._now()["cpu_throttled"] == pytest.approx(4.0)
+    assert watched.read()["cpu_quota"] == pytest.approx(1.5)
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert usage.cpu_quota() == {}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="the kernel does not count waits")
 def test_a_rank_on_a_busy_core_has_waited_for_it():

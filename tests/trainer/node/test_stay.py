@@ -117,6 +117,7 @@ def test_a_rank_finds_its_place_in_the_next_generation_that_begins(job: TCPStore
         "SLIPWAY_GENERATION": "2",
         "RANK": "0",
         "WORLD_SIZE": "1",
+        "GROUP_WORLD_SIZE": "1",
         "GROUP_RANK": "0",
     }
 

@@ -4,7 +4,8 @@ import dataclasses
 
 import pytest
 
-from tests.trainer.plan.layouts import DECODER, LAYOUTS, measured_peaks, question
+from tests.trainer import recurrent
+from tests.trainer.plan.layouts import DECODER, LAYOUTS, TOKENS, measured_peaks, question
 from trainer.config.sections import Batch
 from trainer.config.shapes import Data
 from trainer.plan import stages
@@ -28,6 +29,13 @@ def test_the_peak_is_what_real_ranks_reach_in_every_layout(name: str) -> None:
 def _compare(name: str) -> None:
     planned = sorted(each.peak for each in stages.measure(LAYOUTS[name]))
     assert planned[-1] == pytest.approx(measured_peaks(LAYOUTS[name])[-1], rel=CLOSE)
+
+
+@pytest.mark.slow
+def test_a_model_that_its_constructor_draws_is_planned_too() -> None:
+    [found] = stages.measure(question(recurrent.Shape(kind="tests.trainer.recurrent", width=32)))
+    matrices = {"weight_ih": 96 * 32, "weight_hh": 96 * 32, "biases": 2 * 96}
+    assert found.parameters == sum(matrices.values()) + TOKENS.vocabulary * (32 + 32 + 1)
 
 
 @pytest.mark.slow

@@ -226,6 +226,7 @@ def named(said: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [each for each in said["findings"] if each["name"] == name]
 
 
+@pytest.mark.slow
 def test_two_ranks_measure_all_reduces_of_doubling_sizes(by_two: dict[str, Any]):
     sizes = [each["name"] for each in by_two["findings"] if each["name"].startswith("all-reduce")]
     assert sizes[0] == "all-reduce 1 MiB"
@@ -235,11 +236,13 @@ def test_two_ranks_measure_all_reduces_of_doubling_sizes(by_two: dict[str, Any])
         assert found["value"] > 0 and found["node"] == "all nodes" and "gloo" in found["note"]
 
 
+@pytest.mark.slow
 def test_the_clocks_of_two_ranks_on_one_machine_agree(by_two: dict[str, Any]):
     (found,) = named(by_two, "clock skew")
     assert found["verdict"] == "excellent" and found["value"] < 50
 
 
+@pytest.mark.slow
 def test_each_rank_measures_its_device_and_one_of_them_their_node(by_two: dict[str, Any]):
     assert [each["rank"] for each in named(by_two, "matrix product fp32")] == [0, 1]
     for name in ("disk write", "host memory", "/dev/shm", "locked memory (ulimit -l)", "PyTorch"):

@@ -166,3 +166,17 @@ def test_who_reads_the_exit_finds_all_steps_in_the_ledger(
         recorder.record("step", step=step, loss=1.0)
     recorder.record_end("succeeded", causes.DONE, "all steps done", 200)
     assert found == [list(range(200))]
+
+
+@pytest.mark.parametrize("fields", [{"loss": float("nan")}, {"figures": {"loss": float("inf")}}])
+def test_a_number_that_json_does_not_have_is_refused_at_once(recorder: RankRecorder, fields: dict[str, Any]):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        recorder.record("step", step=1, **fields)
+
+
+def test_what_the_caller_changes_later_is_written_as_it_was(recorder: RankRecorder, tmp_path: Path):
+    figures = {"loss": 1.0}
+    recorder.record("step", step=1, figures=figures)
+    figures["loss"] = 2.0
+    recorder.flush()
+    assert ledger.read(tmp_path)[-1]["figures"] == {"loss": 1.0}

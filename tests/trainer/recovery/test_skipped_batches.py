@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from tests.trainer.conftest import STEPS, Ended, Training, read_json, said, wait
+from tests.conftest import until
+from tests.trainer.conftest import STEPS, Ended, Training, read_json, wait
 from trainer.record import causes, fence, incidents
 from trainer.recovery import skipped
 
@@ -41,8 +42,9 @@ def test_a_batch_whose_gradients_are_not_finite_is_left_out_once_and_told(withou
 def test_a_restart_leaves_out_the_same_batch_and_ends_bit_for_bit_as_the_training_that_was_not_killed(
     training: Training, without_seven: Training
 ) -> None:
-    process = training.spawn("tests.trainer.spoiled", "nan-once@7", str(training.config))
-    said(process, "step 8/")
+    process = training.spawn("tests.trainer.spoiled", "nan-once@7,freeze@8", str(training.config))
+    training.until_frozen()
+    until(lambda: [commit.step for commit in training.commits()] == [5], "the checkpoint")
     process.kill()
     wait(process)
     # This time no gradient of step 7 would be spoilt.

@@ -8,12 +8,15 @@ import pytest
 
 from trainer.config.recovery import Recovery
 from trainer.record import causes, incidents
+from trainer.record.commits import GIVEN_UP
 from trainer.record.fence import Token
 from trainer.record.heartbeat import Heartbeat
 from trainer.recovery.lookout import PERSISTS_SECONDS, Lookout
+from trainer.recovery.pace import StepPace
 from trainer.recovery.stragglers import SlowRanks, slow_ranks
 
 pytestmark = pytest.mark.pure
+BOTH = (0, 1)
 
 
 def test_of_two_ranks_the_one_that_takes_twice_as_long_is_slow() -> None:
@@ -44,13 +47,37 @@ def test_a_rank_alone_is_never_slow() -> None:
 
 def test_a_rank_is_told_once_when_it_has_been_slow_for_long_enough() -> None:
     slow = SlowRanks(60.0)
-    assert [slow.look({1: 2.0}, now) for now in (0.0, 30.0, 60.0, 90.0)] == [[], [], [1], []]
+    assert [slow.look({1: 2.0}, BOTH, now) for now in (0.0, 30.0, 60.0, 90.0)] == [[], [], [1], []]
 
 
 def test_a_rank_that_was_not_slow_once_begins_anew() -> None:
     slow = SlowRanks(60.0)
-    told = [slow.look(each, now) for each, now in (({1: 2.0}, 0.0), ({}, 50.0), ({1: 2.0}, 70.0), ({1: 2.0}, 131.0))]
-    assert told == [[], [], [], [1]]
+    slow.look({1: 2.0}, BOTH, 0.0)
+    slow.look({}, BOTH, 50.0)
+    slow.look({1: 2.0}, BOTH, 70.0)
+    assert slow.look({1: 2.0}, BOTH, 129.0) == []
+    assert slow.look({1: 2.0}, BOTH, 131.0) == [1]
+
+
+def test_a_rank_of_which_nothing_new_is_known_for_a_while_stays_as_slow_as_it_was() -> None:
+    """It saves a checkpoint, or its steps are longer than the time between two looks."""
+    slow = SlowRanks(60.0)
+    slow.look({1: 2.0}, BOTH, 0.0)
+    slow.look({}, (), 50.0)
+    assert slow.look({1: 2.0}, (), 61.0) == []
+    assert slow.look({1: 2.0}, BOTH, 70.0) == [1]
+
+
+def test_of_short_steps_the_last_sixteen_count() -> None:
+    pace = StepPace()
+    assert [pace.add(0.1, own)[1] for own in [0.05] * 16 + [0.5] * 8][-1] == 0.05
+    assert pace.add(0.5, 0.5)[1] == 0.5
+
+
+def test_where_steps_take_long_a_rank_that_has_become_slow_is_seen_after_three_of_them() -> None:
+    pace = StepPace()
+    seen = [pace.add(seconds, seconds - 1) for seconds in [10.0] * 16 + [30.0] * 3]
+    assert [own for _, own in seen[-4:]] == [9.0, 9.0, 9.0, 29.0]
 
 
 @dataclass
@@ -64,14 +91,35 @@ class Writer:
 TOKEN = Token(1)
 
 
+def failed(step: int, reason: str = "No space left on device") -> dict[str, Any]:
+    return {"event": "commit_failed", "step": step, "reason": reason}
+
+
+def test_saves_that_fail_are_told_once_until_one_succeeds(tmp_path: Path) -> None:
+    looks = lookout(tmp_path)
+    for event in (failed(5), failed(10), {"event": "committed", "step": 15}, failed(20)):
+        looks.saved(event)
+    told = [incidents.read(tmp_path, id) for id in incidents.names(tmp_path)]
+    assert [(each.kind, each.step, each.survived) for each in told] == [
+        (causes.STORAGE, 5, True),
+        (causes.STORAGE, 20, True),
+    ]
+    assert told[0].reason == "the checkpoint of step 5 could not be saved: No space left on device"
+
+
+def test_a_save_whose_generation_is_over_is_no_fault_of_the_storage(tmp_path: Path) -> None:
+    lookout(tmp_path).saved(failed(5, GIVEN_UP))
+    assert incidents.names(tmp_path) == []
+
+
 def lookout(store: Path, writer: Writer | None = None, **recovery: Any) -> Lookout:
     nothing = lambda *_, **__: None  # noqa: E731
     return Lookout(Recovery(**recovery), store, TOKEN, False, nothing, writer or Writer(), stalls=100.0)
 
 
-def beats(store: Path, *own: float) -> None:
+def beats(store: Path, *own: float, step: int = 41) -> None:
     for rank, seconds in enumerate(own):
-        Heartbeat(store, TOKEN, rank).beat("training", 41, pace=(0.5, seconds))
+        Heartbeat(store, TOKEN, rank).beat("training", step, pace=(0.5, seconds))
 
 
 def told(store: Path) -> list[incidents.IncidentRecord]:
@@ -82,10 +130,11 @@ def test_the_lookout_tells_of_a_slow_rank_with_its_node_and_the_training_goes_on
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLIPWAY_NODE", "node-7")
-    beats(tmp_path, 0.1, 0.1, 0.35)
     seen = lookout(tmp_path)
+    beats(tmp_path, 0.1, 0.1, 0.35, step=20)
     seen.look(0.0)
     assert told(tmp_path) == []
+    beats(tmp_path, 0.1, 0.1, 0.35)
     seen.look(PERSISTS_SECONDS)
     [incident] = told(tmp_path)
     assert incident.reason == (
@@ -96,18 +145,26 @@ def test_the_lookout_tells_of_a_slow_rank_with_its_node_and_the_training_goes_on
 
 
 def test_where_the_recipe_says_so_the_lookout_asks_the_training_to_stop(tmp_path: Path) -> None:
-    beats(tmp_path, 0.1, 0.5)
     seen = lookout(tmp_path, policies={"straggler": "replace"})
-    seen.look(0.0)
-    seen.look(PERSISTS_SECONDS)
+    for at, now in ((20, 0.0), (41, PERSISTS_SECONDS)):
+        beats(tmp_path, 0.1, 0.5, step=at)
+        seen.look(now)
     assert seen.asks_to_stop.startswith("asked to stop, as rank 1 on local needs 500 ms")
 
 
 def test_a_recipe_may_have_nobody_look_for_stragglers(tmp_path: Path) -> None:
-    beats(tmp_path, 0.1, 0.5)
     seen = lookout(tmp_path, straggler_sigmas=0.0)
-    seen.look(0.0)
-    seen.look(PERSISTS_SECONDS)
+    for at, now in ((20, 0.0), (41, PERSISTS_SECONDS)):
+        beats(tmp_path, 0.1, 0.5, step=at)
+        seen.look(now)
+    assert told(tmp_path) == []
+
+
+def test_ranks_that_do_no_step_are_not_told_as_slow_for_what_their_last_steps_were(tmp_path: Path) -> None:
+    beats(tmp_path, 0.1, 0.5)
+    seen = lookout(tmp_path)
+    for now in (0.0, PERSISTS_SECONDS, 2 * PERSISTS_SECONDS):
+        seen.look(now)
     assert told(tmp_path) == []
 
 

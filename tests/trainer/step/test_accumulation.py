@@ -68,7 +68,7 @@ def undivided() -> tuple[float, Gradients]:
     return gradients([(SEQUENCES, SEQUENCES)])
 
 
-@bounded(max_examples=30)
+@bounded(max_examples=10)
 @given(shares=divisions())
 def test_any_division_of_a_batch_gives_the_same_loss_and_gradients(
     undivided: tuple[float, Gradients], shares: list[tuple[int, int]]

@@ -18,7 +18,8 @@ import pytest
 from tests.trainer.conftest import CODE, settings
 from trainer.config import resolved
 
-pytestmark = pytest.mark.timeout(1800)  # the first of its tests waits for a world, and another for one process
+# The first of its tests waits for a world, and another for one process.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROUNDING = 1e-5
 """How far losses (near 4) and gradient norms (near 1) may be off after 20 steps in fp32: sums in another order."""
@@ -119,7 +120,6 @@ CASES = {
 }
 
 
-FAST = ("DDP", "FSDP", "TP", "PP 1F1B")
 NIGHTLY = (
     "FSDP x TP in bf16",
     "PP interleaved x FSDP in bf16",
@@ -155,9 +155,7 @@ NIGHTLY = (
 
 
 def _mark(name: str) -> list[pytest.MarkDecorator]:
-    if name in FAST:
-        return []
-    return [pytest.mark.slow, pytest.mark.nightly] if name in NIGHTLY else [pytest.mark.slow]
+    return [pytest.mark.nightly] if name in NIGHTLY else []
 
 
 ROWS = [pytest.param(name, id=name, marks=_mark(name)) for name in CASES]
@@ -227,7 +225,6 @@ def worlds(tmp_path_factory: pytest.TempPathFactory) -> Worlds:
     return Worlds(tmp_path_factory.mktemp("worlds"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS)
 def test_losses_and_gradient_norms_are_those_of_one_process(worlds: Worlds, name: str) -> None:
     case = CASES[name]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trainer.config.sections import Optimiser
-from trainer.step.schedule import learning_rate
+from trainer.step.schedule import consequence, learning_rate
 
 pytestmark = pytest.mark.pure
 
@@ -15,6 +15,27 @@ EVERY_SCHEDULE = pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd",
 def rates(steps: int, **settings: Any) -> list[float]:
     config = Optimiser(**{"learning_rate": 2.0, "final_fraction": 0.25, **settings})
     return [learning_rate(config, step, steps) for step in range(steps)]
+
+
+def after_change(step: int, before: int, after: int, **settings: Any) -> str:
+    config = Optimiser(**{"learning_rate": 2.0, "final_fraction": 0.25, **settings})
+    return consequence((config, before), (config, after), step)
+
+
+def test_another_number_of_steps_moves_a_rate_that_falls_over_all_steps() -> None:
+    said = after_change(10, 21, 41, schedule="linear")
+    assert said == "the learning rate is 1.625 at step 11, and not 1.25; it comes to 0.5 at step 41, and not at step 21"
+
+
+def test_before_the_decay_of_wsd_another_number_of_steps_moves_only_its_end() -> None:
+    said = after_change(10, 40, 80, schedule="wsd")
+    assert said == (
+        "the learning rate is 2 at step 11, as it would have been; it comes to 0.5 at step 80, and not at step 40"
+    )
+
+
+def test_a_constant_rate_does_not_depend_on_the_number_of_steps() -> None:
+    assert after_change(10, 40, 80, schedule="constant") == "the learning rate stays at 2"
 
 
 @EVERY_SCHEDULE

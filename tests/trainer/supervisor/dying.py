@@ -1,7 +1,7 @@
 """The supervisor of a node, one of whose ranks sends itself a signal after a step: nothing has to be met in passing.
 
-``python -m tests.trainer.supervisor.dying RANK STEP SIGNAL TIMES FOLDER ARGUMENT...``: in all generations together the
-rank does it TIMES times, which it counts in FOLDER.
+``python -m tests.trainer.supervisor.dying RANK STEPS SIGNAL TIMES FOLDER ARGUMENT...``: in all generations together the
+rank does it TIMES times, which it counts in FOLDER. STEPS are separated by commas.
 """
 
 import os
@@ -13,13 +13,13 @@ from trainer.figures.report import StepReport
 from trainer.supervisor.__main__ import main
 
 
-def signal_after(rank: str, step: int, number: signal.Signals, times: int, folder: Path) -> None:
+def signal_after(rank: str, steps: set[int], number: signal.Signals, times: int, folder: Path) -> None:
     report = StepReport.step
 
     def report_and_die(told: StepReport, done: int, *figures: float) -> dict[str, float]:
         found = report(told, done, *figures)
         before = len(list(folder.iterdir()))
-        if done == step and os.environ["RANK"] == rank and before < times:
+        if done in steps and os.environ["RANK"] == rank and before < times:
             (folder / str(before)).touch()
             os.kill(os.getpid(), number)
         return found
@@ -28,6 +28,6 @@ def signal_after(rank: str, step: int, number: signal.Signals, times: int, folde
 
 
 if __name__ == "__main__":
-    rank, step, number, times, folder = sys.argv[1:6]
-    signal_after(rank, int(step), signal.Signals(int(number)), int(times), Path(folder))
+    rank, steps, number, times, folder = sys.argv[1:6]
+    signal_after(rank, set(map(int, steps.split(","))), signal.Signals(int(number)), int(times), Path(folder))
     sys.exit(main(sys.argv[6:]))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.trainer.conftest import CODE, MARK, Training
 from trainer.base import processes
-from trainer.node.generations import STOPPING
+from trainer.node.generations import ASKED, REPLACED, STOPPING, key
 from trainer.record import fence
 from trainer.record.fence import Token
 from trainer.supervisor.job_store import JobStore
@@ -28,20 +28,29 @@ class Fault:
     step: int
     number: signal.Signals
     times: int = 1
+    later: int = 0
+    """Another step after which it does it; 0 for none."""
 
 
 class SupervisedNodes:
     """The nodes of one incarnation, each the process under which everything of the node dies."""
 
     def __init__(
-        self, training: Training, names: Sequence[str], fault: Fault | None = None, least: int = 0, ranks: int = 1
+        self,
+        training: Training,
+        names: Sequence[str],
+        fault: Fault | None = None,
+        least: int = 0,
+        ranks: int = 1,
+        replaced_seconds: float = 0.0,
     ) -> None:
         """Start them; `least` nodes are enough to go on, by default all.
 
+        replaced_seconds: how long a job with too few nodes waits for one in a lost one's place, 0 where none comes.
         The ranks of a single node meet in a store of that node.
         """
         assert fence.claim(training.store, Token(INCARNATION), nodes=tuple(names), cause="a test", by="a test")
-        self.training, self._ranks = training, ranks
+        self.training, self._ranks, self._replaced = training, ranks, replaced_seconds
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._port = listener.getsockname()[1]
             self.store = subprocess.Popen(
@@ -52,9 +61,11 @@ class SupervisedNodes:
                 text=True,
             )
         self._port = self._port if len(names) > 1 or ranks == 1 else 0
+        self._asked: JobStore | None = None
         count = f"{least}:{len(names)}" if least else str(len(names))
         self._logs = {name: training.folder / f"{name}.log" for name in names}
-        self.processes = {name: self._start(name, count, self._module(fault)) for name in names}
+        self._count, self._runs = count, self._module(fault)
+        self.processes = {name: self._start(name) for name in names}
 
     def ranks(self, node: str) -> list[int]:
         """The pids of the live ranks of a node."""
@@ -78,6 +89,10 @@ class SupervisedNodes:
         self.store.stdin.write("".join(f"{name}\n" for name in names))
         self.store.stdin.flush()
 
+    def bring_back(self, name: str) -> None:
+        """Start a node anew, as a launcher does with one that is back."""
+        self.processes[name] = self._start(name)
+
     def ended(self, *names: str) -> list[int]:
         """Wait until these nodes, by default all, have ended; their exit codes."""
         return [self.processes[name].wait(240) for name in names or self.processes]
@@ -85,6 +100,15 @@ class SupervisedNodes:
     def is_stopping(self) -> bool:
         """Whether a node has told the others that it was asked to stop."""
         return JobStore.connected("127.0.0.1", self._port, 60).has(STOPPING)
+
+    def is_asked(self, node: str) -> bool:
+        """Whether a node has told the others that it was asked to leave."""
+        return JobStore.connected("127.0.0.1", self._port, 60).has(f"{ASKED}/{node}")
+
+    def waiting(self, generation: int) -> int:
+        """How many nodes wait to take part after a generation."""
+        self._asked = self._asked or JobStore.connected("127.0.0.1", self._port, 60)
+        return self._asked.count(key(generation, "waits"))
 
     def said(self, node: str) -> str:
         """What a node has said so far."""
@@ -102,22 +126,33 @@ class SupervisedNodes:
             return ["trainer.supervisor"]
         folder = self.training.folder / "faults"
         folder.mkdir(exist_ok=True)
-        words = (fault.rank, fault.step, int(fault.number), fault.times, folder)
+        words = (fault.rank, f"{fault.step},{fault.later}", int(fault.number), fault.times, folder)
         return ["tests.trainer.supervisor.dying", *map(str, words)]
 
-    def _start(self, name: str, count: str, module: list[str]) -> "subprocess.Popen[bytes]":
-        with self._logs[name].open("wb") as log:
+    def _start(self, name: str) -> "subprocess.Popen[bytes]":
+        with self._logs[name].open("ab") as log:
             return subprocess.Popen(
                 [
                     *(sys.executable, "-m", "trainer.node.process", "supervisor", ""),
-                    *(sys.executable, "-P", "-m", *module, f"--nnodes={count}", f"--nproc-per-node={self._ranks}"),
+                    *(
+                        sys.executable,
+                        "-P",
+                        "-m",
+                        *self._runs,
+                        f"--nnodes={self._count}",
+                        f"--nproc-per-node={self._ranks}",
+                    ),
                     *(
                         "--rdzv-id=tiny",
                         f"--rdzv-endpoint=127.0.0.1:{self._port}",
                         str(self.training.config),
                     ),
                 ],
-                env=self.training.environment(SLIPWAY_NODE=name, SLIPWAY_INCARNATION=str(INCARNATION)),
+                env=self.training.environment(
+                    SLIPWAY_NODE=name,
+                    SLIPWAY_INCARNATION=str(INCARNATION),
+                    **{REPLACED: str(self._replaced)},
+                ),
                 stdout=log,
                 stderr=log,
             )

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from signal import SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import pytest
 
@@ -10,6 +10,8 @@ from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.supervisor.conftest import StartNodes
 from tests.trainer.supervisor.nodes import Fault, generation
+from trainer.record import causes, incidents
+from trainer.record.fence import Token
 
 pytestmark = pytest.mark.nightly
 TWO = ("a", "b")
@@ -26,12 +28,18 @@ def test_the_death_of_the_supervisor_ends_its_ranks_and_its_node(training: Train
     assert generation(training) == 0
 
 
-def test_the_death_of_the_store_ends_the_job(training: Training, start_nodes: StartNodes) -> None:
+@pytest.mark.parametrize("number", [SIGKILL, SIGSTOP], ids=["dies", "stands still"])
+def test_a_store_that_does_not_answer_ends_the_job_and_is_named(
+    training: Training, start_nodes: StartNodes, number: Signals
+) -> None:
     nodes = start_nodes(TWO, FROZEN)
     training.until_frozen()
-    nodes.store.kill()
+    nodes.store.send_signal(number)
     assert nodes.ended() == [1, 1]
     assert "the job's rendezvous store does not answer" in nodes.said("a")
+    incident = incidents.read(training.store, str(Token(1)))
+    assert (incident.kind, incident.action) == (causes.NETWORK, "ended the job")
+    assert "the job's rendezvous store does not answer" in incident.reason
     assert generation(training) == 0
 
 

@@ -17,7 +17,7 @@ from trainer.checkpoint.disk import encryption, progress, reading, tensor_table,
 from trainer.checkpoint.disk.dtypes import DTYPES
 from trainer.checkpoint.disk.manifest import CheckpointManifest, Chunk, require_readable
 from trainer.checkpoint.disk.progress import PROGRESS
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, Read
 from trainer.checkpoint.disk.tensor_table import Bring, TensorTable
 
 if TYPE_CHECKING:
@@ -35,11 +35,21 @@ class TensorType:
 class Contents:
     """One checkpoint in a folder. Only its manifest has been read: call `verify` before anything else."""
 
-    def __init__(self, folder: Path, manifest: CheckpointManifest, bring: Bring = tensor_table.is_there) -> None:
-        """`bring` has a file in the folder before it is read, where the folder need not have all."""
+    def __init__(
+        self,
+        folder: Path,
+        manifest: CheckpointManifest,
+        bring: Bring = tensor_table.is_there,
+        read: Read | None = None,
+    ) -> None:
+        """`bring` has a file in the folder before it is read, where the folder need not have all.
+
+        With `read`, the files are not in the folder, which is then only what messages name.
+        """
         self.folder, self.manifest, self._bring = folder, manifest, bring
-        self._encrypted: dict[Path, bool] = {}
-        self._table = TensorTable(folder, manifest, bring)
+        self._read_file = read or reading.from_folder(folder)
+        self._encrypted: dict[str, bool] = {}
+        self._table = TensorTable(folder, manifest, bring, self._read_file)
 
     def verify(self, names: Iterable[str]) -> None:
         """Hash these files. Raises DamagedCheckpoint."""
@@ -62,7 +72,7 @@ class Contents:
 
     def progress(self) -> progress.TrainingProgress:
         self._bring(PROGRESS)
-        return progress.decode(bytes(reading.read(self.folder / PROGRESS)))
+        return progress.decode(bytes(self._read_file(PROGRESS, 0, None)))
 
     def tensor_names(self, prefix: str) -> list[str]:
         return [name for name in self._table.types if name.startswith(prefix)]
@@ -122,22 +132,22 @@ class Contents:
         """The part of a chunk that `item` needs; only the rows of that part are read."""
         sizes, rows = torch.Size(chunk.sizes), (item.storage_offsets[0], item.lengths[0]) if chunk.sizes else (0, 1)
         row_bytes = sizes[1:].numel() * dtype.itemsize
-        path, count = self.folder / chunk.file, rows[1] * row_bytes
-        data = self._read(path, chunk.begin + rows[0] * row_bytes, count)
+        count = rows[1] * row_bytes
+        data = self._read(chunk.file, chunk.begin + rows[0] * row_bytes, count)
         box = torch.frombuffer(data, dtype=dtype) if count else torch.empty(0, dtype=dtype)
         box = box.view(rows[1], *sizes[1:]) if chunk.sizes else box.view(())
         for axis in range(1, len(sizes)):
             box = box.narrow(axis, item.storage_offsets[axis], item.lengths[axis])
         return box
 
-    def _read(self, path: Path, begin: int, count: int) -> bytearray:
+    def _read(self, name: str, begin: int, count: int) -> Bytes:
         """Bytes of a file, decrypted where it is encrypted."""
-        if path not in self._encrypted:
-            start = reading.read(path, 0, min(len(encryption.MAGIC), path.stat().st_size))
-            self._encrypted[path] = encryption.is_encrypted(start)
-        if not self._encrypted[path]:
-            return reading.read(path, begin, count)
-        return encryption.read(path, begin, count, self._key)
+        if name not in self._encrypted:
+            start = self._read_file(name, 0, min(len(encryption.MAGIC), self.manifest.files[name].bytes))
+            self._encrypted[name] = encryption.is_encrypted(start)
+        if not self._encrypted[name]:
+            return self._read_file(name, begin, count)
+        return encryption.read(self.folder / name, begin, count, self._key)
 
     @functools.cached_property
     def _key(self) -> encryption.Key | None:

@@ -40,6 +40,8 @@ class Key:
     """A key of 256 bits. Its `id` distinguishes keys and reveals nothing of the secret."""
 
     secret: bytes = field(repr=False)
+    older: tuple["Key", ...] = ()
+    """Keys that this one has replaced: they open files, and encrypt none."""
 
     @property
     def id(self) -> str:
@@ -48,14 +50,20 @@ class Key:
 
 
 def read_key(path: Path) -> Key:
-    """The key in a file of 64 hex digits. Raises ValueError, which never shows the content of the file."""
+    """The key in a file of 64 hex digits, and the older ones on the lines after it.
+
+    Raises ValueError, which never shows the content of the file.
+    """
     try:
-        text = path.read_bytes().strip()
+        lines = [line.strip() for line in path.read_bytes().splitlines() if line.strip()] or [b""]
     except OSError as error:
         raise ValueError(f"storage.key_file: {path}: cannot be read: {error.strerror}") from None
-    if not re.fullmatch(rb"[0-9A-Fa-f]{64}", text):
-        raise ValueError(f"storage.key_file: {path}: found {len(text)} bytes, expected 64 hex digits")
-    return Key(bytes.fromhex(text.decode()))
+    for number, line in enumerate(lines):
+        if not re.fullmatch(rb"[0-9A-Fa-f]{64}", line):
+            which = f"key {number + 1}: " if len(lines) > 1 else ""
+            raise ValueError(f"storage.key_file: {path}: {which}found {len(line)} bytes, expected 64 hex digits")
+    newest, *older = (bytes.fromhex(line.decode()) for line in lines)
+    return Key(newest, tuple(map(Key, older)))
 
 
 def encrypt(chunks: Iterable[bytes | memoryview], key: Key) -> Iterator[bytes]:
@@ -112,11 +120,13 @@ def _file_cipher(header: bytes, key: Key | None, name: str) -> "AESGCM":
         raise WrongKey(
             f"{name}: encrypted with key {found}, and storage.key_file is not set: name the file of that key"
         )
-    if found != key.id:
+    fitting = next((each for each in (key, *key.older) if each.id == found), None)
+    if fitting is None:
+        held = " and ".join(each.id for each in (key, *key.older))
         raise WrongKey(
-            f"{name}: encrypted with key {found}, and storage.key_file holds key {key.id}: name the other file"
+            f"{name}: encrypted with key {found}, and storage.key_file holds key {held}: name the other file"
         )
-    return _cipher(key, header[len(MAGIC) + ID : -PREFIX], header)
+    return _cipher(fitting, header[len(MAGIC) + ID : -PREFIX], header)
 
 
 def _decrypt_segment(

@@ -22,13 +22,12 @@ the file. ``progress.json`` holds everything that is not a tensor. The layout "c
 verified in the same way (exports) have no tensors.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic
+from trainer.base import atomic, parsing
 
 MANIFEST = "MANIFEST.json"
 FORMAT = "slipway.checkpoint/1"
@@ -90,13 +89,27 @@ class CheckpointManifest:
 
 
 def decode(data: bytes) -> CheckpointManifest:
-    """The manifest in the bytes of a MANIFEST.json. Raises ValueError for another format."""
-    value = json.loads(data)
-    if value.get("format") != FORMAT:
-        raise ValueError(f"found format {value.get('format')}, expected {FORMAT}")
-    files = {name: CheckpointFile(**file) for name, file in value["files"].items()}
-    tensors = {name: tensor_entry(described) for name, described in value.get("tensors", {}).items()}
-    return CheckpointManifest(value["layout"], files, tensors)
+    """The manifest in the bytes of a MANIFEST.json.
+
+    Raises ValueError for another format, what is no manifest, and a name of a file that leads out of the folder.
+    """
+    value = parsing.value(data)
+    format = value.get("format") if isinstance(value, dict) else None
+    if format != FORMAT:
+        raise ValueError(f"found format {format}, expected {FORMAT}")
+    try:
+        files = {_inside(name): CheckpointFile(**file) for name, file in value["files"].items()}
+        tensors = {name: tensor_entry(described) for name, described in value.get("tensors", {}).items()}
+        return CheckpointManifest(value["layout"], files, tensors)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a manifest of format {FORMAT}: {error!r}") from None
+
+
+def _inside(name: str) -> str:
+    """A file's name, when it stays in its folder. Raises ValueError for another."""
+    if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+        raise ValueError(f"found the file {name!r}, expected a name below the manifest's folder")
+    return name
 
 
 def require_readable(layout: str, folder: Path) -> None:

@@ -1,10 +1,9 @@
 """Progress: the part of a checkpoint that is not tensors, in the file progress.json."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainer.base import atomic
+from trainer.base import atomic, parsing
 
 PROGRESS = "progress.json"
 
@@ -38,4 +37,4 @@ class TrainingProgress:
 
 
 def decode(data: bytes) -> TrainingProgress:
-    return TrainingProgress(**json.loads(data))
+    return TrainingProgress(**parsing.value(data))

@@ -7,10 +7,14 @@ the process instead of raising an error.
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from trainer.base import listing, progress, verify
+
+Bytes = bytearray | memoryview
+Read = Callable[[str, int, int | None], Bytes]
+"""Reads a file of a checkpoint by its name, as `read` does one by its path."""
 
 
 class DamagedCheckpoint(Exception):
@@ -24,6 +28,11 @@ def read(path: Path, begin: int = 0, count: int | None = None) -> bytearray:
     """
     with finding_damage(path):
         return verify.persistently(lambda: _read(path, begin, count))
+
+
+def from_folder(folder: Path) -> Read:
+    """Reads the files of a folder."""
+    return lambda name, begin, count: read(folder / name, begin, count)
 
 
 @contextlib.contextmanager

@@ -10,16 +10,15 @@ In "chunks/1", the layout of older checkpoints, the manifest has the whole table
 """
 
 import functools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic
-from trainer.checkpoint.disk import verification
+from trainer.base import atomic, parsing, verify
+from trainer.checkpoint.disk import reading
 from trainer.checkpoint.disk.manifest import CheckpointManifest, TensorEntry, tensor_entry
-from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.reading import DamagedCheckpoint, Read
 
 TYPES = "tensors.json"
 PART = re.compile(r"tensors-(\d+)\.json")
@@ -39,7 +38,10 @@ def is_there(name: str) -> None:
 class TensorTable:
     """The table of one checkpoint in `folder`. Each of its files is verified when it is first used."""
 
-    def __init__(self, folder: Path, manifest: CheckpointManifest, bring: Bring = is_there) -> None:
+    def __init__(
+        self, folder: Path, manifest: CheckpointManifest, bring: Bring = is_there, read: Read | None = None
+    ) -> None:
+        self._read = read or reading.from_folder(folder)
         self._folder, self._manifest, self._bring = folder, manifest, bring
         self._parts = sorted(name for name in manifest.files if PART.fullmatch(name))
         self._decode_part = functools.cache(self._decoded)
@@ -62,8 +64,10 @@ class TensorTable:
     def _decoded(self, name: str) -> Entries:
         self._bring(name)
         try:
-            data = verification.read_file(self._folder / name, self._manifest.files[name])
-            return {tensor: tensor_entry(entry) for tensor, entry in json.loads(data).items()}
+            data = bytes(self._read(name, 0, None))
+            with reading.finding_damage(self._folder / name):
+                verify.data(data, self._manifest.files[name], self._folder / name)
+            return {tensor: tensor_entry(entry) for tensor, entry in parsing.value(data).items()}
         except ValueError as error:
             raise DamagedCheckpoint(f"{self._folder / name}: cannot be decoded: {error}") from None
 

@@ -3,6 +3,7 @@
 ``<store>/holds/<commit>.<random>.json`` is one hold, removed at the end. One that a killed process left counts for
 `DAYS` from its time. ``<store>/holds/<commit>.<training>.json`` is that of a training that continues the checkpoint: it
 counts until that one has a checkpoint of its own that outlives its nodes, and for `DAYS` where it was never proposed.
+The control plane lets go of it where nobody wants that training any more.
 """
 
 import contextlib
@@ -56,6 +57,14 @@ def hold_for(store: Path, commit: str, child: Path) -> None:
     why = "it continues it, and has no checkpoint of its own"
     hold = Hold(commit, f"training {child.name}", why, time.time(), where)
     codec.create_only(files.named(store, files.HOLDS, f"{commit}.{child.name}"), hold, FORMAT)
+
+
+def let_go(store: Path, commit: str, child: str) -> bool:
+    """End the hold for the training `child`; False where there was none. Raises OSError."""
+    path = files.named(store, files.HOLDS, f"{commit}.{child}")
+    held = path.exists()
+    path.unlink(missing_ok=True)
+    return held
 
 
 def reasons(store: Path, commit: str, now: float) -> list[str]:

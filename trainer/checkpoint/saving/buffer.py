@@ -2,18 +2,25 @@
 
 All chunks go into one memfd in the order of the files, headers included, so that each file is a range of bytes in it.
 The buffer is used again for every save: its pages are allocated once, before the first save, and pinned for a GPU.
+When all is in it, a thread hashes and seals it (`trainer.checkpoint.memory.seal`). A memfd of the node's supervisor
+keeps what it holds when the rank dies, until the next rank fills it.
 """
 
+import contextlib
 import ctypes
+import dataclasses
 import mmap
 import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
+from blake3 import blake3
 from torch import Tensor
 
 from trainer.base import atomic
+from trainer.checkpoint.memory import seal
+from trainer.checkpoint.memory.seal import HeldFile, HeldPart
 from trainer.checkpoint.state import TrainingState
 
 if TYPE_CHECKING:
@@ -26,8 +33,13 @@ _libc = ctypes.CDLL(None)
 class Buffer:
     """Shared memory for one checkpoint of a rank at a time; `fd` is its memfd."""
 
-    def __init__(self) -> None:
-        self.fd = os.memfd_create("checkpoint", 0)
+    def __init__(self, descriptor: int | None = None) -> None:
+        """In this memfd, which may hold a state already, or in a new one."""
+        self.fd = os.memfd_create("checkpoint", 0) if descriptor is None else descriptor
+        held = seal.read(self.fd)
+        self.age = held.age if held else (-1, -1)
+        """Of the state that it holds, see `HeldPart.age`; (-1, -1) while it holds none."""
+        self._sealing: threading.Thread | None = None
         self._plan: PartPlan | None = None
         self._memory: Tensor | None = None
         self._preparing: threading.Thread | None = None
@@ -39,7 +51,10 @@ class Buffer:
             return
         self.wait()
         self._unregister()
-        os.ftruncate(self.fd, max(plan.size, mmap.PAGESIZE))
+        if not self._has_room_for(plan):
+            self.age = (-1, -1)
+            os.ftruncate(self.fd, 0)
+            os.ftruncate(self.fd, max(plan.size, mmap.PAGESIZE))
         self._memory = torch.frombuffer(mmap.mmap(self.fd, max(plan.size, mmap.PAGESIZE)), dtype=torch.uint8)
         for section in plan.sections:
             os.pwrite(self.fd, section.header, section.begin)
@@ -47,16 +62,24 @@ class Buffer:
         self._preparing = threading.Thread(target=self._allocate_pages, args=(device,), daemon=True)
         self._preparing.start()
 
+    def _has_room_for(self, plan: "PartPlan") -> bool:
+        """Whether it was laid out for the same plan: then what it holds stays until the next copy."""
+        there = os.fstat(self.fd).st_size >= max(plan.size, mmap.PAGESIZE)
+        return there and all(os.pread(self.fd, len(s.header), s.begin) == s.header for s in plan.sections)
+
     def wait(self) -> None:
-        """Wait until the pages are allocated."""
-        if self._preparing:
-            self._preparing.join()
-            self._preparing = None
+        """Wait until the pages are allocated, and what it holds is sealed."""
+        for thread in (self._preparing, self._sealing):
+            if thread:
+                thread.join()
+        self._preparing = self._sealing = None
 
     def copy(self, state: TrainingState, device: torch.device) -> None:
         """Copy the plan's chunks of `state`; every copy is complete when this returns."""
         assert self._plan is not None and self._memory is not None
         self.wait()
+        self.age = (-1, -1)
+        os.ftruncate(self.fd, max(self._plan.size, mmap.PAGESIZE))  # the seal goes first
         if device.type == "cuda":
             self._copy_from_gpu(state, device)
         else:
@@ -69,6 +92,21 @@ class Buffer:
         os.ftruncate(self.fd, begin + len(data))
         os.pwrite(self.fd, data, begin)
         return begin, len(data)
+
+    def seal(self, part: HeldPart) -> None:
+        """Have a thread seal what was copied, as `part`, whose files it fills in."""
+        self.age = part.age
+        self._sealing = threading.Thread(target=self._seal, args=(part,), daemon=True)
+        self._sealing.start()
+
+    def _seal(self, part: HeldPart) -> None:
+        assert self._plan is not None
+        memory = memoryview(mmap.mmap(self.fd, self._plan.size, prot=mmap.PROT_READ))
+        pieces = {each.name: memory[each.begin : each.begin + each.size] for each in self._plan.sections}
+        hashed = {name: blake3(piece).hexdigest() for name, piece in pieces.items()}
+        files = {each.name: HeldFile(each.begin, each.size, hashed[each.name]) for each in self._plan.sections}
+        with contextlib.suppress(ValueError):  # a figure that is not finite has no JSON: this state is not kept
+            seal.write(self.fd, dataclasses.replace(part, files=files))
 
     def close(self) -> None:
         self.wait()

@@ -1,4 +1,4 @@
-"""The channel between a trainer and its writer process: two buffers in shared memory, requests, and answers."""
+"""The channel between a trainer and its writer process: buffers in shared memory, requests, and answers."""
 
 import contextlib
 import json
@@ -6,30 +6,41 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from trainer.base import parsing
+from trainer.checkpoint.memory.slots import SAVED_FROM
 from trainer.checkpoint.saving.buffer import Buffer
 
 ROOT = Path(__file__).parents[3]
-BUFFERS = 2
 
 
 class Channel:
-    """The trainer's end: the writer process, which can be restarted, and the buffers, which outlive it."""
+    """The trainer's end: the writer process, which can be restarted, and the buffers, which outlive it.
 
-    def __init__(self) -> None:
-        self.buffers = [Buffer() for _ in range(BUFFERS)]
+    The writer is started when it is first needed: a rank that comes back has its first step to do before.
+    """
+
+    def __init__(self, descriptors: Sequence[int] = ()) -> None:
+        """`descriptors` are the memfds of buffers that outlive this process too."""
+        self.buffers = [Buffer(each) for each in descriptors] or [Buffer() for _ in range(SAVED_FROM)]
         self._unread = b""
         self.bytes_written = 0
         """Over all saves, as the writers last said."""
         self._before = 0
-        self._process = self._start()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the writer, unless it was started."""
+        self._process = self._process or self._start()
 
     def send(self, buffer: int, request: dict[str, Any]) -> None:
         """Ask the writer to write the checkpoint in a buffer. Raises BrokenPipeError when the writer is dead."""
+        self.start()
         begin, length = self.buffers[buffer].write_request(request)
-        assert self._process.stdin is not None
+        assert self._process is not None and self._process.stdin is not None
         os.write(
             self._process.stdin.fileno(),
             json.dumps({"buffer": buffer, "begin": begin, "length": length}).encode() + b"\n",
@@ -37,7 +48,7 @@ class Channel:
 
     def answers(self, seconds: float = 0.0) -> list[dict[str, Any]]:
         """The new answers of the writer; waits for the first one, or for the writer's death, for up to `seconds`."""
-        assert self._process.stdout is not None
+        assert self._process is not None and self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         while select.select([descriptor], [], [], seconds)[0]:
             data = os.read(descriptor, 1 << 16)
@@ -45,19 +56,21 @@ class Channel:
                 break
             self._unread, seconds = self._unread + data, 0.0
         *lines, self._unread = self._unread.split(b"\n")
-        said = [json.loads(line) for line in lines]
+        said = [parsing.value(line) for line in lines]
         for line in said:
             self.bytes_written = self._before + line.get("moved", self.bytes_written - self._before)
         return [line for line in said if "step" in line]
 
     @property
     def death(self) -> str:
-        """How the writer died; empty while it is alive."""
-        code = self._process.poll()
+        """How the writer died; empty while it is alive, and before it is started."""
+        code = self._process.poll() if self._process else None
         return "" if code is None else f"the writer process has died ({_exit_text(code)})"
 
     @property
     def pid(self) -> int:
+        self.start()
+        assert self._process is not None
         return self._process.pid
 
     def restart(self) -> None:
@@ -68,8 +81,8 @@ class Channel:
 
     def close(self, seconds: float = 0.0) -> None:
         """End the writer; with `seconds`, it has that long to finish its work first."""
-        assert self._process.stdin is not None
-        if seconds:
+        if seconds and self._process:
+            assert self._process.stdin is not None
             self._process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(seconds)
@@ -90,6 +103,8 @@ class Channel:
         )
 
     def _end(self) -> None:
+        if self._process is None:
+            return
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):

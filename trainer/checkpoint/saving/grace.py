@@ -1,9 +1,12 @@
-"""Grace: whether the last checkpoint of a stop fits between SIGTERM and SIGKILL, said before one is asked for."""
+"""Grace: whether the end of a stop fits between SIGTERM and SIGKILL, said before one is asked for.
+
+The end is the last checkpoint, and before it the steps that cannot be left in the middle.
+"""
 
 import os
-import sys
 from collections.abc import Callable
 
+from trainer.base import console
 from trainer.checkpoint.tiers.tier import LASTING
 
 VARIABLE = "SLIPWAY_GRACE_SECONDS"
@@ -20,19 +23,24 @@ class StopGrace:
         self._record, self._said = record, 0.0
         self._grace = float(os.environ.get(VARIABLE) or 0.0)
 
-    def saved(self, step: int, seconds: float, tier: str) -> None:
-        """A save on `tier` took so many seconds. Only those on tiers that outlive the nodes end a stop."""
-        if not self._grace or tier not in LASTING or seconds <= max(self._grace, CHANGED * self._said):
+    def saved(self, step: int, seconds: float, tier: str, before: float = 0.0) -> None:
+        """A save on `tier` took so many seconds. Only those on tiers that outlive the nodes end a stop.
+
+        `before`: the seconds that a stop may wait until it can save.
+        """
+        if not self._grace or tier not in LASTING or before + seconds <= max(self._grace, CHANGED * self._said):
             return
-        self._said = seconds
-        told = sentence(self._grace, seconds, step)
-        self._record("grace_too_short", step=step, grace=self._grace, seconds=seconds, reason=told)
-        print(f"trainer: {told}\n", end="", file=sys.stderr, flush=True)
+        self._said = before + seconds
+        told = sentence(self._grace, seconds, step, before)
+        self._record("grace_too_short", step=step, grace=self._grace, seconds=before + seconds, reason=told)
+        console.warn(f"trainer: {told}")
 
 
-def sentence(grace: float, seconds: float, step: int) -> str:
+def sentence(grace: float, seconds: float, step: int, before: float = 0.0) -> str:
     """What a stop would come to, for a person."""
+    save = f"the last save took, {seconds:.0f} s"
+    stop = f"a stop takes, {before:.0f} s for steps that cannot be left in the middle and {seconds:.0f} s to save"
     return (
-        f"the grace of {grace:.0f} s is shorter than the last save took, {seconds:.0f} s: a stop now falls back to "
+        f"the grace of {grace:.0f} s is shorter than {stop if before else save}: a stop now falls back to "
         f"step {step} or a later checkpoint; a longer grace is placement.kubernetes.grace_seconds"
     )

@@ -16,7 +16,8 @@ from trainer.checkpoint import state
 from trainer.checkpoint.disk import encryption
 from trainer.checkpoint.disk.manifest import MANIFEST, decode
 from trainer.checkpoint.disk.progress import TrainingProgress
-from trainer.checkpoint.saving import parts, random_state
+from trainer.checkpoint.memory import slots
+from trainer.checkpoint.saving import holding, parts, random_state
 from trainer.checkpoint.saving.channel import Channel
 from trainer.checkpoint.tiers.locations import nvme_folder
 from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
@@ -24,6 +25,7 @@ from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME
 from trainer.config.operation import Placement, Storage
 from trainer.node.world import World
 from trainer.record import fence
+from trainer.record.commits import GIVEN_UP
 
 if TYPE_CHECKING:
     from trainer.checkpoint.saving.planning import PartPlan
@@ -65,13 +67,14 @@ class Saver:
         storage: Storage | None = None,
         ring: NodeRing = ONE_NODE,
     ) -> None:
-        """Start the writer, which starts up while the model is built. Raises ValueError for a bad key file."""
+        """Take this rank's buffers, with what they hold. Raises ValueError for a bad key file."""
         self._world, self._token, self._ring = world, token, ring
         self._store, self._training, self._storage = Path(placement.store), training, storage or Storage()
         self._roots = {NVME: str(nvme_folder(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
         if self._storage.key_file:
             encryption.read_key(Path(self._storage.key_file))
-        self._channel = Channel()
+        self._memory = slots.given()
+        self._channel = Channel(self._memory)
         self._plan: PartPlan | None = None
         self._signature: object = None
         self._pending: list[_Pending] = []
@@ -95,7 +98,7 @@ class Saver:
         with contextlib.suppress(fence.Superseded):
             self._receive_answers(0.0)
         if self._pending:
-            self._unsettled += [(pending, "its generation is over") for pending in self._pending]
+            self._unsettled += [(pending, GIVEN_UP) for pending in self._pending]
             self._pending = []
             self._channel.restart()
         self._settle()
@@ -141,6 +144,23 @@ class Saver:
         self._pending.append(_Pending(progress.step, buffer, time.time() - begun, begun, request["tier"]))
         with contextlib.suppress(BrokenPipeError):  # the next call of `events` reports the dead writer
             self._channel.send(buffer, request)
+        if self._memory:
+            self._channel.buffers[buffer].seal(holding.part(self._token, self._world, snapshot, progress))
+
+    def hold(self, engine: state.Stateful, progress: TrainingProgress, lasting: bool = False) -> None:
+        """Copy the state at `progress.step` into memory that outlives this rank, and do no more with it.
+
+        All ranks call it at the same step. A rank whose only free buffer holds its newest state leaves it there; one
+        that no supervisor started does nothing. With `lasting`, the state is sealed on return.
+        """
+        if not self._memory:
+            return
+        snapshot = state.collect(engine, self._world.rank)
+        plan, free = self._plan_for(snapshot), [self._channel.buffers[number] for number in self._free_buffers()]
+        held = holding.part(self._token, self._world, snapshot, progress)
+        holding.hold(self._channel.buffers, free, plan, snapshot, self._world.device, held)
+        for buffer in self._channel.buffers if lasting else ():
+            buffer.wait()
 
     def events(self, seconds: float = 0.0) -> list[SaveEvent]:
         """The outcomes of saves since the last call; waits for up to `seconds` for the first one.
@@ -188,6 +208,7 @@ class Saver:
         signature = planning.signature(snapshot)
         (changed,) = self._world.sum(float(signature != self._signature))
         if self._plan is None or changed:
+            self._channel.start()
             self._plan, self._signature = planning.make_plan(snapshot, self._world), signature
             for buffer in self._free_buffers():
                 self._channel.buffers[buffer].prepare(self._plan, self._world.device)
@@ -241,8 +262,9 @@ class Saver:
         }
 
     def _free_buffers(self) -> Iterator[int]:
-        taken = {pending.buffer for pending in self._pending}
-        return (number for number in range(len(self._channel.buffers)) if number not in taken)
+        """Those that the writer does not use; the newest state that one of them holds comes last."""
+        buffers, taken = self._channel.buffers, {pending.buffer for pending in self._pending}
+        return iter(sorted(set(range(len(buffers))) - taken, key=lambda number: buffers[number].age))
 
     def _free_buffer(self, seconds: float | None) -> int | None:
         """A buffer that the writer does not use; waits for one, and returns None after `seconds`."""

@@ -5,7 +5,9 @@ Rank 0 decides by its clock and tells the other ranks, as the clocks of nodes di
 
 import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trainer.checkpoint.saving import failures, interval
 from trainer.checkpoint.saving.cost import SaveCost
@@ -38,6 +40,13 @@ class SaveSchedule:
     def follow(self, config: Config) -> None:
         """Go on with the intervals of another configuration."""
         self._config = config
+
+    def saved(self, event: Mapping[str, Any]) -> None:
+        """Record what the saver says of a save: that it is committed, or failed."""
+        if event["event"] == "committed":
+            self.add_measurement(event["blocked_seconds"], event["seconds"], event["tier"])
+        else:
+            self.add_failure(event["blocked_seconds"], event["tier"])
 
     def add_measurement(self, blocked: float, seconds: float, tier: str) -> None:
         """Record that a save on `tier` blocked the steps for `blocked` seconds and took `seconds` in all."""

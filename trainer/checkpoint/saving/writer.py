@@ -21,7 +21,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from trainer.base import atomic, digest, not_by_hand, verify
+from trainer.base import atomic, console, digest, not_by_hand, parsing, verify
 from trainer.base.processes import die_with_parent
 from trainer.base.progress import MOVED
 from trainer.checkpoint.disk import encryption, publication, verification
@@ -134,7 +134,7 @@ class CheckpointWriter:
     def serve(self, line: Mapping[str, int]) -> dict[str, Any]:
         """Carry out the request in a buffer; the answer is {step, outcome, reason, ...}."""
         descriptor = self._buffers[line["buffer"]]
-        request = Request(**json.loads(os.pread(descriptor, line["length"], line["begin"])))
+        request = Request(**parsing.value(os.pread(descriptor, line["length"], line["begin"])))
         try:
             part = self._write_part(request, descriptor)
         except (OSError, ValueError) as error:
@@ -315,7 +315,7 @@ def main(arguments: list[str]) -> None:
     writer = CheckpointWriter(buffers)
     for line in sys.stdin:
         with _saying_how_far():
-            answer = writer.serve(json.loads(line))
+            answer = writer.serve(parsing.value(line))
         _say(answer)
     writer.finish()
 
@@ -342,7 +342,7 @@ def _saying_how_far() -> Iterator[None]:
 
 
 def _say(line: dict[str, Any]) -> None:
-    print(json.dumps(line), flush=True)
+    console.say(json.dumps(line))
 
 
 if __name__ == "__main__":

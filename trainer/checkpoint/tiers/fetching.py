@@ -10,6 +10,7 @@ from trainer.base import atomic, verify
 from trainer.checkpoint.disk.manifest import CheckpointFile
 from trainer.checkpoint.disk.verification import verified_chunks
 from trainer.checkpoint.tiers.tier import TierUnavailable
+from trainer.objects import origin
 from trainer.objects.origin import Missing, Origin, Unreachable
 
 
@@ -33,8 +34,12 @@ def keep(chunks: Iterator[bytes], into: Path) -> None:
 
 
 def small(source: Origin, name: str) -> bytes:
-    """The bytes of a small file, not verified. Raises TierUnavailable."""
-    return b"".join(_blocks(source, [name]))
+    """The bytes of a small file, not verified. Raises TierUnavailable, also for one that has no end."""
+    try:
+        with source.open(name) as stream:
+            return origin.small(stream, f"{source}: {name}")
+    except (Missing, Unreachable) as error:
+        raise TierUnavailable(str(error)) from None
 
 
 def _blocks(source: Origin, names: Sequence[str]) -> Iterator[bytes]:

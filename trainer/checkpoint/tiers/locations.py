@@ -19,6 +19,7 @@ from trainer.checkpoint.tiers.ring import ONE_NODE, NodeRing
 from trainer.checkpoint.tiers.spread import SpreadRecord
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, NVME, TierUnavailable
 from trainer.config.operation import Placement
+from trainer.node.generations import TRIED
 from trainer.node.world import World
 from trainer.record.fence import Commit, Token
 
@@ -31,8 +32,11 @@ def nvme_folder(placement: Placement) -> Path:
 def tried(placement: Placement, world: World) -> dict[str, str]:
     """What the file systems of the tiers can do, tried by one rank for all that share it.
 
-    Raises OSError for one that cannot hold a training.
+    Nothing is tried again on a node where an earlier generation of this job has. Raises OSError for one that cannot
+    hold a training.
     """
+    if os.environ.get(TRIED):
+        return {}
     folders: dict[str, Path] = {}
     if world.leads:
         folders |= {"store": Path(placement.store), DURABLE: Path(placement.durable)}

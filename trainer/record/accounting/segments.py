@@ -23,6 +23,13 @@ BEFORE = {
     "step": buckets.STEPS,
 }
 """What led to an event, in a ledger of an earlier version, which has no phases."""
+PARTS = ((buckets.DATA, "data_seconds"), (buckets.COMMUNICATION, "communication_seconds"))
+"""What a step says of its parts; in a ledger of an earlier version they are more."""
+PARTS_WITHOUT_PHASES = (
+    *PARTS,
+    (buckets.CHECKPOINT, "checkpoint_seconds"),
+    (buckets.VALIDATION, "validation_seconds"),
+)
 
 
 @dataclass
@@ -126,14 +133,16 @@ class GenerationFold:
         """The seconds of a step by bucket, `whole` in all."""
         if self.phase == "compiling":
             return {buckets.COMPILING: whole}
-        told = {buckets.DATA: "data_seconds", buckets.COMMUNICATION: "communication_seconds"}
-        if not self.phase:
-            told |= {buckets.CHECKPOINT: "checkpoint_seconds", buckets.VALIDATION: "validation_seconds"}
-        parts = {bucket: max(0.0, float(event[key])) for bucket, key in told.items() if key in event}
-        # A GPU's parts are read late, and may belong to a step before: together they are at most this step.
-        scale = min(1.0, whole / sum(parts.values())) if any(parts.values()) else 1.0
-        parts = {bucket: spent * scale for bucket, spent in parts.items() if spent}
-        return {buckets.STEPS: max(0.0, whole - sum(parts.values())), **parts}
+        parts, told = {buckets.STEPS: whole}, 0.0
+        for bucket, key in PARTS if self.phase else PARTS_WITHOUT_PHASES:
+            if (spent := event.get(key)) and spent > 0:
+                parts[bucket] = float(spent)
+                told += parts[bucket]
+        if told > whole:
+            # A GPU's parts are read late, and may belong to a step before: together they are at most this step.
+            parts = {bucket: spent * whole / told for bucket, spent in parts.items()}
+        parts[buckets.STEPS] = max(0.0, whole - told)
+        return parts
 
     def _compact(self) -> None:
         """Merge neighbours that follow one another in steps, when there are many."""

@@ -30,13 +30,13 @@ def connection(folder: Path, megabytes: int = 500) -> duckdb.DuckDBPyConnection:
     return made
 
 
-def signatures(rows: Iterable[tuple[int, str]]) -> pa.Table:
-    """The relation in which near-duplicates are searched."""
+def signatures(rows: Iterable[tuple[int, str]], similarity: float = 0.8) -> pa.Table:
+    """The relation in which near-duplicates of this similarity are searched."""
     made = [(row, minhash.signature(text)) for row, text in rows]
     return pa.table(
         {
             "row": pa.array([row for row, _ in made], pa.int64()),
-            "bands": pa.array([minhash.bands(each) for _, each in made], pa.list_(pa.uint64())),
+            "bands": pa.array([minhash.bands(each, similarity) for _, each in made], pa.list_(pa.uint64())),
             "signature": pa.array([each.tobytes() for _, each in made], pa.binary(4 * minhash.PERMUTATIONS)),
         }
     )

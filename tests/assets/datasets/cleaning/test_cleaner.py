@@ -21,7 +21,7 @@ def test_by_default_a_document_is_normalised_and_has_features():
     cleaned = Cleaner(CleaningSection()).clean("a.txt", PROSE + "\r\n\x00")
     assert (cleaned.text, cleaned.removed, cleaned.masked, cleaned.language) == (PROSE + "\n", None, {}, "en")
     assert equal(cleaned.signature, minhash.signature(PROSE))
-    assert equal(cleaned.bands, minhash.bands(minhash.signature(PROSE)))
+    assert equal(cleaned.bands, minhash.bands(minhash.signature(PROSE), 0.8))
     assert equal(cleaned.fingerprints, ngrams.fingerprints(PROSE))
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.datasets.cleaning import words
-from assets.datasets.cleaning.decontamination import Leak, contaminated, passage
+from assets.datasets.cleaning.decontamination import UNSPACED, Leak, contaminated, passage
 from assets.datasets.cleaning.ngrams import NGRAM, PASSAGE, WINDOW, fingerprints, of_passages
 from recipes.cleaning import DecontaminationSection
 from tests.assets.datasets.cleaning import corpora
@@ -69,6 +69,16 @@ def test_a_passage_of_12_words_does_not(tmp_path: Path):
         shared = corpora.words(draw, PASSAGE - 1)
         ours, test = (" ".join([*corpora.words(draw, 50), *shared, *corpora.words(draw, 50)]) for _ in range(2))
         assert leaks(tmp_path, [ours], [test]) == []
+
+
+@pytest.mark.parametrize("script", ["一", "ก", "ក"], ids=["Chinese", "Thai", "Khmer"])
+def test_in_scripts_without_spaces_a_passage_is_as_long_as_13_words(tmp_path: Path, script: str):
+    draw, signs = random.Random(9), [chr(ord(script) + place) for place in range(40)]
+    shared, *rest = ("".join(draw.choices(signs, k=60)) for _ in range(5))
+    short, enough = (PASSAGE * UNSPACED - 3, PASSAGE * UNSPACED)
+    for length, expected in ((short, []), (enough, [(0, 0)])):
+        ours, test = rest[0] + shared[:length] + rest[1], rest[2] + shared[:length] + rest[3]
+        assert rows(leaks(tmp_path, [ours], [test])) == expected
 
 
 def test_equal_hashes_of_unequal_words_are_no_evidence():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from assets.datasets.cleaning.language import PREFIX, language_of
+from assets.datasets.cleaning.language import language_of
 
 pytestmark = pytest.mark.pure
 
@@ -33,6 +33,28 @@ def test_the_suffix_decides_the_language_of_source_code(name: str, expected: str
     assert language_of(name, ENGLISH) == expected
 
 
-def test_only_the_beginning_of_a_text_decides():
-    begun = (ENGLISH * 3)[:PREFIX]
-    assert language_of("x", begun + " Es war einmal mitten im Winter." * 1000) == "en"
+GERMAN = "Es war einmal mitten im Winter, und die Schneeflocken fielen wie Federn vom Himmel herab. "
+
+
+def test_a_heading_in_another_language_does_not_decide():
+    """A licence in English stands before many texts that are not English."""
+    assert language_of("x", ENGLISH * 3 + GERMAN * 100) == "de"
+
+
+def test_the_end_of_a_text_counts_as_much_as_its_beginning():
+    assert language_of("x", GERMAN * 100 + ENGLISH * 3) == "de"
+
+
+def test_a_text_of_two_languages_is_of_neither_or_of_the_longer_one():
+    assert language_of("x", ENGLISH * 10 + GERMAN * 40) in ("de", "unknown")
+
+
+def test_the_markup_of_a_text_does_not_decide_its_language():
+    words = "Dieser Abschnitt erklärt, wie man ein Fenster verschiebt, verkleinert oder schließt."
+    tagged = "".join(
+        f'<item style="compact"><p its:translate="yes">{words}</p><media type="image"/></item>' for _ in range(9)
+    )
+    assert (
+        language_of("windows.page", f'<page xmlns="http://projectmallard.org/1.0/" type="topic">{tagged}</page>')
+        == "de"
+    )

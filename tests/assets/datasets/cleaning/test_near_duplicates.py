@@ -1,5 +1,6 @@
 """Near-duplicates: planted ones are found, others are not, in any order of the documents."""
 
+import itertools
 import random
 from pathlib import Path
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.pure
 
 def found(folder: Path, rows: list[tuple[int, str]], similarity: float = 0.8) -> dict[int, int]:
     connection = corpora.connection(folder)
-    connection.register("features", corpora.signatures(rows))
+    connection.register("features", corpora.signatures(rows, similarity))
     table = duplicates(connection, "features", similarity)
     assert connection.execute("show tables").fetchall() == [("features",)]
     return dict(zip(table["row"].to_pylist(), table["first"].to_pylist(), strict=True))
@@ -39,12 +40,29 @@ def test_a_signature_estimates_the_similarity():
         assert estimates.std() < 1.4 * deviation
 
 
-def test_bands_agree_as_often_as_the_formula_says():
-    """At 0.8: 1 - (1 - 0.8^8)^14 = 0.92."""
+@pytest.mark.parametrize("similarity", [0.3, 0.5, 0.7, 0.8, 0.9])
+def test_bands_agree_as_often_as_the_formula_says(similarity: float):
     shared = [
-        set(minhash.bands(minhash.signature(a))) & set(minhash.bands(minhash.signature(b))) for a, b in pairs(0.8, 200)
+        set(minhash.bands(minhash.signature(a), similarity)) & set(minhash.bands(minhash.signature(b), similarity))
+        for a, b in pairs(similarity, 200)
     ]
-    assert sum(map(bool, shared)) / 200 == pytest.approx(1 - (1 - 0.8**8) ** 14, abs=0.06)
+    expected = minhash.shared_band(similarity, *minhash.banding(similarity))
+    assert sum(map(bool, shared)) / 200 == pytest.approx(expected, abs=0.05)
+
+
+@given(st.floats(0.03, 0.99))
+def test_bands_find_nineteen_of_twenty_pairs_of_any_similarity(similarity: float):
+    bands, rows = minhash.banding(similarity)
+    assert bands * rows <= minhash.PERMUTATIONS
+    assert minhash.shared_band(similarity, bands, rows) >= minhash.RECALL
+
+
+@pytest.mark.parametrize("similarity", [0.3, 0.5, 0.7, 0.8])
+def test_pairs_a_tenth_above_the_similarity_are_found_and_a_tenth_below_they_are_not(tmp_path: Path, similarity: float):
+    """Against the truth: the texts are made with a known similarity. 2.1 standard deviations are a tenth at 0.5."""
+    above, below = (list(enumerate(itertools.chain(*pairs(similarity + far, 100)))) for far in (0.1, -0.1))
+    assert len(found(tmp_path, above, similarity)) >= 95
+    assert len(found(tmp_path, below, similarity)) <= 5
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=20), st.lists(st.sampled_from("abc"), max_size=20))
@@ -59,11 +77,11 @@ def test_equal_sets_of_shingles_have_equal_signatures(ours: list[str], others: l
 def test_a_signature_never_changes():
     signature = minhash.signature("the quick brown fox jumps over the lazy dog")
     assert [hex(each) for each in signature[:2]] == ["0x31c5f282", "0x30394be0"]
-    assert hex(minhash.bands(signature)[0]) == "0x14c72c4003a418a0"
+    assert hex(minhash.bands(signature, 0.8)[0]) == "0xd9c4d13cee5375eb"
 
 
 def test_a_text_without_words_is_similar_to_no_other(tmp_path: Path):
-    assert len(minhash.bands(minhash.signature("... !"))) == 0
+    assert len(minhash.bands(minhash.signature("... !"), 0.8)) == 0
     assert found(tmp_path, [(0, "..."), (1, "!!!"), (2, "")]) == {}
 
 
@@ -121,7 +139,7 @@ def test_clusters_are_those_of_comparing_every_pair_of_a_band(tmp_path: Path):
             copy[place] = draw.choice(corpora.VOCABULARY)
         texts.append(" ".join(copy))
     signatures = [minhash.signature(text) for text in texts]
-    bands = [set(minhash.bands(each)) for each in signatures]
+    bands = [set(minhash.bands(each, 0.8)) for each in signatures]
     first = list(range(80))
     for a in range(80):
         for b in range(a):

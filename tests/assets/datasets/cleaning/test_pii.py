@@ -8,7 +8,7 @@ from assets.datasets.cleaning import pii
 
 pytestmark = pytest.mark.pure
 
-ALL = ("email", "ip", "secret")
+ALL = tuple(pii.PLACEHOLDERS)
 RANDOM = "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA2cD4fG6"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 KEY_BLOCK = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA\n-----END RSA PRIVATE KEY-----"
@@ -18,6 +18,8 @@ MASKED = {
         "jane.doe+lists@mail.example.co.uk",
         "x@example.org",
         "o'neil@example.com",
+        "zoë@müller.de",
+        "анна@почта.рф",
     ],
     "ip": ["8.8.8.8", "193.99.144.85", "2001:4860:4860::8888", "2a00:1450:4001:0831:0000:0000:0000:200e"],
     "secret": [
@@ -33,12 +35,32 @@ MASKED = {
         "sk-" + RANDOM[:20] + "T3BlbkFJ" + RANDOM[:20],
         JWT,
         KEY_BLOCK,
+        KEY_BLOCK.replace("\n", "\\n"),
+        "GOCSPX-" + RANDOM[:28],
+        "dop_v1_" + "0a1b" * 16,
+        "SG." + RANDOM[:22] + "." + RANDOM,
+        "123456789:AA" + RANDOM[:33],
     ],
+    "phone": ["+1 202-555-0123", "(415) 555-0123", "212-555-0123", "+44 20 7946 0123"],
+    "card": ["4111111111111111", "4111 1111 1111 1111", "3782-822463-10005", "6011111111111117"],
+    "iban": ["DE89370400440532013000", "GB29 NWBK 6016 1331 9268 19", "NO9386011117947"],
 }
 LEFT = {
-    "email": ["@decorator", "a@b", "user@host:path", "x@1.2.3", "@example.com", "a" * 65 + "@example.com"],
+    "email": [
+        "q@k.transpose(0)",
+        "x@weight.mT + 1",
+        "q@k.data",
+        "git@github.com:a/b",
+        "@decorator",
+        "a@b",
+        "user@host:path",
+        "x@1.2.3",
+        "@example.com",
+        "a" * 65 + "@example.com",
+    ],
     "ip": [
         *("127.0.0.1", "10.1.2.3", "192.0.2.7", "v1.2.3.4", "1.2.3", "1.2.3.4.5", "8.8.8.888", "224.0.0.1"),
+        *("Section 8.2.4.44", "version: 8.2.4.44", "lib-8.2.4.44", "a==8.2.4.44"),
         *("::1", "2001:db8::1", "fe80::1", "std::vector", "12:30:59", "2023:12:01"),
     ],
     "secret": [
@@ -47,7 +69,16 @@ LEFT = {
         "https://example.org/a/long/path/to/a/page",
         "d41d8cd98f00b204e9800998ecf8427e",
         "-----BEGIN CERTIFICATE-----\nMIIEpAIBAAKCAQEA\n-----END CERTIFICATE-----",
+        "api_key = read_the_key_of_the_service",
+        "public_key: " + RANDOM,
+        "password = getpass()",
+        "https://user:password@example",
+        "postgres://root:root@example",
+        "key='America/Los_Angeles'",
     ],
+    "phone": ["2025-11-23 14:05", "555-1234", "100-200-3000", "3.14159265358979", "+35236450.6", "1700000000"],
+    "card": ["4111111111111112", "41111111111111111111", "1234567812345670", "a4111111111111111"],
+    "iban": ["DE89370400440532013001", "XX89370400440532013000", "DE8937040044053201300"],
 }
 
 
@@ -75,6 +106,62 @@ def test_a_value_that_is_made_of_words_is_left(value: str):
     assert pii.mask(f'key = "{value}"', ["secret"]) == (f'key = "{value}"', {})
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "API_KEY={}",
+        "export TOKEN={}\n",
+        "  client_secret:   {} # old",
+        "Authorization: Bearer {}\r\n",
+        "a=1&token={}&b=2",
+    ],
+)
+def test_such_a_string_is_masked_without_quotes_too(line: str):
+    assert pii.mask(line.format(RANDOM), ["secret"]) == (line.format("<KEY>"), {"secret": 1})
+
+
+@pytest.mark.parametrize("line", ["DB_PASSWORD={}\n", "password: {}", '"passwd": "{}",', "redis://:{}@example.com/0"])
+def test_a_password_that_mixes_kinds_of_characters_is_masked(line: str):
+    assert pii.mask(line.format("kX9#mP2vL"), ["secret"]) == (line.format("<KEY>"), {"secret": 1})
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://hooks.slack.com/services/{}", "https://discord.com/api/webhooks/112233445566778899/{}"],
+)
+def test_of_a_webhook_what_gives_access_is_masked(address: str):
+    assert pii.mask(address.format(RANDOM * 2), ["secret"])[0] in (
+        "https://hooks.slack.com/services/<KEY>",
+        "https://discord.com/api/webhooks/<KEY>",
+    )
+
+
+@pytest.mark.parametrize("text", ["連絡先は{}まで", "문의: {}로", "Write to {}.The next sentence"])
+def test_an_address_is_found_without_a_space_around_it(text: str):
+    assert pii.mask(text.format("jane@example.com"), ["email"])[0] == text.format("<EMAIL>")
+
+
+def test_a_heading_is_no_address_and_a_line_of_a_log_is_one():
+    text = "3.2.1.4 Installing the driver\n3.2.1.4 - - [06/Nov/2025] GET"
+    assert pii.mask(text, ["ip"]) == (text.replace("3.2.1.4 -", "<IP_ADDRESS> -"), {"ip": 1})
+
+
+def test_a_number_counts_as_a_telephone_number_after_such_a_word():
+    assert pii.mask("Tel.: 030 23180000, room 030 23180000", ["phone"])[0] == "Tel.: <PHONE_NUMBER>, room 030 23180000"
+
+
+def test_patterns_of_ones_own_are_masked_by_their_name():
+    masked = pii.mask("see ABC-12 of x@example.org", ["email"], {"ticket": "[A-Z]{3}-[0-9]+"})
+    assert masked == ("see <TICKET> of <EMAIL>", {"ticket": 1, "email": 1})
+
+
+@pytest.mark.parametrize("pattern", ["[A-Z]+", ".", "(?<=<)[A-Z]+", "x*", "<.*>"])
+def test_a_pattern_that_also_matches_placeholders_ends(pattern: str):
+    masked, counts = pii.mask("AB x@example.org <", ["email"], {"mine": pattern})
+    assert pii.mask(masked, ["email"], {"mine": pattern}) == (masked, {})
+    assert counts.get("mine", 0) == masked.count("<MINE>")
+
+
 def test_a_random_string_by_another_name_is_left():
     assert pii.mask(f'checksum = "{RANDOM}"', ["secret"])[1] == {}
 
@@ -92,7 +179,18 @@ def test_letters_beyond_ascii_do_not_move_what_is_masked():
     assert pii.mask("é 道 x@example.org é 8.8.8.8 😀", ALL)[0] == "é 道 <EMAIL> é <IP_ADDRESS> 😀"
 
 
-PIECES = [*MASKED["email"], *MASKED["ip"], *MASKED["secret"], *LEFT["ip"], "key='", "'", RANDOM]
+PIECES = [
+    *MASKED["email"],
+    *MASKED["ip"],
+    *MASKED["secret"],
+    *MASKED["card"],
+    *MASKED["phone"],
+    *LEFT["ip"],
+    "pwd=",
+    "key='",
+    "'",
+    RANDOM,
+]
 SOUP = st.lists(st.sampled_from(PIECES) | st.text("a1.@:-/\"' é", max_size=3), max_size=8).map("".join)
 
 

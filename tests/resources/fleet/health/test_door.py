@@ -8,6 +8,7 @@ import pytest
 from resources.fleet.embedded import EmbeddedFleet
 from resources.fleet.health.door import NodeHealth
 from resources.fleet.health.guarded import GuardedFleet
+from resources.fleet.health.preflights import PreflightRecord
 from resources.fleet.health.register import FORMAT, NodeRegister
 from resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing, Weight
 from resources.fleet.health.suspicion import by_fleet, by_incident
@@ -36,7 +37,7 @@ class Ground:
         return self.door.suspect(node, [Evidence(id, "Xid 79", "Xid 79", Weight.SEVERE, self.now)], BY)
 
     def ready(self) -> list[str]:
-        return [node.name for node in GuardedFleet(self.fleet, self.register).nodes() if node.ready]
+        return [node.name for node in GuardedFleet(self.fleet, self.register, self.door.rules).nodes() if node.ready]
 
 
 @pytest.fixture
@@ -50,7 +51,9 @@ def incident(kind: str, reason: str, *nodes: str) -> IncidentRecord:
 
 def test_a_node_out_of_service_gets_no_new_work_and_keeps_what_it_has(ground: Ground):
     ground.severe("node-1")
-    [closed] = [node for node in GuardedFleet(ground.fleet, ground.register).nodes() if not node.ready]
+    [closed] = [
+        node for node in GuardedFleet(ground.fleet, ground.register, ground.door.rules).nodes() if not node.ready
+    ]
     assert (closed.name, closed.cordoned, closed.lost, closed.reason) == ("node-1", True, False, "quarantined: Xid 79")
     assert ground.ready() == ["node-0", "node-2"]
 
@@ -160,3 +163,75 @@ def test_what_the_fleet_finds_is_one_piece_of_evidence_however_often_it_is_read(
     first, again = by_fleet(node, 10.0), by_fleet(node, 20.0)
     assert first == again and first is not None and first.weight is Weight.SEVERE and first.fault == "Xid 79"
     assert by_fleet(Node("node-3", ready=False, reason="the power is gone"), 10.0) is None
+
+
+def joining(tmp_path: Path) -> Ground:
+    """Nodes that join are measured before they work."""
+    return Ground(tmp_path, HealthRules(preflight_joining=True))
+
+
+def test_a_new_node_gets_no_work_before_its_preflight_finds_no_fault(tmp_path: Path):
+    ground = joining(tmp_path)
+    assert ground.ready() == [], "also before any sensor has seen them"
+    for node in ground.fleet.nodes():
+        assert ground.door.join(node, BY) is not None and ground.door.join(node, BY) is None
+    assert ground.ready() == [] and ground.door.is_diagnosis_due(ground.register.of("node-0"))
+    ground.door.end_diagnosis("node-0", "", BY, "run")
+    ground.door.end_diagnosis("node-1", "disk read: 0.1 GB/s of 7", BY, "run")
+    ground.door.fail_diagnosis("node-2", "no image", BY)
+    assert ground.ready() == ["node-0"]
+    standings = [(each.standing, each.why) for each in map(ground.register.of, NAMES)]
+    assert standings == [
+        (Standing.RELEASED, "the preflight found no fault"),
+        (Standing.REPAIR, "disk read: 0.1 GB/s of 7"),
+        (Standing.JOINING, "the preflight could not be made: no image"),
+    ]
+
+
+def test_nodes_that_join_leave_the_circuit_breaker_alone(tmp_path: Path):
+    ground = Ground(tmp_path, HealthRules(apply=True, preflight_joining=True, least=1))
+    for node in ground.fleet.nodes():
+        ground.door.join(node, BY)
+    ground.door.end_diagnosis("node-0", "", BY, "run")
+    ground.severe("node-0")
+    assert ground.register.of("node-0").standing is Standing.QUARANTINED
+
+
+def test_a_node_that_was_lost_is_measured_again_before_it_works(tmp_path: Path):
+    ground = joining(tmp_path)
+    [first, *_] = ground.fleet.nodes()
+    ground.door.join(first, BY)
+    ground.door.end_diagnosis("node-0", "", BY, "run")
+    assert ground.ready() == ["node-0"]
+    ground.door.join(Node("node-0", ready=False, reason="NodeStatusUnknown"), BY)
+    after = ground.register.of("node-0")
+    assert (after.standing, "NodeStatusUnknown" in after.why) == (Standing.JOINING, True) and ground.ready() == []
+
+
+def test_an_exempt_node_works_without_a_preflight(tmp_path: Path):
+    ground = joining(tmp_path)
+    ground.door.exempt("node-0", "ana", "it is used for tests")
+    for node in ground.fleet.nodes():
+        ground.door.join(node, BY)
+    assert ground.ready() == ["node-0"]
+
+
+def test_a_suspect_is_measured_once_after_each_incident(tmp_path: Path):
+    ground = Ground(tmp_path, HealthRules(preflight_incidents=True, incidents=9))
+
+    def hang(id: str) -> NodeRecord:
+        ground.door.suspect("node-0", [Evidence(id, "hung", "it hung", Weight.MACHINE, ground.now)], BY)
+        return ground.register.of("node-0")
+
+    def measure(run: str, faults: str) -> None:
+        answers = tuple(each.id for each in ground.register.of("node-0").evidence)
+        ground.door.preflights.add(PreflightRecord("node-0", run, "weak", faults, ground.now, {}, answers))
+        ground.door.end_diagnosis("node-0", faults, BY, run)
+
+    assert ground.door.is_preflight_due(hang("1"))
+    measure("first", "")
+    assert not ground.door.is_preflight_due(hang("1"))
+    assert ground.door.is_preflight_due(hang("2"))
+    measure("second", "disk read: 0.1 GB/s of 7")
+    assert not ground.door.is_preflight_due(ground.register.of("node-0")), "what a preflight found is no incident"
+    assert [(each.number, each.run) for each in ground.door.preflights.of("node-0")] == [(1, "first"), (2, "second")]

@@ -1,0 +1,36 @@
+"""Recipes that cannot be used, as assets: each stands in its lane, with what is wrong with it in place of the lane."""
+
+import re
+from collections.abc import Sequence
+
+import dagster as dg
+
+from assets import keys
+from recipes.usable import BrokenRecipe
+
+NOUN = "recipe"
+AFTER = (
+    "The lane comes back when the recipe is put right (`slipway recipes check` says whether it is) and the definitions "
+    "are loaded again: in the UI, Deployment, then Reload. What runs goes on meanwhile."
+)
+
+
+def broken_assets(broken: Sequence[BrokenRecipe]) -> list[dg.AssetSpec]:
+    """An asset `<lane>/recipe` for each lane whose recipes, or one of them, cannot be used."""
+    lanes: dict[str, list[BrokenRecipe]] = {}
+    for each in broken:
+        lanes.setdefault(re.sub(r"\W", "_", keys.lane(each.name), flags=re.ASCII), []).append(each)
+    return [_broken(lane, found) for lane, found in lanes.items()]
+
+
+def _broken(lane: str, found: Sequence[BrokenRecipe]) -> dg.AssetSpec:
+    problems = [problem for each in found for problem in each.problems]
+    named = " and ".join(f"{each.kind}/{each.name}" for each in found)
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    return dg.AssetSpec(
+        dg.AssetKey([lane, NOUN]),
+        group_name=lane,
+        kinds={"yaml"},
+        description=f"**{named} cannot be used.**\n\n{listed}\n\n{AFTER}",
+        metadata={"problems": dg.MetadataValue.md(listed)},
+    )

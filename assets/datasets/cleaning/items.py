@@ -1,0 +1,132 @@
+"""Items: which of the short texts that models are measured on a document contains whole.
+
+A question of a benchmark is often shorter than the 13 words of a passage, or is quoted with a word changed, so that no
+13 words in a row are left. So an item of up to LONGEST words is also searched for as a whole: word by word, and from
+TOLERANT words on with one word changed, added or missing. Of k + 1 runs that do not overlap, k changes leave one
+intact: runs of words are looked up by their hash, and then the words around them are compared.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assets.datasets.cleaning import words
+from assets.datasets.cleaning.characters import ALONE, classes_of, codes_of, in_lower_case
+from assets.datasets.cleaning.decontamination import UNSPACED
+from assets.datasets.cleaning.words import WordHashes, WordPositions
+
+RUN = 5
+"""Words in a row that are looked up."""
+TOLERANT = 10
+"""The fewest words of an item in which one may differ: two runs fit into it, and questions that differ in one word of
+fewer are mostly other questions."""
+LONGEST = 52
+"""The most words of an item that is searched for as a whole; of a longer one with one change a passage is left."""
+
+
+@dataclass(frozen=True)
+class FoundItem:
+    """An item in a document: its place among the items, and how the document writes it."""
+
+    item: int
+    passage: str
+
+
+class _Words:
+    """The words of a text: their hashes, their spelling, and how many words of a spaced script they count as."""
+
+    def __init__(self, text: str) -> None:
+        codes = codes_of(text)
+        classes = classes_of(codes)
+        self.text = text
+        self._starts: WordPositions
+        self._ends: WordPositions
+        self._starts, self._ends = words.spans(classes)
+        self.hashes: WordHashes = words.hashes_at(codes, self._starts, self._ends)
+        self.length = float(np.where(classes[self._starts] & ALONE, 1, UNSPACED).sum()) / UNSPACED
+
+    def spelled(self, first: int, behind: int) -> list[str]:
+        """The words there in lower case."""
+        return [in_lower_case(self.passage(place, place + 1)) for place in range(first, behind)]
+
+    def passage(self, first: int, behind: int) -> str:
+        return self.text[self._starts[first] : self._ends[behind - 1]]
+
+
+class ItemSearch:
+    """Looks for items in documents. Those of fewer than `shortest` words, or of more than LONGEST, are left out."""
+
+    def __init__(self, items: Sequence[str], shortest: int) -> None:
+        """Raises ValueError for a `shortest` of fewer words than a run."""
+        if shortest < RUN:
+            raise ValueError(f"found items of {shortest} words, expected {RUN} or more")
+        self._items = {
+            place: found for place, text in enumerate(items) if shortest <= (found := _Words(text)).length <= LONGEST
+        }
+        runs = {place: words.grams(found.hashes, RUN).tolist() for place, found in self._items.items()}
+        frequency = Counter(run for found in runs.values() for run in found[::RUN])
+        self._at: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for place, found in runs.items():
+            # The rarest runs: many questions of one benchmark begin with the same words.
+            apart = sorted(range(0, len(found), RUN), key=lambda offset: (frequency[found[offset]], offset))
+            for offset in apart[: 1 + self._tolerates(place)]:
+                self._at[found[offset]].append((place, offset))
+        self._known = np.array(sorted(self._at), np.uint64)
+
+    def __bool__(self) -> bool:
+        return bool(self._items)
+
+    def first_in(self, text: str) -> FoundItem | None:
+        """The first item in a document, in the order of where it stands there."""
+        document = _Words(text)
+        runs = words.grams(document.hashes, RUN)
+        for place in np.flatnonzero(np.isin(runs, self._known)).tolist():
+            for item, offset in self._at[int(runs[place])]:
+                span = self._span(item, offset, document, place)
+                if span is not None:
+                    return FoundItem(item, document.passage(*span))
+        return None
+
+    def _tolerates(self, item: int) -> bool:
+        return self._items[item].length >= TOLERANT
+
+    def _span(self, item: int, offset: int, document: _Words, place: int) -> tuple[int, int] | None:
+        """Where the item is in the document if its run at `offset` is at `place` there: by hash, then by spelling."""
+        wanted, tolerant = self._items[item], self._tolerates(item)
+        count = len(wanted.hashes)
+        begin, end = max(place - offset - 1, 0), min(place - offset + count + 1, len(document.hashes))
+        ours, theirs = wanted.hashes.tolist(), document.hashes[begin:end].tolist()
+        if _aligned(ours, offset, theirs, place - begin, tolerant) is None:
+            return None
+        span = _aligned(wanted.spelled(0, count), offset, document.spelled(begin, end), place - begin, tolerant)
+        return None if span is None else (begin + span[0], begin + span[1])
+
+
+def _aligned(item: list[Any], offset: int, document: list[Any], place: int, tolerant: bool) -> tuple[int, int] | None:
+    """The words of the document that are the item, when the run of the item at `offset` is at `place` there."""
+    if item[offset : offset + RUN] != document[place : place + RUN]:
+        return None
+    before = _reach(item[:offset][::-1], document[:place][::-1])
+    behind = _reach(item[offset + RUN :], document[place + RUN :])
+    if before is None or behind is None or before[1] + behind[1] > tolerant:
+        return None
+    return place - before[0], place + RUN + behind[0]
+
+
+def _reach(item: list[Any], document: list[Any]) -> tuple[int, int] | None:
+    """How many words of the document, from its beginning on, are the item's, and with how many changes: at most one.
+
+    A word of the item may be another in the document, be missing there, or have another before it.
+    """
+    same = next((at for at, pair in enumerate(zip(item, document, strict=False)) if pair[0] != pair[1]), None)
+    same = min(len(item), len(document)) if same is None else same
+    if same == len(item):
+        return same, 0
+    for of_item, of_document in ((1, 1), (1, 0), (0, 1)):
+        rest, at = item[same + of_item :], same + of_document
+        if at <= len(document) and document[at : at + len(rest)] == rest:
+            return at + len(rest), 1
+    return None

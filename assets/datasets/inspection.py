@@ -1,0 +1,104 @@
+"""Inspection: what became of the documents of a dataset's snapshot, with examples and what shows it, for a person."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+
+from assets.datasets.documents import document_table, extracts, unread
+from assets.datasets.documents.unread import LeftOutFile
+from assets.datasets.texts import excerpts
+from resources import warehouse
+from resources.warehouse import Total
+from trainer.data.shards import TextSnapshot
+from trainer.data.snapshots import Snapshot
+
+EXAMPLES = """
+    SELECT name || '#' || number, {because} FROM read_parquet($table) WHERE removed = $reason
+    ORDER BY hash(name, number) LIMIT $most
+"""
+
+
+@dataclass(frozen=True)
+class LeftOutExample:
+    """A document that was left out."""
+
+    document: str
+    because: str
+    """What shows it; empty where the text itself does."""
+    begins: str
+    """The beginning of its text; empty for an image, and where the cache of texts has it no more."""
+
+
+@dataclass(frozen=True)
+class LeftOutDocuments:
+    """The documents that were left out for one reason, and some of them."""
+
+    reason: str
+    documents: int
+    examples: tuple[LeftOutExample, ...]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A snapshot's documents."""
+
+    dataset: str
+    snapshot: str
+    rows: int
+    """Documents that were read, or could not be."""
+    kept: int
+    bytes: int
+    splits: tuple[Total, ...]
+    languages: tuple[Total, ...]
+    """The largest ones by bytes; none for images."""
+    removals: tuple[LeftOutDocuments, ...]
+    files_left_out: tuple[LeftOutFile, ...]
+    """Files that the last listing of the source left out, whichever snapshot is inspected."""
+
+
+def inspect(durable: Path, made: Snapshot, examples: int = 3, reason: str = "") -> Inspection:
+    """The documents of a snapshot, with so many examples of each reason, or of `reason` alone.
+
+    Raises ValueError when the documents table is gone, and for a reason for which nothing was left out.
+    """
+    table = document_table.path(durable, made.documents["blake3"])
+    if not table.exists():
+        raise ValueError(f"{table}: found no documents table there, expected that of snapshot {made.sha256[:12]}")
+    found = warehouse.removals(table)
+    if reason and reason not in {each.reason for each in found}:
+        there = ", ".join(each.reason for each in found) or "none"
+        raise ValueError(f"reason {reason}: found no document that was left out for it, expected one of {there}")
+    texts = isinstance(made, TextSnapshot)
+    told = warehouse.statistics(table) if texts else None
+    kept, index = warehouse.kept(table), extracts.newest(durable, made.dataset)
+    removals = tuple(
+        LeftOutDocuments(each.reason, each.documents, _examples(table, each.reason, examples, index, durable, texts))
+        for each in found
+        if reason in ("", each.reason)
+    )
+    return Inspection(
+        made.dataset,
+        made.sha256,
+        kept.documents + sum(each.documents for each in found),
+        kept.documents,
+        kept.bytes,
+        told.splits if told else (),
+        told.languages if told else (),
+        removals,
+        tuple(unread.files(durable, made.dataset)),
+    )
+
+
+def _examples(
+    table: Path, reason: str, most: int, index: Path, durable: Path, texts: bool
+) -> tuple[LeftOutExample, ...]:
+    with duckdb.connect() as connection:
+        columns = {name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()}
+        query = EXAMPLES.format(because="coalesce(because, '')" if "because" in columns else "''")
+        rows = connection.execute(query, {"table": str(table), "reason": reason, "most": most}).fetchall()
+    begins = texts and index.exists()
+    return tuple(
+        LeftOutExample(document, because, excerpts.beginning(index, durable, document) if begins else "")
+        for document, because in rows
+    )

@@ -1,0 +1,147 @@
+"""The page of a dataset in its folder: `report.html`, with what its newest snapshot has, and how its checks ended.
+
+It says what the snapshot's event in Dagster says, from the same metadata, in the frame of all pages, and is written
+with it: whoever has the durable tier, or the address of the webserver, can read it without Dagster.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets.datasets.inspection import Inspection
+from assets.datasets.snapshots import pointer
+from assets.datasets.snapshots.outcomes import Outcome
+from resources.pages import frame
+from resources.pages.training import ROOT
+from trainer.base import atomic
+
+PAGE = "report.html"
+PICTURE = re.compile(r"!\[([^\]]*)\]\((data:image/png;base64,[A-Za-z0-9+/=]+)\)")
+TILES = ("dagster/row_count", "tokens", "shards", "shard_bytes", "bytes_per_token", "images")
+EXAMPLES = 3
+"""Documents shown of each reason for which some were left out."""
+LONGEST = 2000
+"""Characters of a text that is shown whole."""
+
+
+def address(dataset: str) -> str:
+    """The page of a dataset on the webserver."""
+    return f"{ROOT}/datasets/{dataset}"
+
+
+def write(
+    durable: Path,
+    dataset: str,
+    description: str,
+    shown: Mapping[str, Any],
+    checks: Mapping[str, Outcome],
+    found: Inspection,
+) -> None:
+    """Write the page of a dataset's newest snapshot. Raises OSError."""
+    past = pointer.past(durable, dataset)
+    path = durable / "datasets" / dataset / PAGE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic.replace(path, html(dataset, description, shown, checks, past, found).encode())
+
+
+def html(
+    dataset: str,
+    description: str,
+    shown: Mapping[str, Any],
+    checks: Mapping[str, Outcome],
+    past: list[str],
+    found: Inspection,
+) -> str:
+    """The page; `shown` is the metadata of the snapshot's event, `past` the snapshots that it has pointed at, and
+    `found` what became of its documents. Pure."""
+    return frame.page(f"Dataset {dataset}", _body(dataset, description, shown, checks, past, found))
+
+
+def _body(
+    dataset: str,
+    description: str,
+    shown: Mapping[str, Any],
+    checks: Mapping[str, Outcome],
+    past: list[str],
+    found: Inspection,
+) -> Iterator[str]:
+    values = {name: value.value if isinstance(value, dg.MetadataValue) else value for name, value in shown.items()}
+    yield f"<h1>Dataset {escape(dataset)}</h1>"
+    yield frame.paragraph(description)
+    named = {"dagster/row_count": "documents", "shard_bytes": "bytes of shards"}
+    counts = [(named.get(name, name.replace("_", " ")), values[name]) for name in TILES if name in values]
+    yield frame.tiles((name, frame.number(value)) for name, value in counts if isinstance(value, int | float))
+    yield frame.section("checks", "Checks", _checks(checks))
+    yield frame.section("left-out", "Left out", _left_out(found))
+    pictures = {name: PICTURE.findall(value) for name, value in values.items() if isinstance(value, str)}
+    for name, pictured in pictures.items():
+        for alt, source in pictured:
+            title = name.replace("_", " ")
+            yield frame.section(name, title.capitalize(), [f'<img alt="{escape(alt)}" src="{source}">'])
+    rest = {name: value for name, value in values.items() if not pictures.get(name)}
+    for name, value in rest.items():
+        if cells := _cells(value):
+            title = name.replace("_", " ").capitalize()
+            yield frame.section(name, title, [frame.table(cells[0], cells[1:])])
+    rows = [[name, _text(value)] for name, value in rest.items() if not _cells(value) and _text(value)]
+    yield frame.section("all", "All else", [frame.table(["what", "value"], rows, left=True)])
+    history = [[each, "now" if each == past[-1] else ""] for each in reversed(past)]
+    yield frame.section("past", "Snapshots", [frame.table(["snapshot", ""], history, left=True)] if past else [])
+
+
+def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
+    """Each check with its outcome and figures; figures of groups follow as tables of their own."""
+    tables, rows = list[str](), []
+    for name, each in checks.items():
+        figures = []
+        for figure, given in each.metadata.items():
+            value = given.value if isinstance(given, dg.MetadataValue) else given
+            if cells := _cells(value):
+                tables += [f"<h3>{escape(name.replace('_', ' ').capitalize())}</h3>", frame.table(cells[0], cells[1:])]
+            else:
+                figures.append(f"{figure.replace('_', ' ')}: {_text(value)}")
+        rows.append([name, "passed" if each.passed else "not passed", ", ".join(figures)])
+    if rows:
+        yield frame.table(["check", "outcome", "figures"], rows, left=True)
+    yield from tables
+
+
+def _left_out(found: Inspection) -> Iterator[str]:
+    """What each rule left out, with examples and what shows it."""
+    if not found.removals:
+        return
+    rows = [[each.reason, f"{each.documents:,}", f"{each.documents / found.rows:.1%}"] for each in found.removals]
+    yield frame.table(["reason", "documents", "share"], rows)
+    shown = [
+        [removal.reason, each.document, _text(each.because), each.begins]
+        for removal in found.removals
+        for each in removal.examples
+    ]
+    yield frame.table(["reason", "document", "because of", "begins"], shown, left=True)
+
+
+def _cells(value: Any) -> list[list[str]]:
+    """The cells of a table in Markdown, its head first; empty for any other text."""
+    lines = value.splitlines() if isinstance(value, str) else []
+    if len(lines) < 3 or not all(line.startswith("|") and line.endswith("|") for line in lines):
+        return []
+    cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+    return [cells[0], *(row[: len(cells[0])] for row in cells[2:])]
+
+
+def _text(value: Any) -> str:
+    """A value as one cell shows it; empty for a kind that only Dagster shows."""
+    if isinstance(value, bool | str):
+        text = str(value)
+    elif isinstance(value, int | float):
+        text = frame.number(value)
+    elif isinstance(value, Mapping | list):
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    else:
+        return ""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

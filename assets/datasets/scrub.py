@@ -1,0 +1,179 @@
+"""Scrub: reads again what the durable tier keeps of datasets, and mends what is no longer what it was.
+
+A shard of an old snapshot may lie unread for months, and disks forget. So each file that is named by the hash of its
+content is read and hashed again. A damaged shard or manifest is brought anew from another place that has it whole. What
+no place has is set aside under another name: to every reader it is missing then, and the next build of its dataset
+makes it anew from the source. A damaged tokenizer stays where it is: a build would train another one in its place.
+
+A file that cannot be read now is told, and touched by nobody: an error of a file system is not damage.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assets.datasets.building.workshop import writing_content
+from assets.datasets.garbage import files_of
+from trainer.base import atomic, digest, listing, removal, verify
+from trainer.base.progress import Meter, OnProgress
+from trainer.objects.origin import Missing, Origin, Unreachable
+
+DAMAGED = ".damaged-"
+"""The beginning of the name of a file that was set aside."""
+HASHES = {
+    "shards": (".shard", "blake3"),
+    "documents": (".parquet", "blake3"),
+    "snapshots": (".json", "sha256"),
+    "tokenizers": (".json", "sha256"),
+}
+"""By folder, the suffix of the files whose names are the hashes of their contents, and which hash it is. Segments are
+named by what they were made of: they are a cache, and are not read here."""
+DIGEST = re.compile("[0-9a-f]{64}")
+PUBLISHED = ("shards", "snapshots")
+"""The folders whose files other places have."""
+STAYS = "tokenizers"
+
+
+@dataclass(frozen=True)
+class DamagedContent:
+    """A file whose content is not what its name says."""
+
+    name: str
+    """Relative to the tier."""
+    found: str
+    """What is wrong with it."""
+    mended: str = ""
+    """Where its bytes came from; empty when nothing had them."""
+    snapshots: tuple[str, ...] = ()
+    """The snapshots that consist of it, among others; of a manifest, its own."""
+
+
+@dataclass(frozen=True)
+class Scrubbed:
+    """What was read, and what was wrong with it."""
+
+    files: int
+    bytes: int
+    damaged: tuple[DamagedContent, ...]
+    unread: tuple[str, ...]
+    """Files that could not be read now, with the reason."""
+
+    @property
+    def lost(self) -> list[DamagedContent]:
+        """The damaged files that are not mended."""
+        return [each for each in self.damaged if not each.mended]
+
+
+def scrub(
+    durable: Path, origins: Sequence[Origin], report: OnProgress | None = None, part: int = 0, parts: int = 1
+) -> Scrubbed:
+    """Read and mend the files of the tier, or one of `parts` equal parts of them, in which a file's name decides.
+
+    `origins` are asked, in this order, for what is damaged. Builds and trainings may go on meanwhile. Raises OSError
+    when a folder cannot be listed, and when the tier cannot be written.
+    """
+    names = [name for folder in HASHES for name in _files(durable, folder) if _in_part(name, part, parts)]
+    sizes = {name: _size(durable / name) for name in names}
+    meter, damaged, unread = Meter(sum(sizes.values()), len(names)), list[DamagedContent](), list[str]()
+    for name, size in sizes.items():
+        try:
+            wrong = _fault(durable / name)
+        except FileNotFoundError:
+            wrong = ""  # collected as garbage since
+        except OSError as error:
+            unread.append(f"{name}: {error.strerror or error}")
+            wrong = ""
+        if wrong:
+            damaged.append(_mended(durable, DamagedContent(name, wrong), origins))
+        meter.add(size, 1)
+        if report:
+            report(meter.progress())
+    return Scrubbed(meter.files, meter.bytes, tuple(_with_snapshots(durable, damaged)), tuple(unread))
+
+
+def is_whole(durable: Path, name: str) -> bool:
+    """Whether the file of this name is there with the content that its name says. Raises OSError."""
+    try:
+        return not _fault(durable / name)
+    except FileNotFoundError:
+        return False
+
+
+def _files(durable: Path, folder: str) -> Iterator[str]:
+    """The files of a folder that are named by a hash, in order. Raises OSError when it cannot be listed."""
+    suffix, _ = HASHES[folder]
+    for name in sorted(listing.names_if_there(durable / folder)):
+        if name.endswith(suffix) and DIGEST.fullmatch(name.removesuffix(suffix)):
+            yield f"{folder}/{name}"
+
+
+def _in_part(name: str, part: int, parts: int) -> bool:
+    return int(Path(name).stem[:8], 16) % parts == part % parts
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading it will tell
+        return 0
+
+
+def _fault(path: Path) -> str:
+    """What is wrong with a file; empty when its content has the hash that its name says. Raises OSError."""
+    try:
+        if HASHES[path.parent.name][1] == "blake3":
+            verify.file(path, verify.Measured(path.stat().st_size, path.stem))
+        else:
+            verify.check_sha256(verify.persistently(path.read_bytes), path.stem, path)
+    except verify.Mismatch as error:
+        return str(error).removeprefix(f"{path}: ")
+    return ""
+
+
+def _mended(durable: Path, damaged: DamagedContent, origins: Sequence[Origin]) -> DamagedContent:
+    """Put the right bytes in the place of a damaged file, from the first origin that has them; else set it aside."""
+    path = durable / damaged.name
+    for origin in origins if path.parent.name in PUBLISHED else ():
+        data = _read(origin, damaged.name)
+        if data is not None and _is(data, path):
+            with writing_content(durable):
+                atomic.replace(path, data)
+            return replace(damaged, mended=str(origin))
+    if path.parent.name != STAYS:
+        with writing_content(durable):
+            removal.rename_file(durable, damaged.name, DAMAGED + path.name)
+    return damaged
+
+
+def _read(origin: Origin, name: str) -> bytes | None:
+    """A file of an origin; None where it is missing, or cannot be read."""
+    try:
+        with origin.open(name) as stream:
+            return stream.read()
+    except (Missing, Unreachable):
+        return None
+
+
+def _is(data: bytes, path: Path) -> bool:
+    """Whether these bytes are what the name of a file says."""
+    kind = HASHES[path.parent.name][1]
+    return (digest.of_bytes(data) if kind == "blake3" else digest.sha256(data)) == path.stem
+
+
+def _with_snapshots(durable: Path, damaged: Sequence[DamagedContent]) -> Iterator[DamagedContent]:
+    """The damaged files with the snapshots that consist of them. A manifest that cannot be read names nothing."""
+    if not damaged:
+        return
+    named: dict[str, list[str]] = {each.name: [] for each in damaged}
+    for each in _files(durable, "snapshots"):
+        sha256 = Path(each).stem
+        try:
+            parts = [str(path.relative_to(durable)) for path in files_of(durable, sha256)]
+        except (OSError, ValueError):
+            continue
+        for name in named.keys() & set(parts):
+            named[name].append(sha256)
+    for one in damaged:
+        own = [Path(one.name).stem] if one.name.startswith("snapshots/") else []
+        yield replace(one, snapshots=tuple(sorted({*named[one.name], *own})))

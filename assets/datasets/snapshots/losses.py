@@ -1,0 +1,122 @@
+"""Losses: what a snapshot has lost against its parent, rule by rule, language by language and source by source.
+
+A total hides them: a rule that begins to leave out a third of one source, or a source that is empty one night, changes
+the bytes of a large corpus by little. Each check shows the figures of every group that it compared.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from assets.datasets.snapshots import groups
+from assets.datasets.snapshots.outcomes import Outcome, table_of
+from recipes.dataset import DatasetRecipe
+from resources import warehouse
+from trainer.data.shards import SnapshotManifest
+
+CHECKS = {
+    "removals_are_steady": "No rule leaves out a share of the documents that moved by more than the recipe allows.",
+    "languages_are_kept": "No language lost a larger share of its text, against the parent, than the recipe allows.",
+    "sources_are_kept": "No source, a folder at the top, lost a larger share of its bytes than the recipe allows.",
+}
+SMALLEST = 0.01
+"""Languages and sources with a smaller share of the parent's bytes are not compared: they come and go by chance."""
+SHOWN = 20
+"""Groups in a table of figures, those that lost most first."""
+NO_PARENT = Outcome(True, {"note": "there is no parent snapshot to compare with"})
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One rule, language or source in the parent and now: shares of the documents, or bytes."""
+
+    name: str
+    before: float
+    now: float
+    figure: float
+    """By how much the share of a rule moved, or which share of its bytes a group lost; below 0 it grew."""
+
+
+def removals_are_steady(
+    recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
+) -> Outcome:
+    """Whether no rule leaves out a share of all documents that is more than `checks.removal` above or below that of the
+    parent. A first snapshot passes."""
+    if (tables := _tables(made, parent, durable)) is None:
+        return NO_PARENT
+    before, now = (_removal_shares(table) for table in tables)
+    moved = [
+        Loss(rule, before.get(rule, 0.0), now.get(rule, 0.0), abs(now.get(rule, 0.0) - before.get(rule, 0.0)))
+        for rule in before.keys() | now.keys()
+    ]
+    return _outcome("rule", moved, recipe.checks.removal, "checks.removal", "of the documents are left out by")
+
+
+def groups_are_kept(
+    group: str, recipe: DatasetRecipe, made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
+) -> Outcome:
+    """Whether no language, or no source, lost a larger share of its bytes than `checks.language` or `checks.source`.
+
+    Only those are compared that had 1 % of the parent's bytes or more. A first snapshot passes.
+    """
+    if (tables := _tables(made, parent, durable)) is None:
+        return NO_PARENT
+    before, now = (_bytes(group, table) for table in tables)
+    least = SMALLEST * sum(before.values())
+    lost = [
+        Loss(name, size, now.get(name, 0), 1 - now.get(name, 0) / size)
+        for name, size in before.items()
+        if size >= max(least, 1)
+    ]
+    return _outcome(group, lost, getattr(recipe.checks, group), f"checks.{group}", "bytes are of")
+
+
+def _tables(made: SnapshotManifest, parent: SnapshotManifest | None, durable: Path) -> tuple[Path, Path] | None:
+    """The documents tables of the parent and of the snapshot; None without the former."""
+    if parent is None or not table_of(parent, durable).exists():
+        return None
+    return table_of(parent, durable), table_of(made, durable)
+
+
+def _outcome(noun: str, losses: list[Loss], limit: float, field: str, verb: str) -> Outcome:
+    ordered = sorted(losses, key=lambda each: (-each.figure, each.name))
+    beyond = [each for each in ordered if each.figure > limit]
+    told = "; ".join(f"{_told(each.now)} {verb} {noun} {each.name}, {_told(each.before)} before" for each in beyond[:5])
+    advice = f"{told}: more than {field} ({limit:g}) allows; where that is meant, raise it for one build"
+    return Outcome(
+        not beyond,
+        {
+            "limit": limit,
+            "largest": ordered[0].figure if ordered else 0.0,
+            f"{noun}s": dg.MetadataValue.md(_table(noun, ordered)),
+        },
+        advice=advice if beyond else "",
+    )
+
+
+def _table(noun: str, losses: list[Loss]) -> str:
+    """The figures in Markdown, the largest first."""
+    moved = "moved by" if noun == "rule" else "lost"
+    rows = [f"| {noun} | before | now | {moved} |", "|---|---:|---:|---:|"]
+    rows += [
+        f"| {each.name} | {_told(each.before)} | {_told(each.now)} | {each.figure:.1%} |" for each in losses[:SHOWN]
+    ]
+    return "\n".join(rows)
+
+
+def _told(value: float) -> str:
+    """A share in percent, or bytes."""
+    return f"{value:.1%}" if isinstance(value, float) else f"{value:,}"
+
+
+def _removal_shares(table: Path) -> dict[str, float]:
+    """The share of all documents that each rule left out."""
+    counts = {rule: amount.documents for rule, amount in groups.amounts("rule", table).items()}
+    total = sum(counts.values()) + warehouse.kept(table).documents
+    return {rule: count / total for rule, count in counts.items()}
+
+
+def _bytes(group: str, table: Path) -> dict[str, int]:
+    """The bytes of kept documents in each group."""
+    return {name: amount.bytes for name, amount in groups.amounts(group, table).items()}

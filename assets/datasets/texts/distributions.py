@@ -1,0 +1,81 @@
+"""Distributions: what each rule of a recipe measured of the documents, beside its threshold, as one picture.
+
+A threshold is chosen by looking: where it cuts the documents, and what share of them lies beyond it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from assets.datasets.cleaning import rules
+from assets.datasets.documents.extracts import segments
+from assets.figures import new_figure
+from trainer.base import parsing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SAMPLED = 20_000
+"""Documents whose measures are drawn: those with the lowest hashes of their names."""
+BINS = 40
+COLUMNS = 4
+USUAL = 0.99
+"""The share of the documents that a picture spans at least; what lies beyond stands in its last bar."""
+MEASURES = """
+    SELECT d.measures FROM read_parquet($segments, filename = 'segment_file') d
+    JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
+    WHERE d.measures IS NOT NULL ORDER BY hash(d.file, d.number), d.file, d.number LIMIT $most
+"""
+
+
+@dataclass(frozen=True)
+class RuleDistribution:
+    """What a rule measured of the documents, whether or not it left them out."""
+
+    rule: str
+    threshold: float
+    values: tuple[float, ...]
+    """Ascending."""
+
+    @property
+    def beyond(self) -> float:
+        """The share of the documents that the rule leaves out, others aside."""
+        left_out = sum(not rules.keeps(self.rule, value, self.threshold) for value in self.values)
+        return left_out / max(len(self.values), 1)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From the smallest value, or the threshold, to what is the largest one for nearly all documents, or it."""
+        largest = self.values[ceil(USUAL * len(self.values)) - 1]
+        return min(self.values[0], self.threshold), max(largest, self.threshold)
+
+
+def distributions(index: Path, durable: Path, thresholds: Mapping[str, float]) -> list[RuleDistribution]:
+    """The distribution of each rule, over a sample of the documents that an index names; none without documents."""
+    paths = [str(path) for path in segments(index, durable)]
+    with duckdb.connect() as connection:
+        found = connection.execute(MEASURES, {"segments": paths, "index": str(index), "most": SAMPLED}).fetchall()
+    measured = [parsing.value(measures) for (measures,) in found]
+    found_of = {rule: sorted(each[rule] for each in measured if rule in each) for rule in thresholds}
+    return [RuleDistribution(rule, thresholds[rule], tuple(values)) for rule, values in found_of.items() if values]
+
+
+def picture(found: Sequence[RuleDistribution]) -> "Figure":
+    """A histogram for each rule, with a line where the threshold is; documents are counted in powers of ten."""
+    rows = -(-len(found) // COLUMNS)
+    figure = new_figure((12.0, 2.4 * rows))
+    axes = figure.subplots(rows, COLUMNS, squeeze=False).flat
+    for each, at in zip(found, axes, strict=False):
+        low, high = each.span
+        high = high if high > low else low + 1
+        at.hist([min(value, high) for value in each.values], bins=BINS, range=(low, high), log=True)
+        at.axvline(each.threshold, color="#e53935", lw=1, ls="--")
+        at.set_title(f"{each.rule} {each.threshold:g}: leaves out {each.beyond:.1%}", fontsize=7)
+        at.tick_params(labelsize=6)
+    for unused in figure.axes[len(found) :]:
+        unused.set_visible(False)
+    return figure

@@ -1,0 +1,88 @@
+"""Quoted items: which documents contain an item of an evaluation set whole, however many others do.
+
+All texts are read for that, by worker processes, a segment at a time. What was found in a segment is remembered: the
+next build searches only the segments that are new, until an evaluation set changes.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.datasets.building import workers
+from assets.datasets.cleaning import cleaner
+from assets.datasets.cleaning.items import ItemSearch
+from trainer.base import atomic, digest, parsing
+
+VERSION = "1"
+"""The version of this code and of `ItemSearch`, raised when the same texts would give other documents."""
+Quotes = list[tuple[int, int, str]]
+"""The place of a document in its segment, the place of the item among all, and how the document writes it."""
+FOUND = pa.schema(
+    [
+        pa.field("segment", pa.string()),
+        pa.field("place", pa.int64()),
+        pa.field("item", pa.int64()),
+        pa.field("passage", pa.string()),
+    ]
+)
+
+
+def quoted(items: Sequence[str], shortest: int, segments: Sequence[str], memory: Path, shop: Path) -> pa.Table:
+    """The documents of the segments that contain an item, each with its first one, as a table of `FOUND`.
+
+    `memory` is the file that remembers, `shop` the dataset's workshop.
+    """
+    if not ItemSearch(items, shortest):
+        return FOUND.empty_table()
+    key = digest.of_bytes(atomic.canonical_json([VERSION, cleaner.VERSION, shortest, *items]))
+    known = _read(memory, key)
+    paths = {Path(path).stem: Path(path) for path in segments}
+    fresh = [_Search(path, tuple(items), shortest) for name, path in paths.items() if name not in known]
+    size = sum(search.segment.stat().st_size for search in fresh)
+    for search, found in zip(fresh, workers.run(_search, fresh, size), strict=True):
+        known[search.segment.stem] = found
+    if fresh or known.keys() != paths.keys():
+        kept = {name: known[name] for name in sorted(paths)}
+        atomic.replace(memory, atomic.canonical_json({"key": key, "segments": kept}), shop)
+    rows = [(name, *quote) for name in paths for quote in known[name]]
+    return pa.Table.from_pylist([dict(zip(FOUND.names, row, strict=True)) for row in rows], schema=FOUND)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What one worker does: a segment, and what to look for in it."""
+
+    segment: Path
+    items: tuple[str, ...]
+    shortest: int
+
+
+_search_for = functools.lru_cache(maxsize=1)(ItemSearch)
+
+
+def _search(search: _Search) -> Quotes:
+    looked_for, found, begin = _search_for(search.items, search.shortest), [], 0
+    with pq.ParquetFile(search.segment, pre_buffer=False) as file:
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, columns=["removed", "text"], use_threads=False)
+            removed = rows["removed"].to_pylist()
+            for place, reason in enumerate(removed):
+                first = looked_for.first_in(rows["text"][place].as_py()) if reason is None else None
+                if first is not None:
+                    found.append((begin + place, first.item, first.passage))
+            begin += len(removed)
+    return found
+
+
+def _read(memory: Path, key: str) -> dict[str, Quotes]:
+    """What was found for these items; nothing when the file is missing, damaged, or of other items."""
+    try:
+        value = parsing.value(memory.read_bytes())
+        same = value["key"] == key
+        return {name: [(p, i, str(t)) for p, i, t in rows] for name, rows in value["segments"].items()} if same else {}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return {}

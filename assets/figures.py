@@ -1,0 +1,62 @@
+"""Figures that draw without a display, and what becomes of them: PNG for the UI, SVG for a page."""
+
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # matplotlib takes a second to import: only what draws pays it
+    from matplotlib.figure import Figure
+
+SIZE = (6.4, 3.2)
+"""Inches; with the first of `RESOLUTIONS` what fits the UI's metadata panel."""
+RESOLUTIONS = (80, 64, 48, 32)
+"""Dots per inch, the first that keeps the PNG small enough."""
+MOST_BYTES = 30_000
+"""Of a PNG: the event log stores it twice for each event."""
+COLOURS = 32
+"""Of a PNG that would be larger."""
+
+
+def new_figure(size: tuple[float, float] = SIZE) -> "Figure":
+    """An empty figure of this many inches, outside pyplot's global state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def small_png(figure: "Figure") -> bytes:
+    """A figure as PNG: in fewer colours, then coarser, where it would be too large for the event log."""
+    for resolution in RESOLUTIONS:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=resolution)
+        if buffer.tell() <= MOST_BYTES:
+            break
+        buffer = _in_few_colours(buffer)
+        if buffer.tell() <= MOST_BYTES:
+            break
+    return buffer.getvalue()
+
+
+def _in_few_colours(png: io.BytesIO) -> io.BytesIO:
+    """The same picture with a palette: many thin lines have hundreds of shades that nobody tells apart."""
+    from PIL import Image
+
+    reduced = io.BytesIO()
+    Image.open(png).convert("RGB").quantize(COLOURS).save(reduced, format="png", optimize=True)
+    return reduced
+
+
+def svg(figure: "Figure", name: str) -> str:
+    """A figure as the text of an SVG element, the same for the same figure, with its text as text.
+
+    `name` distinguishes its ids from those of other figures on the same page.
+    """
+    from matplotlib import rc_context
+
+    buffer = io.StringIO()
+    with rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    whole = buffer.getvalue()
+    return whole[whole.index("<svg") :]

@@ -1,0 +1,70 @@
+"""Answering: candidate and champion answer a suite's generation tasks, one and the same examples for both.
+
+What was answered before counts, where its examples are there. If the two were asked something else (a task or the
+harness became another one between the two), both are asked anew.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from assets.gates.paired import Values
+from assets.gates.task_limits import TaskRivals
+from assets.generating import Generating
+from assets.suites.generation import answered
+from assets.suites.generation.answered import AnsweredExample, TaskFigures
+from recipes.suite import GenerationSection
+from resources.mlflow.registry import Version
+
+Rows = Sequence[AnsweredExample]
+
+
+class Incomparable(ValueError):
+    """The champion cannot answer, or the two were asked other examples even when both were asked anew."""
+
+
+def of_rivals(
+    generating: Generating, section: GenerationSection, candidate: Version, champion: Version | None
+) -> tuple[dict[str, TaskRivals], dict[str, str]]:
+    """The answers by task, and the hashes of what was compared.
+
+    Raises Incomparable, ValueError for a candidate that cannot be served, and dg.Failure.
+    """
+    durable = generating.measuring.tiers.durable_path
+    for anew in (False, True):
+        own = generating.of_suite(candidate, section, anew)
+        theirs = _of_champion(generating, section, champion, anew) if champion else {}
+        rows = {task: answered.examples(durable, each) for task, each in own.items()}
+        others = {task: answered.examples(durable, each) for task, each in theirs.items()}
+        if all(_asked(rows[task]) == _asked(others[task]) for task in others):
+            found = {
+                task: TaskRivals(_values(rows[task]), _values(others[task]) if task in others else None)
+                for task in rows
+            }
+            return found, {**_hashes("candidate", own), **_hashes("champion", theirs)}
+    raise Incomparable("the generation tasks ask other examples each time: see that a task draws them by a fixed seed")
+
+
+def _of_champion(
+    generating: Generating, section: GenerationSection, champion: Version, anew: bool
+) -> dict[str, TaskFigures]:
+    try:
+        return generating.of_suite(champion, section, anew)
+    except ValueError as error:
+        raise Incomparable(f"its answers to generation tasks: {error}") from None
+
+
+def _asked(rows: Rows) -> dict[int, tuple[str, str]]:
+    """What was asked and expected, by example."""
+    return {row.example: (row.prompt, row.expected) for row in rows}
+
+
+def _values(rows: Rows) -> dict[str, Values]:
+    """The values of each metric in the order of the examples; examples that a metric lacks are none of it."""
+    metrics = sorted({row.metric for row in rows})
+    ordered = sorted(rows, key=lambda row: row.example)
+    return {name: np.array([row.value for row in ordered if row.metric == name], np.float64) for name in metrics}
+
+
+def _hashes(whose: str, figures: dict[str, TaskFigures]) -> dict[str, str]:
+    return {f"{whose}_answers_{task}": each.table for task, each in figures.items()}

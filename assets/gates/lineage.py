@@ -1,0 +1,32 @@
+"""Lineage: what a candidate's record must have before it is promoted."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from resources import code
+from resources.mlflow.record import ModelRecord, missing
+
+CHECKED, COMPLETE = "checked", "complete"
+ADVICE = {
+    "code.revision": ": run from a checkout of git, or set revision in the platform's settings",
+    "environment.image_digest": ": name compute.cluster.image by digest, name@sha256:…",
+}
+"""What to do about a field, where that is not plain."""
+
+
+def faults(record: ModelRecord, durable: Path, wanted: str, on_a_cluster: bool) -> list[str]:
+    """What is missing, a sentence each; `wanted` is the policy's `lineage`."""
+    found = []
+    revision = str(record.code.get("revision", ""))
+    if code.is_changed(revision) and not code.difference_path(durable, revision).exists():
+        found.append(f"the code was changed ({revision}), and its difference is not on record")
+    if wanted == COMPLETE:
+        found += [f"{field} is not known{ADVICE.get(field, '')}" for field in missing(record)]
+        if on_a_cluster and not record.environment.get("image"):
+            found.append("environment.image_digest is not known")
+    return found
+
+
+def told(found: list[str], whole: str) -> Mapping[str, object]:
+    """What the check shows: what is missing, and what the checkpoint's verification said."""
+    return {"missing": found, **({"damaged": whole} if whole else {})}

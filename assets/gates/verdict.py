@@ -1,0 +1,73 @@
+"""Verdict: why a candidate did not become the champion, and what to do, in words for the page of the champion.
+
+Pure: from the judgement on record. What each check compared is in `assets.gates.checks`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from assets.gates import checks, paired
+from resources.mlflow.promotion import Judgement, Promotion
+
+NOT_EXAMINED = "not examined: "
+
+
+def told(judgement: Judgement, champion: Promotion | None) -> str:
+    """Why a judged candidate is not the champion: what each check found that failed; empty for one that passed, or that
+    waits for a person.
+
+    `champion` is the one that it was compared with.
+    """
+    if judgement.undecided:
+        return ""
+    figures: Mapping[str, Mapping[str, Any]] = judgement.figures.get("checks", {})
+    reasons = [_reason(name, figures.get(name, {}), judgement, _named(champion)) for name in judgement.failed]
+    return "; ".join(reason for reason in reasons if reason)
+
+
+def _named(champion: Promotion | None) -> str:
+    if champion is None:
+        return "the champion"
+    recipe = champion.tags.get("slipway.recipe", "")
+    return f"the champion, version {champion.version}" + (f" of recipe {recipe}" if recipe else "")
+
+
+def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: str) -> str:
+    """What one failed check found; empty for one that was not examined because another had failed."""
+    note = str(own.get("note", ""))
+    if note.startswith(NOT_EXAMINED):
+        return ""
+    match name:
+        case checks.BEATS_UNIGRAMS:
+            loss, entropy = judgement.figures["loss"], judgement.figures["unigram_entropy"]
+            return (
+                f"its loss {loss:.4g} is not below {entropy:.4g}, which a guess by frequency alone reaches: train it "
+                "for more steps, or with another learning rate"
+            )
+        case checks.BEATS_CHAMPION:
+            return _against(own, str(judgement.figures["unit"]), champion)
+        case checks.NO_WORSE_SLICE:
+            worst = max(own["difference_by_slice"], key=own["difference_by_slice"].__getitem__)
+            by = own["difference_by_slice"][worst]
+            return f"in slice {worst} it is worse than {champion} by {by:.4g}, expected at most {own['slice_margin']:g}"
+        case checks.WITHIN_LIMITS:
+            return f"it is not within the limits of gate: {', '.join(own['broken'])}"
+        case checks.ANSWERS_TASKS:
+            return f"its answers are not within gate.tasks: {'; '.join(own['broken'])}"
+        case _:
+            lacking = [*own.get("missing", ()), *([own["damaged"]] if own.get("damaged") else [])]
+            return f"its lineage is not whole: {', '.join(lacking)}"
+
+
+def _against(own: Mapping[str, Any], unit: str, champion: str) -> str:
+    found = own["difference"]
+    if own["interval_high"] is None:
+        return (
+            f"{own['examples']} examples are too few to compare it with {champion}, expected {paired.FEWEST} or more: "
+            "add documents to the dataset, raise its split.validation, or name a suite in the training's recipe"
+        )
+    how = "better" if found < 0 else "worse"
+    return (
+        f"it is not better than {champion}: in the mean {abs(found):.4g} {unit} {how}, and up to "
+        f"{own['interval_high']:.4g} worse at {own['confidence']:.0%} confidence, expected below {own['margin']:g}"
+    )

@@ -1,0 +1,107 @@
+"""Generating: a registered version answers generation tasks, by a job of the launcher on one rank.
+
+The version is exported and verified as for serving, and the job's worker verifies it again before it loads. Each
+example is kept on the durable tier, so that the same questions to the same checkpoint are asked once. On a cluster the
+job has the platform's image, which has the server: the trainer's has not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+from dagster import DagsterExecutionInterruptedError
+
+from assets.measuring import Measuring
+from assets.serving import Serving
+from assets.suites.generation import answered, asking, harness
+from assets.suites.generation.answered import TaskFigures
+from assets.suites.generation.asking import Questions
+from recipes.suite import GenerationSection
+from resources.mlflow.registry import Version
+from resources.short_jobs import size
+from resources.short_jobs.attempts import ShortJob
+from resources.short_jobs.running import ShortJobFailed
+from resources.trainings.roots import trainings
+from serving.records import ServedVersion
+from trainer.base import codec
+
+
+@dataclass(frozen=True)
+class Generating:
+    """Has the versions of one registered model answer tasks."""
+
+    measuring: Measuring
+    model: str
+
+    def of_suite(self, version: Version, section: GenerationSection, anew: bool = False) -> dict[str, TaskFigures]:
+        """The figures of a suite's tasks, by their names; what is known is not asked again, unless `anew`.
+
+        Raises ValueError for a version that cannot be served, and dg.Failure, which names the log of a job that failed.
+        """
+        durable = self.measuring.tiers.durable_path
+        found = {
+            task: None if anew else answered.known(durable, version.manifest, task, section.examples)
+            for task in section.tasks
+        }
+        if open_tasks := tuple(task for task, known in found.items() if known is None):
+            questions = Questions(open_tasks, section.examples, section.include or "", section.hours)
+            found |= {each.task: each for each in self.answer(version, questions, anew)}
+        return {task: known for task, known in found.items() if known is not None}
+
+    def answer(self, version: Version, asked: Questions, anew: bool = False) -> Sequence[TaskFigures]:
+        """The figures of tasks, from a job: of one that is done and whose examples are there, or is under way, or new.
+
+        Raises as `of_suite`.
+        """
+        measuring = self.measuring
+        if measuring.compute.sees_nodes:
+            asking.check(asked.tasks)  # the job has what this process has
+        served = Serving(measuring.tiers, measuring.compute, measuring.say).exported(version)
+        wanted = self._job(version, served, asked)
+        if anew:
+            measuring.compute.short_jobs(measuring.tiers).forget(wanted)
+        found = self._run(wanted)
+        if any(answered.known(measuring.tiers.durable_path, each.manifest, each.task, each.asked) is None
+               for each in found):  # fmt: skip
+            measuring.compute.short_jobs(measuring.tiers).forget(wanted)
+            found = self._run(wanted)
+        return found
+
+    def _run(self, wanted: ShortJob) -> Sequence[TaskFigures]:
+        jobs = self.measuring.compute.short_jobs(self.measuring.tiers)
+        try:
+            result = jobs.run(wanted, self.measuring.say)
+        except ShortJobFailed as error:
+            raise dg.Failure(str(error)) from None
+        except DagsterExecutionInterruptedError:
+            if self.measuring.cancelled():
+                jobs.stop(wanted)
+            raise
+        return [codec.build(TaskFigures, each) for each in result["figures"]]
+
+    def _job(self, version: Version, served: ServedVersion, asked: Questions) -> ShortJob:
+        """The job: it depends on the exported bytes, the questions and the harness."""
+        tiers, compute = self.measuring.tiers, self.measuring.compute
+        questions = codec.plain(asked)
+        image = compute.serving(tiers).image
+        return ShortJob(
+            kind="generate",
+            about=f"version {version.number} of {self.model}",
+            identity={"manifest": served.manifest, "questions": questions, "harness": harness.version()},
+            command=("python", "-m", "assets.suites.generation"),
+            request={
+                "durable": str(tiers.durable_path),
+                "model": self.model,
+                "version": codec.plain(served),
+                "questions": questions,
+            },
+            kubernetes={**self._placement(version), **({"image": image} if image else {})},
+        )
+
+    def _placement(self, version: Version) -> Mapping[str, Any]:
+        """The section `placement.kubernetes` of its training, for one rank; empty where the training is gone."""
+        store = trainings(self.measuring.tiers).store(version.training) if version.training else None
+        if store is None or not store.folder.is_dir():
+            return {}
+        return size.with_gpus(store.terms().kubernetes, 1)

@@ -1,0 +1,102 @@
+"""Renewing: the one operation that starts a recipe's training anew by itself, with the cause in the training's id.
+
+Whoever asks for it (new data, a fall in quality), the same limits hold: the cool-down and the budget of the recipe's
+section `renewal`.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from assets import keys, training_data
+from assets.initial import with_initial_weights
+from assets.training import specification, terms
+from recipes.initial import InitSection
+from recipes.renewal import RenewalSection
+from recipes.training import ModelRecipe, TrainingRecipe
+from resources.mlflow.promotion import champion
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+from resources.trainings import accounts
+from resources.trainings.roots import trainings
+from resources.trainings.store import Trainings, TrainingStore
+from trainer.data import contents, snapshots
+
+BUDGET_DAYS = 30
+HOUR, DAY = 3600.0, 86_400.0
+
+
+class NotRenewed(ValueError):
+    """The training is not started now; the message says why."""
+
+
+def renew(
+    recipe: TrainingRecipe, cause: str, origin: Mapping[str, Any], tiers: Tiers, tracking: Tracking,
+    instance: dg.DagsterInstance, by: str,
+) -> TrainingStore:  # fmt: skip
+    """Want a training of the recipe on the current snapshot, once for each cause; the job watch has it run.
+
+    Raises NotRenewed while a limit of the recipe holds it back, and ValueError for one that cannot be trained.
+    """
+    assert recipe.renewal is not None
+    current = training_data.current(recipe, tiers.durable_path)
+    if current is None:
+        raise NotRenewed(training_data.lacking(recipe, tiers.durable_path))
+    root = trainings(tiers)
+    wanted = _with_champion(recipe, current, tiers) if recipe.renewal.from_champion else recipe
+    located = with_initial_weights(wanted, current, tiers, tracking)
+    made = specification(located, current, tiers, cause=cause)
+    if not root.store(made.id).folder.exists():
+        _check_limits(recipe.renewal, of_recipe(root, recipe.name))
+    store = root.propose(made, terms(located, dict(origin)))
+    keys.add_partition(instance, keys.training_partitions(recipe.name), store.id)
+    root.start(store, by, cause)
+    return store
+
+
+def of_recipe(root: Trainings, name: str) -> list[TrainingStore]:
+    """The trainings of a recipe that were wanted once, the newest last; those that cannot be read are left out."""
+    found = []
+    for store in root.stores():
+        try:
+            facts = store.read()
+            if facts.specification.recipe == name and facts.desired is not None:
+                found.append((facts.desired.at, store))
+        except (ValueError, OSError):
+            continue
+    return [store for _, store in sorted(found, key=lambda pair: pair[0])]
+
+
+def _check_limits(renewal: RenewalSection, known: list[TrainingStore], now: float | None = None) -> None:
+    """Raises NotRenewed while the cool-down lasts, or when the budget is spent."""
+    now = time.time() if now is None else now
+    last = known[-1].read().desired if known else None
+    if last is not None and now < last.at + renewal.cool_down_hours * HOUR:
+        raise NotRenewed(f"{known[-1].id} was started less than {renewal.cool_down_hours:g} h ago")
+    if renewal.gpu_hours is not None:
+        spent = sum(rank_hours(store, now - BUDGET_DAYS * DAY) for store in known)
+        if spent >= renewal.gpu_hours:
+            budget = f"renewal.gpu_hours ({renewal.gpu_hours:g})"
+            raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days took {spent:.1f} rank-hours of {budget}")
+
+
+def rank_hours(store: TrainingStore, since: float) -> float:
+    """Hours of its ranks since a moment, from the first process on; 0 for one that cannot be read."""
+    if (found := accounts.of_if_any(store.folder)) is None:
+        return 0.0
+    account, facts = found[0], store.read()
+    ranks = max(1, len(facts.nodes)) * facts.terms.ranks_per_node
+    return max(0.0, account.end - max(account.started, since)) * ranks / HOUR
+
+
+def _with_champion(recipe: TrainingRecipe, current: str, tiers: Tiers) -> TrainingRecipe:
+    """The recipe with the champion's weights, where there is one that speaks the snapshot's tokens."""
+    if not isinstance(recipe, ModelRecipe):
+        return recipe
+    held = champion(tiers.durable_path, recipe.registered_model)
+    tokenizer = contents.tokenizer_digest(snapshots.read(tiers.durable_path, current))
+    if held is None or held.tags.get("slipway.tokenizer") != tokenizer:
+        return recipe
+    return recipe.model_copy(update={"init": InitSection(model=recipe.registered_model)})

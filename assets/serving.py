@@ -1,0 +1,213 @@
+"""Served: what answers for a model. Wanting a version exports it, verified, and the front does the rest.
+
+One asset a registered model, whichever recipes lead to it. Its front switches from version to version
+(`serving.front`), and `sensors.serving` shows on the asset what answers.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from assets import keys
+from assets.execution import pods
+from assets.exporting import Exporting
+from recipes.training import ModelRecipe
+from resources.compute.protocol import Compute
+from resources.mlflow.promotion import champion
+from resources.mlflow.registry import FOLDER_TAG, Version
+from resources.serving import wishes
+from resources.serving.wishes import NotServed
+from resources.short_jobs.running import Say
+from resources.tiers import Tiers
+from resources.trainings.roots import trainings
+from serving.records import Answering, ServedState, ServedVersion, ServingRecords, SwitchPolicy
+from trainer.base import digest
+from trainer.checkpoint.disk.manifest import MANIFEST
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.verification import read_manifest, verify_file
+from trainer.record.fence import Commit, Token
+
+SERVES_TAG = "slipway/serves"
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What changes which versions of the models answer, by whomever it is asked."""
+
+    tiers: Tiers
+    compute: Compute
+    say: Say
+
+    @property
+    def records(self) -> ServingRecords:
+        return ServingRecords(self.tiers.durable_path)
+
+    def serve(self, version: Version, policy: SwitchPolicy, follows: bool, by: str, why: str) -> ServedState:
+        """Want a registered version, exported and verified; returns at once with the wish.
+
+        Raises NotServed and ValueError for a version that cannot be served, DamagedCheckpoint, and Unavailable.
+        """
+        served = self.exported(version)
+        state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
+        self.ensure()
+        return state
+
+    def stop(self, model: str, by: str, why: str) -> ServedState:
+        """Want nothing of a model any more."""
+        state = wishes.stop(self.records, model, by, why)
+        self.ensure()
+        return state
+
+    def back(self, model: str, by: str, why: str) -> ServedState:
+        """Want what answered before. Raises NotServed where there is nothing."""
+        state = wishes.back(self.records, model, by, why)
+        self.ensure()
+        return state
+
+    def ensure(self) -> None:
+        """Have what is wanted run. Raises Unavailable."""
+        self.compute.serving(self.tiers).ensure(self.records)
+
+    def settle(self, state: ServedState, seconds: float, still: Callable[[], None] = lambda: None) -> ServedState:
+        """The state once there is a verdict over the wish, or the share of a canary answers; or after so many seconds.
+
+        `still` is called again and again meanwhile.
+        """
+        deadline = time.monotonic() + seconds
+        while (found := self.records.state(state.model)).number == state.number and time.monotonic() < deadline:
+            answering = self.records.answering(state.model)
+            if found.verdict is not None or found.wanted is None or found.wanted.want == "stop":
+                return found
+            if answering is not None and answering.wish == state.number and _compares(found, answering):
+                return found
+            still()
+            time.sleep(POLL_SECONDS)
+        return found
+
+    def exported(self, version: Version) -> ServedVersion:
+        """The version as workers load it: exported once, and verified each time that it is wanted."""
+        if FOLDER_TAG not in version.tags:
+            raise NotServed(f"model {version.model}: version {version.number} is none of our checkpoints")
+        target = self.records.export(version.model, version.manifest)
+        manifest = _verified(target) if target.exists() else ""
+        if not manifest:
+            commit = Commit(0, Token(0), version.tags[FOLDER_TAG], version.manifest)
+            manifest = self._export(version, commit)
+        folder = str(target.relative_to(self.tiers.durable_path))
+        return ServedVersion(version.number, version.manifest, folder, manifest)
+
+    def _export(self, version: Version, commit: Commit) -> str:
+        """Raises ValueError, DamagedCheckpoint, and OSError."""
+        from trainer.start import export as exports  # with all families of models, which few runs need
+
+        target = self.records.export(version.model, version.manifest)
+        precision = self.compute.serving(self.tiers).precision
+        self.say(f"exporting version {version.number} of {version.model}")
+        if version.training and (store := trainings(self.tiers).store(version.training)).folder.is_dir():
+            exporting, terms = Exporting(self.tiers, self.compute, self.say), store.terms()
+            if exporting.is_for_a_job(commit, terms, target):
+                return exporting.export(commit, terms, target, None, precision, exports.FILE_BYTES)
+        source = self.tiers.durable_path / commit.folder
+        return exports.export(source, target, commit.manifest, precision=precision)
+
+
+def _verified(target: Path) -> str:
+    """The SHA-256 of the manifest of an export that is whole; a damaged one is put aside, and "" is returned."""
+    with contextlib.suppress(DamagedCheckpoint, FileNotFoundError):
+        manifest = digest.sha256((target / MANIFEST).read_bytes())
+        for name, expected in read_manifest(target, manifest).files.items():
+            verify_file(target / name, expected)
+        return manifest
+    target.rename(target.with_name(f"{target.name}.damaged-{time.time_ns()}"))
+    return ""
+
+
+def _compares(state: ServedState, answering: Answering) -> bool:
+    """Whether a canary answers its share."""
+    share = state.wanted.policy.share if state.wanted else 1.0
+    return share < 1.0 and len(answering.shares) == 2 and all(each.ready for each in answering.shares)
+
+
+def champion_of(tiers: Tiers, model: str) -> Version | None:
+    """The champion as its promotion recorded it, read without MLflow; None before the first, and after a demotion."""
+    held = champion(tiers.durable_path, model)
+    return Version(model, held.version, held.source, held.tags) if held else None
+
+
+def served_key(model: str) -> dg.AssetKey:
+    """The asset that shows what answers for a registered model."""
+    return keys.key(model, "served")
+
+
+def served_asset(model: str, recipes: Sequence[ModelRecipe]) -> dg.AssetsDefinition:
+    """What answers for a model, to whose champion these recipes lead."""
+
+    @dg.asset(
+        key=served_key(model),
+        deps=[keys.key(recipe.name, "champion") for recipe in recipes],
+        group_name=keys.lane(model),
+        kinds={"safetensors"},
+        op_tags=pods.tags("served"),
+        owners=[recipes[0].owner],
+        description=(
+            f"What answers for {model} behind OpenAI's API, and with which share of the traffic. Materialising it "
+            "serves the champion, and lets later champions follow."
+        ),
+    )
+    def served(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
+        champion = champion_of(tiers, model)
+        if champion is None:
+            raise dg.Failure(f"model {model}: there is no champion yet")
+        serving = Serving(tiers, compute, lambda words: context.log.info(words))
+        held = serving.records.state(model).wanted
+        policy = held.policy if held is not None else SwitchPolicy()
+        try:
+            state = serving.serve(champion, policy, True, f"run {context.run.run_id}", "it is the champion")
+        except (ValueError, DamagedCheckpoint) as error:
+            raise dg.Failure(f"model {model}: {error}") from None
+        return dg.MaterializeResult(
+            metadata={"version": champion.number, "share": policy.share, "wish": state.number},
+            data_version=dg.DataVersion(champion.manifest),
+        )
+
+    return served
+
+
+def served_models(recipes: Sequence[ModelRecipe]) -> dict[str, list[ModelRecipe]]:
+    """The registered models that can be asked, which are decoders, each with the recipes that lead to it."""
+    models: dict[str, list[ModelRecipe]] = {}
+    for recipe in recipes:
+        if recipe.model.kind == "decoder":
+            models.setdefault(recipe.registered_model, []).append(recipe)
+    return models
+
+
+def served_assets(recipes: Sequence[ModelRecipe]) -> list[dg.AssetsDefinition]:
+    """One for each registered model that can be asked."""
+    return [served_asset(model, leading) for model, leading in served_models(recipes).items()]
+
+
+def answering_observation(model: str, answering: Answering, state: ServedState) -> dg.AssetObservation:
+    """The event that shows what answers."""
+    shares = {f"share of {each.version.named(model)}": each.share for each in answering.shares}
+    notes = "; ".join(f"{each.version.named(model)}: {each.note}" for each in answering.shares if each.note)
+    under_way = f"a switch is under way{': ' if notes else ''}{notes}" if state.coming else ""
+    told = state.verdict.why if state.verdict is not None else under_way
+    return dg.AssetObservation(
+        served_key(model),
+        description=answering.problem or told or "nothing is served",
+        metadata={
+            "url": dg.MetadataValue.url(answering.url),
+            "wish": answering.wish,
+            **shares,
+            **{
+                name: dg.MetadataValue.float(value)
+                for name, value in (state.verdict.figures if state.verdict else {}).items()
+            },
+        },
+    )

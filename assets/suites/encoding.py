@@ -1,0 +1,68 @@
+"""Encoding: a suite's examples in the tokens of one model, as a snapshot that the evaluator reads like any other.
+
+A document is one example of the snapshot. A question is its prompt, and then the prompt with each answer: what an
+answer costs is the difference of the two, since nothing that a model sees of the prompt depends on what comes after it.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from assets.datasets.building.workshop import writing_content
+from assets.datasets.texts import tokenizer
+from assets.datasets.texts.encoders import TextEncoding
+from assets.suites.suite import Example, Suite
+from trainer.data import shards
+from trainer.data.shards import TextSnapshot, TokenSplit
+
+SPLIT = "validation"
+
+
+def encoded(durable: Path, made: Suite, examples: Sequence[Example], model: TextSnapshot) -> TextSnapshot:
+    """The suite in the tokens of `model`, the snapshot that a model was trained on; written to the durable tier.
+
+    Equal inputs give the same snapshot. Raises ValueError when the tokenizer is gone.
+    """
+    speech, dtype = tokenizer.load(durable, model.tokenizer.sha256), shards.DTYPES[model.dtype]
+    end = model.tokenizer.end_of_document
+    bodies = [
+        np.array([*tokens, end] if whole else tokens, dtype)
+        for each in examples
+        for tokens, whole in _sequences(each, speech)
+    ]
+    with writing_content(durable):
+        return _written(durable, made, examples, model, bodies)
+
+
+def _written(durable: Path, made: Suite, examples: Sequence[Example], model: TextSnapshot,
+             bodies: list[npt.NDArray[Any]]) -> TextSnapshot:  # fmt: skip
+    """The snapshot of these sequences of tokens."""
+    shard = shards.write_shard(durable, bodies, model.dtype)
+    split = TokenSplit(len(bodies), shard.tokens, sum(each.bytes for each in examples), (shard,))
+    snapshot = dataclasses.replace(
+        model,
+        dataset=f"suite:{made.name}",
+        recipe=made.sha256,
+        source={"kind": "suite", "digest": made.sha256, "description": made.name},
+        documents={"blake3": made.table, "rows": made.examples, "kept": made.examples},
+        splits={SPLIT: split},
+    )
+    shards.write_manifest(durable, snapshot)
+    return snapshot
+
+
+def sequences(example: Example) -> int:
+    """How many examples of the encoded snapshot it has."""
+    return 1 + len(example.answers)
+
+
+def _sequences(example: Example, speech: TextEncoding) -> Iterator[tuple[list[int], bool]]:
+    """The tokens of each, and whether the end of a document follows them."""
+    text = speech.encode_ordinary(example.text)
+    yield text, not example.answers
+    for answer in example.answers:
+        yield [*text, *speech.encode_ordinary(answer)], False

@@ -1,0 +1,1 @@
+"""Generation: tasks that a registered version answers by writing text, and what came of each example."""

@@ -1,0 +1,52 @@
+"""Generation as a short job: ``python -m assets.suites.generation REQUEST.json`` lets a version answer its questions.
+
+The request has {durable, model, version, questions, outcome}: `serving.records.ServedVersion` and `asking.Questions` as
+JSON. It runs where the launcher places it, and imports nothing of Dagster.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from assets.suites.generation import asking
+from assets.suites.generation.answered import TaskFigures
+from assets.suites.generation.asking import Questions
+from serving.client import NotAnswered
+from serving.records import ServedVersion
+from trainer.base import codec, console, not_by_hand, parsing
+from trainer.base.processes import bind_to_launcher
+from trainer.record import outcomes
+
+KIND = "generate"
+
+
+def main(arguments: list[str]) -> int:
+    """Answer what the request asks; returns 1 or 2, with a message, when it cannot be done."""
+    bind_to_launcher()
+    request: dict[str, Any] = parsing.value(Path(arguments[0]).read_bytes())
+    version = codec.build(ServedVersion, request["version"])
+    asked = codec.build(Questions, request["questions"])
+    found: list[TaskFigures] = []
+    try:
+        for each in asking.evaluate(Path(request["durable"]), request["model"], version, asked, _say):
+            found.append(each)
+        outcomes.succeed(Path(request["outcome"]), {"figures": codec.plain(found)})
+    except NotAnswered as error:
+        console.warn(f"{KIND}: its worker: {error}")
+        return 1
+    except ValueError as error:
+        console.warn(f"{KIND}: {error}")
+        return 2
+    except OSError as error:
+        console.warn(f"{KIND}: {error}")
+        return 1
+    return 0
+
+
+def _say(line: str) -> None:
+    print(f"{KIND}: {line}", flush=True)
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("assets.suites.generation", "answers generation tasks for `slipway models evaluate`")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""Offline tasks: prompts whose one right continuation is known, made of numbers and letters alone.
+
+They need no download and no harness. Each prompt shows three examples, then asks; the answer is the first line that the
+model writes, likeliest token by likeliest token. A model that has learned nothing gets next to none right.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+SHOTS = 3
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+WORD = 4
+"""Letters of a word."""
+LIMIT = 20
+"""Numbers that are added are below this."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One example of an offline task."""
+
+    task: str
+    text: str
+    expected: str
+
+
+def prompts(task: str, examples: int, seed: int = 0) -> list[Prompt]:
+    """So many prompts of a task of `TASKS`; equal seeds give equal ones."""
+    draw = random.Random(f"{task} {seed}")
+    return [_prompt(task, [TASKS[task](draw) for _ in range(SHOTS + 1)]) for _ in range(examples)]
+
+
+def is_right(prompt: Prompt, answer: str) -> bool:
+    """Whether the first line of an answer is the right one."""
+    return answer.strip(" ").partition("\n")[0].strip() == prompt.expected
+
+
+def _prompt(task: str, pairs: list[tuple[str, str]]) -> Prompt:
+    shown = "".join(f"{asked}{answer}\n" for asked, answer in pairs[:-1])
+    asked, expected = pairs[-1]
+    return Prompt(task, f"{shown}{asked}", expected)
+
+
+def _copying(draw: random.Random) -> tuple[str, str]:
+    word = "".join(draw.choices(LETTERS, k=WORD))
+    return f"{word} again: ", word
+
+
+def _counting(draw: random.Random) -> tuple[str, str]:
+    first = draw.randrange(LIMIT)
+    return f"{first}, {first + 1}, {first + 2}, ", str(first + 3)
+
+
+def _adding(draw: random.Random) -> tuple[str, str]:
+    first, second = draw.randrange(LIMIT), draw.randrange(LIMIT)
+    return f"{first} + {second} = ", str(first + second)
+
+
+TASKS: Mapping[str, Callable[[random.Random], tuple[str, str]]] = {
+    "copying": _copying,
+    "counting": _counting,
+    "adding": _adding,
+}

@@ -1,0 +1,108 @@
+"""Making a suite: once, from the held-out documents of a dataset's snapshot that no training document gives away.
+
+Equal snapshots and recipes give the same suite, byte for byte. A suite's name keeps its meaning when the dataset grows;
+only another content of the recipe (such as its `edition`) gives it a new one.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+
+from assets.datasets.documents import document_table
+from assets.datasets.snapshots import pointer
+from assets.datasets.texts import tokenizer
+from assets.suites import leaks, suite, tasks
+from assets.suites.suite import Example, Suite
+from recipes.suite import HeldOutSection, SuiteRecipe
+from trainer.data import mixtures, shards
+from trainer.data.shards import TextSnapshot
+
+NAMES = "SELECT language, package FROM read_parquet($table) WHERE split = $split ORDER BY name, number"
+
+
+def named(durable: Path, recipe: SuiteRecipe) -> Suite:
+    """The suite that a recipe means now, made where it is not there. Raises ValueError where it cannot be made."""
+    content = recipe.content()
+    if (known := suite.named(durable, recipe.name)) is not None and known.recipe == content:
+        return suite.read(durable, known.suite)
+    current = pointer.current(durable, recipe.dataset)
+    if current is None:
+        raise ValueError(f"suite {recipe.name}: dataset {recipe.dataset} has no snapshot yet: build it first")
+    snapshot = shards.read_manifest(durable, current)
+    splits = ("validation",) if recipe.split == "validation" else document_table.SPLITS
+    held_out = [each for split in splits for each in documents(durable, snapshot, split, recipe.held_out)]
+    training = texts(durable, snapshot, "train") if recipe.split == "validation" else iter(())
+    lost = set(leaks.leaked([e.text for e in held_out], training, recipe.held_out.common, recipe.held_out.share))
+    kept = [each for place, each in enumerate(held_out) if place not in lost]
+    questions = tasks.continuations(kept, recipe.continuation, recipe.seed) if recipe.continuation else []
+    questions += tasks.arithmetic(recipe.arithmetic, recipe.seed) if recipe.arithmetic else []
+    made = suite.write(durable, recipe.name, content, snapshot.sha256, [*kept, *questions], len(lost))
+    suite.point(durable, recipe.name, made)
+    return made
+
+
+def of_snapshot(durable: Path, snapshot: TextSnapshot, held_out: HeldOutSection) -> Suite:
+    """The suite of a snapshot's own validation split, without questions. Raises ValueError where it has none.
+
+    Its documents are those that are left out of the training data by the dataset's recipe; no other ones are here.
+    """
+    name = f"{snapshot.dataset}-validation"
+    return suite.write(durable, name, {}, snapshot.sha256, documents(durable, snapshot, "validation", held_out))
+
+
+def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOutSection) -> list[Example]:
+    """The documents of a split, as examples; of too many, those of the lowest hashes, in the order of the split.
+
+    Raises ValueError when a shard, a tokenizer or the documents table is gone.
+    """
+    most = section.longest_kilobytes * 1000
+    parts = [shards.read_manifest(durable, each) for each in mixtures.sources_of(snapshot)]
+    found = [
+        Example(suite.DOCUMENTS, text, source=str(package or ""), language=str(language or ""))
+        for part in parts
+        for text, (language, package) in zip(texts(durable, part, split), _about(durable, part, split), strict=False)
+        if text and len(text) <= most
+    ]
+    wanted = sorted({each.blake3 for each in found})[: section.examples]
+    return _once(found, set(wanted))
+
+
+def _about(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[tuple[str, str]]:
+    """Language and package of each document of a split; empty ones where they are not known any more."""
+    table = document_table.path(durable, snapshot.documents["blake3"])
+    with duckdb.connect() as connection:
+        about = connection.execute(NAMES, {"table": str(table), "split": split}).fetchall() if table.exists() else []
+    return itertools.chain(about, itertools.repeat(("", "")))
+
+
+def texts(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[str]:
+    """The documents of a split, decoded one after the other, without loss. Raises ValueError when something is gone."""
+    encoding = tokenizer.load(durable, snapshot.tokenizer.sha256)
+    try:
+        for shard in snapshot.splits[split].shards:
+            for body in shards.documents(durable, shard, snapshot.dtype):
+                yield encoding.decode(body[:-1].tolist())
+    except FileNotFoundError as error:
+        raise ValueError(f"{error.filename}: the shard is gone") from None
+
+
+def contaminated(durable: Path, examples: Sequence[Example], snapshot: TextSnapshot,
+                 section: HeldOutSection) -> list[Example]:  # fmt: skip
+    """The documents of a suite that share a passage with a training document of a snapshot. Raises ValueError."""
+    held_out = [each for each in examples if each.task == suite.DOCUMENTS]
+    training = texts(durable, snapshot, "train")
+    return [
+        held_out[place] for place in leaks.leaked([e.text for e in held_out], training, section.common, section.share)
+    ]
+
+
+def _once(examples: list[Example], wanted: set[str]) -> list[Example]:
+    """Of examples with a wanted hash, the first of each, in their order."""
+    kept = []
+    for each in examples:
+        if each.blake3 in wanted:
+            wanted.discard(each.blake3)
+            kept.append(each)
+    return kept

@@ -1,0 +1,221 @@
+"""Measured: what a model's measurement on a suite says, by example, by slice and by task; kept with every example.
+
+    <durable>/evaluations/<suite>/<checkpoint manifest>.json      the figures, and the hash of the examples' file
+                                 /<blake3>.parquet                each example: its loss, its predictions, its answer
+
+A measurement depends on nothing but the checkpoint's bytes and the suite's, so that it is made once for both.
+"""
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from assets.suites import encoding, suite
+from assets.suites.suite import DOCUMENTS, SLICES, Example
+from trainer.base import atomic, codec, digest
+from trainer.record.scores import ExampleSums, perplexity
+
+FORMAT = "slipway.evaluation/1"
+FOLDER = "evaluations"
+SCHEMA = pa.schema(
+    [
+        pa.field("task", pa.string()),
+        pa.field("source", pa.string()),
+        pa.field("language", pa.string()),
+        pa.field("length", pa.string()),
+        pa.field("size", pa.float64()),
+        pa.field("loss", pa.float64()),
+        pa.field("predicted", pa.int64()),
+        pa.field("right", pa.int64()),
+    ]
+)
+BITS = 1 / math.log(2)
+
+
+@dataclass(frozen=True)
+class ModelFigures:
+    """One model on one suite. Losses by slice are of documents, in the unit of `loss_per`."""
+
+    manifest: str
+    """SHA-256 of the checkpoint's manifest."""
+    suite: str
+    """SHA-256 of the suite, or of the snapshot where its split is measured."""
+    table: str
+    """BLAKE3 of the examples' file."""
+    examples: int
+    loss: float
+    """Mean over all predictions of documents, nats."""
+    perplexity: float
+    accuracy: float
+    unit: str
+    """Of what the gate compares: bits per byte, or nats per prediction where no text is coded."""
+    compared: float
+    """The documents' loss in that unit."""
+    milliseconds_per_prediction: float
+    bits_per_byte: float = 0.0
+    """0 for a model that codes no text."""
+    calibration_error: float | None = None
+    """Expected calibration error (Naeini et al., AAAI 2015): by how much the probability of the likeliest prediction is
+    off from how often it is right, weighted by the predictions in each tenth. None where ranks share the vocabulary."""
+    tasks: Mapping[str, float] = field(default_factory=dict)
+    """The share of right answers, by task."""
+    slices: Mapping[str, float] = field(default_factory=dict)
+    """The loss of each slice, in `unit`, by `column=value`."""
+
+    def figure(self, name: str) -> float | None:
+        """A figure by its name in a gate; None for one that this model or suite does not have."""
+        if name in self.tasks:
+            return self.tasks[name]
+        value = getattr(self, name, None)
+        return None if name == "bits_per_byte" and not value else value
+
+
+@dataclass(frozen=True)
+class ExampleTable:
+    """The examples of a measurement, by column: [examples]."""
+
+    columns: Mapping[str, Sequence[str]]
+    """task, and the slices."""
+    sizes: npt.NDArray[np.float64]
+    """Bytes of documents' text; 1 for a sample of a split."""
+    losses: npt.NDArray[np.float64]
+    """Nats, summed; of a question, 0."""
+    predicted: npt.NDArray[np.int64]
+    right: npt.NDArray[np.int64]
+    """Right predictions; of a question, 1 when its answer was right."""
+
+    @property
+    def documents(self) -> npt.NDArray[np.bool_]:
+        return np.array([task == DOCUMENTS for task in self.columns["task"]])
+
+    def compared(self, unit: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """(losses, sizes) of the documents, whose sums' ratio is what the gate compares: [documents]."""
+        own = self.documents
+        if unit == BITS_PER_BYTE:
+            return self.losses[own] * BITS, self.sizes[own]
+        return self.losses[own], self.predicted[own].astype(np.float64)
+
+    def slices(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """The documents of each slice that is not all of them, by `column=value`: [documents]."""
+        own, found = self.documents, dict[str, npt.NDArray[np.bool_]]()
+        for name in SLICES:
+            values = np.array(self.columns[name], dtype=object)[own]
+            kinds = sorted({str(value) for value in values} - {""})
+            if len(kinds) > 1:
+                found |= {f"{name}={kind}": values == kind for kind in kinds}
+        return found
+
+
+BITS_PER_BYTE, NATS = "bits per byte", "nats per prediction"
+
+
+def of_suite(examples: Sequence[Example], sums: ExampleSums) -> ExampleTable:
+    """The examples of a suite from those of its encoded snapshot. Raises ValueError when they are others."""
+    expected = sum(map(encoding.sequences, examples))
+    if expected != len(sums.losses):
+        raise ValueError(f"found {len(sums.losses)} measured sequences, expected the suite's {expected}")
+    rows, place = list[tuple[float, int, int]](), 0
+    for each in examples:
+        if each.answers:
+            costs = [sums.losses[place + 1 + number] - sums.losses[place] for number in range(len(each.answers))]
+            likeliest = min(range(len(costs)), key=lambda n: costs[n] / max(1, len(each.answers[n].encode())))
+            found = (0.0, 0, int(likeliest == each.right))
+        else:
+            found = (sums.losses[place], sums.predicted[place], sums.right[place])
+        rows.append(found)
+        place += encoding.sequences(each)
+    columns = {name: [str(getattr(each, name)) for each in examples] for name in ("task", *SLICES)}
+    sizes = np.array([each.bytes for each in examples], np.float64)
+    losses, predicted, right = zip(*rows, strict=True)
+    return ExampleTable(columns, sizes, np.array(losses), np.array(predicted), np.array(right))
+
+
+def of_split(sums: ExampleSums) -> ExampleTable:
+    """The samples of a split, as examples without slices."""
+    count = len(sums.losses)
+    columns = {name: [DOCUMENTS if name == "task" else ""] * count for name in ("task", *SLICES)}
+    return ExampleTable(columns, np.ones(count), np.array(sums.losses), np.array(sums.predicted), np.array(sums.right))
+
+
+def keep(durable: Path, manifest: str, on: str, table: ExampleTable, sums: ExampleSums, text: bool) -> ModelFigures:
+    """Keep a measurement with every example; `text` says whether a text is coded."""
+    buffer = io.BytesIO()
+    columns = {**table.columns, "size": table.sizes, "loss": table.losses}
+    pq.write_table(
+        pa.table({**columns, "predicted": table.predicted, "right": table.right}, SCHEMA), buffer, compression="zstd"
+    )
+    data, unit = buffer.getvalue(), BITS_PER_BYTE if text else NATS
+    losses, sizes = table.compared(unit)
+    own = table.documents
+    predicted = max(1, int(table.predicted[own].sum()))
+    mean = float(table.losses[own].sum() / predicted)
+    found = ModelFigures(
+        manifest=manifest,
+        suite=on,
+        table=digest.of_bytes(data),
+        examples=len(own),
+        loss=mean,
+        perplexity=perplexity(mean),
+        accuracy=float(table.right[own].sum() / predicted),
+        unit=unit,
+        compared=float(losses.sum() / sizes.sum()),
+        milliseconds_per_prediction=1000 * sums.seconds / max(1, sum(sums.predicted)),
+        bits_per_byte=float(losses.sum() / sizes.sum()) if text else 0.0,
+        calibration_error=_calibration_error(sums),
+        tasks=_tasks(table),
+        slices={name: float(losses[part].sum() / sizes[part].sum()) for name, part in table.slices().items()},
+    )
+    atomic.create_only(_table_path(durable, found), data)
+    codec.replace(_path(durable, on, manifest), found, FORMAT)
+    return found
+
+
+def known(durable: Path, on: str, manifest: str) -> ModelFigures | None:
+    """What was measured before; None where nothing was, or its examples are gone or damaged: it is measured again."""
+    found = codec.read_if_whole(_path(durable, on, manifest), ModelFigures, FORMAT)
+    try:
+        return found if found is None or _data(durable, found) else None
+    except (OSError, ValueError):
+        return None
+
+
+def examples(durable: Path, found: ModelFigures) -> ExampleTable:
+    """The examples of a measurement. Raises ValueError for a file that is damaged, and OSError for one that is gone."""
+    table = pq.read_table(io.BytesIO(_data(durable, found)))
+    columns = {name: table[name].to_pylist() for name in ("task", *SLICES)}
+    numbers = (table[name].to_numpy() for name in ("size", "loss", "predicted", "right"))
+    return ExampleTable(columns, *numbers)
+
+
+def _data(durable: Path, found: ModelFigures) -> bytes:
+    path = _table_path(durable, found)
+    data = path.read_bytes()
+    if (there := digest.of_bytes(data)) != found.table:
+        raise ValueError(f"{path}: found BLAKE3 {there}, expected {found.table}")
+    return data
+
+
+def _tasks(table: ExampleTable) -> dict[str, float]:
+    names = np.array(table.columns["task"], dtype=object)
+    kinds = sorted(set(table.columns["task"]) - {suite.DOCUMENTS})
+    return {kind: float(table.right[names == kind].mean()) for kind in kinds}
+
+
+def _calibration_error(sums: ExampleSums) -> float | None:
+    every = sum(count for count, _, _ in sums.confidence)
+    return sum(abs(sure - right) for _, sure, right in sums.confidence) / every if every else None
+
+
+def _path(durable: Path, on: str, manifest: str) -> Path:
+    return durable / FOLDER / on / f"{manifest}.json"
+
+
+def _table_path(durable: Path, found: ModelFigures) -> Path:
+    return durable / FOLDER / found.suite / f"{found.table}.parquet"

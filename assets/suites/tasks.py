@@ -1,0 +1,64 @@
+"""Tasks: questions with one right answer of four, made offline from held-out documents and from numbers.
+
+A model answers by the loss of each answer after the prompt, for each byte of it: what it finds likeliest. A model that
+guesses is right in a quarter of them.
+"""
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+
+from assets.suites.suite import Example
+from recipes.suite import ArithmeticSection, ContinuationSection
+
+CONTINUATION, ARITHMETIC = "continuation", "arithmetic"
+ANSWERS = 4
+_WORD = re.compile(r"\S+\s*")
+
+
+def continuations(documents: Sequence[Example], section: ContinuationSection, seed: int) -> list[Example]:
+    """Which passage goes on after the prompt; the wrong ones are from elsewhere in the documents.
+
+    Fewer than asked for where there are too few passages of so many words.
+    """
+    draw = random.Random(f"{CONTINUATION} {seed}")
+    passages = [(document, each) for document in documents for each in _passages(document.text, section.words)]
+    pairs = [place for place in range(len(passages) - 1) if passages[place][0] is passages[place + 1][0]]
+    draw.shuffle(pairs)
+    if len({text for _, text in passages}) < 2 * ANSWERS:
+        return []
+    found = []
+    for place in pairs[: section.examples]:
+        (document, prompt), (_, right) = passages[place], passages[place + 1]
+        wrong: list[str] = []
+        while len(wrong) < ANSWERS - 1:
+            other = passages[draw.randrange(len(passages))][1]
+            if other not in (prompt, right, *wrong):
+                wrong.append(other)
+        found.append(_question(CONTINUATION, prompt, right, wrong, draw, document.source, document.language))
+    return found
+
+
+def arithmetic(section: ArithmeticSection, seed: int) -> list[Example]:
+    """Sums of two numbers below the limit; the wrong answers are off by 1, by 2 and by 10."""
+    draw = random.Random(f"{ARITHMETIC} {seed}")
+    found = []
+    for _ in range(section.examples):
+        first, second = draw.randrange(section.limit), draw.randrange(section.limit)
+        wrong = [str(first + second + draw.choice((-1, 1)) * off) for off in (1, 2, 10)]
+        found.append(_question(ARITHMETIC, f"{first} + {second} = ", str(first + second), wrong, draw, "", ""))
+    return found
+
+
+def _question(
+    task: str, prompt: str, right: str, wrong: list[str], draw: random.Random, source: str, language: str
+) -> Example:
+    place = draw.randrange(ANSWERS)
+    return Example(task, prompt, source, language, (*wrong[:place], right, *wrong[place:]), place)
+
+
+def _passages(text: str, words: int) -> Iterator[str]:
+    """The text in passages of so many words, with the white space after each; what is left belongs to none."""
+    found = list(_WORD.finditer(text))
+    for first in range(0, len(found) - words + 1, words):
+        yield text[found[first].start() : found[first + words - 1].end()]

@@ -1,0 +1,58 @@
+"""Keeping: what becomes of the trials' checkpoints once a sweep is over.
+
+Those of the best trials stay, and are on the backup too, whatever step a trial came to: a trial that was stopped at a
+rung, or by a goal, has saved there for its own use only. All others are let go.
+"""
+
+import contextlib
+import logging
+
+from assets.sweeps.state import SweepState
+from assets.sweeps.trials import BY, SweepTrials
+from resources.trainings.job import Paths
+from resources.trainings.store import TrainingStore
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers import copying, replicas
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailable
+from trainer.record import files
+
+LOG = logging.getLogger(__name__)
+KEPT = 2
+"""The checkpoints of so many trials are kept: of the best one, and of the one behind it."""
+
+
+def keep_the_best(sweep: SweepState, trials: SweepTrials, paths: Paths) -> None:
+    """Copy the newest checkpoint of the best trials to the backup, and have retention remove those of all others.
+
+    What cannot be done is said, and the next run of the sweep does it.
+    """
+    kept = {*ranked(sweep)[:KEPT], *([sweep.best.number] if sweep.best else [])}
+    for number in sweep.trials:
+        store = trials.store(number)
+        if not (store.folder / files.SPECIFICATION).exists():
+            continue
+        if number in kept:
+            _copy_newest(store, paths)
+        else:
+            with contextlib.suppress(OSError):  # they take room, and harm nothing
+                store.let_checkpoints_go(BY, f"trial {number} is not among the best {KEPT} of {sweep.plan.sweep}")
+
+
+def ranked(sweep: SweepState) -> list[int]:
+    """The trials with a value, the best first: by the steps that they came to, as values of others do not compare."""
+    merits = [
+        (-sweep.reached(trial), trial.value, trial.number) for trial in sweep.trials.values() if trial.value is not None
+    ]
+    return [number for _, _, number in sorted(merits)]
+
+
+def _copy_newest(store: TrainingStore, paths: Paths) -> None:
+    """Have the newest checkpoint of a trial on the backup, where there is one."""
+    try:
+        commit = max(store.read().commits_on(DURABLE), key=lambda each: each.step, default=None)
+        if commit is None or not paths.backup or commit in store.read().commits_on(BACKUP):
+            return
+        source, backup = paths.durable / commit.folder, copying.tier_at(paths.backup)
+        replicas.record(store.folder, commit, BACKUP, copying.replicate(source, backup, commit.folder, commit.manifest))
+    except (TierUnavailable, DamagedCheckpoint, OSError) as error:
+        LOG.warning(f"trial {store.id}: its checkpoint is not on the backup: {error}")

@@ -1,0 +1,93 @@
+"""Which parameters decide whether a trial is good, and how sure that is."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assets.sweeps.distributions import Coding
+from assets.sweeps.report.compared import merit
+from assets.sweeps.samplers import quiet_optuna
+from assets.sweeps.state import SweepState
+from recipes.search_space import SearchSpace
+
+if TYPE_CHECKING:
+    import optuna
+
+ENOUGH = 4
+"""The fewest finished trials for which the importance of parameters is computed."""
+TOP = 0.25
+"""The share of trials that count as good ones."""
+RESAMPLES = 20
+"""How often the trials are drawn anew for the intervals; each takes a tenth of a CPU-second at 1,000 trials."""
+INTERVAL = (0.05, 0.95)
+"""The quantiles of the resampled shares that the interval ends at: nine in ten lie between."""
+
+
+@dataclass(frozen=True)
+class ParameterImportance:
+    """How much of the difference between good trials and all trials one parameter accounts for."""
+
+    parameter: str
+    share: float
+    """0 to 1; the shares of all parameters sum to 1."""
+    low: float
+    high: float
+    """Nine in ten shares lie between these when the trials are drawn anew, with replacement (the bootstrap)."""
+
+
+def importance(sweep: SweepState) -> tuple[ParameterImportance, ...] | None:
+    """How much each parameter decides whether a trial is among the best quarter, the most important first.
+
+    None for fewer than `ENOUGH` finished trials. Optuna's PED-ANOVA (Watanabe et al., IJCAI 2023; for parameters that
+    not every trial has, arXiv:2601.20800) over completed and stopped trials. It needs only to know which trials are
+    good, so it works on ranks (most steps first), while values at different steps could not be compared; fANOVA would
+    fit the values. The interval is wide where there are few trials: a share whose interval reaches down to 0 is a hint.
+    """
+    ranked = _ranked(sweep)
+    if len(ranked) < ENOUGH:
+        return None
+    with quiet_optuna():
+        shares = _shares(ranked)
+        draw = random.Random(f"{sweep.plan.seed}:{len(ranked)}")
+        again = [
+            _shares(sorted(draw.choices(ranked, k=len(ranked)), key=lambda trial: trial.value or 0.0))
+            for _ in range(RESAMPLES)
+        ]
+    found = [
+        ParameterImportance(name, share, *_interval([each.get(name, 0.0) for each in again]))
+        for name, share in shares.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-each.share, each.parameter)))
+
+
+def _ranked(sweep: SweepState) -> "list[optuna.trial.FrozenTrial]":
+    """The finished trials as Optuna has them, the best first, with their rank as their value.
+
+    The recipe as it is written may have values that the space does not; it is left out then.
+    """
+    import optuna
+
+    plan, made = sweep.plan, list[optuna.trial.FrozenTrial]()
+    coding = Coding(SearchSpace.of(plan.space, plan.constraints, plan.fixed))
+    for trial in sorted(sweep.finished, key=lambda trial: merit(sweep, trial)):
+        if (coded := coding.coded(trial.parameters)) is not None:
+            domains = {name: coding.distributions[name] for name in coded}
+            made.append(optuna.trial.create_trial(params=coded, distributions=domains, value=float(len(made))))
+    return made
+
+
+def _shares(trials: "Sequence[optuna.trial.FrozenTrial]") -> dict[str, float]:
+    """The share of each parameter; of equal shares where nothing tells good trials from others."""
+    import optuna
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.add_trials(trials)
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=TOP)
+    return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+
+
+def _interval(shares: Sequence[float]) -> tuple[float, float]:
+    ordered = sorted(shares)
+    low, high = (ordered[round(quantile * (len(ordered) - 1))] for quantile in INTERVAL)
+    return low, high

@@ -1,0 +1,81 @@
+"""The page of a sweep in its folder: `report.html`, written in one step while the sweep runs and once it has ended."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from assets.sweeps.report.page import HEAD, html, marked
+from assets.sweeps.report.results import SweepReport, report
+from assets.sweeps.state import SweepState
+from assets.sweeps.store import SweepStore
+from resources.trainings.roots import TRIALS
+from resources.trainings.store import Trainings
+from trainer.base import atomic
+
+PAGE = "report.html"
+SHARE = 0.05
+"""At most this share of the time is spent on making the page while the sweep runs."""
+LEAST_SECONDS = 10.0
+"""And it is made no more often than this."""
+
+
+def page_of(store: SweepStore) -> Path:
+    """Where the page of a sweep lies, whether or not it is written."""
+    return store.folder / PAGE
+
+
+def report_of(store: SweepStore, sweep: SweepState) -> SweepReport:
+    """The report of a sweep in this state. Raises OSError, and ValueError for a log of another version."""
+    return report(sweep, store.read(), ranks_per_node(store))
+
+
+def ranks_per_node(store: SweepStore) -> int:
+    """The ranks that a trial has on each node, by the terms of the first trial; 1 before it was proposed."""
+    try:
+        return Trainings(store.folder / TRIALS).store(f"{store.sweep}.0").terms().ranks_per_node
+    except ValueError:
+        return 1
+
+
+def write(store: SweepStore, made: SweepReport) -> Path:
+    """Write the page of this report; returns its path. Raises OSError."""
+    path = page_of(store)
+    atomic.replace(path, html(made).encode(), lasting=made.outcome != "open")
+    return path
+
+
+def current(store: SweepStore, sweep: SweepState) -> Path:
+    """The page of the sweep in this state, which is written unless it was. Raises OSError, and as `report_of` does."""
+    path, made = page_of(store), report_of(store, sweep)
+    try:
+        with open(path, encoding="utf-8") as file:
+            if marked(made) in file.read(HEAD):
+                return path
+    except FileNotFoundError:
+        pass
+    return write(store, made)
+
+
+class ReportKeeper:
+    """Keeps a sweep's page up to date, at a bounded share of the time."""
+
+    def __init__(self, store: SweepStore) -> None:
+        self._store = store
+        self._next = 0.0
+        self._seen: Mapping[int, tuple[str, int]] = {}
+
+    def update(self, sweep: SweepState) -> SweepReport | None:
+        """Write the page where a trial has got on since the last time; returns the report of a page that was written.
+
+        Between two pages lies `LEAST_SECONDS`, and as much time as keeps the share of their making below `SHARE`.
+        Raises OSError.
+        """
+        seen = {trial.number: (trial.state, trial.last_step) for trial in sweep.trials.values()}
+        begun = time.monotonic()
+        if not seen or seen == self._seen or begun < self._next:
+            return None
+        made = report_of(self._store, sweep)
+        write(self._store, made)
+        ended = time.monotonic()
+        self._seen, self._next = seen, ended + max(LEAST_SECONDS, (ended - begun) / SHARE)
+        return made

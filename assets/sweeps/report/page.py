@@ -1,0 +1,76 @@
+"""The report of a sweep as one HTML page: no scripts, no fonts, nothing from elsewhere.
+
+Pictures are SVG inside the page, with their text as text. A line of one of the best trials leads to its row.
+"""
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+from assets import figures
+from assets.sweeps.report import pictures
+from assets.sweeps.report.results import SweepReport
+from assets.sweeps.report.text import ROW_TAIL, RUNG_HEAD, cells, findings, numbers, parameter_names, rung_cells, shown
+from resources.pages import frame
+
+HEAD = 1000
+"""The first characters of a page, in which its mark is."""
+
+
+def html(report: SweepReport) -> str:
+    """The report as the text of one HTML page, in the frame of all pages."""
+    title = f"{report.outcome}: sweep {report.sweep}"
+    return frame.page(title, _body(report), head=marked(report), live=report.outcome == "open")
+
+
+def marked(report: SweepReport) -> str:
+    """What a page says of the log that it follows from."""
+    return f'<meta name="slipway-events" content="{report.events}">'
+
+
+def _body(report: SweepReport) -> Iterator[str]:
+    yield f"<h1>Sweep {escape(report.sweep)}: {escape(report.outcome)}</h1>"
+    yield frame.tiles(_tiles(report))
+    for line in findings(report):
+        yield frame.paragraph(line, "warning" if line.startswith("Warning:") else "")
+    names = parameter_names(report)
+    if report.best_trial is not None:
+        yield "<h2>Best parameters</h2>"
+        yield frame.table(["parameter", "best"], [[name, shown(report.best_parameters.get(name))] for name in names])
+    for title, figure in pictures.pictures(report).items():
+        yield f"<h2>{escape(title)}</h2>"
+        yield f'<div role="img" aria-label="{escape(title)}">{_without_size(figures.svg(figure, title))}</div>'
+        if title == "Rungs":
+            yield frame.table(RUNG_HEAD, list(rung_cells(report)))
+    if report.failures:
+        yield "<h2>Failures</h2>"
+        failed = [[str(len(each.trials)), numbers(each.trials), each.reason] for each in report.failures]
+        yield frame.table(["trials", "which", "reason"], failed)
+    yield "<h2>Trials, the best first</h2>"
+    rows = {row.trial: row for row in report.rows}
+    table = [cells(rows[number], names) for number in report.order]
+    yield frame.table(["trial", *names, *ROW_TAIL], table, [_attributes(report, number) for number in report.order])
+
+
+def _tiles(report: SweepReport) -> Iterator[tuple[str, str]]:
+    ended = sum(not row.outcome.startswith(("pending", "running", "paused")) for row in report.rows)
+    yield "trials ended", f"{ended} of {report.planned}"
+    yield "best value", shown(report.best_value)
+    yield "better than the recipe", f"{report.won.difference:.4f}" if report.won else "-"
+    yield "of the steps saved", f"{report.compute_saved:.0%}"
+    yield "rank-hours", f"{report.rank_hours:.3g}"
+    yield "trials failed", str(sum(len(each.trials) for each in report.failures))
+
+
+def _attributes(report: SweepReport, number: int) -> str:
+    marks = [mark for mark, trial in (("best", report.best_trial), ("written", 0)) if trial == number]
+    kind = f' class="{" ".join(marks)}"' if marks else ""
+    return f' id="trial-{number}"{kind}'
+
+
+def _without_size(svg: str) -> str:
+    """An SVG that is as wide as the page lets it be, with no number finer than a hundredth."""
+    head, rest = svg.split(">", 1)
+    head = re.sub(r' (width|height)="[^"]*"', "", head)
+    rest = re.sub(r"(\.\d\d)\d+", r"\1", rest)
+    return f"{head}>{rest}"

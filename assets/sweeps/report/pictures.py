@@ -1,0 +1,228 @@
+"""The pictures of a sweep: curves, parallel coordinates, importance, rungs.
+
+Their cost is bounded. All trials are drawn as a few paths with gaps, whatever their number; only the best `SINGLED_OUT`
+have a line of their own, which leads to the trial's row on the page.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assets.figures import new_figure
+from assets.sweeps.choice import WRITTEN
+from assets.sweeps.report.results import SweepReport, TrialRow
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SINGLED_OUT = 40
+"""So many of the best trials are drawn one by one."""
+MOST_POINTS = 24
+"""Of one trial's curve: of a longer one, every so manieth report and the last are drawn."""
+MOST_LINES = 150
+"""Of parallel coordinates: of more trials, the best `SINGLED_OUT` and every so manieth of the others are drawn."""
+CLASSES = 5
+"""The trials are coloured by this many classes of rank."""
+CROWD, BEST, RECIPE = "#b0bec5", "#c62828", "#212121"
+LINE = tuple[Sequence[float], Sequence[float]]
+
+
+def pictures(report: SweepReport) -> dict[str, "Figure"]:
+    """The pictures that there is something to draw for, by their title."""
+    drawn = {"Curves": curves(report), "Parallel coordinates": parallel(report)}
+    drawn |= {"Importance": importance(report), "Rungs": rungs(report)}
+    return {title: figure for title, figure in drawn.items() if figure is not None}
+
+
+def curves(report: SweepReport) -> "Figure | None":
+    """The validation loss of every trial by step; None before the first report."""
+    lines = {row.trial: line for row in report.rows if (line := _curve(row))[0]}
+    if not lines:
+        return None
+    figure = new_figure((8.0, 3.8))
+    axes = figure.subplots()
+    for cost in report.rungs[:-1]:
+        axes.axvline(cost.end, color="#eceff1", zorder=0)
+    _crowd(axes, lines.values(), CROWD)
+    _one_by_one(axes, report, lines)
+    axes.set(xlabel="step", ylabel="validation loss", xscale="log", ylim=_limits(lines.values()))
+    axes.legend(fontsize=7, loc="upper right")
+    return figure
+
+
+def parallel(report: SweepReport) -> "Figure | None":
+    """A line for each finished trial through its parameters, the best class on top; None for fewer than two trials."""
+    names = [name for name in report.space if any(name in row.parameters for row in report.rows)]
+    ranked = [row for row in _ranked(report) if row.value is not None]
+    if not names or len(ranked) < 2:
+        return None
+    figure = new_figure((8.0, 3.8))
+    axes = figure.subplots()
+    scales = {name: _Scale(report.space[name], [row.parameters.get(name) for row in ranked]) for name in names}
+    lines = {row.trial: _heights(row, scales, 1 - place / (len(ranked) - 1)) for place, row in enumerate(ranked)}
+    colours = _colours()
+    size, drawn = math.ceil(len(ranked) / CLASSES), _drawn(ranked)
+    for which in reversed(range(CLASSES)):
+        members = [lines[row.trial] for row in ranked[which * size : (which + 1) * size] if row.trial in drawn]
+        _crowd(axes, members, colours[which], alpha=0.9 if which == 0 else 0.5)
+    _one_by_one(axes, report, lines)
+    ticks = range(len(names) + 1)
+    for at in ticks:
+        axes.axvline(at, color="#90a4ae", linewidth=0.8, zorder=0)
+    for at, name in enumerate(names):
+        for height, label in scales[name].ends():
+            axes.annotate(label, (at, height), fontsize=6, ha="center", va="center", bbox=_BOX)
+    axes.set_xticks(ticks, [*(name.split(".")[-1] for name in names), "rank"], fontsize=8)
+    axes.set(yticks=[], ylim=(-0.12, 1.08), xlim=(-0.3, len(names) + 0.3))
+    if len(drawn) < len(ranked):
+        axes.set_title(f"{len(drawn)} of {len(ranked)} trials: the best, and others at equal distances", fontsize=8)
+    axes.legend(fontsize=7, loc="lower right")
+    return figure
+
+
+def importance(report: SweepReport) -> "Figure | None":
+    """The share of each parameter with its interval; None for too few trials."""
+    if not report.importance:
+        return None
+    shown = report.importance[::-1]
+    figure = new_figure((6.4, 1.0 + 0.28 * len(shown)))
+    axes = figure.subplots()
+    share = [each.share for each in shown]
+    reach = [
+        [each.share - min(each.low, each.share) for each in shown],
+        [max(0, each.high - each.share) for each in shown],
+    ]
+    axes.barh([each.parameter for each in shown], share, xerr=reach, color="#80cbc4", ecolor="#455a64", capsize=3)
+    axes.set(xlabel="share, and where nine in ten shares of resampled trials lie", xlim=(0, 1))
+    return figure
+
+
+def rungs(report: SweepReport) -> "Figure | None":
+    """The steps that each rung cost, and those that the trials stopped there saved; None without rungs."""
+    if len(report.rungs) < 2:
+        return None
+    figure = new_figure((6.4, 2.8))
+    axes = figure.subplots()
+    at = range(len(report.rungs))
+    axes.bar([x - 0.2 for x in at], [cost.steps for cost in report.rungs], 0.4, label="trained", color="#1565c0")
+    axes.bar([x + 0.2 for x in at], [cost.steps_saved for cost in report.rungs], 0.4, label="saved", color="#a5d6a7")
+    axes.set_xticks(list(at), [f"to {cost.end}\n{cost.trained} trials" for cost in report.rungs], fontsize=8)
+    axes.set(ylabel="steps")
+    axes.legend(fontsize=7)
+    return figure
+
+
+_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
+
+
+class _Scale:
+    """Where the values of one parameter stand on its axis: 0 to 1 in the space, -0.1 where a trial does not have it.
+
+    The recipe as it is written may lie outside; on a logarithmic axis, 0 stands at the lower end.
+    """
+
+    def __init__(self, domain: Mapping[str, Any], seen: Sequence[Any]) -> None:
+        kind = next(iter(set(domain) & {"loguniform", "uniform", "randint", "choice"}))
+        self._log = kind == "loguniform"
+        self._absent = any(value is None for value in seen)
+        self._domain_choices = domain[kind] if kind == "choice" else ()
+        self._choices = [str(each) for each in self._domain_choices]
+        self._nothing = False
+        if not self._choices:
+            known = [value for value in seen if isinstance(value, int | float)]
+            drawable = [value for value in known if value > 0 or not self._log]
+            self._nothing = len(drawable) < len(known)
+            self._low, self._high = min([domain[kind][0], *drawable]), max([domain[kind][1], *drawable])
+
+    def height(self, value: Any) -> float:
+        if value is None:
+            return -0.1
+        if self._choices:
+            place = self._choices.index(str(value)) if str(value) in self._choices else 0
+            return place / max(1, len(self._choices) - 1)
+        value = max(value, self._low)
+        low, high, value = (math.log(each) if self._log else each for each in (self._low, self._high, value))
+        return float((value - low) / ((high - low) or 1))
+
+    def ends(self) -> list[tuple[float, str]]:
+        """The labels of the axis, with their heights."""
+        if self._choices:
+            labels = [(self.height(choice), _label(choice)) for choice in self._domain_choices]
+        else:
+            low = f"{self._low:.3g} or 0" if self._nothing else f"{self._low:.3g}"
+            labels = [(0.0, low), (1.0, f"{self._high:.3g}")]
+        return [*labels, *([(-0.1, "none")] if self._absent else [])]
+
+
+def _label(choice: Any) -> str:
+    """A choice in a few letters; of a section, its values."""
+    parts = choice.values() if isinstance(choice, Mapping) else [choice]
+    return ", ".join(map(str, parts))[:14]
+
+
+def _heights(row: TrialRow, scales: Mapping[str, _Scale], rank: float) -> LINE:
+    heights = [scale.height(row.parameters.get(name)) for name, scale in scales.items()]
+    return list(range(len(heights) + 1)), [*heights, rank]
+
+
+def _drawn(ranked: Sequence[TrialRow]) -> set[int]:
+    """The trials that parallel coordinates show, by number: of many, the best and a sample of the others."""
+    best, others = ranked[:SINGLED_OUT], ranked[SINGLED_OUT:]
+    every = max(1, math.ceil(len(others) / (MOST_LINES - SINGLED_OUT)))
+    return {row.trial for row in (*best, *others[::every])}
+
+
+def _ranked(report: SweepReport) -> list[TrialRow]:
+    rows = {row.trial: row for row in report.rows}
+    return [rows[number] for number in report.order]
+
+
+def _curve(row: TrialRow) -> LINE:
+    """The finite reports of a trial, thinned."""
+    points = [(step, value) for step, value in row.curve if value is not None]
+    every = max(1, math.ceil(len(points) / MOST_POINTS))
+    kept = [point for index, point in enumerate(points) if index % every == 0 or index == len(points) - 1]
+    return [step for step, _ in kept], [value for _, value in kept]
+
+
+def _crowd(axes: "Axes", lines: Iterable[LINE], colour: str, alpha: float = 0.7) -> None:
+    """Many lines as one path with gaps: the size of a picture follows its points, not its trials."""
+    x: list[float] = []
+    y: list[float] = []
+    for xs, ys in lines:
+        x += [*xs, math.nan]
+        y += [*ys, math.nan]
+    axes.plot(x, y, color=colour, alpha=alpha, linewidth=0.6, marker="." if len(x) < 60 else None, markersize=2)
+
+
+def _one_by_one(axes: "Axes", report: SweepReport, lines: Mapping[int, LINE]) -> None:
+    """The best trials, each with a line of its own; the recipe and the best one on top, by name."""
+    named = {WRITTEN: (RECIPE, "--", f"trial {WRITTEN}: the recipe as it is written")}
+    if report.best_trial is not None:
+        same = ", the recipe as it is written" if report.best_trial == WRITTEN else ""
+        named[report.best_trial] = (BEST, "-", f"trial {report.best_trial}: the best{same}")
+    places = {number: place for place, number in enumerate(report.order[:SINGLED_OUT]) if number in lines}
+    for number in sorted(
+        places.keys() | named.keys() & lines.keys(), key=lambda each: (each in named, -places.get(each, 0))
+    ):
+        colour = _colours()[CLASSES * places.get(number, 0) // len(report.order)]
+        colour, style, label = named.get(number, (colour, "-", None))
+        (line,) = axes.plot(
+            *lines[number], style, color=colour, linewidth=1.8 if label else 0.8, label=label, alpha=0.9
+        )
+        line.set_gid(f"line-{number}")
+        line.set_url(f"#trial-{number}")
+
+
+def _colours() -> list[str]:
+    """From the best class to the worst."""
+    return ["#00695c", "#26a69a", "#80cbc4", "#b0bec5", "#cfd8dc"]
+
+
+def _limits(lines: Iterable[LINE]) -> tuple[float, float]:
+    """Of the losses, without the highest twentieth: a trial that diverged must not flatten the others."""
+    values = sorted(value for _, ys in lines for value in ys)
+    top = values[min(len(values) - 1, math.ceil(0.95 * len(values)))]
+    margin = 0.05 * ((top - values[0]) or 1.0)
+    return values[0] - margin, top + margin

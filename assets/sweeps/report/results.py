@@ -1,0 +1,160 @@
+"""The report of a sweep as plain values: for pages, pictures, metadata and the command line."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assets.sweeps import ranking
+from assets.sweeps.choice import WRITTEN, choose
+from assets.sweeps.events import Event
+from assets.sweeps.ranking import RungAgreement
+from assets.sweeps.report import compared, importance, rungs, spent
+from assets.sweeps.report.compared import TrialComparison
+from assets.sweeps.report.importance import ParameterImportance
+from assets.sweeps.report.rungs import RungCost
+from assets.sweeps.state import SweepState, Trial
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One row of the table of trials."""
+
+    trial: int
+    parameters: Mapping[str, Any]
+    last_step: int
+    value: float | None
+    """The value of a finished trial at its last step; None for a trial that failed, diverged or still runs."""
+    outcome: str
+    """The state of the trial, with the reason for a failure."""
+    curve: tuple[tuple[int, float | None], ...]
+    """The value at each step reported, ascending; None where it was not finite."""
+    rank_hours: float
+    attempts: int
+    parent: int | None
+    """The trial whose checkpoint it continues, in population-based training."""
+
+
+@dataclass(frozen=True)
+class FailureReason:
+    """A reason for which trials failed."""
+
+    reason: str
+    trials: tuple[int, ...]
+    """By number, ascending."""
+
+
+@dataclass(frozen=True)
+class SweepReport:
+    """The results of a sweep as plain values."""
+
+    sweep: str
+    outcome: str
+    """The outcome of the closed sweep, or "open"."""
+    reason: str
+    """Why it was closed so, empty where there is nothing to say."""
+    best_trial: int | None
+    best_value: float | None
+    best_parameters: Mapping[str, Any]
+    """Empty without a best trial."""
+    next_best: TrialComparison | None
+    """The best trial beside the one that would be the best without it."""
+    won: TrialComparison | None
+    """The best trial beside the recipe as it is written; None where that is the best one."""
+    chosen: str
+    """What it leads to at full scale, and why; empty before it is complete."""
+    rows: tuple[TrialRow, ...]
+    """By trial number."""
+    order: tuple[int, ...]
+    """The trials from the best to the worst: most steps before lower values; without a value last."""
+    importance: tuple[ParameterImportance, ...] | None
+    """The most important first. None for too few trials."""
+    rungs: tuple[RungCost, ...]
+    """What each rung cost and saved, ascending."""
+    agreement: tuple[RungAgreement, ...]
+    """How alike each rung and the next one rank the trials that went on."""
+    warning: str
+    """That low rungs do not rank like high ones; empty where they do, or where too few trials went on."""
+    failures: tuple[FailureReason, ...]
+    """By how many trials failed so, the most first."""
+    planned: int
+    """How many trials the sweep may have."""
+    steps: int
+    """Steps of a complete trial."""
+    space: Mapping[str, Mapping[str, Any]]
+    rank_hours: float
+    """Of all trials, failed ones included."""
+    rank_hours_saved: float
+    """What the steps saved would have cost at the mean price of those trained."""
+    compute_saved: float
+    """The share of steps, 0 to 1, that early stopping saved."""
+    events: int
+    """How many events of the log it follows from."""
+
+
+def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> SweepReport:
+    """The report of a sweep, closed or not, from its state and the log that this follows from."""
+    best, seconds = sweep.best, spent.rank_seconds(log, ranks_per_node)
+    costs = rungs.rung_costs(sweep, sweep.rungs, seconds)
+    hours = sum(seconds.values()) / 3600
+    return SweepReport(
+        sweep=sweep.plan.sweep,
+        outcome=sweep.closed.outcome if sweep.closed else "open",
+        reason=sweep.closed.reason if sweep.closed else "",
+        best_trial=best.number if best else None,
+        best_value=best.value if best else None,
+        best_parameters=best.parameters if best else {},
+        next_best=_beside(sweep, compared.next_best(sweep)),
+        won=_beside(sweep, sweep.trials.get(WRITTEN)),
+        chosen=choice.why if (choice := choose(sweep)) else "",
+        rows=tuple(_row(sweep, trial, seconds.get(trial.number, 0.0) / 3600) for trial in sweep.trials.values()),
+        order=tuple(
+            each.number for each in sorted(sweep.trials.values(), key=lambda each: compared.merit(sweep, each))
+        ),
+        importance=importance.importance(sweep),
+        rungs=costs,
+        agreement=ranking.agreement(sweep),
+        warning=ranking.warning(sweep) or "",
+        failures=_failures(sweep),
+        planned=sweep.planned,
+        steps=sweep.plan.steps,
+        space=sweep.plan.space,
+        rank_hours=hours,
+        rank_hours_saved=_hours_saved(costs),
+        compute_saved=sweep.compute_saved,
+        events=len(log),
+    )
+
+
+def _beside(sweep: SweepState, other: Trial | None) -> TrialComparison | None:
+    if sweep.best is None or other is None or other is sweep.best:
+        return None
+    return compared.compared(sweep.best, other, sweep.plan.scheduler.get("noise"))
+
+
+def _hours_saved(costs: Sequence[RungCost]) -> float:
+    steps = sum(cost.steps for cost in costs)
+    return sum(cost.steps_saved for cost in costs) * sum(cost.rank_hours for cost in costs) / steps if steps else 0.0
+
+
+def _failures(sweep: SweepState) -> tuple[FailureReason, ...]:
+    failed = {trial.number: trial.ended.reason for trial in sweep.failed_for_good if trial.ended}
+    return tuple(
+        FailureReason(reason, tuple(number for number, each in sorted(failed.items()) if each == reason))
+        for reason, _ in Counter(failed.values()).most_common()
+    )
+
+
+def _row(sweep: SweepState, trial: Trial, rank_hours: float) -> TrialRow:
+    reason = f": {trial.ended.reason}" if trial.ended and trial.state == "failed" else ""
+    return TrialRow(
+        trial=trial.number,
+        parameters=trial.parameters,
+        last_step=sweep.reached(trial),
+        value=trial.value,
+        outcome=f"{trial.state}{reason}",
+        curve=tuple(sorted(trial.reports.items())),
+        rank_hours=rank_hours,
+        attempts=trial.attempt + 1,
+        parent=trial.parent,
+    )

@@ -1,0 +1,118 @@
+"""The report of a sweep as Markdown: for the UI and the terminal."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from assets.sweeps.choice import WRITTEN
+from assets.sweeps.report.compared import TrialComparison
+from assets.sweeps.report.results import SweepReport, TrialRow
+
+SHOWN = 30
+"""So many of the best trials are listed where the table has a limit: the event log keeps each report."""
+
+
+def markdown(report: SweepReport, most: int | None = None) -> str:
+    """The report as a page; with `most`, only so many of the best trials, and how many there are."""
+    names = parameter_names(report)
+    lines = [f"# Sweep {report.sweep}: {report.outcome}", ""]
+    lines += [f"{line}\n" for line in findings(report)]
+    if report.best_trial is not None:
+        chosen = [[name, shown(report.best_parameters.get(name))] for name in names]
+        lines += [*_table(["parameter", "best"], chosen), ""]
+    if len(report.rungs) > 1:
+        lines += ["## Rungs", "", *_table(RUNG_HEAD, list(rung_cells(report))), ""]
+    rows = [row for row in report.rows if most is None or row.trial in report.order[:most]]
+    lines += ["## Trials", "", *_table(["trial", *names, *ROW_TAIL], [cells(row, names) for row in rows])]
+    if len(rows) < len(report.rows):
+        lines += ["", f"The best {len(rows)} of {len(report.rows)} trials; the page has all of them."]
+    if report.importance is not None:
+        shares = [
+            [each.parameter, f"{each.share:.0%}", f"{each.low:.0%} to {each.high:.0%}"] for each in report.importance
+        ]
+        lines += ["", "## Importance", "", *_table(["parameter", "share", "nine in ten resamples"], shares)]
+    if report.failures:
+        failed = [[str(len(each.trials)), numbers(each.trials), each.reason] for each in report.failures]
+        lines += ["", "## Failures", "", *_table(["trials", "which", "reason"], failed)]
+    return "\n".join(lines) + "\n"
+
+
+def findings(report: SweepReport) -> Iterator[str]:
+    """What the sweep found, a sentence each."""
+    if report.reason:
+        yield f"Closed because: {report.reason}."
+    if report.best_trial is not None and report.best_value is not None:
+        yield f"Best: trial {report.best_trial}, value {report.best_value:.4f}."
+    if report.best_trial == WRITTEN:
+        yield "The best trial is the recipe as it is written: the search found nothing better."
+    if report.won:
+        yield f"Against the recipe as it is written, {_difference(report.won)}."
+    if report.next_best:
+        yield f"Against the next best, {_difference(report.next_best)}."
+    if report.chosen:
+        yield f"At full scale: {report.chosen}."
+    if report.warning:
+        yield f"Warning: {report.warning}."
+    yield f"Early stopping saved {report.compute_saved:.0%} of the steps."
+    hours, saved = duration(report.rank_hours), duration(report.rank_hours_saved)
+    yield f"The trials took {hours}; without early stopping they would have taken about {saved} more."
+
+
+def duration(rank_hours: float) -> str:
+    """Rank-hours, which are GPU-hours where ranks have GPUs."""
+    return f"{rank_hours:.3g} rank-hours"
+
+
+def _difference(compared: TrialComparison) -> str:
+    """Such as: trial 3, at step 40: 1.7020 beside 1.8000, 0.0980 lower; the noise is 0.0100."""
+    how = "lower" if compared.difference >= 0 else "higher"
+    words = (
+        f"trial {compared.other}, at step {compared.step}: "
+        f"{compared.best_value:.4f} beside {compared.other_value:.4f}, "
+        f"{abs(compared.difference):.4f} {how}"
+    )
+    if compared.noise is None:
+        return f"{words}; how much of that is noise is not known"
+    return f"{words}, {'above' if compared.certain else 'within'} the noise of {compared.noise:.4f}"
+
+
+RUNG_HEAD = ("steps", "trials", "arrived", "went on", "steps trained", "rank-hours", "steps saved")
+ROW_TAIL = ("last step", "value", "rank-hours", "outcome")
+
+
+def rung_cells(report: SweepReport) -> Iterator[list[str]]:
+    """A row of the table of rungs for each part."""
+    for cost in report.rungs:
+        span = f"{cost.begin} to {cost.end}"
+        counts = [cost.trained, cost.arrived, cost.went_on, f"{cost.steps:,}", f"{cost.rank_hours:.3g}"]
+        yield [span, *map(str, counts), f"{cost.steps_saved:,}"]
+
+
+def parameter_names(report: SweepReport) -> list[str]:
+    """The parameters of the trials, in the order of the space."""
+    return [name for name in report.space if any(name in row.parameters for row in report.rows)]
+
+
+def cells(row: TrialRow, names: Sequence[str]) -> list[str]:
+    """A row of the table of trials."""
+    head = str(row.trial) if row.parent is None else f"{row.trial} (of {row.parent})"
+    tail = [str(row.last_step), shown(row.value), f"{row.rank_hours:.3g}", row.outcome]
+    return [head, *(shown(row.parameters.get(name)) for name in names), *tail]
+
+
+def shown(value: object) -> str:
+    """A value as a table has it; "-" for None. Of a section, the fields."""
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {shown(each)}" for name, each in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def numbers(trials: Sequence[int]) -> str:
+    """Trial numbers, the first ten of them."""
+    more = f" and {len(trials) - 10} more" if len(trials) > 10 else ""
+    return ", ".join(map(str, trials[:10])) + more
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    plain = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
+    return [f"| {' | '.join(cells)} |" for cells in [head, ["---"] * len(head), *plain]]

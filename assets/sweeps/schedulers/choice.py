@@ -1,0 +1,42 @@
+"""The scheduler that a sweep's plan asks for."""
+
+from assets.sweeps.draws import Mutation
+from assets.sweeps.events import Opened
+from assets.sweeps.rungs import rungs_of
+from assets.sweeps.schedulers.hyperband import HyperbandBrackets
+from assets.sweeps.schedulers.median import MedianRule
+from assets.sweeps.schedulers.none import FullLength
+from assets.sweeps.schedulers.population import PopulationRules
+from assets.sweeps.schedulers.promotion import PromotionHalving
+from assets.sweeps.schedulers.protocol import SweepScheduler
+from assets.sweeps.schedulers.stopping import StoppingHalving
+from recipes.schedulers import (
+    HyperbandScheduler,
+    MedianScheduler,
+    NoScheduler,
+    PopulationScheduler,
+    PromotionScheduler,
+    StoppingScheduler,
+    parsed,
+)
+from recipes.search_space import SearchSpace
+
+
+def scheduler_of(plan: Opened) -> SweepScheduler:
+    """The scheduler of a plan. Raises RefusedValue for one that this version does not know."""
+    section, steps, rungs = parsed(plan.scheduler), plan.steps, rungs_of(plan)
+    match section:
+        case NoScheduler():
+            return FullLength(steps)
+        case StoppingScheduler(eta=eta, noise=noise):
+            return StoppingHalving(steps, eta, noise)
+        case PromotionScheduler(eta=eta, noise=noise, restart_steps=restart):
+            return PromotionHalving(rungs, steps, eta, noise, restart)
+        case HyperbandScheduler(eta=eta, noise=noise, restart_steps=restart):
+            return HyperbandBrackets(PromotionHalving(rungs, steps, eta, noise, restart))
+        case MedianScheduler(startup=startup):
+            return MedianRule(steps, startup)
+        case PopulationScheduler(every=every, quantile=quantile):
+            space = SearchSpace.of(plan.space, plan.constraints, plan.fixed)
+            mutation = Mutation(section.factors, section.resample)
+            return PopulationRules(every, steps, quantile, mutation, plan.seed, space)

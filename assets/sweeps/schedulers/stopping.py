@@ -1,0 +1,79 @@
+"""Asynchronous successive halving by stopping: a trial is judged at each rung as it arrives, and never waits.
+
+Source: ASHA, Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020 (arXiv:1810.05934). The
+paper promotes the best floor(n / eta) trials of a rung and lets the others wait there, as `promotion` does. Here each
+trial is judged once, when it arrives, against those that arrived before it, and stops unless it is among the best
+ceil(n / eta). Rounding up lets the first arrival go on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assets.sweeps.events import Decided, Verdict
+from assets.sweeps.schedulers import ties
+from assets.sweeps.state import RungArrival, SweepState
+
+
+@dataclass(frozen=True)
+class StoppingHalving:
+    """Of the trials that came to a rung so far, one in `eta` goes on, and the best two while they are tied."""
+
+    steps: int
+    eta: int
+    noise: float | None
+
+    def until(self, number: int, step: int) -> int:
+        return self.steps
+
+    def judge(self, sweep: SweepState) -> Decided | None:
+        return judged(sweep, sweep.unjudged, self.eta, self.noise)
+
+    def go_on(self, sweep: SweepState) -> None:
+        return None
+
+
+def judged(
+    sweep: SweepState,
+    arrivals: Sequence[RungArrival],
+    eta: int,
+    noise: float | None,
+    peers: Sequence[RungArrival] | None = None,
+) -> Decided | None:
+    """The verdict on the first of these arrivals, against those before it at its rung; later ones do not count.
+
+    `peers` are the trials of its rung that it is compared with, if not all.
+    """
+    for arrival in arrivals:
+        at_rung = sweep.arrivals[arrival.rung] if peers is None else peers
+        earlier = at_rung[: at_rung.index(arrival)]
+        said = verdict([each.value for each in earlier], arrival.value, eta)
+        if said == "stop" and _tied_with_the_best(sweep, earlier, arrival, noise):
+            said = "go on"
+        return Decided(trial=arrival.trial, step=arrival.rung, verdict=said)
+    return None
+
+
+def verdict(earlier: Sequence[float | None], value: float | None, eta: int) -> Verdict:
+    """Whether a trial that arrives at a rung with `value` goes on; lower is better, None (not finite) stops.
+
+    `earlier` are the values of the trials that arrived before, in any order, whether or not they were stopped.
+    Of equal values the earlier ranks better, so equal trials are stopped like any others. A value below all earlier
+    ones goes on, so the best trial of a rung is never stopped there.
+    """
+    if value is None:
+        return "stop"
+    rank = 1 + sum(other is not None and other <= value for other in earlier)
+    arrived = len(earlier) + 1
+    return "go on" if rank <= -(-arrived // eta) else "stop"
+
+
+def _tied_with_the_best(
+    sweep: SweepState, earlier: Sequence[RungArrival], arrival: RungArrival, noise: float | None
+) -> bool:
+    """Whether a trial is the second of its rung, and no further from the first than the noise."""
+    values = [(each.value, each.trial) for each in earlier if each.value is not None]
+    if arrival.value is None or sum(value <= arrival.value for value, _ in values) != 1:
+        return False
+    best, leader = min(values)
+    mine, other = sweep.trials[arrival.trial].reports, sweep.trials[leader].reports
+    return ties.are_tied(best, arrival.value, (mine, other), arrival.rung, noise)

@@ -1,0 +1,50 @@
+"""Ties: two values of a rung that are closer than their noise say nothing about which trial is better."""
+
+import math
+import statistics
+from collections.abc import Mapping
+
+Reports = Mapping[int, float | None]
+"""The value of a trial at each step that it reported."""
+ENOUGH = 5
+"""The fewest reports from which the noise of a trial is estimated."""
+WINDOW = 24
+"""The last reports of a trial that are used: the noise of a curve changes along it."""
+SIGMAS = 1.0
+"""Two values are tied when their difference is within so many standard deviations of it.
+
+More keeps more of the best and costs more: on the curves of `benchmarks.sweep` (64 trials), 0 saved 94.4 % of the steps
+and came within .005 of the best in 6 of 10 seeds, 1 saved 93.5 % (9 of 10), 2 saved 92.5 % (9 of 10)."""
+
+
+def band(mine: Reports, other: Reports, step: int, given: float | None) -> float | None:
+    """The difference within which two trials are tied at `step`: `given`, or estimated from their reports up to there.
+
+    The deviation of a difference is the root of the sum of both variances. None where it is not known: then no two
+    values are tied.
+    """
+    if given is not None:
+        return given
+    one, two = noise(mine, step), noise(other, step)
+    return None if one is None or two is None else SIGMAS * math.hypot(one, two)
+
+
+def are_tied(better: float, worse: float, reports: tuple[Reports, Reports], step: int, given: float | None) -> bool:
+    """Whether two values of a rung are no further apart than their noise, given the reports of both trials."""
+    margin = band(*reports, step, given)
+    return margin is not None and worse - better <= margin
+
+
+def noise(reports: Reports, step: int) -> float | None:
+    """The standard deviation of a trial's value around its smooth curve, from its reports up to `step`.
+
+    The median of the second differences' sizes: those of a smooth curve are near 0, and of independent noise they have
+    6 times its variance; 0.6745 is the median size of a standard normal number (Gasser, Sroka and Jennen-Steinmetz,
+    Biometrika 1986). None for fewer than `ENOUGH` reports.
+    """
+    values = [reports[each] for each in sorted(reports) if each <= step][-WINDOW:]
+    finite = [value for value in values if value is not None]
+    if len(finite) < ENOUGH:
+        return None
+    seconds = [abs(a - 2 * b + c) for a, b, c in zip(finite, finite[1:], finite[2:], strict=False)]
+    return statistics.median(seconds) / (0.6745 * math.sqrt(6))

@@ -1,0 +1,62 @@
+"""What the UI shows of a sweep: its pictures and tables, while it runs and at the end, and where its page lies."""
+
+from typing import Any
+
+import dagster as dg
+
+from assets import plots
+from assets.sweeps.report import kept, pictures
+from assets.sweeps.report.results import SweepReport
+from assets.sweeps.report.text import SHOWN, markdown
+from assets.sweeps.state import SweepState
+from assets.sweeps.store import SweepStore
+from resources.pages.training import ROOT
+
+OBSERVATIONS = 8
+"""So many times is a sweep shown while it runs: the event log keeps each picture twice."""
+
+
+def metadata(report: SweepReport, store: SweepStore) -> dict[str, Any]:
+    """The report as metadata of the sweep's asset, about 200 KB at most, however many trials it has."""
+    drawn = pictures.pictures(report).items()
+    best: dict[str, Any] = {}
+    if report.best_trial is not None and report.best_value is not None:
+        best = {
+            "best_trial": report.best_trial,
+            "best_validation_loss": report.best_value,
+            "best_parameters": dg.MetadataValue.json(dict(report.best_parameters)),
+            **({"won_over_the_recipe": report.won.difference} if report.won else {}),
+        }
+    return {
+        "sweep": report.sweep,
+        "trials": len(report.rows),
+        **best,
+        "compute_saved": report.compute_saved,
+        "rank_hours": report.rank_hours,
+        "report": dg.MetadataValue.md(markdown(report, most=SHOWN)),
+        "page": dg.MetadataValue.url(f"{ROOT}/sweeps/{store.folder.name}"),
+        "page_file": dg.MetadataValue.path(str(kept.page_of(store))),
+        **{title.lower().replace(" ", "_"): plots.png_markdown(figure, title) for title, figure in drawn},
+        "dagster/uri": str(store.folder),
+    }
+
+
+class SweepPictures:
+    """Keeps the page of a sweep while its run watches it, and shows the sweep in the UI now and then."""
+
+    def __init__(self, context: dg.AssetExecutionContext, store: SweepStore, key: dg.AssetKey) -> None:
+        self._context, self._store, self._key = context, store, key
+        self._keeper = kept.ReportKeeper(store)
+        self._part = 0
+
+    def update(self, sweep: SweepState) -> None:
+        """Bring the page up to date where that is due. A disk that refuses it does not stop the sweep."""
+        try:
+            made = self._keeper.update(sweep)
+        except OSError as error:
+            self._context.log.warning(f"the report of {self._store.sweep} is not written: {error}")
+            return
+        part = OBSERVATIONS * len(sweep.finished) // max(1, sweep.budget.trials)
+        if made is not None and part > self._part and sweep.closed is None:
+            self._part = part
+            self._context.log_event(dg.AssetObservation(self._key, metadata=metadata(made, self._store)))

@@ -1,0 +1,77 @@
+"""A sweep as MLflow shows it: a run for each trial, with a name that a person can read, under one for the sweep."""
+
+from pathlib import Path
+
+from assets.sweeps.report import compared, kept
+from assets.sweeps.state import SweepState
+from assets.sweeps.store import SweepStore
+from resources.mlflow.sweeps import SweepRun, TrialRun, trial_name
+from resources.trainings import duties
+from resources.trainings.duties import Duty, OpenDuty
+
+OPEN = ".open"
+LIFE = 0
+"""Of the duty towards a sweep: unlike a training, it has no lives."""
+
+
+def owe(store: SweepStore) -> None:
+    """Have metrics shipping bring the sweep to MLflow, unless it does. Raises OSError."""
+    if store.sweep not in (owed.training for owed in owed_below(store.folder.parent)):
+        duties.open_for(_folder(store.folder.parent), store.sweep, LIFE)
+
+
+def owed_below(sweeps: Path) -> list[OpenDuty]:
+    """The sweeps of a folder that MLflow does not have whole, each with what closes the duty. Raises OSError."""
+    return duties.openings(_folder(sweeps))
+
+
+def trial_run(store: SweepStore, sweep: SweepState, id: str) -> TrialRun | None:
+    """The run of the trial with this id; None where the log does not have it yet."""
+    number = id.rpartition(".")[2]
+    trial = sweep.trials.get(int(number)) if number.isdigit() else None
+    if trial is None:
+        return None
+    name = trial_name(store.sweep, trial.number, trial.parameters, sweep.plan.written)
+    return TrialRun(store.folder, store.sweep, name, trial.number)
+
+
+def sweep_run(store: SweepStore, sweep: SweepState) -> SweepRun:
+    """The parent run; with the page once the sweep is over. Raises OSError, and ValueError as the store does."""
+    over, best = is_over(sweep), sweep.best
+    recipe = store.specification()["sweep"]
+    return SweepRun(
+        sweep=store.sweep,
+        experiment=recipe["training"],
+        outcome=sweep.closed.outcome if sweep.closed and over else "open",
+        best_trial=best.number if best else None,
+        best_parameters=dict(best.parameters) if best else {},
+        bests=_bests(sweep),
+        tags={"slipway.sampler": sweep.plan.sampler, "slipway.scheduler": str(sweep.plan.scheduler["kind"])},
+        page=kept.current(store, sweep) if over else None,
+    )
+
+
+def is_over(sweep: SweepState) -> bool:
+    """Whether the sweep is closed and none of its trials goes on."""
+    return sweep.closed is not None and not sweep.not_ended
+
+
+def _bests(sweep: SweepState) -> list[tuple[int, float, float]]:
+    """(trials ended, the best value then, when) for each trial that was the best one when it ended."""
+    ended = sorted(
+        (trial for trial in sweep.finished if trial.ended), key=lambda each: each.ended.at if each.ended else 0.0
+    )
+    found: list[tuple[int, float, float]] = []
+    best = None
+    for place, trial in enumerate(ended, start=1):
+        if trial.value is None or not trial.ended:
+            continue
+        merit = compared.merit(sweep, trial)
+        if best is None or merit < best:
+            best = merit
+            found.append((place, trial.value, trial.ended.at))
+    return found
+
+
+def _folder(sweeps: Path) -> Path:
+    return sweeps / OPEN / Duty.TRACKING

@@ -1,0 +1,131 @@
+"""The deployment gate: everything about a deployment that can be checked without a cluster, and how long it takes.
+
+``python -m benchmarks.gate [--tools FOLDER]`` renders every overlay, runs the tests of the objects (schemas, Pod
+Security, network policies, rights, references), checkov over the rendered objects and the images, and actionlint and
+zizmor over the workflows. It prints the seconds of each part and of the whole, and what the objects come to; it ends
+with 1 where a part found something. `make gate` puts the linters into FOLDER.
+
+``python -m benchmarks.gate --chart NAME=FOLDER ...`` counts the same in other charts, rendered by default.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.cluster import render
+from tests.deploy.restricted import violations
+
+ROOT = Path(__file__).resolve().parent.parent
+AIM_SECONDS = 90.0
+Objects = list[dict[str, Any]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tools", type=Path, help="the folder of checkov, actionlint and zizmor")
+    parser.add_argument("--chart", action="append", default=[], metavar="NAME=FOLDER", help="another chart to count in")
+    options = parser.parse_args()
+    peers = {
+        name: counted(rendered(Path(folder))) for name, _, folder in (each.partition("=") for each in options.chart)
+    }
+    begun = time.perf_counter()
+    failed = [name for name, command in parts(options.tools) if not passes(name, command)]
+    show("whole gate", "s", time.perf_counter() - begun, {}, AIM_SECONDS)
+    ours = counted(
+        [
+            found
+            for file in sorted((render.RENDERED / "h200-32").glob("*.yaml"))
+            for found in yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader)
+        ]
+    )
+    for metric, number in ours.items():
+        show(metric, "objects", number, {name: each[metric] for name, each in peers.items()}, None)
+    if failed:
+        sys.exit(f"the gate is shut: {', '.join(failed)}")
+
+
+def parts(tools: Path | None) -> Iterator[tuple[str, list[str]]]:
+    """The commands of the gate by name; those of linters only where there are any."""
+    python = [sys.executable, "-m"]
+    yield "render", [*python, "cli", "cluster", "render"]
+    yield "committed", ["git", "diff", "--exit-code", "--stat", "--", "deploy"]
+    yield (
+        "objects",
+        [*python, "pytest", "-q", "-p", "no:cacheprovider", "tests/deploy", "tests/kubernetes/test_golden.py"],
+    )
+    if tools is not None:
+        yield (
+            "checkov objects",
+            [str(tools / "checkov"), "--config-file", "deploy/checkov.yaml", "-d", "deploy/rendered"],
+        )
+        yield "checkov images", [str(tools / "checkov"), "--config-file", "deploy/checkov.yaml", "-d", "deploy/images"]
+        yield "checkov workflows", [str(tools / "checkov"), "--config-file", "deploy/checkov.yaml", "-d", ".github"]
+        workflows = sorted(str(path) for path in (ROOT / ".github" / "workflows").glob("*.yml"))
+        yield "actionlint", [str(tools / "actionlint"), *workflows]
+        yield "zizmor", [str(tools / "zizmor"), "--offline", "--quiet", *workflows]
+
+
+def passes(name: str, command: list[str]) -> bool:
+    """Run one part and print its seconds; what it says of a fault goes to standard error."""
+    begun = time.perf_counter()
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    show(name, "s", time.perf_counter() - begun, {}, None)
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+    return done.returncode == 0
+
+
+def rendered(chart: Path) -> Objects:
+    """Another chart's objects with its own values. Raises helm_python.HelmError."""
+    from helm_python import Chart
+
+    with Chart.load(chart) as loaded:
+        texts = loaded.render({}, name="release", namespace="release")
+    return [found for text in texts.values() for found in yaml.safe_load_all(text) if found]
+
+
+def counted(objects: Objects) -> dict[str, int]:
+    """What the objects come to: pods, those that are not restricted, policies, and verbs that roles grant."""
+    pods = [found for each in objects if (found := pod_of(each)) is not None]
+    roles = [each for each in objects if each["kind"] in ("Role", "ClusterRole")]
+    verbs = [
+        (verb, resource)
+        for role in roles
+        for rule in role.get("rules") or ()
+        for verb in rule.get("verbs") or ()
+        for resource in rule.get("resources") or ()
+    ]
+    return {
+        "kinds of pods": len(pods),
+        "kinds of pods that are not restricted": sum(bool(violations(pod)) for pod in pods),
+        "network policies": sum(each["kind"] == "NetworkPolicy" for each in objects),
+        "verbs on resources": len(verbs),
+        "wildcards in rights": sum("*" in each for each in verbs),
+        "verbs on secrets": sum(resource == "secrets" for _, resource in verbs),
+    }
+
+
+def pod_of(found: dict[str, Any]) -> dict[str, Any] | None:
+    """The spec of the pods that an object makes; None for one that makes none."""
+    spec = found.get("spec") or {}
+    spec = spec.get("jobTemplate", {}).get("spec", spec)  # a CronJob
+    pod: dict[str, Any] | None = (
+        spec.get("template", {}).get("spec") if isinstance(spec.get("template"), dict) else None
+    )
+    return pod if pod and "containers" in pod else None
+
+
+def show(metric: str, unit: str, ours: float, peers: dict[str, int], aim: float | None) -> None:
+    line = {"benchmark": "gate", "metric": metric, "unit": unit, "better": "lower", "ours": ours, "peers": peers}
+    print(json.dumps({**line, "aim": aim}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

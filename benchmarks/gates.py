@@ -1,0 +1,159 @@
+"""The gate: how often it promotes a model that is worse, and how long the registration of a checkpoint takes.
+
+    python -m benchmarks.gates [--pairs 1000]
+
+Pairs of models are simulated on the same examples: the sizes of texts are skewed (lognormal), losses vary from text to
+text (gamma) and the two models differ on each text by noise around a true difference. A model that is worse by exactly
+the margin must pass in 2.5 % of the pairs at most; one that is better by the margin should pass. The registration is
+timed with a checkpoint of one rank and with one whose manifest has the files of 1,024 ranks.
+One JSON line a metric.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import numpy as np
+
+from assets.datasets.snapshots import pointer
+from assets.datasets.texts import steps
+from assets.gates import checks, paired
+from assets.gates.checks import Rivals
+from assets.models import lineage
+from recipes.gate import GateSection
+from resources.mlflow import record
+from resources.mlflow.registry import Registry
+from tests.assets.datasets.corpora import make_corpus
+from tests.sensors.platform import Platform, write_recipes
+from trainer.base import digest
+from trainer.checkpoint.disk.manifest import LAYOUT, MANIFEST, CheckpointFile, CheckpointManifest
+from trainer.checkpoint.disk.progress import PROGRESS, TrainingProgress
+from trainer.data import snapshots
+from trainer.data.snapshots import Snapshot
+from trainer.record.fence import Commit, Token
+from trainer.record.scores import Score
+
+POLICY = GateSection(margin=0.02)
+SIZES = (100, 300)
+"""Examples of a suite."""
+NOISE = 0.08
+"""Standard deviation, from text to text, of the difference of two models, in bits per byte."""
+RANKS = (1, 64, 1024)
+
+
+def pair(seed: int, examples: int, worse: float) -> Rivals:
+    """Two models whose true difference on each byte is `worse`."""
+    draw = np.random.default_rng(seed)
+    sizes = draw.lognormal(7.5, 0.8, examples).round()
+    champion = sizes * draw.gamma(20.0, 0.05, examples)
+    noise = NOISE * (draw.gamma(4.0, 0.5, examples) - 2.0)
+    return Rivals(champion + sizes * (worse + noise), champion, sizes, {})
+
+
+def passes(seed: int, examples: int, worse: float) -> bool:
+    """Whether the gate lets such a candidate pass."""
+    found = checks.difference(pair(seed, examples, worse), POLICY, seed)
+    return checks.against_champion(found, POLICY).passed
+
+
+def decisions(pairs: int) -> Iterator[tuple[str, str, float, str]]:
+    """(metric, unit, value, aim)."""
+    for examples in SIZES:
+        worse = sum(_is_not_inferior(seed, examples) for seed in range(pairs))
+        refused = sum(not passes(10_000_000 + seed, examples, -POLICY.margin) for seed in range(pairs))
+        promoted = sum(_is_better(seed, examples) and passes(seed, examples, POLICY.margin) for seed in range(pairs))
+        yield f"false promotions, {examples} examples", "share", promoted / pairs, "at most 0.025"
+        yield f"false promotions by the interval alone, {examples} examples", "share", worse / pairs, "at most 0.025"
+        yield f"false refusals of a better model, {examples} examples", "share", refused / pairs, "small"
+
+
+def _is_better(seed: int, examples: int) -> bool:
+    """Whether a model that is worse by the margin is better in the mean, without which the gate lets none pass."""
+    rivals = pair(seed, examples, POLICY.margin)
+    return bool((rivals.candidate - rivals.champion).sum() < 0)
+
+
+def _is_not_inferior(seed: int, examples: int) -> bool:
+    """Whether the interval alone lets a model pass that is worse by the margin; the mean must be better besides."""
+    return checks.difference(pair(seed, examples, POLICY.margin), POLICY, seed).high < POLICY.margin
+
+
+def comparison() -> float:
+    """CPU-seconds of one comparison of 2,000 examples."""
+    rivals, begun = pair(1, 2000, 0.0), time.process_time()
+    paired.compare(rivals.candidate, rivals.champion, rivals.sizes, 1)
+    return time.process_time() - begun
+
+
+def registrations() -> Iterator[tuple[str, str, float, str]]:
+    """The time of the record and the registration of a checkpoint of so many ranks, as `candidate` makes them."""
+    with tempfile.TemporaryDirectory(prefix="slipway-gates-") as folder:
+        root = Path(folder)
+        (root / "dagster").mkdir()
+        with dg.instance_for_test(temp_dir=str(root / "dagster")) as instance:
+            platform, snapshot = _furnished(root, instance)
+            registry = Registry(platform.tracking, platform.home.durable)  # makes MLflow's database
+            for ranks in (RANKS[0], *RANKS):  # the first one imports MLflow
+                seconds, size = _register(platform, registry, snapshot, ranks)
+                yield f"registration, {ranks} ranks, {size / 1e9:.1f} GB", "s", seconds, "below 1"
+
+
+def _furnished(root: Path, instance: dg.DagsterInstance) -> tuple[Platform, Snapshot]:
+    """A home with a snapshot."""
+    make_corpus(root / "corpus")
+    write_recipes(root / "recipes")
+    platform = Platform(root, instance)
+    dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
+    source = steps.make_documents(dataset, durable).inputs["source"]["digest"]
+    steps.make_tokenizer(dataset, durable)
+    snapshot = steps.make_snapshot(dataset, durable).result["sha256"]
+    pointer.point(durable, dataset.name, snapshot, source)
+    return platform, snapshots.read(durable, snapshot)
+
+
+def _register(platform: Platform, registry: Registry, snapshot: Snapshot, ranks: int) -> tuple[float, int]:
+    """Seconds, and the bytes that the manifest tells; the files themselves are never opened."""
+    store, durable = platform.wanted(f"{ranks} ranks {time.time_ns()}"), platform.home.durable
+    assert store.claim(1, ("node-0",), "first start", "benchmark")
+    folder = durable / "checkpoints" / store.id / "5"
+    folder.mkdir(parents=True)
+    config = {"model": {}, "batch": {"length": 16}, "run": {"seed": 0}}
+    told = TrainingProgress(5, 5, 0, {"loss": 1.0}, {}, config, {"revision": "a" * 40}, time.time()).encode()
+    (folder / PROGRESS).write_bytes(told)
+    names = [f"{group}-{rank:05d}.safetensors" for rank in range(ranks) for group in ("model", "optimiser")]
+    described = {name: CheckpointFile(1_600_000_000, digest.of_bytes(name.encode())) for name in names}
+    described[PROGRESS] = CheckpointFile(len(told), digest.of_bytes(told))
+    manifest = CheckpointManifest(LAYOUT, described)
+    (folder / MANIFEST).write_bytes(manifest.encode())
+    commit = Commit(5, Token(1), f"checkpoints/{store.id}/5", digest.sha256(manifest.encode()))
+    score, facts = Score(commit.name, 1.0, 2.7, 1.0, 0.5, 100), store.read()
+    begun = time.perf_counter()
+    made = record.of_checkpoint("benchmark", facts, commit, score, snapshot, durable)
+    record.keep(durable, made)
+    registry.register("benchmark", folder, "", lineage(facts, commit, score, "benchmark"))
+    return time.perf_counter() - begun, manifest.bytes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=1000)
+    parser.add_argument("--without", choices=("decisions", "registration"), nargs="*", default=[])
+    given = parser.parse_args()
+    for metric, unit, value, aim in () if "decisions" in given.without else decisions(given.pairs):
+        _print(metric, unit, value, aim)
+    _print("one comparison of 2,000 examples", "CPU-s", comparison(), "below 1")
+    for metric, unit, value, aim in () if "registration" in given.without else registrations():
+        _print(metric, unit, value, aim)
+
+
+def _print(metric: str, unit: str, value: float, aim: str) -> None:
+    line = {"benchmark": "gates", "metric": metric, "unit": unit, "better": "lower", "ours": value, "peers": {}}
+    print(json.dumps({**line, "aim": aim}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""What a person waits for: pages in a real browser, on a home with hundreds of trainings, and what is seen how soon.
+
+    python -m benchmarks.ui [--trainings 500] [--checkpoints 20] [--steps 1000000] [--only pages live report]
+
+    pages    seconds until Dagster's catalog, the page of a training, the index of pages and the morning page show what
+             they are opened for: each three times, the median; `slipway dev` serves them, Chromium shows them
+    live     seconds from a step in the ledger to the open page, and from a rank that is stopped or killed to its
+             being visible on the page of its training
+    report   bytes of the kept page of a training of so many steps; processor seconds of a scrape of the exporter
+The records are written by the real writers, and nothing of them is put on disk at once. One JSON line a metric.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from assets import keys
+from assets.checkpoints import checkpoint_materialisation
+from benchmarks.sensors import BY, committed, is_closed, unsynced
+from deploy.embedded import instance as embedded
+from operations.metrics.serve import PlatformExporter, PlatformPlaces
+from resources import embedded as resources
+from resources.home import Home
+from resources.pages import kept
+from resources.pages.reading import TrainingReader
+from resources.trainings.duties import Duty
+from resources.trainings.store import TrainingStore
+from tests.browser import window as browser
+from tests.browser.window import Window
+from tests.conftest import Marked, until
+from tests.embedded.slipway import free_port
+from tests.sensors.platform import TINY, Platform, make_home
+from trainer.base import processes
+from trainer.record import fence
+from trainer.record.ledger import Ledger
+
+PARTS = ("pages", "live", "report")
+MARK = "SLIPWAY_BENCHMARK"
+ROUNDS = 3
+PATIENCE_SECONDS = 600.0
+LONG = 1_000_000_000
+"""Steps of a training that does not end while it is looked at."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A platform that is served."""
+
+    platform: Platform
+    url: str
+    ended: TrainingStore
+    """One of many trainings that are over."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ui", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trainings", type=int, default=500)
+    parser.add_argument("--checkpoints", type=int, default=20, help="of each training")
+    parser.add_argument("--steps", type=int, default=1_000_000, help="of the training whose page is weighed")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="what to measure")
+    options = parser.parse_args()
+    program = browser.program()
+    if program is None:
+        parser.error(browser.LACKING)
+    os.environ[MARK] = str(os.getpid())
+    with tempfile.TemporaryDirectory(prefix="slipway-ui-") as folder, contextlib.redirect_stdout(sys.stderr):
+        platform = furnished(Path(folder), options.trainings, options.checkpoints)
+        if "report" in options.only:
+            report(platform, options.steps)
+        if {"pages", "live"} & set(options.only):
+            with served(platform) as site, browser.opened(program) as window:
+                if "pages" in options.only:
+                    pages(site, window)
+                if "live" in options.only:
+                    live(site, window)
+
+
+def furnished(root: Path, trainings: int, checkpoints: int) -> Platform:
+    """A home with so many trainings that are over, of so many checkpoints each.
+
+    All of these are partitions in Dagster, and the newest one of each training is materialised.
+    """
+    home = Home(root / "home")
+    embedded.prepare(home)
+    with embedded.open_storage(home) as storage, unsynced():
+        make_home(root, storage)
+        platform = Platform(root, storage)
+        partitions = []
+        for number in range(trainings):
+            is_closed(platform, f"closed {number}")
+        for store in platform.trainings.stores():
+            for step in range(2, checkpoints + 1):
+                committed(store, step)
+            _steps(store, 1, checkpoints + 1)
+            facts = store.read()
+            storage.report_runless_asset_event(checkpoint_materialisation(facts, facts.commits[-1]))
+            partitions += [keys.checkpoint_partition(store.id, commit.step) for commit in facts.commits]
+        platform.add(keys.checkpoint_partitions(TINY), *partitions)
+        for duty in Duty:
+            for id in platform.trainings.opened(duty):
+                platform.trainings.close(id, duty)
+    return platform
+
+
+def _steps(store: TrainingStore, first: int, end: int) -> None:
+    """Steps in the ledger of a training, as rank 0 writes them."""
+    ledger = Ledger(store.folder, fence.Token(1), "rank-0")
+    for step in range(first, end):
+        figures = {"accuracy": 0.5, "learning_rate": 1e-3, "gradient_norm": 1.25, "tokens_per_second": 1e6, "mfu": 0.4}
+        ledger.write("step", step=step, loss=8.0 / step**0.1 + step % 7 / 100, seconds=0.1, **figures)
+    ledger.close()
+
+
+@contextlib.contextmanager
+def served(platform: Platform) -> Iterator[Site]:
+    """`slipway dev` on the home, in a process of its own."""
+    port, home = free_port(), platform.home
+    environ = {**os.environ, "SLIPWAY_HOME": str(home.root), "SLIPWAY_RECIPES": str(platform.root / "recipes")}
+    environ |= {"SLIPWAY_PORT": str(port), "PYTHONPATH": str(Path.cwd())}
+    output = home.root / "dev.log"
+    with output.open("wb") as log:
+        dev = subprocess.Popen([sys.executable, "-m", "cli", "dev"], env=environ, stdout=log, stderr=log)
+    try:
+        until(lambda: b"Slipway is at" in output.read_bytes(), "the instance answers", PATIENCE_SECONDS)
+        ended = max(platform.trainings.stores(), key=lambda store: store.id)
+        yield Site(platform, f"http://127.0.0.1:{port}", ended)
+    finally:
+        dev.send_signal(signal.SIGINT)
+        dev.wait()
+        for pid in processes.carrying({MARK: os.environ[MARK]}):
+            if pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
+
+
+def pages(site: Site, window: Window) -> None:
+    """Seconds until each page shows what it is opened for."""
+    training = "/".join(keys.key(TINY, "training").path)
+    opened = {
+        "Dagster's catalog": ("/assets", "checkpoint"),
+        "a training in Dagster": (f"/assets/{training}?view=partitions&partition={site.ended.id}", site.ended.id),
+        "a training's page": (f"/slipway/trainings/{site.ended.id}", "Configuration"),
+        "the index of pages": ("/slipway", "older ones are not listed"),
+        "the morning page": ("/slipway/morning", "The morning after"),
+    }
+    for name, (path, text) in opened.items():
+        seconds = [_seconds(lambda path=path, text=text: _show(window, site.url + path, text)) for _ in range(ROUNDS)]  # type: ignore[misc]
+        show(name, statistics.median(seconds), first=round(seconds[0], 3))
+
+
+def _show(window: Window, url: str, text: str) -> None:
+    window.open(url)
+    window.until_shown(text)
+
+
+def live(site: Site, window: Window) -> None:
+    """Seconds from a step in the ledger to the page, and from a fault to its being visible there."""
+    store = site.platform.wanted("live", run={"steps": LONG}, checkpoint={"every": 1000})
+    until(lambda: store.commits(), "a checkpoint is committed", PATIENCE_SECONDS)
+    window.open(f"{site.url}/slipway/trainings/{store.id}")
+    words = window.page.locator("#standing p").first
+    until(lambda: "Running, step" in words.inner_text(), "the page says that it runs", PATIENCE_SECONDS)
+    show("from a step in the ledger to the page", statistics.median(_lag(store, words.inner_text) for _ in range(5)))
+    [rank] = Marked({MARK: os.environ[MARK]}).running("trainer")
+    os.kill(rank, signal.SIGSTOP)
+    show("from a stopped rank to the page", _seconds(lambda: _until_said(words.inner_text, "Hanging for")), aim=12.0)
+    os.kill(rank, signal.SIGCONT)
+    _until_said(words.inner_text, "Running, step")
+    os.kill(rank, signal.SIGKILL)
+    incidents = window.page.locator("#incidents")
+    killed = _seconds(lambda: _until_said(lambda: " ".join(incidents.all_inner_texts()), "killed"))
+    show("from a killed rank to the page", killed, aim=12.0)
+    store.want("stop", BY, "it was seen")
+    until(lambda: store.exit() is not None, "it has stopped", PATIENCE_SECONDS)
+
+
+def _until_said(said: Callable[[], str], text: str) -> None:
+    until(lambda: text in said(), f"the page says {text!r}", PATIENCE_SECONDS)
+
+
+def _lag(store: TrainingStore, said: Callable[[], str]) -> float:
+    """Seconds since the step was written that comes into sight next."""
+    before = said()
+    until(lambda: said() != before, "the page goes on", PATIENCE_SECONDS)
+    now, step = time.time(), int(said().partition("step ")[2].split()[0].replace(",", ""))
+    at = next(event["t"] for event in reversed(store.events()) if event["event"] == "step" and event["step"] == step)
+    return float(now - at)
+
+
+def report(platform: Platform, steps: int) -> None:
+    """Bytes of the kept page, and what a scrape of the exporter costs."""
+    store = next(iter(platform.trainings.stores()))
+    with unsynced():
+        _steps(store, 100, steps)
+    reader = TrainingReader(platform.home.durable)
+    seconds = _seconds(lambda: kept.write(reader, store))
+    size = (store.folder / kept.PAGE).stat().st_size
+    show(f"the kept page of {steps:,} steps", size / 1e6, "MB", 1.0, seconds=round(seconds, 1))
+    home = platform.home
+    tiers = {"durable": home.durable, "nvme": home.nodes}
+    places = PlatformPlaces(home.durable, tiers, lambda: resources.fleet(home), lambda: resources.node_health(home))
+    exporter = PlatformExporter(places, None, False)
+    exporter.text()
+    begun = time.process_time()
+    for _ in range(ROUNDS):
+        exporter.text()
+    show("a scrape of the platform, of a processor", (time.process_time() - begun) / ROUNDS, aim=1.0)
+
+
+def _seconds(do: Callable[[], None]) -> float:
+    begun = time.perf_counter()
+    do()
+    return time.perf_counter() - begun
+
+
+def show(metric: str, ours: float, unit: str = "s", aim: float = 5.0, **more: float) -> None:
+    line = {"benchmark": "ui", "metric": metric, "unit": unit, "ours": round(ours, 3), "aim": aim, "better": "lower"}
+    print(json.dumps({**line, **more}), file=sys.__stdout__, flush=True)
+
+
+if __name__ == "__main__":
+    main()

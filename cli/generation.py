@@ -1,0 +1,58 @@
+"""Generation tasks: a registered version writes answers, and each example is kept."""
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import models, output
+from cli.models import Model
+from cli.verbs import AsJson, verb
+
+SECTION = "Serving"
+
+
+@verb(models.app, "slipway models evaluate slipway-tiny 3 --task adding --task gsm8k --examples 50", section=SECTION)
+def evaluate(
+    model: Model,
+    version: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="The version; by default the champion.")
+    ] = None,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A task; may be repeated. By default all that need no download."),
+    ] = None,
+    include: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Tasks of one's own, as YAML files of lm-evaluation-harness.")
+    ] = None,
+    examples: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="Of each task, at most.")] = 100,
+    hours: Annotated[float, typer.Option(metavar="NUMBER", min=0.01, help="After so long the job is ended.")] = 6.0,
+    json: AsJson = False,
+) -> None:
+    """Have a job let a version answer tasks, and keep each answer.
+
+    copying, counting and adding come with Slipway; others are those of lm-evaluation-harness, where it is installed.
+    """
+    from assets.generating import Generating
+    from assets.suites.generation import answered, asking, offline
+
+    gate = models.gate_of(model)
+    held = gate.promotions.champion_version()
+    if version is None and held is None:
+        raise ValueError(f"model {gate.model}: it has no champion: name a version")
+    chosen = held if version is None and held else models.version_of(gate, version or 0)
+    folder = str(include.resolve()) if include else ""
+    asked = asking.Questions(tuple(task or offline.TASKS), examples, folder, hours)
+    with output.progress(f"version {chosen.number} answers") as shown:
+        measuring = dataclasses.replace(gate.measuring, say=shown.update)
+        found = Generating(measuring, gate.model).answer(chosen, asked)
+    if json:
+        return output.print_json(found)
+    rows = [
+        (each.task, each.examples, name, f"{value:.3f}", each.by)
+        for each in found
+        for name, value in each.metrics.items()
+    ]
+    output.print_table(("task", "examples", "metric", "mean", "by"), rows)
+    output.note(f"each example: {gate.tiers.durable_path / answered.FOLDER / chosen.manifest}")

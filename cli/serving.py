@@ -1,0 +1,173 @@
+"""Served models: serve a version, go back to the one before, stop; who answers; and asking a model."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli import models, names, output, place
+from cli.models import Model
+from cli.verbs import AsJson, verb
+
+if TYPE_CHECKING:
+    from assets.serving import Serving
+    from resources.mlflow.registry import Version
+    from serving.records import ServedState, ServingRecords
+
+SECTION = "Serving"
+SETTLE_SECONDS = 300.0
+
+
+@verb(models.app, "slipway models serve slipway-tiny 3 --percent 10", section=SECTION)
+def serve(
+    model: Model,
+    version: Annotated[
+        int | None,
+        typer.Argument(metavar="[VERSION]", help="By default the champion, and each later one once it is promoted."),
+    ] = None,
+    percent: Annotated[
+        float, typer.Option(metavar="SHARE", help="Of new requests, until it is compared with the version before.")
+    ] = 100.0,
+    back: Annotated[bool, typer.Option("--back", help="Let the version answer again that answered before.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Let nothing answer any more.")] = False,
+    why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
+    json: AsJson = False,
+) -> None:
+    """Have a model answer behind OpenAI's API.
+
+    The version before answers until the new one is ready; no request is lost. With --percent the new version gets that
+    share of the requests, and all of them once nothing speaks against it, or none.
+    """
+    if back and stop:
+        raise typer.BadParameter("expected one of --back and --stop")
+    serving, by = _serving(), place.who()
+    with output.progress(f"asking for {model}") as shown:
+        if stop or back:
+            name = names.resolved(model, serving.records.models(), "served model")
+            state = serving.stop(name, by, why) if stop else serving.back(name, by, why)
+        else:
+            state = _serve(serving, model, version, percent, by, why)
+        shown.update(f"waiting for {state.model} to answer")
+        state = serving.settle(state, SETTLE_SECONDS, serving.ensure)
+    if json:
+        return output.print_json(_told(serving.records, state.model))
+    _tell(serving.records, state)
+
+
+@verb(models.app, "slipway models served", section=SECTION)
+def served(json: AsJson = False) -> None:
+    """Show which versions answer, and where."""
+    from serving.records import ServingRecords
+
+    records = ServingRecords(place.here().durable)
+    told = [_told(records, model) for model in records.models()]
+    if json:
+        return output.print_json(told)
+    rows = [
+        (
+            each["model"],
+            share["version"],
+            f"{share['share']:.0%}",
+            ", ".join(filter(None, ("ready" if share["ready"] else "", share["note"]))),
+            each["url"],
+        )
+        for each in told
+        for share in each["shares"]
+    ]
+    output.print_table(("model", "version", "share", "state", "url"), rows)
+    for each in told:
+        if each["problem"]:
+            output.note(f"{each['model']}: {each['problem']}")
+    if not told:
+        output.note("no model is served; to serve one: slipway models serve MODEL")
+
+
+@verb(models.app, "slipway models ask slipway-tiny 'def main(' --tokens 48", section=SECTION)
+def ask(
+    model: Model,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the model continues.")],
+    tokens: Annotated[int, typer.Option(metavar="NUMBER", min=1, help="New tokens at most.")] = 64,
+    temperature: Annotated[float, typer.Option(metavar="NUMBER", min=0.0, max=2.0, help="0 for the likeliest.")] = 0.8,
+    json: AsJson = False,
+) -> None:
+    """Ask a served model; its answer appears as it is made."""
+    from serving import client
+    from serving.records import ServingRecords
+
+    records = ServingRecords(place.here().durable)
+    name = names.resolved(model, records.models(), "served model")
+    answering = records.answering(name)
+    if answering is None or not answering.shares:
+        raise ValueError(f"model {name}: nothing answers; to serve it: slipway models serve {name}")
+    given = {"model": name, "prompt": prompt, "max_tokens": tokens, "temperature": temperature}
+    if json:
+        return output.print_json(client.complete(answering.url, given))
+    print(prompt, end="", flush=True)
+    for piece in client.stream(answering.url, given):
+        print(piece, end="", flush=True)
+    print()
+
+
+def _serve(serving: "Serving", model: str, version: int | None, percent: float, by: str, why: str) -> "ServedState":
+    from serving.records import SwitchPolicy
+
+    found = _champion(serving, model) if version is None else _registered(model, version)
+    return serving.serve(found, SwitchPolicy(share=percent / 100), version is None, by, why)
+
+
+def _champion(serving: "Serving", model: str) -> "Version":
+    """The champion, read without MLflow."""
+    from assets.serving import champion_of
+
+    folder = serving.tiers.durable_path / "models"
+    known = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    name = names.resolved(model, known, "model")
+    champion = champion_of(serving.tiers, name)
+    if champion is None:
+        raise ValueError(f"model {name}: it has no champion; give a VERSION, or promote one: slipway models promote")
+    return champion
+
+
+def _registered(model: str, number: int) -> "Version":
+    gate = models.gate_of(model)
+    return models.version_of(gate, number)
+
+
+def _serving() -> "Serving":
+    from assets.serving import Serving
+
+    here = place.here()
+    return Serving(here.tiers, here.compute, output.note)
+
+
+def _told(records: "ServingRecords", model: str) -> dict[str, Any]:
+    """What is wanted of a model and what answers, as JSON has it."""
+    state, answering = records.state(model), records.answering(model)
+    current = answering if answering is not None and answering.wish == state.number else None
+    return {
+        "model": model,
+        "want": state.wanted.want if state.wanted else "stop",
+        "follows": bool(state.wanted and state.wanted.follows),
+        "verdict": state.verdict,
+        "url": current.url if current else "",
+        "shares": [
+            {"version": each.version.named(model), "share": each.share, "ready": each.ready, "note": each.note}
+            for each in (current.shares if current else ())
+        ],
+        "problem": current.problem if current else "",
+    }
+
+
+def _tell(records: "ServingRecords", state: "ServedState") -> None:
+    """Say what came of a wish. Raises ValueError where it was refused."""
+    model, answering = state.model, records.answering(state.model)
+    if state.wanted is None or state.wanted.want == "stop":
+        return print(f"{model}: nothing answers any more")
+    version = state.wanted.version
+    assert version is not None
+    if state.verdict is not None and state.verdict.outcome == "back":
+        raise ValueError(f"{version.named(model)} does not answer: {state.verdict.why}")
+    if answering is None or answering.wish != state.number or not any(each.ready for each in answering.shares):
+        raise ValueError(f"{version.named(model)} is not ready yet; look at it with: slipway models served")
+    share = next((each.share for each in answering.shares if each.version == version), 0.0)
+    print(f"{version.named(model)} answers {share:.0%} of the requests at {answering.url}")
+    print(f"try it in a browser: {answering.url}/, or: slipway models ask {model} 'def main('")

@@ -1,0 +1,50 @@
+"""Pins images: writes them, by their digests, into the values of every overlay and into the nodes' bootstrap.
+
+    python -m deploy.cluster.pin platform=registry.example/slipway/platform:0.3.0@sha256:... trainer=...
+
+CI calls it after a release's images have been built and signed; `slipway cluster render` follows.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from deploy.cluster.render import DEPLOY
+
+NAMES = ("platform", "trainer")
+PINNED = re.compile(r"[a-z0-9][^\s@]*@sha256:[0-9a-f]{64}")
+
+
+def pinned(text: str, images: Mapping[str, str]) -> str:
+    """The text with these images, by name, in place of what it has: `platform: IMAGE`, `image: .../trainer:TAG`.
+
+    Raises ValueError for an image without a digest.
+    """
+    for name, image in images.items():
+        if name not in NAMES or not PINNED.fullmatch(image):
+            raise ValueError(
+                f"found {name}={image}, expected {' or '.join(NAMES)}, and an image with its @sha256: digest"
+            )
+        text = re.sub(rf"^( +{name}: )\S+/{name}[:@]\S+", rf"\g<1>{image}", text, flags=re.M)
+        text = re.sub(rf"^( +(?:- )?image: )\S+/{name}[:@]\S+", rf"\g<1>{image}", text, flags=re.M)
+    return text
+
+
+def files() -> list[Path]:
+    """The files that name images."""
+    platform = DEPLOY / "platform"
+    return sorted([*platform.glob("overlays/*/values.yaml"), *platform.glob("components/*/*.yaml")])
+
+
+def main(arguments: list[str]) -> None:
+    images = dict(each.split("=", 1) for each in arguments)
+    for file in files():
+        before = file.read_text()
+        if (after := pinned(before, images)) != before:
+            file.write_text(after)
+            print(file)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,83 @@
+"""The demo's last word: its champion answers a first question, behind the server that people would ask."""
+
+import time
+from collections.abc import Collection
+
+from rich.console import Console
+
+from assets.serving import Serving, champion_of
+from deploy.embedded.made import Chain
+from resources.here import embedded_resources
+from resources.home import Home
+from resources.mlflow.registry import Version
+from resources.serving import local
+from serving import client
+from serving.records import ServingRecords, SwitchPolicy
+
+BY = "the demo"
+PROMPT, TOKENS = "def main(", 40
+READY_SECONDS, END_SECONDS = 180.0, 60.0
+
+
+def show(console: Console, can_answer: Collection[str], chains: list[Chain], home: Home, keep: bool) -> str | None:
+    """Serve each champion that can answer, and print what it does; why one does not, or None. They end unless kept."""
+    resources = embedded_resources(home)
+    serving = Serving(resources["tiers"], resources["compute"], lambda words: None)  # type: ignore[arg-type]
+    models = {chain.model: _longest(chain) for chain in chains if chain.model in can_answer}
+    try:
+        for model, longest in models.items():
+            champion = champion_of(serving.tiers, model)
+            problem = "it has no champion" if champion is None else _answer(console, serving, champion, longest)
+            if problem:
+                return f"model {model} does not answer: {problem}"
+    finally:
+        if not keep:
+            _stop(serving, list(models))
+    for model in models:
+        asking = f"slipway models ask {model} '{PROMPT}'"
+        console.print(f"ask it: {'' if keep else f'slipway models serve {model}, then '}{asking}", soft_wrap=True)
+    return None
+
+
+def _longest(chain: Chain) -> int:
+    """The tokens of an answer: no more than half of what the model has learned to look at."""
+    if chain.training is None:
+        return TOKENS
+    batch = chain.training.specification().numbers["batch"]
+    assert isinstance(batch, dict)
+    return min(TOKENS, int(batch["length"]) // 2)
+
+
+def _answer(console: Console, serving: Serving, champion: Version, longest: int) -> str:
+    """Why the champion does not answer; empty when it does."""
+    model = champion.model
+    state = serving.serve(champion, SwitchPolicy(), True, BY, "it is the champion")
+    state = serving.settle(state, READY_SECONDS)
+    if state.verdict is None or state.verdict.outcome == "back":
+        return state.verdict.why if state.verdict else f"it was not ready within {READY_SECONDS:.0f} s"
+    place = serving.records.front()
+    assert place is not None
+    began = time.monotonic()
+    given = {"model": model, "prompt": PROMPT, "max_tokens": longest, "temperature": 0.8, "seed": 1}
+    try:
+        said = client.complete(place.url, given)
+    except client.NotAnswered as error:
+        return str(error)
+    seconds, tokens = time.monotonic() - began, said["usage"]["completion_tokens"]
+    console.print(f"{said['model']} answers at {place.url}/v1/completions ({tokens} tokens in {seconds:.2f} s):")
+    text = f"{PROMPT}{said['choices'][0]['text']}"
+    console.print("\n".join(f"  | {line}" for line in text.splitlines()), markup=False, soft_wrap=True)
+    return ""
+
+
+def _stop(serving: Serving, models: list[str]) -> None:
+    """Stop what the demo serves, and wait for the server to end."""
+    for model in models:
+        serving.stop(model, BY, "the demo has ended")
+    _await_end(serving.records)
+
+
+def _await_end(records: ServingRecords) -> None:
+    deadline = time.monotonic() + END_SECONDS
+    while local.runs(records) and time.monotonic() < deadline:
+        time.sleep(0.1)

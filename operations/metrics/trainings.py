@@ -1,0 +1,130 @@
+"""The facts of trainings for a scrape. What costs a scrape is what is open, not what exists.
+
+A training is read while any duty towards it is open, once more after the last one was closed, and once when this
+process first hears of it. All others keep the reading that they had.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from operations.metrics.facts import LatestCheckpoint, TrainingReading
+from resources.trainings import accounts
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.store import Trainings, TrainingStore
+from trainer.checkpoint.tiers import replicas
+from trainer.checkpoint.tiers.tier import LASTING
+from trainer.record import incidents
+from trainer.record.accounting.figures import EffectiveTime
+from trainer.record.heartbeat import RankPlace
+
+Places = dict[int, RankPlace]
+
+
+@dataclass(frozen=True)
+class _Movement:
+    """Where the ranks of one incarnation were, and since when by this process's clock."""
+
+    places: Places
+    since: float
+
+
+class TrainingsReader:
+    """Reads the trainings of one platform, scrape by scrape."""
+
+    def __init__(self, trainings: Trainings, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` says for how long ranks stand still."""
+        self._trainings, self._clock = trainings, clock
+        self._known: dict[str, TrainingReading] = {}
+        self._owed: frozenset[str] = frozenset()
+        self._moved: dict[str, _Movement] = {}
+
+    def read(self) -> tuple[list[TrainingReading], int]:
+        """All trainings, and how many of them were read anew. Raises OSError where they cannot be listed."""
+        ids, owed = self._trainings.ids(), frozenset(self._trainings.owed())
+        self._known = {id: reading for id, reading in self._known.items() if id in set(ids)}
+        anew = [id for id in ids if id in owed or id in self._owed or id not in self._known]
+        for id in anew:
+            self._known[id] = self._reading(self._trainings.store(id))
+        self._owed = owed
+        return [self._known[id] for id in ids], len(anew)
+
+    def _reading(self, store: TrainingStore) -> TrainingReading:
+        """One training; where its records cannot be read, that is its state."""
+        try:
+            return self._of(store)
+        except (ValueError, OSError):
+            return replace(self._known.get(store.id, TrainingReading(store.id, "", "")), state="unreadable")
+
+    def _of(self, store: TrainingStore) -> TrainingReading:
+        facts, now = store.read(), time.time()
+        desired, claim, ended, commits = facts.desired, facts.claim, facts.ended, facts.commits
+        found = accounts.of_if_any(store.folder) if desired is not None else None
+        effective, since = (found[1] if found else None), (claim.at if claim else desired.at if desired else 0.0)
+        begun = [beat.step for beat in facts.beats]
+        return TrainingReading(
+            id=store.id,
+            recipe=facts.specification.recipe,
+            state=_state(facts),
+            since=ended.at if ended else since,
+            wanted=facts.wanted,
+            incarnation=facts.incarnation,
+            step=max([commits[-1].step if commits else 0, ended.step if ended else 0, *begun]),
+            steps=facts.specification.numbers.get("run", {}).get("steps"),
+            nodes=len(facts.nodes),
+            still=self._still(facts) if facts.running and begun else None,
+            waiting=max(0.0, now - since) if facts.unfinished and not begun else None,
+            staged=sum(beat.done for beat in facts.beats if beat.phase == "staging") if facts.running else None,
+            spent=found[0].seconds if found else {},
+            ettr=_ettr(effective) if effective else {},
+            goodput=effective.goodput if effective else None,
+            mfu=effective.mfu if effective else None,
+            failures=len(facts.failures),
+            failures_in_a_row=facts.failures_without_checkpoint,
+            given_up=ended is not None and ended.outcome == "failed" and facts.over,
+            incidents=_incidents(store),
+            checkpoints=Counter(tier for held in facts.holders.values() for tier in held),
+            newest={tier: facts.commits_on(tier)[-1].at for held in facts.holders.values() for tier in held},
+            checkpoint_step=commits[-1].step if commits else None,
+            damaged=len(facts.damaged) + sum(len(replicas.damaged(store.folder, tier)) for tier in LASTING),
+            latest=_latest(facts),
+        )
+
+    def _still(self, facts: TrainingFacts) -> float:
+        """For how long no rank was seen to move: by this process's clock, as nodes' clocks say nothing of it."""
+        now, places = self._clock(), {beat.rank: beat.place for beat in facts.beats}
+        before = self._moved.get(facts.id)
+        if before is None or before.places != places:
+            self._moved[facts.id] = before = _Movement(places, now)
+        return now - before.since
+
+
+def _state(facts: TrainingFacts) -> str:
+    if facts.running:
+        return "running"
+    if facts.ended is None:
+        return "waiting" if facts.wanted else "offered" if facts.desired is None else "stopped"
+    if facts.succeeded:
+        return "succeeded"
+    return "waiting" if facts.wanted and not facts.over else facts.ended.outcome
+
+
+def _ettr(effective: EffectiveTime) -> dict[str, float | None]:
+    return {"meta": effective.ettr_meta, "bytedance": effective.ettr_bytedance, "window": effective.ettr_window}
+
+
+def _incidents(store: TrainingStore) -> dict[str, int]:
+    """Incidents by class; a record that is damaged counts as unknown."""
+    kinds: Counter[str] = Counter()
+    for name in incidents.names(store.folder):
+        try:
+            kinds[incidents.read(store.folder, name).kind or "unknown"] += 1
+        except (ValueError, OSError):
+            kinds["unknown"] += 1
+    return kinds
+
+
+def _latest(facts: TrainingFacts) -> LatestCheckpoint | None:
+    held = facts.commits_on(*LASTING)
+    return LatestCheckpoint(held[-1].step, held[-1].manifest, held[-1].at) if held else None

@@ -1,0 +1,88 @@
+"""The quality watch: measures the champion on the data of today, and acts on a fall.
+
+A champion that is worse than on record by more than both intervals is rolled back to the one before it where that one
+is better on the same data, and a training starts, with the fall as its cause. One job and one schedule for each recipe
+with `renewal.quality`.
+"""
+
+import dagster as dg
+
+from assets import keys, quality, training_data
+from assets.execution import pods
+from assets.gate import Gate
+from assets.measuring import in_a_run
+from assets.renewing import NotRenewed, renew
+from recipes.load import Recipes
+from recipes.training import ModelRecipe
+from resources.compute.protocol import Compute
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+
+BY = "quality watch"
+
+
+def watched(recipes: Recipes) -> list[ModelRecipe]:
+    """The recipes whose champions are watched."""
+    return [each for each in recipes.trainings.values() if each.renewal and each.renewal.quality]
+
+
+def job_of(recipe: ModelRecipe) -> dg.JobDefinition:
+    """The job that measures the champion of a recipe's model."""
+    lane = keys.lane(recipe.name)
+
+    @dg.op(name=f"{lane}_measure_champion", tags=pods.tags("model"))
+    def measure_champion(
+        context: dg.OpExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
+    ) -> dg.Output[None]:
+        """Raises Failure where the champion cannot be measured."""
+        measuring = in_a_run(context, tiers, compute)  # type: ignore[arg-type]
+        gate = Gate(measuring, tracking, recipe.registered_model, {recipe.name: recipe})
+        try:
+            told = watch(gate, recipe, context.instance)
+        except ValueError as error:
+            raise dg.Failure(f"model {gate.model}: its champion cannot be measured: {error}") from error
+        context.log.info("; ".join(told))
+        return dg.Output(None, metadata={"told": "; ".join(told)})
+
+    @dg.job(name=f"{lane}_quality", description="Measures the champion on the current snapshot, and acts on a fall.")
+    def job() -> None:
+        measure_champion()
+
+    return job
+
+
+def schedule_of(recipe: ModelRecipe) -> dg.ScheduleDefinition:
+    """When it is measured."""
+    assert recipe.renewal is not None and recipe.renewal.quality is not None
+    return dg.ScheduleDefinition(
+        name=f"{keys.lane(recipe.name)}_quality_watch",
+        job_name=f"{keys.lane(recipe.name)}_quality",
+        cron_schedule=recipe.renewal.quality,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+    )
+
+
+def watch(gate: Gate, recipe: ModelRecipe, instance: dg.DagsterInstance) -> list[str]:
+    """What was found and done, a sentence each. Raises ValueError and dg.Failure where nothing can be found."""
+    durable = gate.tiers.durable_path
+    current = training_data.current(recipe, durable)
+    found = quality.of_champion(gate, recipe, current) if current else None
+    if current is None or found is None:
+        return ["there is no champion, or no snapshot"]
+    now = f"version {found.version}: {found.now.mean:.4f} {found.unit}"
+    if not found.has_fallen:
+        return [f"{now}: no worse than on record"]
+    assert found.then is not None
+    told = [f"{now}, on record {found.then.mean:.4f}: it has fallen"]
+    if (former := quality.better_before(gate, recipe, current)) is not None:
+        version = gate.registry.find(gate.model, former.manifest)
+        if version is not None:
+            gate.rollback(version, BY, told[0])
+            told.append(f"version {version.number} is the champion again")
+    try:
+        origin = {"renewal": "quality", **{name: round(value, 5) for name, value in found.figures().items()}}
+        store = renew(recipe, f"quality {found.on[:12]}", origin, gate.tiers, gate.tracking, instance, BY)
+        told.append(f"{store.id} starts")
+    except NotRenewed as error:
+        told.append(f"no training starts: {error}")
+    return told

@@ -1,0 +1,147 @@
+"""Scrub: each night a seventh of what the durable tier keeps of datasets is read again, and mended from other places.
+
+Damaged shards and manifests come from the backup tier and the other origins of staging, tokenizers from the newest
+metadata backup. What nobody has is set aside, and can be made anew from the source of its dataset: by hand, because a
+build from a source that has changed meanwhile is another snapshot.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from assets.datasets import scrub
+from assets.datasets.building.workshop import writing_content
+from assets.datasets.scrub import DamagedContent, Scrubbed
+from assets.datasets.snapshots import pointer
+from assets.execution import pods
+from operations.metadata_backup import tier_of
+from recipes.dataset import DatasetRecipe
+from resources import metadata_backup
+from resources.tiers import Tiers
+from trainer.base import atomic, listing, verify
+from trainer.base.progress import OnProgress, every
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.tiers.tier import TierUnavailable
+from trainer.objects.origin import Origin
+from trainer.objects.origins import origin
+
+DAY = 86_400.0
+LOG_SECONDS = 60.0
+Build = Callable[[DatasetRecipe], object]
+"""Builds a dataset from its source."""
+
+
+class ScrubConfig(dg.Config):
+    """How much is read at once."""
+
+    nights: int = Field(default=7, ge=1, description="All files are read once in so many nights")
+
+
+@dg.op(
+    description="Reads a part of the datasets' files again, and mends what is damaged from other places.",
+    tags=pods.tags("garbage"),
+)
+def scrub_datasets(context: dg.OpExecutionContext, config: ScrubConfig, tiers: Tiers) -> dg.Output[None]:
+    """Raises Failure, with what to do, for a file that is lost or could not be read."""
+    report = every(LOG_SECONDS, lambda progress: context.log.info(str(progress)))
+    found = scrubbed(tiers, int(time.time() // DAY), config.nights, report)
+    for each in found.damaged:
+        context.log.warning(sentence(each))
+    figures = {"files": found.files, "bytes": found.bytes, "damaged": len(found.damaged), "lost": len(found.lost)}
+    if found.lost or found.unread:
+        told = [*map(sentence, found.lost), *(f"could not be read: {each}" for each in found.unread)]
+        raise dg.Failure("; ".join(told[:10]), metadata=figures)
+    return dg.Output(None, metadata=figures)
+
+
+def scrubbed(
+    tiers: Tiers,
+    part: int,
+    parts: int,
+    report: OnProgress,
+    recipes: Mapping[str, DatasetRecipe] | None = None,
+    build: Build | None = None,
+) -> Scrubbed:
+    """Scrub one of so many equal parts of the durable tier; with `recipes` and `build`, what no place has is made anew
+    from the sources. Raises OSError where the tier cannot be listed or written, and what a build raises."""
+    durable = tiers.durable_path
+    found = scrub.scrub(durable, list(origins(tiers)), report, part, parts)
+    damaged = [_tokenizer_restored(durable, tiers, each) for each in found.damaged]
+    if recipes is not None and build is not None:
+        damaged = list(_made_anew(durable, damaged, recipes, build))
+    return replace(found, damaged=tuple(damaged))
+
+
+def origins(tiers: Tiers) -> Iterator[Origin]:
+    """Where a damaged file may be whole: the backup tier, and the places that staging asks besides the durable one."""
+    if tiers.backup:
+        yield origin(tiers.backup)
+    yield from (origin(where) for where in tiers.origins if "{node}" not in where)
+
+
+def sentence(damaged: DamagedContent) -> str:
+    """What became of a damaged file, and what is to be done about it."""
+    if damaged.mended:
+        return f"{damaged.name}: {damaged.found}; mended from {damaged.mended}"
+    used = f", of snapshot {', '.join(each[:12] for each in damaged.snapshots)}," if damaged.snapshots else ""
+    return (
+        f"{damaged.name}{used} is damaged and no other place has it: {damaged.found}; make it anew from its source: "
+        "slipway data scrub --rebuild"
+    )
+
+
+def _tokenizer_restored(durable: Path, tiers: Tiers, damaged: DamagedContent) -> DamagedContent:
+    """A damaged tokenizer, mended from the newest metadata backup if that has it."""
+    path, tier = durable / damaged.name, tier_of(tiers)
+    if damaged.mended or path.parent.name != scrub.STAYS:
+        return damaged
+    try:
+        folder = metadata_backup.newest(tier)
+        data = b"".join(tier.read(folder, f"{metadata_backup.DURABLE}/{damaged.name}"))
+        verify.check_sha256(data, path.stem, damaged.name)
+    except (ValueError, OSError, DamagedCheckpoint, TierUnavailable):
+        return damaged
+    with writing_content(durable):
+        atomic.replace(path, data)
+    return replace(damaged, mended=f"{tier}/{folder}")
+
+
+def _made_anew(
+    durable: Path, damaged: list[DamagedContent], recipes: Mapping[str, DatasetRecipe], build: Build
+) -> Iterator[DamagedContent]:
+    """What is lost of the snapshots that datasets point at, built from their sources."""
+    lost = {snapshot for each in damaged if not each.mended for snapshot in each.snapshots}
+    rebuilt = [name for name in _pointing_at(durable, lost) if name in recipes]
+    for name in rebuilt:
+        build(recipes[name])
+    for each in damaged:
+        made = not each.mended and scrub.is_whole(durable, each.name)
+        yield replace(each, mended=f"the source of {', '.join(rebuilt)}") if made else each
+
+
+def _pointing_at(durable: Path, snapshots: set[str]) -> list[str]:
+    """The datasets that point at one of these snapshots."""
+    return [
+        name for name in listing.names_if_there(durable / "datasets") if pointer.current(durable, name) in snapshots
+    ]
+
+
+@dg.job(
+    name="scrub",
+    description="Reads again what the durable tier keeps of datasets, and mends what is damaged from other places.",
+)
+def job() -> None:
+    scrub_datasets()
+
+
+schedule = dg.ScheduleDefinition(
+    name="scrub_schedule",
+    cron_schedule="30 2 * * *",
+    job=job,
+    default_status=dg.DefaultScheduleStatus.RUNNING,
+    description="Each night at 02:30: a seventh of the files.",
+)

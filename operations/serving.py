@@ -1,0 +1,67 @@
+"""Serving from the UI: a job a registered model, which serves a version, goes back to the one before, or stops."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import dagster as dg
+from pydantic import Field
+
+from assets import keys
+from assets.execution import pods
+from assets.serving import Serving, champion_of, served_models
+from recipes.training import ModelRecipe
+from resources.compute.protocol import Compute
+from resources.mlflow.registry import Registry
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+from serving.records import SwitchPolicy
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+
+
+class ServeConfig(dg.Config):
+    """What is wanted of a model."""
+
+    want: Literal["serve", "back", "stop"] = Field(
+        default="serve", description="serve a version, go back to the one that answered before, or stop"
+    )
+    version: int = Field(default=0, description="The version to serve; 0 for the champion, and for those that follow")
+    percent: float = Field(default=100.0, description="Of new requests, until it is compared with the one before")
+    why: str = Field(default="asked in the UI", description="The reason, kept on record")
+
+
+def serve_job(model: str) -> dg.JobDefinition:
+    """The job of one registered model."""
+    lane = keys.lane(model)
+
+    @dg.op(name=f"{lane}_serve_model", tags=pods.tags("served"))
+    def serve_model(
+        context: dg.OpExecutionContext, config: ServeConfig, tiers: Tiers, compute: Compute, tracking: Tracking
+    ) -> dg.Output[None]:
+        """Raises Failure with the reason where it cannot be done."""
+        serving, by = Serving(tiers, compute, lambda words: context.log.info(words)), f"run {context.run_id}"
+        try:
+            if config.want == "stop":
+                state = serving.stop(model, by, config.why)
+            elif config.want == "back":
+                state = serving.back(model, by, config.why)
+            else:
+                registry = Registry(tracking, tiers.durable_path)
+                version = registry.version(model, config.version) if config.version else champion_of(tiers, model)
+                if version is None:
+                    raise ValueError(f"there is no {f'version {config.version}' if config.version else 'champion'}")
+                policy = SwitchPolicy(share=config.percent / 100)
+                state = serving.serve(version, policy, not config.version, by, config.why)
+        except (ValueError, DamagedCheckpoint) as error:
+            raise dg.Failure(f"model {model}: {error}") from None
+        return dg.Output(None, metadata={"wish": state.number, "want": config.want})
+
+    @dg.job(name=f"{lane}_serve", description=f"Serves a version of {model}, goes back to the one before, or stops.")
+    def job() -> None:
+        serve_model()
+
+    return job
+
+
+def serve_jobs(recipes: Sequence[ModelRecipe]) -> list[dg.JobDefinition]:
+    """One for each registered model that can be asked."""
+    return [serve_job(model) for model in served_models(recipes)]

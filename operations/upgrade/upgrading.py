@@ -1,0 +1,223 @@
+"""Upgrading: a durable tier of an earlier release becomes one of this release, whole or not at all.
+
+All new files are first written below ``upgrades/.<n>.making/``, beside copies of the old ones. One rename to
+``upgrades/<n>/`` decides: from there on the upgrade is finished by whoever comes next, however often it is interrupted.
+The files are put in place one by one, each in one step, and the mark comes last (`resources.state`). Taking it back
+goes the same way, with the copies.
+
+    upgrades/<n>/plan.json     what changes: create-only
+                 before/<path> the old bytes of each file that changes, below the durable tier
+                 after/<path>  the new ones
+                 done.json     all of them are in place: create-only
+                 undo.json     somebody takes it back: create-only
+                 undone.json   all of the old ones are in place again: create-only
+"""
+
+import contextlib
+import dataclasses
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from operations.upgrade.migrations import UnmigratedFile, outstanding
+from resources import state
+from trainer.base import atomic, codec, digest, listing, lock
+
+FOLDER, FORMAT = "upgrades", "slipway.upgrade/1"
+PLAN, DONE, UNDO, UNDONE = "plan.json", "done.json", "undo.json", "undone.json"
+BEFORE, AFTER = "before", "after"
+OTHERS_SECONDS = 60.0
+"""How long another process may upgrade the same tier."""
+WITHOUT_MARK = 1
+"""The state of a tier that has no mark and is not new."""
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file that an upgrade changes."""
+
+    path: str
+    formats: str
+    before: str
+    """BLAKE3 of its bytes."""
+    after: str
+
+
+@dataclass(frozen=True)
+class UpgradePlan:
+    """What an upgrade does."""
+
+    was: int
+    """The state that it begins with."""
+    marked: bool
+    """Whether the tier had a mark."""
+    to: int
+    changes: tuple[FileChange, ...]
+    problems: Mapping[str, str]
+    """By path, why a file stays as it is."""
+    by: str
+    at: float
+    """Seconds since the epoch."""
+    backup: str = ""
+    """The backup of the databases that was made before, on its tier; empty where there was nothing to back up."""
+
+
+@dataclass(frozen=True)
+class UpgradeEvent:
+    """That an upgrade is done, is taken back, or has been."""
+
+    by: str
+    at: float
+
+
+def plan(durable: Path, by: str) -> UpgradePlan:
+    """What an upgrade would do now. Raises ValueError for a tier of a newer release, and OSError."""
+    return _planned(durable, by, None)
+
+
+def upgrade(durable: Path, by: str, back_up: Callable[[], str]) -> UpgradePlan:
+    """Bring a tier to the state of this release; `back_up` is called before anything is changed.
+
+    The control plane must be down. Raises ValueError as `plan` and `finish` do, OSError, and what `back_up` raises.
+    """
+    finish(durable)
+    with _alone(durable):
+        number = max(_numbers(durable), default=0) + 1
+        making = durable / FOLDER / f".{number:06d}.making"
+        shutil.rmtree(making, ignore_errors=True)
+        try:
+            made = _planned(durable, by, making)
+            if made.was == made.to:
+                return made
+            made = dataclasses.replace(made, backup=back_up())
+            atomic.write(making / PLAN, [codec.encode(made, FORMAT)])
+            atomic.show(making, durable / FOLDER / f"{number:06d}")
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    finish(durable)
+    return made
+
+
+def undo(durable: Path, by: str) -> UpgradePlan:
+    """Take the last upgrade back: what it changed is as it was. The control plane must be down.
+
+    Raises ValueError, and changes nothing, when there is none, or a file has been changed since.
+    """
+    finish(durable)
+    with _alone(durable):
+        folder = _newest(durable)
+        if folder is None or (folder / UNDONE).exists():
+            raise ValueError(f"{durable / FOLDER}: found no upgrade, expected one that can be taken back")
+        made = codec.read(folder / PLAN, UpgradePlan, FORMAT)
+        for change in made.changes:
+            _require_known(durable, change)
+        codec.create_only(folder / UNDO, UpgradeEvent(by, time.time()), FORMAT)
+    finish(durable)
+    return made
+
+
+def finish(durable: Path) -> bool:
+    """Finish an upgrade, or its taking back, that was begun; False when there is none.
+
+    Raises ValueError for a file that is neither as before nor as after, and for another process that is at it.
+    """
+    if _unfinished(durable) is None:
+        return False
+    with _alone(durable):
+        if (folder := _unfinished(durable)) is None:
+            return True
+        made = codec.read(folder / PLAN, UpgradePlan, FORMAT)
+        back = (folder / UNDO).exists()
+        for change in made.changes:
+            _require_known(durable, change)
+        for change in made.changes:
+            _put(durable / change.path, folder / (BEFORE if back else AFTER) / change.path)
+        if not back:
+            state.write(durable, made.to)
+        elif made.marked:
+            state.write(durable, made.was)
+        else:
+            (durable / state.FILE).unlink(missing_ok=True)
+        codec.create_only(folder / (UNDONE if back else DONE), UpgradeEvent(made.by, time.time()), FORMAT)
+    return True
+
+
+def ready(durable: Path) -> None:
+    """Have a durable tier that this release can work on: a new one is marked, what was begun is finished.
+
+    Raises ValueError for a tier that a newer release wrote, and for one that is to be upgraded first.
+    """
+    mark = state.refuse_newer(durable)
+    if finish(durable):
+        mark = state.state_of(durable)
+    if mark is not None and mark.state == state.STATE:
+        return
+    if not state.is_new(durable):
+        made = plan(durable, "")
+        if made.changes or made.problems:
+            raise ValueError(
+                f"{durable}: found what Slipway {state.RELEASES[made.was]} wrote, with {len(made.changes)} files "
+                f"to migrate, expected the state of {state.RELEASES[state.STATE]}: slipway upgrade"
+            )
+    state.write(durable)
+
+
+def _planned(durable: Path, by: str, making: Path | None) -> UpgradePlan:
+    """The plan; the old and new bytes of all files go below `making`, where there is one."""
+    mark = state.refuse_newer(durable)
+    was = mark.state if mark else WITHOUT_MARK
+    changes, problems = list[FileChange](), dict[str, str]()
+    for each in outstanding(durable, was):
+        if isinstance(each, UnmigratedFile):
+            problems[each.path] = each.problem
+            continue
+        if making is not None:
+            atomic.write(making / BEFORE / each.path, [each.before])
+            atomic.write(making / AFTER / each.path, [each.after])
+        digests = digest.of_bytes(each.before), digest.of_bytes(each.after)
+        changes.append(FileChange(each.path, each.formats, *digests))
+    return UpgradePlan(was, mark is not None, state.STATE, tuple(changes), problems, by, time.time())
+
+
+def _put(path: Path, source: Path) -> None:
+    """Put the bytes of a file in place, unless they are there, or the file has been removed since."""
+    data = source.read_bytes()
+    if path.exists() and path.read_bytes() != data:
+        atomic.replace(path, data)
+
+
+def _require_known(durable: Path, change: FileChange) -> None:
+    path = durable / change.path
+    if path.exists() and digest.of_bytes(path.read_bytes()) not in (change.before, change.after):
+        raise ValueError(
+            f"{path}: found a file that was changed since the upgrade, expected it as before or as after: "
+            "what was added to it would be lost"
+        )
+
+
+def _numbers(durable: Path) -> list[int]:
+    return [int(name) for name in listing.names_if_there(durable / FOLDER) if name.isdigit()]
+
+
+def _newest(durable: Path) -> Path | None:
+    numbers = _numbers(durable)
+    return durable / FOLDER / f"{max(numbers):06d}" if numbers else None
+
+
+def _unfinished(durable: Path) -> Path | None:
+    """The last upgrade, when it or its taking back was begun and not finished."""
+    folder = _newest(durable)
+    if folder is None or (folder / (UNDONE if (folder / UNDO).exists() else DONE)).exists():
+        return None
+    return folder
+
+
+@contextlib.contextmanager
+def _alone(durable: Path) -> Iterator[None]:
+    try:
+        with lock.within(durable / FOLDER, OTHERS_SECONDS):
+            yield
+    except lock.Held as error:
+        raise ValueError(f"{durable}: another process upgrades it: {error}") from None

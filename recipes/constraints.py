@@ -1,0 +1,150 @@
+"""Constraints between parameters: a small language of comparisons, which is parsed and never executed as Python.
+
+    batch.micro <= batch.sequences
+    optimiser.learning_rate * batch.sequences < 0.5 and batch.length % 64 == 0
+    optimiser.kind != "muon" or optimiser.momentum > 0.9
+
+Numbers, texts in quotes, true and false, dotted names of fields, + - * / // % and parentheses, comparisons (which may
+be chained), `and`, `or`, `not`. Division by zero makes a constraint false.
+"""
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+LONGEST = 500
+"""Characters of a constraint at most: the depth of what is parsed is bounded by it."""
+EXPECTED = (
+    "comparisons of numbers, texts and fields such as batch.micro <= batch.sequences, with + - * / // % and "
+    "parentheses, joined by and, or, not"
+)
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_WORDS = {"true": True, "false": False}
+
+
+class InvalidConstraint(ValueError):
+    """A text that is no constraint; the message says what was found."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A condition on the values of fields."""
+
+    text: str
+    _tree: ast.expr
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The fields that it names."""
+        return frozenset(_names(self._tree))
+
+    def holds(self, values: Mapping[str, Any]) -> bool:
+        """Whether it holds for these values. One that names a field without a value holds: the field does not exist.
+
+        Raises InvalidConstraint for values that cannot be compared or calculated with.
+        """
+        if not self.names <= values.keys():
+            return True
+        try:
+            return bool(_value(self._tree, values))
+        except ZeroDivisionError:
+            return False
+        except TypeError as error:
+            raise InvalidConstraint(f"{self.text}: {error}") from None
+
+
+def parse(text: str) -> Constraint:
+    """The constraint that a text states. Raises InvalidConstraint."""
+    if len(text) > LONGEST:
+        raise InvalidConstraint(f"{len(text)} characters, of {LONGEST} at most")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise InvalidConstraint(text) from None
+    _check(tree, text, condition=True)
+    return Constraint(text, tree)
+
+
+def _check(node: ast.expr, text: str, condition: bool) -> None:
+    """Refuse all that is not of the language; `condition` is whether a truth value is expected here."""
+    match node:
+        case ast.BoolOp(values=values) if condition:
+            parts = [(each, True) for each in values]
+        case ast.UnaryOp(op=ast.Not(), operand=operand) if condition:
+            parts = [(operand, True)]
+        case ast.Compare(left=left, ops=ops, comparators=others) if condition and all(
+            type(op) in _COMPARISONS for op in ops
+        ):
+            parts = [(each, False) for each in (left, *others)]
+        case ast.BinOp(left=left, op=op, right=right) if not condition and type(op) in _ARITHMETIC:
+            parts = [(left, False), (right, False)]
+        case ast.UnaryOp(op=ast.USub(), operand=operand) if not condition:
+            parts = [(operand, False)]
+        case ast.Constant(value=bool() | int() | float() | str()) if not condition:
+            parts = []
+        case ast.Name() | ast.Attribute() if not condition and _dotted(node) is not None:
+            parts = []
+        case _:
+            raise InvalidConstraint(ast.get_source_segment(text.strip(), node) or text)
+    for part, is_condition in parts:
+        _check(part, text, is_condition)
+
+
+def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.BoolOp(op=ast.And(), values=parts):
+            return all(_value(part, values) for part in parts)
+        case ast.BoolOp(values=parts):
+            return any(_value(part, values) for part in parts)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _value(operand, values)
+        case ast.UnaryOp(operand=operand):
+            return -_value(operand, values)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            found = [_value(each, values) for each in (left, *others)]
+            return all(_COMPARISONS[type(op)](a, b) for op, a, b in zip(ops, found, found[1:], strict=False))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _ARITHMETIC[type(op)](_value(left, values), _value(right, values))
+        case ast.Constant(value=value):
+            return value
+    name = _dotted(node)
+    assert name is not None, "a constraint was checked when it was parsed"
+    return _WORDS.get(name, values.get(name))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    name = _dotted(node)
+    if name is None:
+        for child in ast.iter_child_nodes(node):
+            yield from _names(child)
+    elif name not in _WORDS:
+        yield name
+
+
+def _dotted(node: ast.AST) -> str | None:
+    """`batch.micro` of a name or an attribute of one, None for anything else."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            before = _dotted(value)
+            return None if before is None else f"{before}.{name}"
+    return None

@@ -1,0 +1,39 @@
+"""The section `renewal` of a training: what starts it anew beside its schedule."""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from recipes import cron
+from recipes.parts import RecipeSection
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class RenewalSection(RecipeSection):
+    """When a training starts anew by itself: on new data, on drift, and when the champion has become worse on it."""
+
+    new_data: Annotated[float, Field(gt=0, le=1)] | None = None
+    """The share of documents, between 0 and 1, that are new since the newest training's snapshot, from which on it
+    starts; null for never."""
+    drift: Positive | None = None
+    """The population stability index of the documents' lengths or languages (of pictures: of their classes), from the
+    newest training's snapshot to the current one, from which on it starts; null for never. Above 0.25 counts as a
+    large change. `checks.drift` of a dataset compares with the snapshot before: many small steps pass that, and add
+    up here."""
+    quality: str | None = None
+    """When the champion is measured on the current snapshot: a cron string, or null for never. If it is worse there
+    than on record by more than both intervals, the champion before it comes back where that is better, and a training
+    starts."""
+    cool_down_hours: Annotated[float, Field(ge=0)] = 24.0
+    """So many hours pass between two trainings that were started so."""
+    gpu_hours: Positive | None = None
+    """The most rank-hours of all trainings of the recipe in the last 30 days with which another one is started; null
+    for no limit."""
+    from_champion: bool = False
+    """Whether it begins with the champion's weights, where they fit, instead of the recipe's."""
+
+    @field_validator("quality")
+    @classmethod
+    def _is_cron(cls, quality: str | None) -> str | None:
+        return None if quality is None else cron.check(quality)

@@ -1,0 +1,311 @@
+"""Checks of a sweep against its training: where a trial runs, its rungs, its space, its constraints and its sampler."""
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Set
+from typing import Any
+
+from recipes import constraints
+from recipes.constraints import InvalidConstraint
+from recipes.domain import Domain
+from recipes.layout_faults import layout_faults
+from recipes.problems import RecipeFault, dotted, shown
+from recipes.schedulers import NoScheduler, PopulationScheduler
+from recipes.search_space import ContradictorySpace, SearchSpace, fields_in
+from recipes.strict import RefusedValue
+from recipes.sweep import METRICS, SweepRecipe
+from recipes.training import ModelRecipe, value_at, with_parameters
+from trainer.base.invalid import Invalid
+from trainer.config import changing
+
+FIXED = ("run.steps", "validation.every")
+"""Parameters that the rungs of a sweep decide, so that no trial may draw them."""
+DRAWS = 8
+"""So many trials are drawn to see whether the training accepts them."""
+LARGEST_GRID = 100_000
+"""So many combinations a grid has at most: the sweep lists and shuffles all of them."""
+CONTEXTS = 100
+"""So many draws are tried to find one with which a value is accepted that does not fit the recipe's other values."""
+
+
+def sweep_faults(sweep: SweepRecipe, trainings: Set[str], training: ModelRecipe | None) -> Iterator[RecipeFault]:
+    """The faults of a sweep, given the names of all trainings and the sweep's training (None if it is not usable)."""
+    if sweep.training not in trainings:
+        known = ", ".join(sorted(trainings)) or "there is none"
+        yield RecipeFault(("training",), shown(sweep.training), f"the name of a training recipe ({known})")
+    if sweep.goal is not None and sweep.goal.metric not in METRICS:
+        expected = f"a metric that every trial reports ({', '.join(METRICS)})"
+        yield RecipeFault(("goal", "metric"), shown(sweep.goal.metric), expected)
+    if training is None:
+        return
+    if training.init is not None and (alias := training.init.moving_alias):
+        expected = "a training whose init names a version, because an alias may move while the sweep runs"
+        yield RecipeFault(("training",), f"a training that starts from the alias {alias}", expected)
+    try:
+        trial = sweep.trial_of(training)
+    except RefusedValue as refused:
+        yield from (_fault_of_trial(fault, sweep) for fault in refused.faults)
+        trial = training
+    else:
+        yield from _rung_faults(sweep, trial)
+        if not any(layout_faults(training)):  # else the training is reported
+            yield from _placement_faults(sweep, trial)
+    faults = [*_condition_faults(sweep, trial), *_constraint_faults(sweep, trial)]
+    yield from faults
+    if not faults:
+        yield from _space_faults(sweep, trial)
+
+
+def _fault_of_trial(fault: RecipeFault, sweep: SweepRecipe) -> RecipeFault:
+    """A fault of the trial's training, placed at the parameter under `trial` that causes it."""
+    parameter = dotted(fault.path)
+    if parameter in sweep.trial:
+        return RecipeFault(("trial", parameter), fault.found, fault.expected)
+    return RecipeFault(
+        ("trial",), f"parameters that {parameter} ({fault.found}) does not fit", f"{fault.expected} there"
+    )
+
+
+def _placement_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
+    """The faults of where a trial runs: ranks that its layout does not fit, and GPUs that no rank has."""
+    for fault in layout_faults(trial):
+        found = f"nodes and ranks that {dotted(fault.path)} ({fault.found}) does not fit"
+        yield RecipeFault(("placement",), found, fault.expected)
+    ranks = trial.placement.ranks_per_node
+    for name, amount in (trial.placement.kubernetes.resources or {}).items():
+        if sweep.placement.ranks_per_node is not None and name.endswith("/gpu") and amount != str(ranks):
+            found = f"{ranks} for pods with {name} {amount}"
+            expected = f'a rank for each GPU; placement.kubernetes.resources gives a trial fewer: {name}: "{ranks}"'
+            yield RecipeFault(("placement", "ranks_per_node"), found, expected)
+
+
+def _rung_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
+    steps, every = trial.run.steps, trial.validation.every
+    if every == 0:
+        yield RecipeFault(
+            ("trial", "validation.every"), "0", "a number that divides every rung, where trials are compared"
+        )
+        return
+    match sweep.scheduler:
+        case NoScheduler():
+            if steps % every:
+                expected = f"a divisor of run.steps of a trial ({steps}), where trials are compared"
+                yield RecipeFault(("trial", "validation.every"), str(every), expected)
+        case PopulationScheduler(every=interval):
+            if steps % interval or interval == steps:
+                expected = f"a divisor of run.steps of a trial ({steps}) that is below it"
+                yield RecipeFault(("scheduler", "every"), str(interval), expected)
+            if interval % every:
+                expected = f"a multiple of validation.every of a trial ({every})"
+                yield RecipeFault(("scheduler", "every"), str(interval), expected)
+        case scheduler:
+            if scheduler.rungs[-1] != steps:
+                expected = f"the last to be run.steps of a trial ({steps})"
+                yield RecipeFault(("scheduler", "rungs"), shown(scheduler.rungs), expected)
+            for index, rung in enumerate(scheduler.rungs):
+                if rung % every:
+                    expected = f"a multiple of validation.every of a trial ({every})"
+                    yield RecipeFault(("scheduler", "rungs", index), str(rung), expected)
+
+
+def _condition_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
+    """The faults of `when`: a parameter that there is not, a value that it never has, and circles."""
+    space = SearchSpace(sweep.space, fixed=_recipes_values(trial, (o for d in sweep.space.values() for o in d.when)))
+    for name, domain in sweep.space.items():
+        for other, values in domain.when.items():
+            path = ("space", name, "when", other)
+            if other not in sweep.space and (unknown := [*_unknown_parameter(trial, other, path)]):
+                yield from unknown
+            elif space.decides(other) is None:
+                continue  # whether it ever holds is another fault
+            elif (possible := space.values_of(other)) is not None:
+                strange = [value for value in values if value not in possible]
+                if strange:
+                    expected = f"values that {other} may have ({', '.join(map(shown, possible[:10]))})"
+                    yield RecipeFault(path, shown(strange[0]), expected)
+            else:
+                expected = "a parameter with choices, or whole numbers, or steps"
+                yield RecipeFault(path, f"{other}, which has an interval of numbers", expected)
+    try:
+        space.order  # noqa: B018 - it raises
+    except ValueError as error:
+        yield RecipeFault(("space",), str(error), "conditions that begin at a parameter without one")
+
+
+def _recipes_values(trial: ModelRecipe, names: Iterable[str]) -> dict[str, Any]:
+    """What the recipe has in those of these fields that it knows."""
+    return {name: value_at(trial, name) for name in names if not any(_unknown_parameter(trial, name, ()))}
+
+
+def _unknown_parameter(trial: ModelRecipe, name: str, path: tuple[str | int, ...]) -> Iterator[RecipeFault]:
+    try:
+        value_at(trial, name)
+    except RefusedValue as refused:
+        yield RecipeFault(path, refused.faults[0].found, refused.faults[0].expected)
+
+
+def _constraint_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
+    for index, text in enumerate(sweep.constraints):
+        path = ("constraints", index)
+        try:
+            constraint = constraints.parse(text)
+        except InvalidConstraint as error:
+            yield RecipeFault(path, shown(str(error)), constraints.EXPECTED)
+            continue
+        for name in sorted(constraint.names - sweep.space.keys()):
+            yield from _unknown_parameter(trial, name, path)
+        if not any(map(SearchSpace(sweep.space).decides, constraint.names)):
+            yield RecipeFault(path, shown(text), "a constraint that names a parameter of the space")
+
+
+def _space_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
+    """The faults of each parameter's values, of the sampler, and of trials as they are drawn."""
+    named = {name for text in sweep.constraints for name in constraints.parse(text).names}
+    named |= {other for domain in sweep.space.values() for other in domain.when}
+    fixed = _recipes_values(trial, sorted(named - sweep.space.keys()))
+    space = SearchSpace(sweep.space, tuple(map(constraints.parse, sweep.constraints)), fixed)
+    faults = [
+        fault for name, domain in sweep.space.items() for fault in _domain_faults(name, domain, sweep, trial, space)
+    ]
+    faults += [*_never_faults(space), *_sampler_faults(sweep, space)]
+    yield from faults or _drawn_faults(sweep, trial, space)
+
+
+def _never_faults(space: SearchSpace) -> Iterator[RecipeFault]:
+    """The parameters that exist in no trial."""
+    for name in space.order:
+        for other, values in space.left_by_conditions(name).items():
+            if values:
+                continue
+            found, expected = "conditions that never hold together", f"a value of {other} with which all of them hold"
+            if space.decides(other) is None:
+                found = "a condition that never holds"
+                expected = f"{shown(space.fixed[other])}, which {other} has in every trial, or {other} in the space"
+            yield RecipeFault(("space", name, "when"), found, expected)
+
+
+def _domain_faults(
+    parameter: str, domain: Domain, sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace
+) -> Iterator[RecipeFault]:
+    """The faults of one parameter's domain: the ends or choices that a trial would not accept."""
+    if any(fixed in _names_in(parameter, domain) for fixed in FIXED):
+        yield RecipeFault(
+            ("space", parameter), "a parameter that the rungs decide", f"a parameter other than {', '.join(FIXED)}"
+        )
+        return
+    if parameter in sweep.trial:
+        yield RecipeFault(("space", parameter), "a parameter that `trial` sets too", "it in only one of the two")
+    if section := next((each for each in sweep.space if parameter.startswith(f"{each}.")), None):
+        yield RecipeFault(("space", parameter), f"a field of {section}, which is searched too", "only one of the two")
+    choices = domain.choice or ()
+    for twice in [value for place, value in enumerate(choices) if value in choices[:place]]:
+        yield RecipeFault(("space", parameter, "choice"), f"{shown(twice)} more than once", "each value once")
+    for index, value in enumerate(domain.ends()):
+        if isinstance(sweep.scheduler, PopulationScheduler) and (why := _not_in_a_copy(trial, parameter, value)):
+            yield RecipeFault(
+                ("space", parameter), f"a parameter that a copy cannot change: {why}", "another scheduler"
+            )
+            return
+        fault = _refusal(trial, {parameter: value})
+        if fault is None:
+            continue
+        if fault.found == "an unknown parameter":
+            yield RecipeFault(("space", parameter), fault.found, fault.expected)
+            return
+        if not _fits_elsewhere(parameter, value, trial, space):
+            yield RecipeFault(("space", parameter, domain.kind, index), shown(value), _expected(fault, parameter))
+
+
+def _names_in(parameter: str, domain: Domain) -> set[str]:
+    """A parameter, and the fields of the sections that are its choices."""
+    return {name for value in domain.choice or (None,) for name, _ in fields_in(parameter, value)}
+
+
+def _not_in_a_copy(trial: ModelRecipe, parameter: str, value: object) -> str:
+    """Why a child in population-based training, which continues a checkpoint, cannot have another value."""
+    sections = {**trial.numbers_alone(), **trial.operation()}
+    try:
+        changing.check_continues({parameter: value}, sections)
+    except Invalid as fault:
+        return str(fault).rpartition(": ")[2].removesuffix(f"; {changing.REMEDY}")
+    return ""
+
+
+def _refusal(trial: ModelRecipe, parameters: dict[str, object]) -> RecipeFault | None:
+    """Why the training refuses these parameters together, with its layout; None when it accepts them."""
+    try:
+        changed = with_parameters(trial, parameters)
+    except RefusedValue as refused:
+        return refused.faults[0]
+    return next(layout_faults(changed), None) if any(name.startswith("layout") for name in parameters) else None
+
+
+def _fits_elsewhere(parameter: str, value: object, trial: ModelRecipe, space: SearchSpace) -> bool:
+    """Whether a value that does not fit the recipe's other values fits those of a trial, as constraints may see to."""
+    if not space.constraints and not any(domain.when for domain in space.domains.values()):
+        return False
+    generator = random.Random(0)
+    for _ in range(CONTEXTS):
+        try:
+            drawn = {**space.draw(generator), parameter: value}
+        except ContradictorySpace:
+            return True  # which is reported for itself
+        if space.exists(parameter, drawn) and space.fits(drawn) and _refusal(trial, drawn) is None:
+            return True
+    return False
+
+
+def _sampler_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFault]:
+    """What a sampler cannot do, by the parameter that asks for it."""
+    sampler = sweep.sampler
+    for name, domain in sweep.space.items():
+        path = ("space", name)
+        if sampler in ("gp", "cma-es") and domain.when:
+            expected = f"no condition with the sampler {sampler}: random, grid, quasi-random and tpe have them"
+            yield RecipeFault((*path, "when"), "a parameter that exists only under a condition", expected)
+        if sampler == "cma-es" and domain.choice is not None:
+            yield RecipeFault(path, "a choice", "numbers with the sampler cma-es: all others draw choices too")
+        if sampler == "grid" and domain.listed() is None:
+            expected = "a choice, whole numbers, or a step with the sampler grid"
+            yield RecipeFault(path, "an interval of numbers", expected)
+    if sampler in ("gp", "cma-es") and sweep.constraints:
+        found = f"a constraint on {', '.join(sorted(space.constraints[0].names & sweep.space.keys()))}"
+        expected = f"none with the sampler {sampler}: random, grid, quasi-random and tpe keep to constraints"
+        yield RecipeFault(("constraints", 0), found, expected)
+    if sampler == "cma-es" and len(sweep.space) < 2:
+        yield RecipeFault(("space",), "one parameter", "two or more with the sampler cma-es")
+
+
+def _drawn_faults(sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace) -> Iterator[RecipeFault]:
+    """The fault of a space that nothing fits, or of a trial that it may draw and the training refuses."""
+    generator = random.Random(sweep.seed)
+    for _ in range(DRAWS):
+        try:
+            drawn = space.draw(generator)
+        except (ContradictorySpace, InvalidConstraint) as error:
+            yield RecipeFault(("constraints",), str(error), "constraints that some trials fit")
+            return
+        if fault := _refusal(trial, drawn):
+            found = f"a space that may draw {shown(drawn)}"
+            yield RecipeFault(("space",), found, f"{_expected(fault, '')}; `constraints` and `when` keep trials apart")
+            return
+    if sweep.sampler == "grid":
+        yield from _grid_faults(sweep, space)
+
+
+def _grid_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFault]:
+    """The fault of a grid with too many combinations to be listed, or with fewer than the sweep has trials."""
+    if next(itertools.islice(space.combinations(), LARGEST_GRID, None), None) is not None:
+        found = f"grid, with more than {LARGEST_GRID:,} combinations"
+        yield RecipeFault(("sampler",), found, f"at most {LARGEST_GRID:,} combinations, or random or quasi-random")
+        return
+    combinations = sum(1 for _ in space.grid())
+    if sweep.trials > combinations + 1:
+        expected = f"at most {combinations + 1}: the recipe as it is written, and the combinations of the grid"
+        yield RecipeFault(("trials",), str(sweep.trials), expected)
+
+
+def _expected(fault: RecipeFault, parameter: str) -> str:
+    """What is expected of `parameter`, also when the fault names another field."""
+    at = dotted(fault.path)
+    return fault.expected if at == parameter else f"a value that {at} ({fault.found}) fits: {fault.expected} there"

@@ -1,0 +1,101 @@
+"""Access: who may come in to the webserver, who it is, and what they may do.
+
+token       every request must carry it, where SLIPWAY_TOKEN_FILE names a file with one: `Authorization: Bearer
+            TOKEN`, or the password that a browser asks for. A proxy that authenticates people sends it too.
+person      whom that proxy names in the header `user_header` of the platform's settings
+viewer      sees everything and starts, stops and changes nothing: where `operators` are named, everybody else
+operator    also launches runs and ends them
+promoter    also decides which version of a model is champion; `resources.mlflow.promotion` enforces it
+"""
+
+import base64
+import dataclasses
+import hmac
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.datastructures import Headers
+
+from resources import platform
+
+TOKEN = "SLIPWAY_TOKEN_FILE"
+SHORTEST = 16
+"""Characters of a token that nobody guesses."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rules of one place. Without any, everybody who reaches the webserver is an operator."""
+
+    token_file: Path | None = None
+    user_header: str = ""
+    operators: frozenset[str] = frozenset()
+    promoters: frozenset[str] = frozenset()
+
+    def admits(self, headers: Headers) -> bool:
+        """Whether a request carries the token. Raises ValueError and OSError for a token that cannot be read.
+
+        The file is read for each request, so that a changed token holds at once.
+        """
+        return self.token_file is None or hmac.compare_digest(_carried(headers), token(self.token_file).encode())
+
+    def person(self, headers: Headers) -> str:
+        """The person whom the proxy names; empty where nobody is known. Ask it of an admitted request only."""
+        named = headers.getlist(self.user_header) if self.user_header else []
+        return named[0] if len(named) == 1 else ""
+
+    def refusal(self, person: str) -> str:
+        """Why this person may not start, stop or change anything; empty when they may."""
+        if not self.operators or person in self.operators | self.promoters:
+            return ""
+        expected = ", ".join(sorted(self.operators | self.promoters))
+        return f"found {person or 'nobody known'}, expected one of the platform's operators: {expected}"
+
+
+def here(environ: Mapping[str, str] = os.environ) -> Access:
+    """The rules of this place. Raises ValueError for a token that cannot be used, and for settings that are wrong."""
+    file = token_file(environ)
+    if file is not None:
+        try:
+            token(file)
+        except OSError as error:
+            raise ValueError(f"{TOKEN}={file}: found {error.strerror!r}, expected a file with the token") from None
+    return dataclasses.replace(of_settings(environ), token_file=file)
+
+
+def of_settings(environ: Mapping[str, str] = os.environ) -> Access:
+    """What the platform's settings say of people. Raises InvalidRecipes for settings that are wrong."""
+    settings = platform.named(environ)
+    if settings is None:
+        return Access()
+    found = platform.load(settings)
+    return Access(None, found.user_header, frozenset(found.operators), frozenset(found.promoters))
+
+
+def token_file(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file of the token, None where none is set."""
+    return Path(environ[TOKEN]) if environ.get(TOKEN) else None
+
+
+def token(file: Path) -> str:
+    """The token in a file. Raises ValueError for one that is too short, and OSError."""
+    found = file.read_text(encoding="utf-8").strip()
+    if len(found) < SHORTEST:
+        raise ValueError(f"{file}: found a token of {len(found)} characters, expected {SHORTEST} or more")
+    return found
+
+
+def _carried(headers: Headers) -> bytes:
+    """The token that a request carries; empty for none."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return given.strip().encode()
+        case "basic":
+            try:
+                return base64.b64decode(given, validate=True).partition(b":")[2]
+            except ValueError:
+                return b""
+    return b""

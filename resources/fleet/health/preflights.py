@@ -1,0 +1,78 @@
+"""Preflights: what each preflight of a node found, on the durable tier; the history of the node's hardware.
+
+`<durable>/nodes/<node>/preflights/<number>.json`, create-only: of two preflights of a node at one moment, each has a
+record of its own.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from resources.fleet.health.register import FOLDER as NODES
+from resources.unavailable import Unavailable
+from trainer.base import codec
+from trainer.record import files
+
+FORMAT = "slipway.preflight/1"
+FOLDER = "preflights"
+_NAME = re.compile(r"(\d{6,})\.json")
+
+
+@dataclass(frozen=True)
+class PreflightRecord:
+    """What one preflight found."""
+
+    node: str
+    run: str
+    """The id of Dagster's run."""
+    verdict: str
+    """The worst of its findings: excellent, acceptable, weak, faulty, or no reference."""
+    faults: str
+    """What is faulty, in one line; empty for nothing."""
+    at: float
+    """Seconds since the epoch, by the clock of who recorded it."""
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """What was measured, by line with its unit: `disk read, GB/s`."""
+    answers: tuple[str, ...] = ()
+    """The ids of the evidence that spoke against the node when it was measured."""
+    number: int = 0
+    """Of this node's preflights, from 1 on; given when it is added."""
+
+
+@dataclass(frozen=True)
+class PreflightHistory:
+    """The preflights of the nodes of one platform."""
+
+    durable: Path
+
+    def of(self, node: str) -> list[PreflightRecord]:
+        """All preflights of a node, the oldest first. Raises Unavailable."""
+        return [self._read(node, number) for number in self._numbers(node)]
+
+    def answered(self, node: str) -> set[str]:
+        """The ids of the evidence after which the node was measured. Raises Unavailable."""
+        return {id for each in self.of(node) for id in each.answers}
+
+    def add(self, record: PreflightRecord) -> PreflightRecord:
+        """Write a record, and return it with its number. Raises OSError and Unavailable."""
+        while True:
+            numbered = replace(record, number=max(self._numbers(record.node), default=0) + 1)
+            if codec.create_only(self._path(record.node, numbered.number), numbered, FORMAT):
+                return numbered
+
+    def _numbers(self, node: str) -> list[int]:
+        try:
+            found = map(_NAME.fullmatch, files.entries(self.durable / NODES / node / FOLDER) or ())
+        except files.Unreadable as error:
+            raise Unavailable(str(error)) from error
+        return sorted(int(match[1]) for match in found if match)
+
+    def _read(self, node: str, number: int) -> PreflightRecord:
+        try:
+            return codec.read(self._path(node, number), PreflightRecord, FORMAT)
+        except (OSError, codec.UndecodableRecord) as error:
+            raise Unavailable(f"node {node}: its preflight {number} cannot be read: {error}") from error
+
+    def _path(self, node: str, number: int) -> Path:
+        return self.durable / NODES / node / FOLDER / f"{number:06d}.json"

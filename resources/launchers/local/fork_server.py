@@ -1,0 +1,100 @@
+"""The fork server: it has imported all that the ranks of a training need, and forks the keepers of short jobs.
+
+``python -m resources.launchers.local.fork_server ROOM`` reads the folder of a job from each line of its input, and
+answers with the same line after a + once the job has a keeper, and after a - where it cannot start it. Below the
+keeper, the node's process, the supervisor and the rank are forked too, so that nothing is imported again. It ends with
+the process that asks it, or when nobody has asked for a while; what it has forked goes on.
+"""
+
+import functools
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from resources.launchers.local import keeper
+from resources.launchers.local.folder import JobFolder
+from resources.launchers.local.gang import NodeHandle
+from resources.launchers.local.overdue import KEEPER
+from resources.launchers.local.warm import ROOM_VARIABLE, SERVER
+from trainer.base import codec, forked, not_by_hand
+from trainer.base.forked import Forked
+from trainer.config.resolved import Config
+from trainer.node import process
+from trainer.supervisor import __main__ as supervisor
+from trainer.supervisor import warm
+
+IDLE_SECONDS = 120.0
+"""It holds some hundred megabytes; where nobody asked for so long, a new one costs next to nothing."""
+
+
+def serve(requests: int, answers: int) -> None:
+    """Answer requests until there are no more."""
+    said = b""
+    while select.select([requests], [], [], IDLE_SECONDS)[0] and (piece := os.read(requests, 65_536)):
+        *lines, said = (said + piece).split(b"\n")
+        for line in lines:
+            try:
+                _fork(line.decode(), (requests, answers))
+                sign = b"+"
+            except Exception:  # the job is started without this process
+                traceback.print_exc()
+                sign = b"-"
+            os.write(answers, sign + line + b"\n")
+
+
+def _fork(path: str, pipes: tuple[int, ...]) -> None:
+    """Fork the keeper of a job, unless it has begun. Raises OSError, and Invalid for a configuration that is none."""
+    folder = JobFolder(Path(path))
+    config = {name: value for name, value in folder.order().job.config.items() if name != "format"}
+    before = dict(os.environ)
+    warm.load(codec.build(Config, config), alone=True)
+    os.environ.clear()
+    os.environ.update(before)  # each rank has variables of its own
+    lock = folder.lock()
+    if lock is None:
+        return
+    try:
+        if not folder.has_begun():
+            words = (sys.executable, "-m", KEEPER, str(folder.path))
+            with (folder.path / "keeper.log").open("ab") as log:
+                main = functools.partial(_keep, folder, lock, pipes)
+                Forked(main, words, dict(os.environ), log.fileno(), str(folder.path), dies_by=None)
+    finally:
+        os.close(lock)
+
+
+def _keep(folder: JobFolder, lock: int, pipes: tuple[int, ...]) -> int:
+    for pipe in pipes:
+        os.close(pipe)
+    os.setsid()
+    keeper.keep(folder, lock, _node)
+    return 0
+
+
+def _node(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int) -> NodeHandle:
+    """The process of a node; forked, it has the lock as it has all else."""
+    main = functools.partial(process.main, list(command[3:]), _supervisor)
+    return Forked(main, command, environment, log, dies_by=signal.SIGHUP)
+
+
+def _supervisor(command: list[str], folder: str, environment: Mapping[str, str], output: int | None) -> Forked:
+    return Forked(functools.partial(supervisor.main, command[4:]), command, environment, output, folder)
+
+
+def main() -> int:
+    requests, answers = os.dup(0), os.dup(1)
+    os.dup2(2, 1)
+    del os.environ[ROOM_VARIABLE]
+    forked.show_words((sys.executable, "-m", SERVER))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a keeper that has ended leaves nothing behind
+    serve(requests, answers)
+    return 0
+
+
+if __name__ == "__main__":
+    not_by_hand.explain(SERVER, "forks the keepers of short jobs that follow one another")
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Where the UI shows a subject: paths on Dagster's webserver. Pure, and without Dagster, which takes seconds to import.
+
+`assets.keys` names the assets; a test holds the two together.
+"""
+
+
+def asset(*path: str) -> str:
+    """An asset's page."""
+    return f"/assets/{'/'.join(path)}"
+
+
+def incident(recipe: str, name: str) -> str:
+    """An incident's partition."""
+    return _partition(asset(lane(recipe), "incident"), name)
+
+
+def training(recipe: str, id: str, noun: str = "training") -> str:
+    """A training's partition of the asset `noun`."""
+    return _partition(asset(lane(recipe), noun), id)
+
+
+def checkpoint(recipe: str, training: str, step: int) -> str:
+    """A checkpoint's partition."""
+    return _partition(asset(lane(recipe), "checkpoint"), f"{training}.{step:09d}")
+
+
+def node(name: str) -> str:
+    """A node's partition of the asset that measures nodes."""
+    return _partition(asset("platform", "preflight"), name)
+
+
+def lane(recipe: str) -> str:
+    """The first part of a recipe's assets' keys."""
+    return recipe.replace("-", "_")
+
+
+def _partition(page: str, name: str) -> str:
+    return f"{page}?view=partitions&partition={name}"

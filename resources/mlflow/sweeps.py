@@ -1,0 +1,123 @@
+"""Sweeps in MLflow: one parent run for each, with its trials under it.
+
+The parent is found by the sweep's id, so that a delivery which is repeated after a crash makes no second one. What it
+says is of the sweep as it stands: repeating it changes nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainer.base import codec
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+SWEEP_TAG = "slipway.sweep"
+"""Of the parent and of its trials: the sweep's id."""
+PARENT_TAG = "slipway.sweep-parent"
+"""Of the parent alone: the sweep's id."""
+TRIAL_TAG = "slipway.trial"
+"""Of a trial: its number."""
+STATE_TAG = "slipway.trial-ended"
+"""Of a trial: how it ended, and why."""
+NESTED = "mlflow.parentRunId"
+"""MLflow's own tag of a nested run."""
+NAME_LENGTH = 200
+KEPT = "tracking.json"
+STATUS = {"complete": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "open": "RUNNING"}
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """What distinguishes the run of a trial from that of any training."""
+
+    folder: Path
+    """The folder of its sweep."""
+    sweep: str
+    name: str
+    """What a person reads in MLflow's list: the sweep, the trial, the parameters that differ."""
+    number: int
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """A sweep as its parent run shows it."""
+
+    sweep: str
+    experiment: str
+    outcome: str
+    """complete, failed, stopped or open."""
+    best_trial: int | None
+    best_parameters: Mapping[str, Any]
+    bests: Sequence[tuple[int, float, float]]
+    """(trials ended, the best value then, seconds since the epoch) for each trial that was the best when it ended."""
+    tags: Mapping[str, str]
+    page: Path | None
+    """The report, to be kept as an artefact."""
+
+
+@dataclass
+class ShippedSweep:
+    """What of a sweep is in MLflow."""
+
+    run: str = ""
+    """The parent run; empty before it was made."""
+    delivered: list[str] = field(default_factory=list)
+    """How the sweep's records were when all of them had been delivered."""
+
+    @staticmethod
+    def of(folder: Path) -> "ShippedSweep":
+        return codec.read_if_there(folder / KEPT, ShippedSweep) or ShippedSweep()
+
+    def save(self, folder: Path) -> None:
+        codec.replace(folder / KEPT, self)
+
+
+def trial_name(sweep: str, number: int, parameters: Mapping[str, Any], written: Mapping[str, Any]) -> str:
+    """Such as `tiny-decoder-0123456789ab.3 learning_rate=0.01 kind=muon`: what differs from the recipe as it is
+    written; all parameters where it is not known what differs."""
+    differing = {name: value for name, value in parameters.items() if name not in written or written[name] != value}
+    last = [name.rpartition(".")[2] for name in differing]
+    labels = [short if last.count(short) == 1 else name for short, name in zip(last, differing, strict=True)]
+    words = [f"{label}={_short(value)}" for label, value in zip(labels, differing.values(), strict=True)]
+    if parameters and not differing:
+        words = ["as the recipe is written"]
+    return " ".join([f"{sweep}.{number}", *words])[:NAME_LENGTH]
+
+
+def parent_run(client: "MlflowClient", folder: Path, sweep: str, experiment: str) -> str:
+    """The parent run of the sweep in `folder`, made when there is none. `experiment` is MLflow's id of it."""
+    shipped = ShippedSweep.of(folder)
+    if not shipped.run:
+        known = client.search_runs([experiment], f"tags.`{PARENT_TAG}` = '{sweep}'", max_results=1)
+        tags = {PARENT_TAG: sweep, SWEEP_TAG: sweep}
+        made = known[0] if known else client.create_run(experiment, run_name=sweep, tags=tags)
+        shipped.run = str(made.info.run_id)
+        shipped.save(folder)
+    return shipped.run
+
+
+def deliver(client: "MlflowClient", run: str, sweep: SweepRun) -> None:
+    """Bring the parent run up to date. All of it may be repeated."""
+    from mlflow.entities import Metric, RunTag
+
+    best = {f"best.{name}": str(value) for name, value in sweep.best_parameters.items()}
+    if sweep.best_trial is not None:
+        best["best.trial"] = str(sweep.best_trial)
+    tags = [RunTag(name, value) for name, value in {**sweep.tags, **best}.items()]
+    metrics = [Metric("best_value", value, int(at * 1000), ended) for ended, value, at in sweep.bests]
+    client.log_batch(run, metrics=metrics[-1000:], tags=tags[:100])
+    if sweep.page is not None and sweep.page.exists():
+        client.log_artifact(run, str(sweep.page))
+    if sweep.outcome != "open":
+        client.set_terminated(run, STATUS[sweep.outcome])
+    elif client.get_run(run).info.status != STATUS["open"]:  # it was closed, and goes on with more trials
+        client.update_run(run, status=STATUS["open"])
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={_short(each)}" for name, each in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,111 @@
+"""Network faults: after an incident that names no single node, the nodes are bisected, and bad ones are suspected."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from resources.fleet.health import suspicion
+from resources.fleet.health.door import NodeHealth
+from resources.fleet.protocol import Node
+from resources.launchers.protocol import Launcher
+from resources.node_tasks.protocol import Say
+from resources.node_tasks.together import FOLDER, Together
+from trainer.base import codec, digest
+from trainer.node_task import CollectiveTask
+from trainer.preflight.bisection import BisectionState
+from trainer.record import causes
+from trainer.record.incidents import IncidentRecord
+
+FORMAT = "slipway.bisection/1"
+RESULT = "result.json"
+JOB, OP = "network_bisect", "bisect_nodes"
+"""The names of Dagster's job that bisects, and of its one operation."""
+LEAST = 3
+"""Of two nodes that cannot exchange nobody can tell which one is bad."""
+
+
+@dataclass(frozen=True)
+class BisectionResult:
+    """result.json of a bisection: what it found, and why it was made."""
+
+    about: str
+    nodes: tuple[str, ...]
+    bad: tuple[str, ...]
+    unresolved: tuple[str, ...]
+    good: tuple[str, ...]
+    at: float
+    """Seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class NetworkCheck:
+    """One bisection: all that several nodes are asked."""
+
+    launcher: Launcher
+    door: NodeHealth
+    durable: Path
+    ranks_per_node: int
+    poll_seconds: float
+
+    def bisect(
+        self,
+        about: str,
+        suspects: Sequence[str],
+        good: Sequence[str],
+        task: CollectiveTask,
+        who: str,
+        say: Say,
+        expected: float | None = None,
+    ) -> BisectionResult:
+        """Find the nodes that spoil the network; each is a suspect then, with this bisection as the evidence.
+
+        `about` names the bisection: asked again for the same one, jobs under way are adopted. `expected` is the bus
+        bandwidth in GB/s that a good group reaches. Raises ValueError for a group that no job can have, Unavailable,
+        and OSError.
+        """
+        folder = _folder(self.durable, about)
+        together = Together(self.launcher, folder, task, self.ranks_per_node, self.poll_seconds, expected=expected)
+        state = together.bisect(suspects, good, say)
+        now = self.door.clock()
+        for node in state.bad:
+            self.door.suspect(node, [suspicion.by_bisection(folder.name, now)], who)
+        found = _result(about, suspects, state, now)
+        keep(self.durable, found)
+        return found
+
+
+def keep(durable: Path, found: BisectionResult) -> None:
+    """Put a result on record. Raises OSError."""
+    codec.replace(_folder(durable, found.about) / RESULT, found, FORMAT)
+
+
+def is_done(durable: Path, about: str) -> bool:
+    """Whether the bisection of this name has a result."""
+    return (_folder(durable, about) / RESULT).exists()
+
+
+def calls_for_bisection(incident: IncidentRecord, ran_on: Collection[str]) -> bool:
+    """Whether exchanges failed or hung among several nodes, and the incident does not say on which one it lies."""
+    communication = incident.kind in (causes.NETWORK, causes.HUNG)
+    return communication and not incident.survived and len(set(incident.nodes)) != 1 and len(set(ran_on)) >= LEAST
+
+
+def free(nodes: Mapping[str, Node], ran_on: Sequence[str], busy: Collection[str]) -> tuple[list[str], list[str]]:
+    """Of the nodes that an incident's ranks ran on, those to bisect, and another one to measure them with.
+
+    Both are empty while one of them works: a measure beside a training says nothing, and would slow it. Nodes that are
+    lost or gone are left out.
+    """
+    there = [name for name in ran_on if name in nodes and not nodes[name].lost]
+    if len(there) < LEAST or set(there) & set(busy):
+        return [], []
+    others = [name for name in nodes if name not in ran_on and name not in busy and nodes[name].ready]
+    return there, others[:1]
+
+
+def _folder(durable: Path, about: str) -> Path:
+    return durable / FOLDER / digest.sha256(about.encode())[:12]
+
+
+def _result(about: str, suspects: Sequence[str], state: BisectionState, now: float) -> BisectionResult:
+    return BisectionResult(about, tuple(suspects), state.bad, state.unresolved, state.good, now)

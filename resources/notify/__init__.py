@@ -1,0 +1,1 @@
+"""Notifications: what people are told where they are, once each, by mail, chat or webhook."""

@@ -1,0 +1,130 @@
+"""Notices: what people are to be told, from the report of a night, and how several become one message. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urljoin
+
+from resources.morning import report as morning
+from resources.morning.report import MorningItem, MorningReport
+from resources.notify.settings import NoticeKind, NotificationSettings
+
+RECOVERY_SECONDS = 300.0
+"""An incident is told once the training has gone on, or after so long: then it says that it has not."""
+AT_ONCE = 20
+"""So many notices are told in one message; the rest are counted."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One thing to tell."""
+
+    id: str
+    """What is told under an id is told once."""
+    kind: NoticeKind
+    title: str
+    body: str
+    at: float
+    """When it happened, in seconds since the epoch."""
+
+
+@dataclass(frozen=True)
+class NoticeMessage:
+    """What one endpoint is sent at once."""
+
+    title: str
+    body: str
+    is_urgent: bool
+
+
+def of_report(report: MorningReport) -> list[Notice]:
+    """What is to be told of a night. An incident that recovers is told a little later, with where it went on."""
+    return [found for each in report.items if (found := _notice(each, report.until))]
+
+
+def finished(training: str, recipe_path: str, at: float) -> Notice:
+    """A training has done all its steps."""
+    return Notice(
+        f"finished.{training}.{at:.0f}",
+        NoticeKind.FINISHED,
+        f"{training} is finished",
+        f"All steps are done.\nLink: {recipe_path}",
+        at,
+    )
+
+
+def message(notices: Sequence[Notice]) -> NoticeMessage:
+    """Several notices as one message, those that need a person first."""
+    ordered = sorted(notices, key=lambda each: (each.kind is not NoticeKind.PERSON, each.at))
+    waits = sum(each.kind is NoticeKind.PERSON for each in notices)
+    if len(ordered) == 1:
+        [only] = ordered
+        return NoticeMessage(f"Slipway: {only.title}", only.body, waits > 0)
+    more = len(ordered) - AT_ONCE
+    parts = [f"{each.title}\n{each.body}" for each in ordered[:AT_ONCE]]
+    parts += [f"and {more} more: slipway incidents --since 12h"] if more > 0 else []
+    needed = f", {waits} need{'s' if waits == 1 else ''} a person" if waits else ""
+    return NoticeMessage(f"Slipway: {len(ordered)} notices{needed}", "\n\n".join(parts), waits > 0)
+
+
+def due(pending: Sequence[tuple[Notice, float]], settings: NotificationSettings, now: float) -> list[Notice]:
+    """Which of the pending notices are to be sent now; each comes with when it was noted, seconds since the epoch.
+
+    None during quiet hours but those of kinds that come through; none before the first of them is `group_seconds` old,
+    unless a person is needed.
+    """
+    open_now = [
+        (each, noted)
+        for each, noted in pending
+        if each.kind in settings.kinds and (not settings.is_quiet(now) or each.kind in settings.through_quiet_hours)
+    ]
+    is_urgent = any(each.kind is NoticeKind.PERSON for each, _ in open_now)
+    is_old = any(noted <= now - settings.group_seconds for _, noted in open_now)
+    return [each for each, _ in open_now] if is_urgent or is_old else []
+
+
+def with_links(notice: Notice, address: str) -> str:
+    """The body, whose link leads to the webserver; without an address there is no link."""
+    lines = [_linked(line, address) for line in notice.body.splitlines()]
+    return "\n".join(line for line in lines if line)
+
+
+def _linked(line: str, address: str) -> str:
+    if not line.startswith(_LINK):
+        return line
+    return f"{_LINK}{urljoin(address, line.removeprefix(_LINK))}" if address else ""
+
+
+_LINK = "Link: "
+
+
+def _notice(each: MorningItem, now: float) -> Notice | None:
+    kind = _kind(each)
+    if kind is None or (each.going and not each.todo and now - each.at < RECOVERY_SECONDS):
+        return None
+    id = f"person.{each.id}" if kind is NoticeKind.PERSON else each.id
+    if kind is NoticeKind.DISK:
+        id = f"{each.id}.{int(each.at // 86_400)}"  # once a day while it lasts
+    return Notice(id, kind, f"{each.subject}: {each.cause}", "\n".join(_lines(each)), each.at)
+
+
+def _kind(each: MorningItem) -> NoticeKind | None:
+    """None for what nobody need be told: a restart, what waits for nobody."""
+    if each.cause == "nearly full":
+        return NoticeKind.DISK
+    if each.todo:
+        return NoticeKind.PERSON
+    if each.topic == morning.GATE:
+        return NoticeKind.GATE if each.cause == "gate rejection" else None
+    return None if each.topic == morning.TRAINING else NoticeKind.INCIDENT
+
+
+def _lines(each: MorningItem) -> Iterator[str]:
+    yield f"What happened: {each.what}"
+    if more := "; ".join(part for part in (each.where, each.cost) if part):
+        yield f"Where, and what it cost: {more}"
+    yield f"What was done: {each.done}"
+    yield f"What to do: {each.todo or 'nothing'}"
+    if each.command:
+        yield f"Evidence: {each.command}"
+    if each.path:
+        yield f"{_LINK}{each.path}"

@@ -1,0 +1,82 @@
+"""Target: where OpenLineage's events go: a file with an event a line, or a server that takes them by HTTP.
+
+Sending an event a second time changes nothing: it has the same run, type and time. So whoever is killed between sending
+and noting sends again.
+"""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import dagster as dg
+from pydantic import Field
+
+from resources.credentials import PublicAddress
+from resources.openlineage.events import RunEvent
+from resources.unavailable import Unavailable
+from trainer.base import atomic
+
+SECONDS = 5.0
+"""How long a server may take over one event."""
+REFUSALS = (408, 429)
+"""Answers that say "later", among those that otherwise say "never"."""
+
+
+class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """Where the events go; with neither field set, none are sent. A field never holds a secret."""
+
+    url: PublicAddress = Field(default="", description="Where events are posted: http://host:5000/api/v1/lineage")
+    file: str = Field(default="", description="A file to which events are appended, one a line")
+    key_file: str = Field(default="", description="The file with the key that the server asks for, as a bearer token")
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether events are sent at all."""
+        return bool(self.url or self.file)
+
+    def send(self, event: RunEvent) -> None:
+        """Send one event. Raises Unavailable while the target is away, and ValueError for an event that it refuses."""
+        try:
+            if self.file:
+                _append(Path(self.file), event)
+            else:
+                self._post(event)
+        except urllib.error.HTTPError as error:
+            told = f"{self.url}: it answered {error.code} {error.reason}"
+            if 400 <= error.code < 500 and error.code not in REFUSALS:
+                raise ValueError(f"{told} to an event: {error.read(500).decode(errors='replace')}") from None
+            raise Unavailable(told) from None
+        except (OSError, ValueError) as error:
+            if not isinstance(error, OSError):
+                raise
+            raise Unavailable(f"{self.file or self.url}: {error}") from None
+
+    def _post(self, event: RunEvent) -> None:
+        headers = {"Content-Type": "application/json"}
+        if self.key_file:
+            headers["Authorization"] = f"Bearer {Path(self.key_file).read_text().strip()}"
+        asked = urllib.request.Request(self.url, json.dumps(event).encode(), headers, method="POST")
+        with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+            answer.read()
+
+
+def of_address(where: str) -> OpenLineage:
+    """The target of one setting: a URL, or else a file; empty for none."""
+    return OpenLineage(url=where) if "://" in where else OpenLineage(file=where)
+
+
+def _append(path: Path, event: RunEvent) -> None:
+    """Append a line, after ending one that a process left torn. Raises OSError."""
+    atomic.make_folder(path.parent)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        line = (b"\n" if torn else b"") + json.dumps(event).encode() + b"\n"
+        if os.write(descriptor, line) != len(line):
+            raise OSError(28, "the disk is full")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,86 @@
+"""Delivery: what of a training's trace is sent next, and the record of what was.
+
+    <durable>/opentelemetry/…   as `resources.delivered`
+
+A rank's file is read on from where the last reading stopped. A span whose end is not known yet (of a run, a job, a
+rank) is sent when it is.
+"""
+
+import functools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resources.opentelemetry.spans import AssetRun, TraceSpan, TrainingTrace, job_key, run_key
+from trainer.base import journal
+from trainer.record import fence, files
+from trainer.record.fence import Claim, Exit
+
+FORMAT = "slipway.opentelemetry/1"
+MOST_BYTES = 1 << 20
+"""Of one rank's file at a time."""
+
+
+@dataclass(frozen=True)
+class SentSpans:
+    """What of one training was sent."""
+
+    whole: tuple[str, ...] = ()
+    """The runs, jobs and ranks that are over and were sent."""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """By the file of a rank that is not over, the bytes whose spans were sent."""
+
+
+@dataclass(frozen=True)
+class SpanBatch:
+    """Some spans, and what is sent with them and before."""
+
+    spans: Sequence[TraceSpan]
+    sent: SentSpans
+
+
+def has_spans(store: Path) -> bool:
+    """Whether the ranks of a training record spans. Raises OSError."""
+    return (store / files.SPANS).exists()
+
+
+def batches(
+    store: Path, claims: Sequence[Claim], exits: Sequence[Exit], runs: Sequence[AssetRun], sent: SentSpans
+) -> Iterator[SpanBatch]:
+    """What is new of a training, in the order in which it is to be sent. Raises OSError."""
+    trace, ended = TrainingTrace(store.name), frozenset(sent.whole)
+    for name in files.entries(store / files.SPANS) or ():
+        if name not in ended:
+            for batch in _of_rank(trace, store / files.SPANS / name, sent, ended):
+                yield batch
+                sent = batch.sent
+    tops = {run_key(run.id): functools.partial(trace.of_run, run) for run in runs}
+    tops |= {job_key(each.incarnation): functools.partial(trace.of_job, claims, each) for each in exits}
+    for key, made in tops.items():
+        if key not in ended:
+            sent = SentSpans((*sent.whole, key), sent.read)
+            yield SpanBatch([made()], sent)
+
+
+def is_whole(store: Path, sent: SentSpans) -> bool:
+    """Whether all that ranks have recorded was sent, with the ends of the ranks. Raises OSError."""
+    return set(files.entries(store / files.SPANS) or ()) <= set(sent.whole)
+
+
+def _of_rank(trace: TrainingTrace, path: Path, sent: SentSpans, ended: Collection[str]) -> Iterator[SpanBatch]:
+    """What is new of one rank, and the rank itself when it is over.
+
+    A rank that was killed does not say its end: it is over when its job was seen to be, and nothing has come since.
+    """
+    token, name = fence.Token.parse(".".join(path.name.split(".")[:2])), path.name
+    begun = offset = sent.read.get(name, 0)
+    says_end = False
+    while (reading := journal.read(path, offset, MOST_BYTES)).offset > offset:
+        offset = reading.offset
+        says_end = says_end or any(event["event"] == "end" for event in reading.events)
+        sent = SentSpans(sent.whole, {**sent.read, name: offset})
+        yield SpanBatch(list(trace.inside_rank(token, reading.events)), sent)
+    if says_end or (offset == begun and job_key(token.incarnation) in ended):
+        rank = trace.of_rank(token, journal.read(path).events)
+        left = {other: read for other, read in sent.read.items() if other != name}
+        yield SpanBatch([rank] if rank else [], SentSpans((*sent.whole, name), left))

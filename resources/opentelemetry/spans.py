@@ -1,0 +1,159 @@
+"""Spans: a training as one trace. Pure: records in, plain values out.
+
+    <recipe>/training                 a Dagster run that started the training, or waited for it
+      job <training>-i<incarnation>   from the claim to the end of an incarnation
+        rank <n>                      a process in one generation
+          phase <name>                what it did, one after the other
+          step <n>                    one in so many, until the next one begins
+            data, forward, …          the parts of the step
+
+Every id follows from what the span is of: a span that is sent twice is the same span.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainer.base.journal import JournalEvent
+from trainer.record import fence
+from trainer.record.fence import Claim, Exit
+
+BY_RUN = "run "
+"""Who claims says so; the id of the Dagster run follows."""
+
+
+@dataclass(frozen=True)
+class TraceSpan:
+    """One span; times are seconds since the epoch."""
+
+    trace: str
+    """32 hexadecimal digits."""
+    id: str
+    """16 hexadecimal digits."""
+    parent: str
+    """The id of another span, empty for none."""
+    name: str
+    begun: float
+    ended: float
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    fault: str = ""
+    """Why what it shows failed; empty where it did not."""
+
+
+@dataclass(frozen=True)
+class AssetRun:
+    """A Dagster run of a training asset that is over."""
+
+    id: str
+    asset: str
+    begun: float
+    ended: float
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class TrainingTrace:
+    """Makes the spans of one training."""
+
+    training: str
+
+    def of_run(self, run: AssetRun) -> TraceSpan:
+        """The span of a Dagster run: a root of the trace."""
+        known = {"slipway.training": self.training, "dagster.run_id": run.id}
+        return self._span(run_key(run.id), "", run.asset, run.begun, run.ended, known, run.fault)
+
+    def of_job(self, claims: Sequence[Claim], ended: Exit) -> TraceSpan:
+        """The span of an incarnation that has ended; `claims` are all of the training, the first one first."""
+        first = next(each for each in claims if each.token.incarnation == ended.incarnation)
+        known = {
+            "slipway.training": self.training,
+            "slipway.incarnation": ended.incarnation,
+            "slipway.cause": first.cause,
+            "slipway.nodes": list(first.nodes),
+            "slipway.outcome": ended.outcome,
+        }
+        fault = (ended.reason or ended.kind or "failed") if ended.outcome == "failed" else ""
+        parent = parent_run(claims, ended.incarnation)
+        name = f"job {self.training}-i{ended.incarnation}"
+        within = run_key(parent) if parent else ""
+        return self._span(job_key(ended.incarnation), within, name, first.at, ended.at, known, fault)
+
+    def of_rank(self, token: fence.Token, events: Sequence[JournalEvent]) -> TraceSpan | None:
+        """The span of a rank that is over, by all its events; None for one that has told nothing."""
+        told = next((event for event in events if event["event"] == "rank"), None)
+        if told is None:
+            return None
+        number, last = int(told["rank"]), max(float(event["t"]) for event in events)
+        known = {
+            "slipway.training": self.training,
+            "slipway.rank": number,
+            "slipway.node": str(told["node"]),
+            "slipway.incarnation": token.incarnation,
+            "slipway.generation": token.generation,
+        }
+        key = _rank(token, number)
+        return self._span(key, job_key(token.incarnation), f"rank {number}", float(told["since"]), last, known)
+
+    def inside_rank(self, token: fence.Token, events: Sequence[JournalEvent]) -> Iterator[TraceSpan]:
+        """The spans of a rank's phases and steps, as its events say them."""
+        for event in events:
+            if event["event"] == "phase":
+                yield self._phase(token, event)
+            elif event["event"] == "step":
+                yield from self._step(token, event)
+
+    def _phase(self, token: fence.Token, event: JournalEvent) -> TraceSpan:
+        rank = _rank(token, int(event["rank"]))
+        key = f"{rank} phase {event['name']} {event['begun']!r}"
+        known = {"slipway.step": event["step"]}
+        return self._span(key, rank, f"phase {event['name']}", float(event["begun"]), float(event["t"]), known)
+
+    def _step(self, token: fence.Token, event: JournalEvent) -> Iterator[TraceSpan]:
+        rank, begun = _rank(token, int(event["rank"])), float(event["begun"])
+        key = f"{rank} step {event['step']}"
+        known = {"slipway.step": event["step"]}
+        yield self._span(key, rank, f"step {event['step']}", begun, begun + float(event["seconds"]), known)
+        for place, (name, after, seconds) in enumerate(event["parts"]):
+            yield self._span(f"{key} {place}", key, name, begun + after, begun + after + seconds, known)
+
+    def _span(
+        self, key: str, parent: str, name: str, begun: float, ended: float, known: Mapping[str, Any], fault: str = ""
+    ) -> TraceSpan:
+        trace = _digits(f"trace {self.training}", 16)
+        inside = _digits(f"{self.training} {parent}", 8) if parent else ""
+        return TraceSpan(
+            trace, _digits(f"{self.training} {key}", 8), inside, name, begun, max(begun, ended), known, fault
+        )
+
+
+def parent_run(claims: Sequence[Claim], incarnation: int) -> str:
+    """The Dagster run that claimed an incarnation; for one that a sensor claimed, the last one before; empty for none.
+
+    It follows from the claims alone, so that it is the same whenever it is asked for.
+    """
+    runs = [
+        each.by.removeprefix(BY_RUN)
+        for each in claims
+        if each.token.incarnation <= incarnation and each.token.generation == 0 and each.by.startswith(BY_RUN)
+    ]
+    return runs[-1] if runs else ""
+
+
+def run_key(run: str) -> str:
+    """What the span of a Dagster run is of."""
+    return f"run {run}"
+
+
+def job_key(incarnation: int) -> str:
+    """What the span of an incarnation is of."""
+    return f"job {incarnation}"
+
+
+def _rank(token: fence.Token, rank: int) -> str:
+    return f"rank {token} {rank}"
+
+
+def _digits(text: str, octets: int) -> str:
+    """Hexadecimal digits that stand for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[: 2 * octets]

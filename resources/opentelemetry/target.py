@@ -1,0 +1,104 @@
+"""Target: where traces go, by OpenTelemetry's own variables, and the sending itself: OTLP over HTTP, as JSON.
+
+    OTEL_EXPORTER_OTLP_ENDPOINT           the address of a collector, such as http://collector:4318; /v1/traces is added
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT    the whole address, instead of it
+    OTEL_EXPORTER_OTLP_HEADERS            name=value,…, percent-encoded: a key, which is never shown
+    OTEL_EXPORTER_OTLP_TIMEOUT            milliseconds for one request
+    OTEL_EXPORTER_OTLP_PROTOCOL           http/json, or nothing
+    OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_SDK_DISABLED
+
+The last three of OTEL_EXPORTER_OTLP_… have a form for traces alone, with TRACES_ in it, which wins
+(https://opentelemetry.io/docs/specs/otel/protocol/exporter/). The standard library sends: nothing else is imported.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from resources.opentelemetry import otlp
+from resources.opentelemetry.spans import TraceSpan
+from resources.unavailable import Unavailable
+from trainer.record import spans
+
+PREFIX = "OTEL_EXPORTER_OTLP_"
+AT_ONCE = 500
+"""Spans in one request at most."""
+LATER = (408, 429)
+"""Answers that say "later", among those that otherwise say "never"."""
+
+
+@dataclass(frozen=True)
+class TraceTarget:
+    """A place that takes traces."""
+
+    url: str
+    resource: Mapping[str, str]
+    """What sends the traces."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    seconds: float = 10.0
+    """How long one request may take."""
+
+    def send(self, told: Sequence[TraceSpan]) -> None:
+        """Send spans. Raises Unavailable while the place is away, and ValueError when it refuses them."""
+        for first in range(0, len(told), AT_ONCE):
+            self._post(json.dumps(otlp.request(told[first : first + AT_ONCE], self.resource)).encode())
+
+    def _post(self, body: bytes) -> None:
+        headers = {"Content-Type": "application/json", **self.headers}
+        asked = urllib.request.Request(self.url, body, headers, method="POST")
+        try:
+            with urllib.request.urlopen(asked, timeout=self.seconds) as answer:
+                answer.read()
+        except urllib.error.HTTPError as error:
+            told = f"{self.url}: it answered {error.code} {error.reason}"
+            if 400 <= error.code < 500 and error.code not in LATER:
+                raise ValueError(f"{told} to a trace: {error.read(500).decode(errors='replace')}") from None
+            raise Unavailable(told) from None
+        except OSError as error:
+            raise Unavailable(f"{self.url}: {error}") from None
+
+
+def of(environ: Mapping[str, str]) -> TraceTarget | None:
+    """The target that the environment names, None where it names none. Raises ValueError for a bad setting."""
+    if not spans.are_wanted(environ):
+        return None
+    spans.steps_apart(environ)
+    protocol = _setting(environ, "PROTOCOL")
+    if protocol not in ("", "http/json"):
+        raise ValueError(f"{PREFIX}PROTOCOL: found {protocol!r}, expected http/json or nothing")
+    milliseconds = _setting(environ, "TIMEOUT") or "10000"
+    if not milliseconds.isdecimal() or int(milliseconds) == 0:
+        raise ValueError(f"{PREFIX}TIMEOUT: found {milliseconds!r}, expected milliseconds, 1 or more")
+    return TraceTarget(_url(environ), _resource(environ), _headers(environ), int(milliseconds) / 1e3)
+
+
+def _url(environ: Mapping[str, str]) -> str:
+    name = next(name for name in spans.ENDPOINTS if environ.get(name))
+    if not environ[name].startswith(("http://", "https://")):
+        raise ValueError(f"{name}: found {environ[name]!r}, expected an address such as http://collector:4318")
+    return environ[name] if "TRACES" in name else f"{environ[name].rstrip('/')}/v1/traces"
+
+
+def _setting(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(f"{PREFIX}TRACES_{name}") or environ.get(f"{PREFIX}{name}", "")
+
+
+def _headers(environ: Mapping[str, str]) -> dict[str, str]:
+    return _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
+
+
+def _resource(environ: Mapping[str, str]) -> dict[str, str]:
+    named = _pairs("OTEL_RESOURCE_ATTRIBUTES", environ.get("OTEL_RESOURCE_ATTRIBUTES", ""))
+    own = environ.get("OTEL_SERVICE_NAME") or named.get("service.name", "slipway")
+    return {**named, "service.name": own}
+
+
+def _pairs(variable: str, text: str) -> dict[str, str]:
+    """name=value,…; the message about another text doesn't repeat it, as it may be a key."""
+    pairs = [each.strip().partition("=") for each in text.split(",") if each.strip()]
+    if any(not name or not equals for name, equals, _ in pairs):
+        raise ValueError(f"{variable}: expected name=value, and a comma between two of them")
+    return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}

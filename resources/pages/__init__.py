@@ -1,0 +1,10 @@
+"""Pages: a self-contained HTML page for each training, sweep and dataset, and the door through which they are read.
+
+    frame     the one frame of all pages: style, tiles, tables; light, dark, on a phone
+    curves    interactive curves by uPlot, whose script is part of the page (static/)
+    training  the page of a training           dataset   the page of a dataset
+    index     what there is                    reading   what a training's page is made of, read as it grows
+    routes    serves pages, read-only          webserver Dagster's webserver with these routes beside it
+
+Nothing here imports Dagster but `webserver`.
+"""

@@ -1,0 +1,52 @@
+"""The door of the webserver: no page, query or socket without the token, and none on behalf of another site's page.
+
+A browser sends what it knows (a password, a cookie, its place in the network) also with requests that a page of
+another site makes it send, and Dagster takes mutations from such requests. Browsers say whose page it is
+(`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/): what comes from another site may only open a page.
+"""
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from resources.access import Access
+
+OPEN = ("/server_info", "/slipway/live")
+"""Versions alone, and that the process answers: probes ask without a token."""
+ELSEWHERE = ("cross-site", "same-site")
+ASK = {"WWW-Authenticate": 'Basic realm="Slipway: any name, and the token as the password", charset="UTF-8"'}
+
+
+class Door:
+    """ASGI middleware in front of an application below `prefix`."""
+
+    def __init__(self, app: ASGIApp, access: Access, prefix: str = "") -> None:
+        self._app, self._access, self._open = app, access, {f"{prefix}{path}" for path in OPEN}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refused = None if scope["type"] == "lifespan" or scope["path"] in self._open else self._refused(scope)
+        if refused is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await WebSocket(scope, receive, send).close(1008)
+        else:
+            await refused(scope, receive, send)
+
+    def _refused(self, scope: Scope) -> PlainTextResponse | None:
+        """The answer to a request that may not come in; None for one that may."""
+        headers = Headers(scope=scope)
+        if _is_foreign(headers, scope.get("method", "")):
+            return PlainTextResponse("found a request of another site's page, expected one of this site\n", 403)
+        try:
+            if self._access.admits(headers):
+                return None
+        except (OSError, ValueError) as error:
+            return PlainTextResponse(f"the token cannot be read: {error}\n", 503)
+        return PlainTextResponse("found no token, or another one; expected Slipway's\n", 401, ASK)
+
+
+def _is_foreign(headers: Headers, method: str) -> bool:
+    """Whether another site's page sends this; a link that a person follows is not."""
+    opens = headers.get("sec-fetch-mode") == "navigate" and method == "GET"
+    return headers.get("sec-fetch-site") in ELSEWHERE and not opens

@@ -1,0 +1,110 @@
+"""The frame of every page: one style, landmarks, tiles and tables; nothing from elsewhere. Pure.
+
+Light and dark follow the reader's system, and a phone shows one column. All values are escaped here.
+"""
+
+import functools
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+STATIC = Path(__file__).with_name("static")
+REFRESH_SECONDS = 30
+"""A page without a script that is being looked at is read again so often, while its subject goes on."""
+
+
+@functools.cache
+def static(name: str) -> str:
+    """The text of a file that becomes part of a page."""
+    return (STATIC / name).read_text(encoding="utf-8")
+
+
+def page(
+    title: str,
+    body: Iterable[str],
+    *,
+    head: str = "",
+    live: bool = False,
+    served: bool = False,
+    scripts: str = "",
+    nav: Sequence[tuple[str, str]] = (),
+) -> str:
+    """A whole page.
+
+    body: HTML. live: whether its subject goes on. served: whether a server renews it; a file is read again. scripts:
+    JavaScript, without which the browser reads the page again. nav: names and addresses of pages.
+    """
+    refresh = "" if scripts or not live else f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
+    marks = (' data-live="1"' if live else "") + (' data-served="1"' if served else "")
+    links = " · ".join(link(name, address) for name, address in nav)
+    return "\n".join(
+        [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"{head}{refresh}<title>{escape(title)}</title>",
+            f"<style>{static('page.css')}{static('uplot.css') if scripts else ''}</style></head><body{marks}>",
+            '<a class="skip" href="#content">To the content</a>',
+            *([f'<header><nav aria-label="Pages">{links}</nav></header>'] if links else []),
+            '<main id="content">',
+            *body,
+            "</main>",
+            *([f"<script>{scripts}</script>"] if scripts else []),
+            "</body></html>\n",
+        ]
+    )
+
+
+def section(id: str, title: str, body: Iterable[str]) -> str:
+    """A section with its heading; empty where there is nothing in it."""
+    inner = "\n".join(body)
+    return (
+        f'<section aria-labelledby="{id}-title"><h2 id="{id}-title">{escape(title)}</h2>{inner}</section>'
+        if inner
+        else ""
+    )
+
+
+def tiles(pairs: Iterable[tuple[str, str]]) -> str:
+    """Names and values that are seen first."""
+    return (
+        f'<ul class="tiles">{"".join(f"<li><b>{escape(value)}</b>{escape(name)}</li>" for name, value in pairs)}</ul>'
+    )
+
+
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], attributes: Sequence[str] = (), left: bool = False
+) -> str:
+    """A table of texts; `attributes` are those of the rows, as HTML. It scrolls by itself where it is too wide."""
+    top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    body = "\n".join(
+        f"<tr{attributes[place] if attributes else ''}>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        for place, row in enumerate(rows)
+    )
+    kind = ' class="left"' if left else ""
+    return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(", ".join(head))}">' + (
+        f"<table{kind}><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def link(text: str, address: str) -> str:
+    """A link; the bare text without an address."""
+    return f'<a href="{escape(address)}">{escape(text)}</a>' if address else escape(text)
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """A paragraph; nothing for an empty text."""
+    marked = f' class="{kind}"' if kind else ""
+    return f"<p{marked}>{escape(text)}</p>" if text else ""
+
+
+def number(value: float | None) -> str:
+    """A figure in five digits; a dash where there is none."""
+    if value is None:
+        return "-"
+    return (
+        f"{value:,.0f}"
+        if value == int(value) and abs(value) < 1e15
+        else f"{value:,.5g}"
+        if abs(value) >= 1e-3
+        else f"{value:.3e}"
+    )

@@ -1,0 +1,56 @@
+"""What is wrong with the platform, as far as its storage tells: the durable tier, Dagster's daemon, the sensors' ticks.
+
+The webserver answers it: it is the one process of the control plane that people reach.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from dagster import DagsterInstance
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import TickStatus
+
+from trainer.base import listing
+
+SILENT_SECONDS = 300.0
+"""As long as the alerts DaemonSilent and SensorSilent wait (`deploy.monitoring.platform_alerts`)."""
+
+
+def problems(durable: Path, instance: DagsterInstance) -> dict[str, str]:
+    """What is wrong now, by subject; what Dagster's storage does not tell is a problem too."""
+    found = dict(_of_tier(durable))
+    try:
+        found.update(_of_daemons(instance))
+        found.update(_of_sensors(instance))
+    except Exception as error:  # whatever the database raises
+        found["Dagster's storage"] = f"it cannot be read: {error}"
+    return found
+
+
+def _of_tier(durable: Path) -> Iterator[tuple[str, str]]:
+    try:
+        listing.names(durable)
+    except OSError as error:
+        yield "durable tier", f"{durable}: {error.strerror}"
+
+
+def _of_daemons(instance: DagsterInstance) -> Iterator[tuple[str, str]]:
+    beats = instance.run_storage.get_daemon_heartbeats()
+    if not beats:
+        yield "daemon", "it has never given a sign of life; start it"
+    for kind, beat in beats.items():
+        if (age := time.time() - beat.timestamp) > SILENT_SECONDS:
+            yield f"daemon {kind}", f"it gave its last sign of life {age:.0f} s ago, expected one each minute; start it"
+
+
+def _of_sensors(instance: DagsterInstance) -> Iterator[tuple[str, str]]:
+    for state in instance.all_instigator_state(instigator_type=InstigatorType.SENSOR):
+        ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=2) if state.is_running else []
+        done = next((tick for tick in ticks if tick.status is not TickStatus.STARTED), None)
+        if done is None:
+            continue
+        if done.status is TickStatus.FAILURE:
+            yield f"sensor {state.instigator_name}", f"its last tick failed: {done.error.message if done.error else ''}"
+        elif (age := time.time() - done.timestamp) > SILENT_SECONDS:
+            yield f"sensor {state.instigator_name}", f"its last tick was {age:.0f} s ago"

@@ -1,0 +1,283 @@
+"""What a training's page is made of, read in proportion to what is new since the last look.
+
+The ledger's steps and the standing are read at each look, and all that changes rarely or costs more (the account,
+incidents, the configuration beside the champion's) at most once in `SLOW_SECONDS`. Reads, and changes nothing: the
+process that serves pages sees the durable tier read-only.
+"""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from resources import links
+from resources.mlflow import promotion
+from resources.mlflow.registry import TRAINING_TAG
+from resources.trainings import accounts, curves, incident_reports, naming, post_mortem, updating, waits
+from resources.trainings.curves import CurveFold
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.standing import TrainingStanding, standing
+from resources.trainings.store import Trainings, TrainingStore
+from resources.trainings.watch import ProgressWatch, Sight
+from trainer.base import codec
+from trainer.record import files
+from trainer.record.accounting import buckets
+from trainer.record.heartbeat import Beat, RankPlace
+from trainer.record.phases import TRAINING
+
+SLOW_SECONDS = 10.0
+SHARE = 0.05
+"""What changes rarely is read so much more rarely that it takes this share of the time at most."""
+NEWEST = 20
+"""So many checkpoints are listed."""
+MOST_HELD = 64
+"""So many trainings are remembered, those that were looked at last; each takes some hundred KB."""
+
+
+@dataclass(frozen=True)
+class IncidentLine:
+    """An incident in a row of a table."""
+
+    at: float
+    what: str
+    cost: str
+    done: str
+    state: str
+    path: str
+    """Its page in Dagster."""
+
+
+@dataclass(frozen=True)
+class RareParts:
+    """What changes rarely."""
+
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """By what they were spent on, in words."""
+    incidents: tuple[IncidentLine, ...] = ()
+    checkpoints: tuple[tuple[int, float, str], ...] = ()
+    """Step, when, and the tiers that hold it; the newest first."""
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    champion: Mapping[str, str] = field(default_factory=dict)
+    """The configuration of the champion's training; empty without one, and where it is this one."""
+    champion_name: str = ""
+    changes: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What of all this could not be read, and why."""
+
+
+@dataclass(frozen=True)
+class TrainingView:
+    """One training as its page shows it."""
+
+    id: str
+    recipe: str
+    name: str
+    """Its name for people."""
+    snapshot: str
+    folder: Path
+    at: float
+    """When it was read, in seconds since the epoch."""
+    standing: TrainingStanding
+    fold: CurveFold
+    rare: RareParts
+    mlflow_run: str = ""
+    """The id of its run in MLflow; empty before the first delivery."""
+
+
+@dataclass
+class _Held:
+    """What this process knows of one training."""
+
+    fold: CurveFold
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    rare: RareParts = RareParts()
+    rare_until: float = 0.0
+    step: float | None = None
+    """The last step at the last look."""
+    new: int = 0
+    """Bytes of the ledger that were read since the folds were kept."""
+
+
+class TrainingReader:
+    """Reads trainings for their pages; any thread may ask."""
+
+    def __init__(self, durable: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.durable, self._clock = durable, clock
+        self._held: dict[Path, _Held] = {}
+        self._watch = ProgressWatch(clock)
+        self._lock = threading.Lock()
+
+    def view(self, store: TrainingStore) -> TrainingView:
+        """The training as it is now. Raises ValueError for one that was never proposed, and Unreadable."""
+        facts = store.read()
+        held = self._of(store.folder)
+        with held.lock:
+            stands = self._standing(facts, held)
+            if self._clock() >= held.rare_until or not stands.is_live:
+                begun = self._clock()
+                held.rare = _rare(self.durable, store, facts)
+                held.rare_until = self._clock() + max(SLOW_SECONDS, (self._clock() - begun) / SHARE)
+            return TrainingView(
+                id=store.id,
+                recipe=facts.specification.recipe,
+                name=naming.of(facts),
+                snapshot=facts.specification.snapshot,
+                folder=store.folder,
+                at=time.time(),
+                standing=stands,
+                fold=held.fold,
+                rare=held.rare,
+                mlflow_run=_mlflow_run(store.folder),
+            )
+
+    def glance(self, facts: TrainingFacts) -> tuple[TrainingStanding, CurveFold]:
+        """Where the training stands now, and its curves; keeps what was read for the next reader. Raises Unreadable.
+
+        For the process that may write to the durable tier. Raises OSError where it cannot.
+        """
+        held = self._of(facts.folder)
+        with held.lock:
+            stands = self._standing(facts, held)
+            if held.new > curves.WORTH_KEEPING or (held.new and not stands.is_live):
+                curves.keep(facts.folder, held.fold)
+                held.new = 0
+            return stands, held.fold
+
+    def _standing(self, facts: TrainingFacts, held: _Held) -> TrainingStanding:
+        """Reads on in the ledger; the heartbeats, a file a rank, only where no step was done since the last look."""
+        held.new += curves.read_on(facts.folder, held.fold)
+        step, before = held.fold.last.get("step"), held.step
+        held.step = step
+        sights: list[Sight] = []
+        if facts.running and facts.claim:
+            token = facts.claim.token
+            if None not in (step, before) and step != before and held.fold.started == str(token):
+                sights = [Sight(0, RankPlace(TRAINING.name, int(step or 0)), 0.0)]
+            else:
+                sights = aged(self._watch.look(facts.folder, token, facts.beats), facts.beats)
+        return standing(facts, held.fold, sights, waits.reason(facts))
+
+    def _of(self, folder: Path) -> _Held:
+        with self._lock:
+            held = self._held.pop(folder) if folder in self._held else _Held(curves.kept(folder))
+            self._held[folder] = held
+            while len(self._held) > MOST_HELD:
+                del self._held[next(iter(self._held))]
+            return held
+
+
+def aged(sights: Sequence[Sight], beats: Iterable[Beat]) -> list[Sight]:
+    """The sights, each at least as old as its rank says itself: two times of one clock, that of the rank's node."""
+    own = {beat.rank: beat.at - beat.progress_at for beat in beats}
+    return [sight if sight.rank is None else replace(sight, age=max(sight.age, own[sight.rank])) for sight in sights]
+
+
+def _rare(durable: Path, store: TrainingStore, facts: TrainingFacts) -> RareParts:
+    """What changes rarely; a part that cannot be read is told and keeps no other from being shown."""
+    faults: list[str] = []
+
+    def part(name: str, read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except (OSError, ValueError) as error:
+            faults.append(f"{name}: {error}")
+            return otherwise
+
+    own = flat(facts.specification.numbers) | flat(facts.terms.operation)
+    best, champions = part("champion", lambda: champion_configuration(durable, facts), ("", {}))
+    return RareParts(
+        seconds=part("seconds", lambda: _seconds(facts.folder), {}),
+        incidents=part("incidents", lambda: tuple(_incident(each) for each in incident_reports.of(store, facts)), ()),
+        checkpoints=part("checkpoints", lambda: _checkpoints(facts), ()),
+        configuration=own,
+        champion=champions,
+        champion_name=best,
+        changes=part("changes", lambda: _changes(facts.folder), ()),
+        profiles=tuple(files.entries(facts.folder / files.PROFILES) or ()),
+        faults=tuple(faults),
+    )
+
+
+def champion_configuration(durable: Path, facts: TrainingFacts) -> tuple[str, dict[str, str]]:
+    """The name and the configuration of the champion to which trainings of the same recipe lead; ("", {}) without one.
+
+    Where the champion is the training itself, only its name. Read from the records of promotions, without MLflow.
+    """
+    recipe = facts.specification.recipe
+    for model in promotion.models(durable):
+        held = promotion.champion(durable, model)
+        training = held.tags.get(TRAINING_TAG, "") if held else ""
+        if held is None or not training or training.rpartition("-")[0] != recipe:
+            continue
+        name = f"{model} version {held.version}"
+        if training == facts.id:
+            return f"{name}, which is this training's", {}
+        with contextlib.suppress(ValueError, OSError):
+            other = Trainings(facts.folder.parent).store(training).read()
+            return f"{name} ({training})", flat(other.specification.numbers) | flat(other.terms.operation)
+    return "", {}
+
+
+def flat(sections: Mapping[str, Any], above: str = "") -> dict[str, str]:
+    """Every value of a configuration by its dotted name."""
+    found: dict[str, str] = {}
+    for name, value in sections.items():
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{above}{name}.")
+        else:
+            found[f"{above}{name}"] = "-" if value is None else str(value)
+    return found
+
+
+def differences(own: Mapping[str, str], other: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Name, own value and the other's, of each value that differs."""
+    names = [*own, *(name for name in other if name not in own)]
+    rows = [(name, own.get(name, "-"), other.get(name, "-")) for name in names]
+    return [row for row in rows if row[1] != row[2]]
+
+
+def _seconds(folder: Path) -> dict[str, float]:
+    found = accounts.of_if_any(folder)
+    if found is None:
+        return {}
+    spent = found[0].seconds
+    return {title: spent[bucket] for bucket, title in buckets.TITLES.items() if spent.get(bucket)}
+
+
+def _incident(report: incident_reports.IncidentReport) -> IncidentLine:
+    done = f"{report.action}; {report.todo}" if report.todo else report.action
+    path = links.incident(report.recipe, report.name)
+    return IncidentLine(report.at, post_mortem.headline(report), post_mortem.cost(report), done, report.state, path)
+
+
+def _checkpoints(facts: TrainingFacts) -> tuple[tuple[int, float, str], ...]:
+    newest = list(reversed(facts.commits))[:NEWEST]
+    return tuple((each.step, each.at, ", ".join(facts.holders.get(each.name, ()))) for each in newest)
+
+
+def _changes(folder: Path) -> tuple[str, ...]:
+    return tuple(
+        f"change {each.number} by {each.by} ({each.why}): "
+        + ", ".join(f"{name}: {old!r} to {new!r}" for name, (old, new) in each.pairs.items())
+        + f"; {each.state}"
+        for each in updating.known(folder)
+    )
+
+
+@dataclass(frozen=True)
+class _Tracked:
+    run: str = ""
+    offsets: Mapping[str, int] = field(default_factory=dict)
+
+
+def _mlflow_run(folder: Path) -> str:
+    """The run in MLflow, by the record of what was delivered; empty where there is none."""
+    try:
+        found = codec.read_if_there(folder / files.TRACKING, _Tracked)
+    except (OSError, ValueError):
+        return ""
+    return found.run if found else ""

@@ -1,0 +1,130 @@
+"""The routes of the pages, read-only, for a Starlette application: trainings, sweeps, datasets, and an index of them.
+
+    /slipway                               what there is
+    /slipway/live, /slipway/health         whether the webserver answers; what is wrong with the platform
+    /slipway/morning                       the morning after: what happened in the last 24 hours, or in ?hours=N
+    /slipway/trainings/<id>                the page of a training; …/live is what an open page replaces, as JSON
+    /slipway/trainings/<id>/profiles/<n>   a profile, to be downloaded
+    /slipway/sweeps/<id>                   the page that the sweep keeps
+    /slipway/datasets/<name>               the page that the dataset keeps
+
+Nothing is written, and nothing outside the durable tier is read: ids and names are single parts of a path.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from resources.morning import page as night_page
+from resources.morning.reading import NightReader
+from resources.morning.report import report
+from resources.pages import index, training
+from resources.pages.reading import TrainingReader
+from resources.trainings.store import Trainings
+from trainer.base import health
+from trainer.base.health import HealthAnswer
+from trainer.record import files
+
+PAGE = "report.html"
+"""The page that a sweep, a dataset and a training keep in their folder."""
+DAY = "24"
+"""Hours."""
+POLICY = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+def routes(durable: Path, problems: Callable[[], Mapping[str, str]]) -> list[Route]:
+    """The routes over this durable tier; all begin with `/slipway`. `problems`: what is wrong, by subject."""
+    reader, root, nights = TrainingReader(durable), Trainings(durable / "trainings"), NightReader(durable)
+
+    def of_training(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        def asked(request: Request) -> Response:
+            try:
+                return answer(request)
+            except (ValueError, OSError) as error:
+                return PlainTextResponse(f"{error}\n", 404, POLICY)
+
+        return asked
+
+    def page(request: Request) -> Response:
+        view = reader.view(root.store(request.path_params["id"]))
+        return HTMLResponse(training.html(view, served=True), headers=POLICY)
+
+    def renewal(request: Request) -> Response:
+        return JSONResponse(training.renewal(reader.view(root.store(request.path_params["id"]))), headers=POLICY)
+
+    def profile(request: Request) -> Response:
+        folder = root.store(request.path_params["id"]).folder / files.PROFILES
+        return _file(folder, request.path_params["name"], "application/octet-stream")
+
+    def kept(below: str) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            return _file(durable / below / _part(request.path_params["id"]), PAGE, "text/html")
+
+        return answer
+
+    def live(request: Request) -> Response:
+        return _said(health.live())
+
+    def wrong(request: Request) -> Response:
+        return _said(health.health(problems()))
+
+    def morning(request: Request) -> Response:
+        now, hours = time.time(), _hours(request.query_params.get("hours", DAY))
+        found = report(nights.night(now - hours * 3600, now))
+        return HTMLResponse(night_page.html(found, "/"), headers=POLICY)
+
+    def everything(request: Request) -> Response:
+        return HTMLResponse(index.html(durable), headers=POLICY)
+
+    table = {
+        "/slipway": everything,
+        f"/slipway{health.LIVE}": live,
+        f"/slipway{health.HEALTH}": wrong,
+        "/slipway/morning": morning,
+        "/slipway/trainings/{id}": page,
+        "/slipway/trainings/{id}/live": renewal,
+        "/slipway/trainings/{id}/profiles/{name}": profile,
+        "/slipway/sweeps/{id}": kept("sweeps"),
+        "/slipway/datasets/{id}": kept("datasets"),
+    }
+    return [Route(path, of_training(answer), methods=["GET"]) for path, answer in table.items()]
+
+
+def _said(answer: HealthAnswer) -> Response:
+    return Response(answer.body, answer.status, POLICY, health.KIND)
+
+
+def _file(folder: Path, name: str, kind: str) -> Response:
+    path = folder / _part(name)
+    if not path.is_file():
+        raise ValueError(f"{name}: there is no such page or file yet")
+    return FileResponse(path, media_type=kind, headers=POLICY)
+
+
+def _hours(text: str) -> float:
+    """Raises ValueError for what is no number of hours."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours < math.inf:
+        raise ValueError(f"hours: found {text!r}, expected a number above 0")
+    return hours
+
+
+def _part(name: str) -> str:
+    """A name that is one part of a path. Raises ValueError for any other."""
+    if not name or name.startswith(".") or "/" in name or "\\" in name:
+        raise ValueError(f"found {name!r}, expected the name of a subject")
+    return name

@@ -1,0 +1,188 @@
+"""The page of a training: where it stands, its curves, what its time went into, what interrupted it, and what it is.
+
+The same sections make the whole page and its renewal: a server sends the sections that the page replaces. Pure.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from resources import links
+from resources.pages import curves, frame
+from resources.pages.reading import TrainingView, differences
+from resources.trainings.standing import FAILED, HANGING, duration
+
+ROOT = "/slipway"
+"""Where pages lie on Dagster's webserver."""
+SHOWN = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")
+
+
+def address(training: str) -> str:
+    """The page of a training on the webserver."""
+    return f"{ROOT}/trainings/{training}"
+
+
+def html(view: TrainingView, served: bool = False) -> str:
+    """The whole page; `served` says that a server renews it."""
+    drawn = curves.data(view.fold)
+    parts = sections(view, drawn)
+    order = [
+        f"<h1>{escape(view.name)}</h1>",
+        f'<p class="quiet"><code>{escape(view.id)}</code> · <span id="freshness">as of {moment(view.at)}</span></p>',
+        f'<div id="standing" role="status" aria-live="off">{parts["standing"]}</div>',
+        '<section aria-labelledby="curves-title"><h2 id="curves-title">Curves</h2>',
+        *curves.places(drawn),
+        f'<div id="table">{parts["table"]}</div></section>',
+        *(
+            f'<div id="{name}">{parts[name]}</div>'
+            for name in ("incidents", "time", "checkpoints", "configuration", "links")
+        ),
+    ]
+    nav = [("All pages", ROOT), ("In Dagster", links.training(view.recipe, view.id))] if served else []
+    title = f"{view.standing.state}: {view.name}"
+    return frame.page(title, order, live=view.standing.is_live, served=served, scripts=curves.scripts(), nav=nav)
+
+
+def renewal(view: TrainingView) -> dict[str, Any]:
+    """What a page that is open replaces; JSON."""
+    drawn = curves.data(view.fold)
+    return {
+        "title": f"{view.standing.state}: {view.name}",
+        "live": view.standing.is_live,
+        "state": view.standing.state,
+        "step": view.standing.step,
+        "sections": sections(view, drawn),
+        "curves": drawn,
+    }
+
+
+def sections(view: TrainingView, drawn: Mapping[str, Any]) -> dict[str, str]:
+    """The HTML of each section, by its id."""
+    rare = view.rare
+    return {
+        "standing": "\n".join(_standing(view)),
+        "table": curves.table(dict(drawn)),
+        "incidents": frame.section("incidents", "Incidents", _incidents(view)),
+        "time": frame.section("time", "What the time went into", _seconds(rare.seconds)),
+        "checkpoints": frame.section("checkpoints", "Checkpoints", _checkpoints(view)),
+        "configuration": frame.section("configuration", "Configuration", _configuration(view)),
+        "links": frame.section("links", "Elsewhere", _links(view)),
+    }
+
+
+def _standing(view: TrainingView) -> Iterator[str]:
+    stands = view.standing
+    kind = "red" if stands.state == FAILED else "warning" if stands.state == HANGING else "state"
+    yield f'<p class="{kind}"><b>{escape(stands.words[:1].upper() + stands.words[1:])}</b></p>'
+    if stands.steps:
+        yield (
+            f'<progress max="{stands.steps}" value="{min(stands.step, stands.steps)}" '
+            f'aria-label="step {stands.step} of {stands.steps}"></progress>'
+        )
+    yield frame.tiles(_tiles(view))
+    if view.fold.advice:
+        yield frame.paragraph(view.fold.advice, "quiet")
+    if view.fold.datasets:
+        yield _datasets(view.fold.datasets)
+
+
+def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
+    """What was read of each dataset of a mix, up to the last checkpoint."""
+    total = sum(each["tokens"] for each in read.values()) or 1
+    rows = [
+        [name, f"{each['tokens']:,.0f}", f"{each['tokens'] / total:.1%}", f"{each['passes']:.2f}"]
+        for name, each in read.items()
+    ]
+    return frame.table(["dataset", "tokens", "share", "passes"], rows)
+
+
+def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
+    stands, figures = view.standing, dict(view.standing.figures)
+    yield "step", f"{stands.step:,} of {stands.steps:,}" if stands.steps else f"{stands.step:,}"
+    if stands.seconds_left is not None:
+        yield "left", duration(stands.seconds_left)
+    if stands.loss is not None:
+        yield "loss now", frame.number(stands.loss)
+    if stands.best_loss is not None:
+        what = "best validation loss" if view.fold.validated else "best loss"
+        yield f"{what}, at step {stands.best_step:,}", frame.number(stands.best_loss)
+    for name in SHOWN:
+        if name in figures and not (name == "samples_per_second" and "tokens_per_second" in figures):
+            yield _title(name), f"{figures[name]:.1%}" if name == "mfu" else frame.number(figures[name])
+    yield "newest checkpoint", f"step {stands.checkpoint:,}" if stands.checkpoint else "none yet"
+    yield "start", f"{stands.incarnation} on {', '.join(stands.nodes)}" if stands.nodes else "none yet"
+
+
+def _title(name: str) -> str:
+    return {"tokens_per_second": "tokens/s", "samples_per_second": "samples/s", "mfu": "MFU"}.get(
+        name, name.replace("_", " ")
+    )
+
+
+def _incidents(view: TrainingView) -> Iterator[str]:
+    found = view.rare.incidents
+    if not found:
+        yield frame.paragraph("None.", "quiet")
+        return
+    yield frame.table(
+        ["when", "what", "cost", "done", "state"],
+        [[moment(each.at), each.what, each.cost, each.done, each.state] for each in reversed(found)],
+        left=True,
+    )
+
+
+def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
+    if not seconds:
+        return
+    total = sum(seconds.values())
+    rows = sorted(seconds.items(), key=lambda each: -each[1])
+    cells = [[name, f"{spent:,.1f}", f"{spent / total:.1%}"] for name, spent in rows]
+    yield frame.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100 %"]])
+
+
+def _checkpoints(view: TrainingView) -> Iterator[str]:
+    rows = [[f"{step:,}", moment(at), tiers or "-"] for step, at, tiers in view.rare.checkpoints]
+    yield frame.table(["step", "when", "held by"], rows, left=True) if rows else frame.paragraph("None yet.", "quiet")
+
+
+def _configuration(view: TrainingView) -> Iterator[str]:
+    rare = view.rare
+    if rare.champion:
+        rows = differences(rare.configuration, rare.champion)
+        yield f"<h3>Beside the champion: {escape(rare.champion_name)}</h3>"
+        if rows:
+            yield frame.table(["field", "this training", "champion"], rows, left=True)
+        else:
+            yield frame.paragraph("Nothing differs.")
+    elif rare.champion_name:
+        yield frame.paragraph(f"The champion is {rare.champion_name}.")
+    else:
+        yield frame.paragraph("There is no champion yet to compare it with.", "quiet")
+    for each in rare.changes:
+        yield frame.paragraph(each)
+    whole = frame.table(["field", "value"], list(rare.configuration.items()), left=True)
+    yield f"<details><summary>All of it</summary>{whole}</details>"
+
+
+def _links(view: TrainingView) -> Iterator[str]:
+    found = [
+        ("the training in Dagster", links.training(view.recipe, view.id)),
+        ("its checkpoints in Dagster", links.asset(links.lane(view.recipe), "checkpoint")),
+        ("its incidents in Dagster", links.asset(links.lane(view.recipe), "incident")),
+    ]
+    yield "<ul>" + "".join(f"<li>{frame.link(name, where)}</li>" for name, where in found)
+    if view.mlflow_run:
+        yield f"<li>its run in MLflow: <code>{escape(view.mlflow_run)}</code></li>"
+    for name in view.rare.profiles:
+        where = f"{address(view.id)}/profiles/{name}"
+        yield f"<li>{frame.link(f'profile {name}', where)} (Perfetto opens it)</li>"
+    yield f"<li>its logs: <code>slipway logs {escape(view.id)}</code></li>"
+    yield f"<li>its records: <code>{escape(str(view.folder))}</code></li></ul>"
+    for fault in view.rare.faults:
+        yield frame.paragraph(f"Not shown, as it could not be read: {fault}", "warning")
+
+
+def moment(at: float) -> str:
+    """A moment in UTC; a dash for none."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at)) if at else "-"

@@ -1,0 +1,107 @@
+"""Dagster's webserver with the pages beside it, under /slipway: `python -m resources.pages.webserver [its options]`.
+
+One server, one address, one door that somebody guards: a link from an asset to its page needs no host. Dagster builds
+its application from a class that it names in one place; here that name stands for a class with more routes.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from dagster._core.workspace.context import WorkspaceRequestContext
+from dagster_webserver import app
+from dagster_webserver.cli import main
+from dagster_webserver.webserver import DagsterWebserver
+from starlette.middleware import Middleware
+from starlette.requests import HTTPConnection
+from starlette.routing import BaseRoute, Mount
+
+from resources import access, platform
+from resources.home import Home
+from resources.mlflow.identity import USER_TAG
+from resources.pages.door import Door
+from resources.pages.health import problems
+from resources.pages.routes import routes
+from resources.run_coordinator import asking
+
+
+class PersonsContext(WorkspaceRequestContext):
+    """A request of a person: a viewer's is read-only, and what is launched by it is tagged with the person."""
+
+    person: str = ""
+
+    def get_viewer_tags(self) -> dict[str, str]:
+        """Dagster adds these to a backfill, over what a person typed; to a run, the run coordinator does."""
+        return {USER_TAG: self.person}
+
+
+class SlipwayWebserver(DagsterWebserver[Any, Any]):
+    """Dagster's webserver behind a door, with the pages of a durable tier before its own routes.
+
+    The pages come first, since the last of Dagster's routes takes any path. Raises ValueError as `access.here` does.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._access = access.here()
+        super().__init__(*arguments, **options)
+
+    def build_middleware(self) -> list[Middleware]:
+        door = Middleware(Door, access=self._access, prefix=self._app_path_prefix)
+        return [door, *super().build_middleware()]
+
+    def _make_request_context(self, conn: HTTPConnection) -> PersonsContext:
+        theirs: WorkspaceRequestContext = super()._make_request_context(conn)
+        person = self._access.person(conn.headers)
+        asking.set(person)
+        context = PersonsContext(
+            instance=theirs.instance,
+            current_workspace=theirs.get_current_workspace(),
+            process_context=theirs.process_context,
+            version=theirs.version,
+            source=conn,
+            read_only=theirs.read_only or bool(self._access.refusal(person)),
+        )
+        context.person = person
+        return context
+
+    def _problems(self) -> dict[str, str]:
+        return problems(durable_here(), self._process_context.instance)
+
+    def build_routes(self) -> list[BaseRoute]:
+        """The routes, below the path prefix where there is one."""
+        pages: list[BaseRoute] = list(routes(durable_here(), self._problems))
+        prefix = self._app_path_prefix
+        return [*([Mount(prefix, routes=pages)] if prefix else pages), *super().build_routes()]  # type: ignore[no-untyped-call]
+
+
+def durable_here(environ: Mapping[str, str] = os.environ) -> Path:
+    """The durable tier of this place; of the settings that SLIPWAY_PLATFORM names, nothing else is read here.
+
+    Raises ValueError for settings without it.
+    """
+    settings = platform.named(environ)
+    if settings is None:
+        return Home.of(environ).durable
+    found = yaml.safe_load(settings.read_text(encoding="utf-8"))
+    durable = found.get("tiers", {}).get("durable") if isinstance(found, dict) else None
+    if not isinstance(durable, str):
+        raise ValueError(f"{settings}: tiers.durable: found {durable!r}, expected a folder")
+    return Path(durable)
+
+
+def serve() -> None:
+    """Run Dagster's own command with this class in the place of its own."""
+    assert hasattr(app, "DagsterWebserver"), "Dagster builds its application from another name"
+    vars(app)["DagsterWebserver"] = SlipwayWebserver
+    try:
+        access.here()
+    except ValueError as error:
+        sys.exit(f"slipway: {error}")
+    main()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    serve()

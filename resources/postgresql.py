@@ -1,0 +1,156 @@
+"""PostgreSQL: databases are backed up and put back by its own tools, pg_dump and pg_restore.
+
+A database is named by its section in the file that PGSERVICEFILE names, a mounted Secret: [dagster] and [mlflow], and
+[drill] for an empty database into which each backup is restored. So no password is in an argument or a message.
+"""
+
+import configparser
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resources.unavailable import Unavailable
+
+if TYPE_CHECKING:
+    from dagster import DagsterInstance
+
+SERVICE_FILE = "PGSERVICEFILE"
+BACKED_UP = ("dagster", "mlflow")
+DRILL = "drill"
+SUFFIX = ".dump"
+CONNECT_SECONDS = 30
+END_OF_ROWS = b"\\.\n"
+"""The line after the rows of a table, in what pg_restore writes."""
+
+
+def serves(instance: "DagsterInstance") -> bool:
+    """Whether Dagster's storage is on such a server."""
+    return type(instance.run_storage).__module__.startswith("dagster_postgres")
+
+
+def sections(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The databases that the file of services names; none without such a file. Raises ValueError and OSError."""
+    if not environ.get(SERVICE_FILE):
+        return []
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        with open(environ[SERVICE_FILE], encoding="utf-8") as file:
+            parser.read_file(file)
+    except configparser.Error as error:
+        line = f", line {error.lineno}" if isinstance(error, configparser.MissingSectionHeaderError) else ""
+        message = f"{environ[SERVICE_FILE]}{line}: found no sections, expected [dagster] and host=, dbname= below it"
+        raise ValueError(message) from None  # the cause would show the line, which may be a password
+    return parser.sections()
+
+
+def services() -> list[str]:
+    """The databases that are backed up: Dagster's, and MLflow's where it is ours. Raises ValueError as `sections`."""
+    found = [name for name in BACKED_UP if name in sections()]
+    if not found:
+        raise ValueError(f"{SERVICE_FILE}={os.environ.get(SERVICE_FILE, '')}: found no section [dagster], expected one")
+    return found
+
+
+def dumps(folder: Path) -> dict[str, Path]:
+    """The dumps in a folder, by database."""
+    return {name: path for name in BACKED_UP if (path := folder / f"{name}{SUFFIX}").is_file()}
+
+
+def dump(service: str, folder: Path) -> None:
+    """Dump a database into a folder, as it was at one moment. Raises Unavailable and ValueError as all below."""
+    _do("pg_dump", "--format=custom", *_PLAIN, f"--file={folder / f'{service}{SUFFIX}'}", f"--dbname=service={service}")
+
+
+def restore(service: str, dump: Path) -> None:
+    """Put a database back, in one transaction: whole, or not at all."""
+    _do(
+        *("pg_restore", "--single-transaction", "--clean", "--if-exists", "--exit-on-error"),
+        *(*_PLAIN, f"--dbname=service={service}", str(dump)),
+    )
+
+
+def rows(dump: Path, table: str) -> int:
+    """How many rows of a table a dump has; 0 for a table that it has not."""
+    tool = _tool("pg_restore")
+    command = [tool, "--data-only", f"--table={table}", "--file=-", str(dump)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()) as process:
+        assert process.stdout is not None and process.stderr is not None
+        count, inside = 0, False
+        for line in process.stdout:
+            if inside:
+                inside = line != END_OF_ROWS
+                count += inside
+            else:
+                inside = line.startswith(b"COPY ")
+        said = process.stderr.read().decode(errors="replace")
+    if process.returncode:
+        raise ValueError(f"{dump.name}: pg_restore finds {_last(said)}")
+    return count
+
+
+def rows_of(service: str, table: str) -> int:
+    """How many rows a table of a database has."""
+    with _connected(service) as connection, connection.cursor() as cursor:
+        cursor.execute(f'SELECT count(*) FROM "{table}"')
+        [(count,)] = cursor.fetchall()
+    return int(count)
+
+
+def require_alone(service: str) -> None:
+    """Raises ValueError when anybody else is connected to a database."""
+    with _connected(service) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        [(others,)] = cursor.fetchall()
+    if others:
+        raise ValueError(
+            f"database {service}: found {others} connections of others, expected none: scale the control plane to 0 "
+            "first (docs/formats.md#upgrade)"
+        )
+
+
+_PLAIN = ("--no-owner", "--no-privileges", "--no-password")
+
+
+@contextlib.contextmanager
+def _connected(service: str) -> Iterator[Any]:
+    import psycopg2  # type: ignore[import-untyped]
+
+    try:
+        connection = psycopg2.connect(service=service, connect_timeout=CONNECT_SECONDS)
+    except psycopg2.OperationalError as error:
+        raise Unavailable(f"database {service}: {_last(str(error))}") from None
+    with contextlib.closing(connection):
+        yield connection
+
+
+def _do(tool: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [_tool(tool), *arguments], capture_output=True, text=True, errors="replace", check=False, env=_environment()
+    )
+    if done.returncode:
+        raise Unavailable(f"{tool}: {_last(done.stderr)}")
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ValueError(
+            f"{name}: found no such program, expected PostgreSQL's client, of the server's version or newer"
+        )
+    return found
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C", "PGCONNECT_TIMEOUT": str(CONNECT_SECONDS)}
+
+
+def _last(said: str) -> str:
+    """The first line of an error: the others repeat the statement, with what it has of people's data."""
+    return (said.strip().splitlines() or ["it ended without a word"])[0]

@@ -1,0 +1,37 @@
+"""Run coordinator: Dagster's queue, which also notes on each run from the webserver who asked for it, and who ended it.
+
+The webserver knows the person (`resources.access`). The tags are set on every run that a person asked for, also to
+nobody: what a person typed into the launchpad says nothing about who it was.
+"""
+
+from contextvars import ContextVar
+
+from dagster import DagsterRun, QueuedRunCoordinator
+from dagster._core.run_coordinator import SubmitRunContext
+from dagster._core.storage.tags import PARENT_BACKFILL_ID_TAG
+from dagster._core.workspace.context import WorkspaceRequestContext
+
+from resources.mlflow.identity import CANCELLED_TAG, USER_TAG
+
+asking: ContextVar[str] = ContextVar("asking", default="")
+"""In the webserver: the person whose request is answered now; empty where nobody is known."""
+
+
+class AttributingRunCoordinator(QueuedRunCoordinator):
+    """The queue, with the names of people."""
+
+    def submit_run(self, context: SubmitRunContext) -> DagsterRun:
+        run = context.dagster_run
+        tags = {CANCELLED_TAG: ""} if CANCELLED_TAG in run.tags else {}
+        if isinstance(context.workspace, WorkspaceRequestContext) and context.workspace.source is not None:
+            tags[USER_TAG] = context.workspace.get_viewer_tags().get(USER_TAG, "")
+        elif PARENT_BACKFILL_ID_TAG in run.tags:  # a backfill that is launched again has the tags of the first
+            tags[USER_TAG] = ""
+        if tags:
+            self._instance.add_run_tags(run.run_id, tags)
+        return super().submit_run(context)
+
+    def cancel_run(self, run_id: str) -> bool:
+        """As Dagster's, with the person's name on the run."""
+        self._instance.add_run_tags(run_id, {CANCELLED_TAG: asking.get()})
+        return super().cancel_run(run_id)

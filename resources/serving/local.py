@@ -1,0 +1,57 @@
+"""Serving on this machine: one front for the durable tier, which starts its workers itself.
+
+It outlives whoever starts it, as a training does, and ends by itself once nothing is to be served.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlparse
+
+from resources.launchers.local import detached
+from resources.unavailable import Unavailable
+from serving.records import ServingRecords
+from trainer.base import lock
+
+PORT = "SLIPWAY_SERVE_PORT"
+"""The port of the front; 0 for any free one. Without it, the one that it had before, or 8000, or any free one."""
+DEFAULT_PORT = 8000
+LOG = "front.log"
+
+
+class LocalServing:
+    """The front of an embedded instance."""
+
+    precision: ClassVar[str] = "fp32"
+    image: ClassVar[str] = ""
+
+    def __init__(self, code: Path, environ: Mapping[str, str] = os.environ) -> None:
+        self._code, self._environ = code, environ
+
+    def ensure(self, records: ServingRecords) -> None:
+        """Start the front unless it runs. Raises Unavailable, with the place of its log."""
+        wanted = [records.state(model).wanted for model in records.models()]
+        if not any(each is not None and each.want == "serve" for each in wanted) or runs(records):
+            return
+        module = ["serving", "--durable", str(records.durable), "--detach", *self._port(records)]
+        detached.start(module, records.folder / LOG, self._code, self._environ, "the front of served models")
+
+    def _port(self, records: ServingRecords) -> list[str]:
+        """Raises Unavailable for what is no port."""
+        given = self._environ.get(PORT)
+        if given is None:
+            before = records.front()
+            return ["--port", str(urlparse(before.url).port if before else DEFAULT_PORT), "--or-any-port"]
+        if not given.isdecimal() or int(given) > 65535:
+            raise Unavailable(f"{PORT}: found {given!r}, expected a port from 1 to 65535, or 0 for any free one")
+        return ["--port", given]
+
+
+def runs(records: ServingRecords) -> bool:
+    """Whether the durable tier has a front on this machine."""
+    try:
+        with lock.at_once(records.folder):
+            return False
+    except lock.Held:
+        return True

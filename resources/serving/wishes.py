@@ -1,0 +1,71 @@
+"""Wishes: the one door through which a person, an asset or a sensor says what should answer for a model.
+
+Each is one create-only record after the newest one, so that of two people who wish at once one finds out.
+"""
+
+from collections.abc import Iterator
+
+from serving.records import ServedState, ServedVersion, ServingRecords, ServingWish, SwitchPolicy
+
+
+class NotServed(ValueError):
+    """What was asked for cannot be wanted; the message says why."""
+
+
+def serve(
+    records: ServingRecords,
+    model: str,
+    version: ServedVersion,
+    policy: SwitchPolicy,
+    follows: bool,
+    by: str,
+    why: str,
+) -> ServedState:
+    """Want a version, for the policy's share of the traffic until the verdict. The same wish twice is one.
+
+    A switch that is under way ends: what answered before it goes on answering. Raises NotServed.
+    """
+    if not 0 < policy.share <= 1:
+        raise NotServed(f"share: found {policy.share:g}, expected above 0 and 1 at most")
+    state = records.state(model)
+    wanted = ServingWish("serve", by, why, version, state.settled, follows, policy)
+    held = state.wanted
+    tried = held is not None and (held.version, held.follows, held.policy) == (version, follows, policy)
+    if tried and not (state.verdict is not None and state.verdict.outcome == "back"):
+        return state
+    return _wish(records, state, wanted)
+
+
+def stop(records: ServingRecords, model: str, by: str, why: str) -> ServedState:
+    """Want nothing any more: what is under way is answered, and then nothing is. Raises NotServed."""
+    state = records.state(model)
+    if state.wanted is None or state.wanted.want == "stop":
+        return state
+    return _wish(records, state, ServingWish("stop", by, why))
+
+
+def back(records: ServingRecords, model: str, by: str, why: str) -> ServedState:
+    """Want what answered before, at once, and no later champion by itself. Raises NotServed where there is nothing.
+
+    While a switch is under way, that is what answered before the switch.
+    """
+    state = records.state(model)
+    answered = list(settled(records, model))
+    now, former = state.settled, [each for each in answered if each != state.settled]
+    goal = now if state.coming is not None and state.coming != now else (former[-1] if former else None)
+    if goal is None:
+        raise NotServed(f"model {model}: no other version has answered before")
+    return _wish(records, state, ServingWish("serve", by, why, goal, now, False, SwitchPolicy()))
+
+
+def settled(records: ServingRecords, model: str) -> Iterator[ServedVersion]:
+    """The versions that have had all of the traffic, in their order."""
+    for wanted, verdict in records.history(model):
+        if wanted.version is not None and verdict is not None and verdict.outcome == "all":
+            yield wanted.version
+
+
+def _wish(records: ServingRecords, state: ServedState, wanted: ServingWish) -> ServedState:
+    if not records.wish(state, wanted):
+        raise NotServed(f"model {state.model}: somebody else has just wished for something: look, and ask again")
+    return records.state(state.model)

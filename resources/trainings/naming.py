@@ -1,0 +1,58 @@
+"""Naming: a training's name for people: its recipe, when it was wanted, and what is special about it.
+
+The id, with its hash, stays the name on disk and in Dagster: it is what makes a start happen once. The words are made
+from records, and stand beside the id wherever people read. Pure, but for `of`.
+"""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from resources.trainings import records
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.records import Desired, Specification, Terms
+from trainer.record import files
+
+GIVEN = "given"
+"""In the origin of a training's terms: FIELD=VALUE, as a person gave them."""
+LONGEST = 90
+
+
+def of(facts: TrainingFacts) -> str:
+    """The name of a training. Raises ValueError and Unreadable for one whose records cannot be read."""
+    return name(facts.specification, facts.terms, _first_wanted(facts))
+
+
+def name(specification: Specification, terms: Terms, wanted: float | None) -> str:
+    """``tiny-decoder, 23 Nov 09:32, run.steps=3000``; `wanted`: when it first was, in seconds since the epoch."""
+    when = time.strftime("%-d %b %H:%M", time.localtime(wanted)) if wanted else "offered"
+    return ", ".join(filter(None, [specification.recipe, when, special(specification, terms)]))
+
+
+def special(specification: Specification, terms: Terms) -> str:
+    """What distinguishes a training from others of its recipe; empty for one that is as its recipe says."""
+    origin, branch = terms.origin, specification.branch
+    words = []
+    if branch is not None:
+        words.append(
+            f"from {branch.training}@{branch.step} with {_pairs(branch.changed)}"
+            if branch.changed
+            else f"from {branch.training}@{branch.step}"
+        )
+    elif "sweep" in origin:
+        words.append(f"trial {origin.get('trial', '?')} of {origin['sweep']}")
+    words += [str(each) for each in origin.get(GIVEN, ())]
+    if specification.cause:
+        words.append(specification.cause)
+    text = ", ".join(words)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def _pairs(changed: Mapping[str, Any]) -> str:
+    return ", ".join(f"{field}={value}" for field, value in changed.items())
+
+
+def _first_wanted(facts: TrainingFacts) -> float | None:
+    """When it was first wanted, None before; by the oldest record that is left."""
+    names = files.names(facts.folder, files.DESIRED)
+    return records.read(Desired, files.named(facts.folder, files.DESIRED, names[0])).at if names else None

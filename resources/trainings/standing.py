@@ -1,0 +1,231 @@
+"""Standing: where a training stands now, in words and figures that are true while it runs.
+
+It follows from the training's records, its ledger and its ranks' heartbeats alone, so that whoever reads them can tell
+it: the sensor that shows it in Dagster, the page beside Dagster, the command line. What only the launcher and the fleet
+know, what a start waits for, is handed in. Pure, but for the facts that are read when they are first asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from resources.trainings import budgets, updating
+from resources.trainings.curves import CurveFold, StagedPart
+from resources.trainings.facts import TrainingFacts
+from resources.trainings.faults import SHORT, SILENT_SECONDS, where
+from resources.trainings.watch import Sight
+from trainer.record.phases import PHASES, STAGING, TRAINING
+
+OFFERED, WAITING, STARTING, RUNNING, HANGING = "offered", "waiting", "starting", "running", "hanging"
+STOPPING, RESTARTING, FINISHED, FAILED, STOPPED, PAUSED = (
+    "stopping", "restarting", "finished", "failed", "stopped", "paused",
+)  # fmt: skip
+LIVE = (WAITING, STARTING, RUNNING, HANGING, STOPPING, RESTARTING, *PHASES)
+"""The states in which it changes by itself; a phase's name is a state too."""
+HANG_SECONDS, HANG_TIMES = 5.0, 3.0
+"""A step looks like a hang after so long at the earliest, and after so many times the longest of the last ones."""
+STILL_SECONDS = 30.0
+"""Where something else than steps is counted, a rank looks like a hang that has moved nothing for so long."""
+WORDS = {
+    "starting": "starting: its processes come up and meet",
+    "staging": "staging the snapshot on its nodes",
+    "building": "building the model",
+    "restoring": "restoring a checkpoint",
+    "compiling": "compiling the first step",
+    "validating": "running, validating",
+    "committing": "running, writing a checkpoint",
+    "copying": "copying its last checkpoint to other tiers",
+    "ending": "writing its last records",
+}
+
+
+@dataclass(frozen=True)
+class TrainingStanding:
+    """Where a training stands."""
+
+    state: str
+    """One word: offered, waiting, starting, a phase's name, running, hanging, stopping, restarting, finished, failed,
+    stopped or paused."""
+    words: str
+    """The same in a sentence for a person, with how far it is."""
+    step: int
+    steps: int | None
+    """None for a script, whose parameters are its own."""
+    checkpoint: int
+    """The step of the newest checkpoint, 0 before the first."""
+    incarnation: int
+    nodes: tuple[str, ...]
+    seconds_left: float | None = None
+    """At the pace of the last steps; None where that is not known, or it does not run."""
+    loss: float | None = None
+    best_loss: float | None = None
+    best_step: int | None = None
+    figures: tuple[tuple[str, float], ...] = ()
+    """Of the last step: tokens_per_second, mfu, learning_rate and so on, by name."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it may change by itself."""
+        return self.state in LIVE
+
+
+def standing(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], waits: str = "") -> TrainingStanding:
+    """Where the training stands.
+
+    sights: its ranks, by the watch of who looks; needed only while it runs. waits: what a start waits for, where known.
+    Raises Unreadable.
+    """
+    ended, steps = facts.ended, updating.steps_now(facts)
+    checkpoint = facts.commits[-1].step if facts.commits else 0
+    reached = max([checkpoint, int(fold.last.get("step", 0)) if facts.running else 0, ended.step if ended else 0])
+    state, words = _state(facts, fold, sights, reached, steps, checkpoint, waits)
+    left = (
+        fold.pace * (steps - reached)
+        if steps and fold.pace and state in (RUNNING, "validating", "committing")
+        else None
+    )
+    return TrainingStanding(
+        state=state,
+        words=f"{words}, {duration(left)} left" if left is not None else words,
+        step=reached,
+        steps=steps,
+        checkpoint=checkpoint,
+        incarnation=facts.incarnation,
+        nodes=facts.nodes,
+        seconds_left=left,
+        loss=fold.last.get("loss"),
+        best_loss=fold.best.get("loss"),
+        best_step=int(fold.best["step"]) if fold.best else None,
+        figures=tuple((name, value) for name, value in fold.last.items() if name not in ("loss", "step", "t")),
+    )
+
+
+def _state(
+    facts: TrainingFacts,
+    fold: CurveFold,
+    sights: Sequence[Sight],
+    reached: int,
+    steps: int | None,
+    checkpoint: int,
+    waits: str,
+) -> tuple[str, str]:
+    """The state, and the words for it."""
+    of_steps = f"step {reached:,} of {steps:,}" if steps else f"step {reached:,}"
+    ended = facts.ended
+    if facts.desired is None:
+        return OFFERED, "offered: nobody has wanted it yet"
+    if facts.claim is None:
+        return (WAITING, _waiting(waits)) if facts.wanted else (STOPPED, "stopped before it started: resume begins it")
+    if ended is None:
+        if not facts.wanted:
+            return STOPPING, f"stopping at {of_steps}, with a checkpoint"
+        return _running(facts, fold, sights, of_steps, waits)
+    if ended.outcome == "succeeded":
+        return FINISHED, f"finished at {of_steps}"
+    if facts.paused:
+        return PAUSED, f"paused at {of_steps}: it has done what it was granted"
+    if facts.wanted and _goes_on(facts):
+        return RESTARTING, f"restarting from step {checkpoint:,}: {_short(ended.reason)}" + (
+            f"; waiting: {_short(waits)}" if waits else ""
+        )
+    if ended.outcome == "failed":
+        return FAILED, f"failed at {of_steps}: {_short(ended.reason)}"
+    at = f"{reached:,} of {steps:,}" if steps else f"step {reached:,}"
+    return STOPPED, f"stopped at {at}: resume goes on from step {checkpoint:,}"
+
+
+def _goes_on(facts: TrainingFacts) -> bool:
+    """Whether a further incarnation is due."""
+    return not budgets.exhausted_by(facts)
+
+
+def _running(
+    facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], of_steps: str, waits: str
+) -> tuple[str, str]:
+    """The state of an incarnation that is claimed and has not ended."""
+    ranks = [sight for sight in sights if sight.rank is not None]
+    if not ranks:
+        if waits:
+            return WAITING, _waiting(waits)
+        return STARTING, f"starting: its job is {'coming up' if facts.submitted(facts.incarnation) else 'submitted'}"
+    last = min(ranks, key=lambda sight: (_order(sight.place.phase), sight.place.step, sight.place.done))
+    hung = [sight for sight in ranks if sight.age >= hang_after(sight)]
+    if hung:
+        worst = max(hung, key=lambda sight: sight.age)
+        limit = facts.terms.deadline(worst.place.phase)
+        return HANGING, (
+            f"hanging for {duration(worst.age)} at {of_steps}: {where(worst)}"
+            + (f", silent for {duration(worst.silent)}" if worst.silent > SILENT_SECONDS else "")
+            + f"; it is restarted after {duration(limit)} at the latest"
+        )
+    phase = last.place.phase
+    if phase == TRAINING.name:
+        return RUNNING, f"running, {of_steps}"
+    words = WORDS.get(phase, phase)
+    if phase == STAGING.name:
+        return phase, f"{words}{_staged(fold.staged, facts.nodes)}"
+    done = f", {_amount(last.place.done, PHASES[phase].unit)} so far" if last.place.done and phase in PHASES else ""
+    waited = f", for {duration(last.age)}" if last.age >= 1 and not done else ""
+    at = f", {of_steps}" if phase in ("validating", "committing", "copying") else ""
+    return phase, f"{words}{at}{done}{waited}"
+
+
+def hang_after(sight: Sight) -> float:
+    """Seconds at one place after which a rank looks like a hang, which is long before its deadline.
+
+    A process whose heartbeat stands still looks like one wherever it is; uncounted phases have no other sign.
+    """
+    phase = sight.place.phase
+    if sight.silent > SILENT_SECONDS:
+        return SILENT_SECONDS
+    if phase == TRAINING.name and sight.section in SHORT:
+        return max(HANG_SECONDS, HANG_TIMES * sight.longest)
+    counted = PHASES[phase].unit if phase in PHASES else ""
+    return max(STILL_SECONDS, HANG_TIMES * sight.longest) if counted else float("inf")
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people say them: 40 s, 12 min, 3 h 20 min, 5 days."""
+    if seconds is None:
+        return "-"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{hours / 24:.1f} days"
+
+
+def _waiting(waits: str) -> str:
+    return f"waiting for nodes: {_short(waits)}" if waits else "waiting for its first start"
+
+
+def _staged(staged: dict[str, StagedPart], nodes: Sequence[str]) -> str:
+    """How far the staging of the node that is furthest behind is."""
+    own = {node: part for node, part in staged.items() if node in nodes and part.bytes < part.total_bytes}
+    if not own:
+        return ""
+    node, part = min(own.items(), key=lambda each: each[1].bytes / max(1, each[1].total_bytes))
+    left = part.seconds_left
+    return f": {_amount(part.bytes, 'bytes')} of {_amount(part.total_bytes, 'bytes')} on {node}" + (
+        f", {duration(left)} left" if left is not None else ""
+    )
+
+
+def _amount(count: int, unit: str) -> str:
+    if unit != "bytes":
+        return f"{count:,} {unit}"
+    return f"{count / 1e9:.2f} GB" if count >= 1e8 else f"{count / 1e6:.1f} MB"
+
+
+def _order(phase: str) -> int:
+    """Phases in the order in which a start goes through them; one that is not known comes last."""
+    return list(PHASES).index(phase) if phase in PHASES else len(PHASES)
+
+
+def _short(text: str) -> str:
+    """The first line of a reason."""
+    first = text.split("\n")[0].strip()
+    return first if len(first) <= 160 else f"{first[:159]}…"

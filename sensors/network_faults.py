@@ -1,0 +1,102 @@
+"""Network faults: has the nodes bisected after exchanges failed and no single node is named.
+
+Should be: each incident of the last day in which ranks of several nodes could not exchange, or hung, and which does not
+say on which node it lies, is followed by one bisection of these nodes.
+Is: the incidents of trainings, the results of bisections on the durable tier, and Dagster's runs.
+Follows: a run of the job `network_bisect`, once none of the nodes works; what it finds speaks against a node.
+"""
+
+import time
+from dataclasses import dataclass
+
+import dagster as dg
+
+from assets import keys, subjects
+from resources.compute.protocol import Compute
+from resources.fleet.protocol import Node, by_name
+from resources.node_tasks import network
+from resources.tiers import Tiers
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
+from sensors.support import occupation
+from sensors.support.memory import SensorMemory, recalled
+from sensors.support.runs import NewestRuns
+from sensors.support.tick import Tick
+from trainer.base import codec
+from trainer.record import fence, files, incidents
+from trainer.record.tokens import Token
+
+NAME = "network_faults"
+WINDOW_SECONDS = 86_400.0
+"""An incident of longer ago says nothing about the network now."""
+_DUE, _BEFORE = "*due", "*before"
+"""Under these names, which no training has, a memory keeps the bisections that are due, and whom the last tick saw."""
+
+
+@dataclass(frozen=True)
+class DueBisection:
+    """A bisection that waits until its nodes are free."""
+
+    about: str
+    """The incident's training and id."""
+    nodes: tuple[str, ...]
+    since: float
+
+
+@dg.sensor(
+    name=NAME,
+    job_name=network.JOB,
+    minimum_interval_seconds=15,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Has the nodes bisected after exchanges failed and no single node is named.",
+)
+def network_faults(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+    tick, root = Tick(context, NAME), trainings(tiers)
+    memory = recalled(tick.instance, NAME, root.root)
+    due = memory.lasting_of(_DUE, dict[str, DueBisection]())
+    owed, before = {*root.opened(Duty.RUN), *root.opened(Duty.INCIDENTS)}, memory.lasting_of(_BEFORE, set[str]())
+    # Those of the last tick too: a training may have ended since, and its last incident counts.
+    tick.each(sorted(owed | before), subjects.training, lambda id: _listen(memory, due, root.store(id)))
+    before.clear()
+    before.update(owed)
+    memory.keep_only([_DUE, _BEFORE, *owed])
+    now = time.time()
+    for each in list(due.values()):
+        if now - each.since > WINDOW_SECONDS or network.is_done(tiers.durable_path, each.about):
+            del due[each.about]
+    if due:
+        tick.visit(subjects.FLEET, lambda: _request(tick, tiers, due, by_name(compute.fleet().nodes())))
+    return tick.result()
+
+
+def _listen(memory: SensorMemory, due: dict[str, DueBisection], store: TrainingStore) -> None:
+    """Take in the incidents of a training that call for a bisection."""
+    if memory.is_quiet(store.id, [f"{store.folder}/{files.INCIDENTS}"]):
+        return
+    claims = {claim.token: claim for claim in fence.claims(store.folder)}
+    for id in incidents.names(store.folder):
+        try:
+            incident = incidents.read(store.folder, id)
+        except codec.UndecodableRecord:
+            continue
+        claim, about = claims.get(Token.parse(incident.token)), f"{store.id}/{id}"
+        if claim is not None and network.calls_for_bisection(incident, claim.nodes):
+            due.setdefault(about, DueBisection(about, tuple(claim.nodes), incident.at))
+    memory.found_nothing(store.id)
+
+
+def _request(tick: Tick, tiers: Tiers, due: dict[str, DueBisection], fleet: dict[str, Node]) -> None:
+    """Request one bisection whose nodes are free; several at once would measure one another."""
+    runs = NewestRuns(tick.instance, keys.BISECTS_TAG, due)
+    if any(runs.unfinished(about) for about in due):
+        return
+    busy = set(occupation.nodes(tiers))
+    for each in due.values():
+        suspects, good = network.free(fleet, each.nodes, busy)
+        if suspects and runs.may_request(each.about):
+            config = {"nodes": suspects, "good": good, "about": each.about}
+            tags = {keys.BISECTS_TAG: each.about}
+            tick.requests.append(dg.RunRequest(run_config={"ops": {network.OP: {"config": config}}}, tags=tags))
+            return
+        tick.postpone(f"{each.about}: its nodes are bisected once none of them works")

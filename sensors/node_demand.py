@@ -1,0 +1,80 @@
+"""Node demand: shows the cluster's autoscaler which nodes trainings wait for.
+
+Should be: where an autoscaler changes the fleet, each wanted training that does not run because too few nodes are ready
+has pending placeholders, as many as the nodes that it would run on; no other training has any.
+Is: the facts of trainings, the fleet, and the placeholders in the cluster.
+Follows: placeholders are made and removed. The autoscaler adds nodes for them; the job watch claims the training once
+enough are ready. Nodes on which nothing of Slipway runs are the autoscaler's to remove.
+"""
+
+from dataclasses import dataclass
+
+import dagster as dg
+
+from assets import subjects
+from resources.compute.protocol import Compute
+from resources.fleet.protocol import Node
+from resources.launchers.kubernetes.lack import Lack
+from resources.tiers import Tiers
+from resources.trainings import lacking as lacking_nodes
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
+from sensors.support.memory import SensorMemory, decisive, recalled
+from sensors.support.tick import Tick
+
+NAME = "node_demand"
+
+
+@dg.sensor(
+    name=NAME,
+    asset_selection='key:"*/training"',
+    minimum_interval_seconds=15,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Shows the cluster's autoscaler which nodes trainings wait for.",
+)
+def node_demand(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+    tick, root, demand, fleets = Tick(context, NAME), trainings(tiers), compute.node_demand(), list[SeenFleet]()
+    if demand is None or not tick.visit(subjects.FLEET, lambda: fleets.append(_fleet(tiers, compute))):
+        return tick.result()
+    memory, owed = recalled(tick.instance, NAME, root.root), root.opened(Duty.RUN)
+    memory.keep_only(owed)
+    found = dict[str, Lack | None]()
+
+    def look(id: str) -> None:
+        found[id] = _lack(root.store(id), memory, fleets[0])
+
+    tick.each(owed, subjects.training, look)
+    lacking = {id: lack for id, lack in found.items() if lack}
+    tick.visit(subjects.FLEET, lambda: demand.bring_to(lacking, unknown=set(owed) - set(found)))
+    return tick.result()
+
+
+@dataclass(frozen=True)
+class SeenFleet:
+    """The fleet at this tick."""
+
+    nodes: tuple[Node, ...]
+    """As work may use it."""
+    coming: int
+    """How many of them are ready but for their preflight."""
+
+
+def _fleet(tiers: Tiers, compute: Compute) -> SeenFleet:
+    """Raises Unavailable."""
+    nodes = tuple(compute.working_fleet(tiers).nodes())
+    held = {node.name for node in nodes if not node.ready}
+    standings = compute.node_health(tiers).register.newest()
+    out = {name for name, record in standings.items() if record.standing.lacks}
+    return SeenFleet(nodes, sum(node.ready and node.name in held - out for node in compute.fleet().nodes()))
+
+
+def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet) -> Lack | None:
+    """What a training waits for; one whose records have not changed since it ran is not read again."""
+    if memory.is_quiet(store.id, decisive(store.folder)):
+        return None
+    facts = store.read()
+    if facts.running:
+        memory.found_nothing(store.id)
+    count = lacking_nodes.nodes(facts, fleet.nodes, fleet.coming)
+    return Lack(count, facts.terms.kubernetes) if count else None

@@ -1,0 +1,117 @@
+"""Notifications: tells people what happened, what was done and what to do, where they are, once each.
+
+Should be: every notice that the records give rise to is in the outbox, and every endpoint has had it.
+Is: the records of trainings that are under way, of gates, nodes and tiers; the outbox, and what each endpoint has had.
+Follows: notices are noted, and sent, in one message what happens at once. An endpoint that is away is tried again; it
+loses nothing, and nobody waits for it. Without settings nobody is told, and nothing is noted.
+"""
+
+import time
+
+import dagster as dg
+
+from assets import subjects
+from assets.subjects import Subject
+from resources import links
+from resources.morning import reading
+from resources.morning import report as morning
+from resources.notify import notices
+from resources.notify.courier import NoticeCourier
+from resources.notify.outbox import Outbox
+from resources.notify.settings import NotificationSettings
+from resources.tiers import Tiers
+from resources.trainings import incidents as recorded
+from resources.trainings.duties import Duty, OpenDuty
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
+from sensors.support.memory import SensorMemory, recalled
+from sensors.support.tick import Tick
+from trainer.base import listing
+from trainer.record import files
+
+NAME = "notifications"
+PLATFORM = Subject("gates, nodes and tiers")
+DELIVERY = Subject("notifications")
+_AROUND = "*"
+"""Under this name, which no training has, a memory keeps what it saw of gates, nodes and tiers."""
+
+
+def notifications_sensor(settings: NotificationSettings | None) -> dg.SensorDefinition:
+    """The sensor; without settings it tells nobody."""
+    couriers: dict[str, NoticeCourier] = {}
+
+    @dg.sensor(
+        name=NAME,
+        minimum_interval_seconds=5,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        asset_selection='key:"platform/morning"',
+        description="Tells people what happened, what was done and what to do: by mail, chat or webhook.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
+        tick, root = Tick(context, NAME), trainings(tiers)
+        owed = root.with_open(Duty.NOTICES)
+        if settings is None:
+            for duty in owed:
+                duty.close(root.store(duty.training).life())
+            return tick.result()
+        outbox, memory = Outbox.of(tiers.durable_path), recalled(tick.instance, NAME, root.root)
+        since = outbox.begun()
+        if memory.new:
+            for id in set(root.opened(Duty.RUN)) - {duty.training for duty in owed}:
+                root.open(id, Duty.NOTICES)
+            owed = root.with_open(Duty.NOTICES)
+        memory.keep_only([_AROUND, *(duty.training for duty in owed)])
+        tick.each(
+            owed,
+            lambda duty: subjects.training(duty.training),
+            lambda duty: _note(memory, outbox, duty, root.store(duty.training), since, tiers),
+        )
+        tick.visit(PLATFORM, lambda: _note_around(memory, outbox, tiers, since))
+        courier = couriers.setdefault(str(tiers.durable_path), NoticeCourier(outbox))
+        tick.visit(DELIVERY, lambda: _deliver(tick, courier, settings))
+        return tick.result()
+
+    return sensor
+
+
+def _deliver(tick: Tick, courier: NoticeCourier, settings: NotificationSettings) -> None:
+    for problem in courier.deliver(settings):
+        tick.postpone(problem)
+
+
+def _note(
+    memory: SensorMemory, outbox: Outbox, duty: OpenDuty, store: TrainingStore, since: float, tiers: Tiers
+) -> None:
+    """Note what happened to one training; the duty is done once it is over and its incidents are told."""
+    below = (files.INCIDENTS, files.CLAIMS, files.EXITS, files.DESIRED, files.FAULTS, files.SET_ASIDE)
+    if memory.is_quiet(store.id, [f"{store.folder}/{name}" for name in below]):
+        return
+    facts, now = store.read(), time.time()
+    if recorded.lacking(store, facts.failures):
+        return  # the sensor `incidents` is about to write the record of a failure
+    told = morning.report(reading.night(tiers.durable_path, since, now, store))
+    for each in notices.of_report(told):
+        outbox.note(each)
+    end = reading.training_end(facts)
+    if end is not None and end.outcome == "succeeded" and end.at >= since:
+        outbox.note(notices.finished(store.id, links.training(end.recipe, store.id), end.at))
+    if any(each.going for each in told.items):
+        return
+    memory.found_nothing(store.id)
+    if facts.over:
+        duty.close(facts.life)
+
+
+def _note_around(memory: SensorMemory, outbox: Outbox, tiers: Tiers, since: float) -> None:
+    """Note what gates, nodes and tiers have to tell."""
+    durable = tiers.durable_path
+    models = [f"{durable}/models/{name}" for name in listing.names_if_there(durable / "models")]
+    nodes = [f"{durable}/nodes/{name}" for name in listing.names_if_there(durable / "nodes")]
+    watched = [*nodes, *(f"{model}/{name}" for model in models for name in ("judgements", "approvals", "promotions"))]
+    if memory.is_quiet(_AROUND, [*watched, f"{durable}/storage"]):
+        return
+    now = time.time()
+    for each in notices.of_report(morning.report(reading.platform_night(durable, since, now))):
+        outbox.note(each)
+    outbox.prune(now)
+    memory.found_nothing(_AROUND)

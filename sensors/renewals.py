@@ -1,0 +1,135 @@
+"""Renewals: starts a training anew when its dataset has enough new documents, or other ones.
+
+Should be: the newest training of a recipe with `renewal.new_data` or `renewal.drift` has nearly all documents of the
+current snapshot, and documents like those.
+Is: the current snapshot of each dataset, and the snapshot of the recipe's newest training.
+Follows: a training on the current snapshot, whose cause names the snapshot, so that a tick that is evaluated twice
+gives one training. A snapshot that was looked at is not looked at again; one that the recipe's limits hold back is.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import dagster as dg
+
+from assets import drift, training_data
+from assets.datasets.snapshots.difference import difference
+from assets.renewing import NotRenewed, of_recipe, renew
+from recipes.renewal import RenewalSection
+from recipes.training import TrainingRecipe
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+from resources.trainings.roots import trainings
+from trainer.base import parsing
+from trainer.data import snapshots
+from trainer.data.mixtures import MixtureSnapshot
+
+NAME = "renewals"
+
+
+def renewals(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
+    """The sensor over all recipes that are trained anew by what their dataset's snapshots have."""
+    watched = {name: each for name, each in recipes.items() if each.renewal and _compares(each.renewal)}
+
+    @dg.sensor(
+        name=NAME,
+        asset_selection='key:"*/training"',
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Starts trainings anew on snapshots with enough new documents, or with documents of another kind.",
+    )
+    def sensor(
+        context: dg.SensorEvaluationContext, tiers: Tiers, tracking: Tracking
+    ) -> dg.SensorResult | dg.SkipReason:
+        seen: dict[str, str] = parsing.value(context.cursor or "{}")
+        told = []
+        for name, recipe in watched.items():
+            try:
+                current = training_data.current(recipe, tiers.durable_path)
+                if current is None or seen.get(name) == current:
+                    continue
+                told.append(_look(recipe, current, tiers, tracking, context.instance))
+                seen[name] = current
+            except NotRenewed as error:
+                told.append(f"{name} waits: {error}")
+            except (ValueError, OSError) as error:  # each recipe alone
+                told.append(f"{name}: {error}")
+        return dg.SensorResult(cursor=json.dumps(seen), skip_reason=dg.SkipReason("; ".join(told) or "nothing is new"))
+
+    return sensor
+
+
+def _look(recipe: TrainingRecipe, current: str, tiers: Tiers, tracking: Tracking, instance: dg.DagsterInstance) -> str:
+    """What was done about a snapshot. Raises NotRenewed and ValueError."""
+    known = of_recipe(trainings(tiers), recipe.name)
+    if not known:
+        return f"{recipe.name}: it was never trained"  # a person starts the first one
+    before = known[-1].read().specification.snapshot
+    assert recipe.renewal is not None
+    told = []
+    for reason in _reasons(recipe.renewal, before, current, tiers):
+        if reason.holds:
+            origin = {"renewal": reason.name, "before": before, **reason.figures}
+            cause = f"{reason.name} {current[:12]}"
+            return f"{renew(recipe, cause, origin, tiers, tracking, instance, NAME).id}: {reason.told}"
+        told.append(reason.told)
+    return f"{recipe.name}: {', '.join(told)}"
+
+
+@dataclass(frozen=True)
+class RenewalReason:
+    """Why a training may start anew on a snapshot."""
+
+    name: str
+    holds: bool
+    figures: Mapping[str, float]
+    told: str
+
+
+def _compares(renewal: RenewalSection) -> bool:
+    return renewal.new_data is not None or renewal.drift is not None
+
+
+def _reasons(renewal: RenewalSection, before: str, current: str, tiers: Tiers) -> Iterator[RenewalReason]:
+    """What the recipe compares, one after the other: a later one is not computed where an earlier one holds."""
+    if renewal.new_data is not None:
+        share = new_share(before, current, tiers)
+        told = f"{share:.1%} of the documents are new"
+        yield RenewalReason("new data", share >= renewal.new_data, {"share": round(share, 4)}, told)
+    if renewal.drift is not None:
+        found = drift.between(before, current, tiers)
+        figures = {name: round(value, 4) for name, value in found.items()}
+        told = ", ".join(f"{name} drifted by {value:.3g}" for name, value in found.items()) or "drift is not known"
+        yield RenewalReason("drift", max(found.values(), default=0.0) >= renewal.drift, figures, told)
+
+
+def new_share(before: str, current: str, tiers: Tiers) -> float:
+    """The share of the current snapshot's documents that the one before lacks; 1 where that cannot be told any more."""
+    if before == current:
+        return 0.0
+    now = snapshots.read(tiers.durable_path, current)
+    if isinstance(now, MixtureSnapshot):
+        return _new_share_of(now, before, tiers)
+    try:
+        found = difference(snapshots.read(tiers.durable_path, before), now, tiers.durable_path).documents
+    except ValueError:
+        return 1.0
+    if found is None:
+        return 1.0
+    return (found.added + found.changed) / max(1, int(now.documents["kept"]))
+
+
+def _new_share_of(now: MixtureSnapshot, before: str, tiers: Tiers) -> float:
+    """The share of a mixture: of the documents of all its datasets together."""
+    try:
+        former = snapshots.read(tiers.durable_path, before)
+    except ValueError:
+        return 1.0
+    known = {each.dataset: each.snapshot for each in former.sources} if isinstance(former, MixtureSnapshot) else {}
+    new, total = 0.0, 0
+    for source in now.sources:
+        kept = int(snapshots.read(tiers.durable_path, source.snapshot).documents["kept"])
+        share = new_share(known[source.dataset], source.snapshot, tiers) if source.dataset in known else 1.0
+        new, total = new + share * kept, total + kept
+    return new / max(1, total)

@@ -1,0 +1,100 @@
+"""Serving: brings what answers for each model to what is wanted, and shows it.
+
+Should be: a model whose champion is to be followed has its newest champion wanted; what is wanted has a server.
+Is: the wishes on record, the promotions, whether the server runs, and what it says of itself.
+Follows: a run of the served asset for a champion that was not wanted yet; a server that is started again; an
+observation of the asset when something else answers. A champion that came back from its canary is champion no more:
+the one before it is again, with the reason on record, until a person promotes the first one again.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from assets.serving import SERVES_TAG, answering_observation, champion_of, served_key, served_models
+from assets.subjects import Subject
+from recipes.training import ModelRecipe
+from resources.compute.protocol import Compute
+from resources.mlflow.promotion import history
+from resources.mlflow.sending_back import send_back
+from resources.tiers import Tiers
+from sensors.support.runs import NewestRuns
+from sensors.support.tick import Tick
+from serving.records import Answering, ServingRecords
+
+NAME = "serving"
+BY = f"sensor {NAME}"
+_shown: dict[tuple[Path, str], Answering] = {}
+"""What was last shown of each model; it is shown again by a new process."""
+
+
+def serving(recipes: Sequence[ModelRecipe]) -> dg.SensorDefinition:
+    """The sensor over the registered models of all recipes."""
+    models = served_models(recipes)
+
+    @dg.sensor(
+        name=NAME,
+        asset_selection='key:"*/served"',
+        minimum_interval_seconds=2,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Has the champions answer that are to be served, and shows who answers.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+        tick, records = Tick(context, NAME), ServingRecords(tiers.durable_path)
+        wanted = records.models()
+        known = [model for model in wanted if model in models]
+        tick.each(known, _subject, lambda model: _follow(tick, tiers, records, model))
+        if wanted:
+            tick.visit(Subject("the server"), lambda: compute.serving(tiers).ensure(records))
+        tick.each(known, _shown_subject, lambda model: _show(tick, records, model))
+        return tick.result()
+
+    return sensor
+
+
+def _subject(model: str) -> Subject:
+    return Subject(f"model {model}", served_key(model))
+
+
+def _shown_subject(model: str) -> Subject:
+    return Subject(f"what answers for {model}", served_key(model))
+
+
+def _follow(tick: Tick, tiers: Tiers, records: ServingRecords, model: str) -> None:
+    """Request that a newer champion be served, where champions are followed; one that came back is none any more."""
+    state = records.state(model)
+    if state.wanted is None or state.wanted.want == "stop" or not state.wanted.follows:
+        return
+    champion = champion_of(tiers, model)
+    if champion is None or state.wanted.version is None:
+        return
+    tried = state.wanted.version.checkpoint
+    came_back = state.verdict if state.verdict is not None and state.verdict.outcome == "back" else None
+    if champion.manifest == tried and came_back is None:
+        return
+    if champion.manifest == tried and came_back is not None:
+        evidence = {"wish": state.number, "checkpoint": tried, "verdict": came_back.why, **came_back.figures}
+        why = f"version {champion.number} came back from its canary: {came_back.why}"
+        if send_back(tiers.durable_path, model, tried, evidence, BY, why):
+            tick.events.append(_sent_back(model, why))
+            return  # the next tick serves what is champion now, unless that answers already
+    if state.settled is not None and champion.manifest == state.settled.checkpoint:
+        return
+    value = f"{model}:{champion.manifest}:{len(history(tiers.durable_path, model))}"
+    if NewestRuns(tick.instance, SERVES_TAG, [value]).may_request(value):
+        tick.request([served_key(model)], {SERVES_TAG: value})
+
+
+def _sent_back(model: str, why: str) -> dg.AssetObservation:
+    """The event that says that a champion is none any more."""
+    description = f"{why}; to try it again: slipway models promote {model} VERSION"
+    return dg.AssetObservation(served_key(model), description=description, metadata={"sent_back": description})
+
+
+def _show(tick: Tick, records: ServingRecords, model: str) -> None:
+    """Observe what answers, when that is something else than before."""
+    answering = records.answering(model)
+    if answering is not None and _shown.get((records.folder, model)) != answering:
+        tick.events.append(answering_observation(model, answering, records.state(model)))
+        _shown[records.folder, model] = answering

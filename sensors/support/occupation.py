@@ -1,0 +1,17 @@
+"""Occupation: the nodes on which trainings and trials run, or are about to; a measurement waits until they are free."""
+
+from collections.abc import Iterator
+
+from resources.tiers import Tiers
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings, trials
+
+
+def nodes(tiers: Tiers) -> Iterator[str]:
+    """Each such node, once for each job. Raises OSError and ValueError."""
+    root = trainings(tiers)
+    stores = [*map(root.store, root.opened(Duty.RUN)), *(each for of in trials(tiers).values() for each in of.stores())]
+    for store in stores:
+        facts = store.read()
+        if facts.unfinished or facts.running:
+            yield from facts.nodes

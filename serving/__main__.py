@@ -1,0 +1,103 @@
+"""The front as a process: ``python -m serving --durable FOLDER`` serves what the records there want.
+
+One front a durable tier on one machine, by a lock; on a cluster (`--service`) several may run. It ends by itself some
+time after nothing is wanted any more, unless it is told to `--stay`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from serving.records import FrontPlace, ServingRecords
+from trainer.base import lock
+
+LOCK_SECONDS = 2.0
+"""Longer than a look at the lock takes."""
+SILENT_SECONDS = 300.0
+"""After so long without a byte a backend has failed the request; as long as the cluster's Ingress waits."""
+IDLE_SECONDS = 2.0
+"""So long after the last model was stopped a front that may end does."""
+
+
+async def run(records: ServingRecords, listener: socket.socket, service: str, stay: bool) -> None:
+    """Serve until SIGTERM, or until nothing is wanted; then let what is under way end."""
+    import aiohttp
+    from aiohttp import web
+
+    from serving.front.backends import BackendMaker
+    from serving.front.front import Front
+
+    host, port = listener.getsockname()[:2]
+    url = f"http://{host}:{port}"
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENT_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+        front = Front(records, BackendMaker(records.durable, session, service), session, url)
+        runner = web.AppRunner(front.application(), access_log=None, handler_cancellation=True, shutdown_timeout=60.0)
+        await runner.setup()
+        await web.SockSite(runner, listener).start()
+        if not service:
+            records.place(FrontPlace(url, os.getpid(), socket.gethostname()))
+        following = asyncio.create_task(front.run())
+        ended = asyncio.Event()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(each, ended.set)
+        while not ended.is_set() and not following.done():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), 0.5)
+            if not stay and time.monotonic() - front.wanted_at > IDLE_SECONDS:
+                break
+        if following.done():
+            following.result()
+        following.cancel()
+        await runner.cleanup()
+        await front.end()
+
+
+def main(arguments: list[str]) -> int:
+    """Serve; returns 0 at once where this durable tier has a front on this machine already."""
+    parser = argparse.ArgumentParser(prog="python -m serving", description="Answer for the models that are served")
+    parser.add_argument("--durable", type=Path, required=True, help="folder of the durable tier")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--or-any-port", action="store_true", help="take any free port where that one is taken")
+    parser.add_argument("--service", default="", help="on a cluster: URL of a version's service, with {name}")
+    parser.add_argument("--detach", action="store_true", help="return as soon as there is a front, and let it go on")
+    parser.add_argument("--stay", action="store_true", help="go on when nothing is served")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    records = ServingRecords(options.durable)
+    try:
+        with contextlib.ExitStack() as held:
+            if not options.service:
+                held.enter_context(lock.within(records.folder, LOCK_SECONDS))
+            listener = _listener(options.host, options.port, options.or_any_port)
+            if options.detach and os.fork() > 0:
+                os._exit(0)  # whoever started it waits for this process alone
+            asyncio.run(run(records, listener, options.service, options.stay or bool(options.service)))
+    except lock.Held:
+        return 0
+    except OSError as error:
+        print(f"serving: {options.host}:{options.port}: {error.strerror}; expected a free port", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _listener(host: str, port: int, or_any: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024)
+    except OSError:
+        if not or_any:
+            raise
+        return socket.create_server((host, 0), family=family, backlog=1024)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

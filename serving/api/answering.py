@@ -1,0 +1,109 @@
+"""Answers: the JSON documents of OpenAI's API, whole or as the events of a stream. Pure."""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+DONE = b"data: [DONE]\n\n"
+
+
+@dataclass(frozen=True)
+class Logprobs:
+    """The tokens of a completion, and how likely each was; None for the first of a prompt."""
+
+    tokens: Sequence[str]
+    chances: Sequence[float | None]
+    likeliest: Sequence[tuple[str, float] | None]
+    """The likeliest token at each place, and how likely it was."""
+
+    def document(self) -> dict[str, Any]:
+        """As completions have it."""
+        offsets, at = [], 0
+        for token in self.tokens:
+            offsets.append(at)
+            at += len(token)
+        return {
+            "tokens": list(self.tokens),
+            "token_logprobs": list(self.chances),
+            "top_logprobs": [self._top(place) for place in range(len(self.tokens))],
+            "text_offset": offsets,
+        }
+
+    def _top(self, place: int) -> dict[str, float] | None:
+        """The token there and the likeliest one; harnesses compare the two to see whether it would have been drawn."""
+        best, chance = self.likeliest[place], self.chances[place]
+        if best is None or chance is None:
+            return None
+        return {self.tokens[place]: chance, best[0]: best[1]}  # of two tokens with one text the likelier stays
+
+    def of_chat(self) -> dict[str, Any]:
+        """As chat completions have it."""
+        parts = zip(self.tokens, self.chances, strict=True)
+        return {"content": [{"token": token, "logprob": chance, "top_logprobs": []} for token, chance in parts]}
+
+
+@dataclass(frozen=True)
+class AnswerHead:
+    """What all documents of one answer share."""
+
+    chat: bool
+    model: str
+    fingerprint: str
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def whole(self, text: str, finish: str, usage: Mapping[str, int], logprobs: Logprobs | None) -> dict[str, Any]:
+        """The answer as one document."""
+        if self.chat:
+            choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
+            choice["logprobs"] = logprobs.of_chat() if logprobs else None
+        else:
+            choice = {"text": text, "logprobs": logprobs.document() if logprobs else None}
+        return self._document("", [{"index": 0, **choice, "finish_reason": finish}], usage=dict(usage))
+
+    def event(self, text: str, finish: str | None, first: bool) -> bytes:
+        """The next piece of a stream."""
+        if self.chat:
+            delta = {**({"role": "assistant"} if first else {}), **({"content": text} if text or first else {})}
+            choice: dict[str, Any] = {"delta": delta}
+        else:
+            choice = {"text": text}
+        return _event(self._document(".chunk", [{"index": 0, **choice, "logprobs": None, "finish_reason": finish}]))
+
+    def usage_event(self, usage: Mapping[str, int]) -> bytes:
+        """The last event of a stream that was asked to say how many tokens it was."""
+        return _event(self._document(".chunk", [], usage=dict(usage)))
+
+    def _document(self, suffix: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        kind = f"chat.completion{suffix}" if self.chat else "text_completion"
+        return {
+            "id": f"{'chatcmpl' if self.chat else 'cmpl'}-{self.id}",
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "system_fingerprint": self.fingerprint,
+            "choices": choices,
+            **more,
+        }
+
+
+def usage(prompt: int, new: int) -> dict[str, int]:
+    """How many tokens a request was."""
+    return {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
+
+
+def problem(message: str, kind: str = "invalid_request_error", field: str | None = None) -> dict[str, Any]:
+    """An error, as clients of OpenAI read it."""
+    return {"error": {"message": message, "type": kind, "param": field, "code": None}}
+
+
+def error_event(message: str) -> bytes:
+    """An error in a stream that has begun."""
+    return _event(problem(message, "server_error"))
+
+
+def _event(document: Mapping[str, Any]) -> bytes:
+    return b"data: " + json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

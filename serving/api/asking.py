@@ -1,0 +1,143 @@
+"""Requests: what a JSON document of OpenAI's API asks for, checked field by field. Pure.
+
+A field that would change the answer and that we do not have is refused by name: an answer that ignores it would be
+another one than was asked for. (https://platform.openai.com/docs/api-reference/completions, .../chat)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from serving.engine.plain import Sampling
+
+UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "best_of": (None, 1),
+    "suffix": (None, ""),
+    "frequency_penalty": (None, 0, 0.0),
+    "presence_penalty": (None, 0, 0.0),
+    "logit_bias": (None, {}),
+    "tools": (None, []),
+    "functions": (None, []),
+    "response_format": (None, {"type": "text"}),
+}
+"""Fields that we do not have, and the values of each that change nothing."""
+COMPLETION_TOKENS = 16
+"""OpenAI's default for completions."""
+ROLES = ("system", "developer", "user", "assistant")
+
+
+class BadRequest(ValueError):
+    """A request that cannot be answered as it is; the message names the field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a chat."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request as the engine needs it."""
+
+    chat: bool
+    prompt: str | tuple[int, ...] | tuple[Message, ...]
+    """A text, the ids of tokens, or the messages of a chat."""
+    most: int | None
+    """New tokens at most; None for as many as fit."""
+    sampling: Sampling
+    stop: tuple[str, ...]
+    stream: bool
+    usage: bool
+    """Whether the last event of a stream says how many tokens it was."""
+    echo: bool
+    logprobs: bool
+
+
+def parse(document: Any, chat: bool) -> Ask:
+    """What a document asks for. Raises BadRequest."""
+    if not isinstance(document, dict):
+        raise BadRequest("", f"found {type(document).__name__}, expected a JSON object")
+    for name, harmless in UNSUPPORTED.items():
+        if document.get(name) not in harmless:
+            raise BadRequest(name, f"found {document[name]!r}, which this server does not have; leave it out")
+    wants_usage = (document.get("stream_options") or {}).get("include_usage", False)
+    most = document.get("max_completion_tokens", document.get("max_tokens"))
+    least = 1 if chat else 0
+    return Ask(
+        chat,
+        _messages(document.get("messages")) if chat else _prompt(document.get("prompt")),
+        (None if chat else COMPLETION_TOKENS) if most is None else _whole("max_tokens", most, least),
+        Sampling(
+            _number("temperature", document.get("temperature"), 0.0, 2.0, 1.0),
+            _number("top_p", document.get("top_p"), 0.0, 1.0, 1.0),
+            None if document.get("seed") is None else _whole("seed", document["seed"], -(2**63)),
+        ),
+        _stops(document.get("stop")),
+        _flag("stream", document),
+        bool(wants_usage),
+        _flag("echo", document) and not chat,
+        document.get("logprobs") is not None and document["logprobs"] is not False,
+    )
+
+
+def _messages(value: Any) -> tuple[Message, ...]:
+    if not isinstance(value, list) or not value:
+        raise BadRequest("messages", "expected a list of {role, content}, not empty")
+    return tuple(_message(f"messages[{place}]", each) for place, each in enumerate(value))
+
+
+def _message(at: str, value: Any) -> Message:
+    if not isinstance(value, dict) or value.get("role") not in ROLES:
+        raise BadRequest(at, f"expected a role among {', '.join(ROLES)}")
+    content = value.get("content")
+    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+        content = "".join(str(part.get("text", "")) for part in content)
+    if not isinstance(content, str):
+        raise BadRequest(f"{at}.content", "expected a text")
+    return Message(value["role"], content)
+
+
+def _prompt(value: Any) -> str | tuple[int, ...]:
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
+        return _prompt(value[0])
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(each, int) and each >= 0 for each in value):
+        return tuple(value)
+    raise BadRequest("prompt", "expected a text, or the ids of tokens; one prompt a request")
+
+
+def _stops(value: Any) -> tuple[str, ...]:
+    found = [] if value is None else [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or len(found) > 16 or not all(isinstance(each, str) and each for each in found):
+        raise BadRequest("stop", "expected a text, or a list of 16 at most, none empty")
+    return tuple(found)
+
+
+def _flag(name: str, document: Mapping[str, Any]) -> bool:
+    value = document.get(name)
+    if value not in (None, True, False):
+        raise BadRequest(name, f"found {value!r}, expected true or false")
+    return bool(value)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+        raise BadRequest(name, f"found {value!r}, expected a whole number from {least} on")
+    return value
+
+
+def _number(name: str, value: Any, least: float, most: float, default: float) -> float:
+    if value is None:
+        return default
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise BadRequest(name, f"found {value!r}, expected a number from {least:g} to {most:g}")
+    return float(value)

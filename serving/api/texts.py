@@ -1,0 +1,108 @@
+"""Texts and tokens: the tokenizer of a served model, the template of its chats, and answers as they grow."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from serving.api.asking import BadRequest, Message
+from trainer.base import parsing
+from trainer.data import vocabulary
+from trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG
+
+
+class ServedTokenizer:
+    """The tokenizer in an exported model's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        from tokenizers import Tokenizer
+
+        self.tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
+        self._template = _settings(folder / TOKENIZER_CONFIG).get("chat_template")
+        self.ends = _ends(folder)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text's tokens."""
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of some tokens."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
+        return text
+
+    def token(self, id: int) -> str:
+        """One token as a text, which may be a part of a character."""
+        text: str = self.tokenizer.decode([id], skip_special_tokens=False)
+        return text
+
+    def chat(self, messages: Sequence[Message]) -> str:
+        """The prompt of a chat: by the model's own template, or line by line for a model that was taught none.
+
+        Raises BadRequest for messages that the template refuses.
+        """
+        if not self._template:
+            return "".join(f"{each.role}: {each.content}\n" for each in messages) + "assistant:"
+        import jinja2
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        template = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(self._template)
+        try:
+            return template.render(messages=[vars(each) for each in messages], add_generation_prompt=True)
+        except jinja2.TemplateError as error:
+            raise BadRequest("messages", f"the model's template refuses them: {error}") from None
+
+    def growing(self, stops: Sequence[str]) -> "GrowingText":
+        """The text of an answer under way."""
+        return GrowingText(self, stops)
+
+
+class GrowingText:
+    """An answer's text, given out as soon as no later token can change it."""
+
+    def __init__(self, tokenizer: ServedTokenizer, stops: Sequence[str]) -> None:
+        from tokenizers.decoders import DecodeStream
+
+        self._tokenizer, self._stops = tokenizer, stops
+        self._stream = DecodeStream(skip_special_tokens=True)
+        self._held_back = max((len(stop) for stop in stops), default=1) - 1
+        self.text, self.stopped = "", False
+        self._read = self._given = 0
+
+    def add(self, tokens: Sequence[int]) -> None:
+        """Take all tokens of the answer so far; those that are new are decoded."""
+        for token in tokens[self._read :]:
+            self.text += self._stream.step(self._tokenizer.tokenizer, token) or ""
+        self._read = len(tokens)
+        places = [place for stop in self._stops if (place := self.text.find(stop)) >= 0]
+        if places:
+            self.text, self.stopped = self.text[: min(places)], True
+
+    def end(self, tokens: Sequence[int]) -> None:
+        """The answer has ended: what was half a character is what it is."""
+        if not self.stopped and (whole := self._tokenizer.decode(tokens)).startswith(self.text):
+            self.text = whole
+        self._held_back = 0
+
+    def take(self) -> str:
+        """What may be given out and was not."""
+        end = len(self.text) if self.stopped else max(self._given, len(self.text) - self._held_back)
+        piece, self._given = self.text[self._given : end], max(self._given, end)
+        return piece
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    try:
+        return dict(parsing.value(path.read_bytes()))
+    except FileNotFoundError:
+        return {}
+
+
+def _ends(folder: Path) -> frozenset[int]:
+    """The tokens that end an answer."""
+    named = _settings(folder / GENERATION).get("eos_token_id")
+    if named is not None:
+        return frozenset(named if isinstance(named, list) else [named])
+    try:
+        return frozenset([vocabulary.end_of_document(_settings(folder / TOKENIZER))["id"]])
+    except (ValueError, KeyError):
+        return frozenset()

@@ -1,0 +1,168 @@
+"""The decoder as the engine runs it: prompts into the cache, then one token of every row at a time.
+
+The same sums as `trainer.models.decoder`, with fused matrices and kept keys and values. A row of the cache belongs to
+one answer; rows 0 to n - 1 are in use, so that a step takes a slice of the cache and gathers nothing.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from serving.engine.weights import BlockWeights, DecoderWeights, Linear, Norm
+from trainer.models.decoder.positions import rotations
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Keys and values of all layers: [layers, rows, kv_heads, length, features] each."""
+
+    keys: Tensor
+    values: Tensor
+
+    @staticmethod
+    def of(weights: DecoderWeights, rows: int, length: int) -> "Cache":
+        """An empty cache for `rows` answers of `length` tokens with their prompts."""
+        shape = weights.shape
+        sizes = (shape.layers, rows, shape.kv_heads, length, shape.features)
+        keys, values = (weights.embedding.new_zeros(sizes) for _ in range(2))
+        return Cache(keys, values)
+
+    def move(self, source: int, target: int, length: int) -> None:
+        """Put the first `length` tokens of one row into another."""
+        for kept in (self.keys, self.values):
+            kept[:, target, :, :length] = kept[:, source, :, :length]
+
+
+def bytes_per_row(weights: DecoderWeights, length: int) -> int:
+    """The memory of one row of a cache."""
+    shape = weights.shape
+    return 2 * shape.layers * shape.kv_heads * shape.features * length * weights.embedding.element_size()
+
+
+class InferenceDecoder:
+    """A decoder over its cache. Not for several threads at once."""
+
+    def __init__(self, weights: DecoderWeights, cache: Cache) -> None:
+        self.weights, self.cache, self.shape = weights, cache, weights.shape
+        self.longest = cache.keys.shape[3]
+        self._turns = self._rotations() if self.shape.positions == "rotary" else None
+        self._places = torch.arange(self.longest, device=weights.embedding.device)
+
+    def prefill(self, tokens: Tensor, row: int, begin: int, every: bool = False) -> Tensor:
+        """Read a piece of a prompt, [tokens], whose first token has the place `begin`, into a row of the cache.
+
+        Returns the logits after its last token, [1, vocabulary]; with `every`, those after each, [tokens, vocabulary].
+        """
+        end = begin + len(tokens)
+        places = self._places[begin:end]
+        x, turns = self._first(tokens, places), None if self._turns is None else self._turns[begin:end, None]
+        mask = self._mask_of_piece(places, end)
+        for layer, block in enumerate(self.weights.blocks):
+            query, key, value = self._projected(block, x, turns)
+            keys, values = self.cache.keys[layer, row], self.cache.values[layer, row]
+            keys[:, begin:end], values[:, begin:end] = key.transpose(0, 1), value.transpose(0, 1)
+            mixed = F.scaled_dot_product_attention(
+                query.transpose(0, 1)[None],
+                keys[None, :, :end],
+                values[None, :, :end],
+                attn_mask=mask,
+                is_causal=mask is None,
+                enable_gqa=self.shape.heads != self.shape.kv_heads,
+            )
+            x = self._after(block, x, mixed[0].transpose(0, 1).flatten(1))
+        return self._logits(x if every else x[-1:])
+
+    def step(self, tokens: Tensor, places: list[int]) -> Tensor:
+        """Read one token of each of the first rows, [rows], at these places; the logits: [rows, vocabulary]."""
+        rows, end = len(places), max(places) + 1
+        at = torch.tensor(places, device=tokens.device)
+        each = self._places[:rows]
+        x, turns = self._first(tokens, at), None if self._turns is None else self._turns[at, None]
+        mask = self._mask_of_step(at, end, min(places) + 1)
+        heads, features = self.shape.kv_heads, self.shape.features
+        for layer, block in enumerate(self.weights.blocks):
+            query, key, value = self._projected(block, x, turns)
+            keys, values = self.cache.keys[layer], self.cache.values[layer]
+            keys[each, :, at], values[each, :, at] = key, value
+            # The heads that share keys and values are as several queries of one head.
+            mixed = F.scaled_dot_product_attention(
+                query.view(rows, heads, -1, features), keys[:rows, :, :end], values[:rows, :, :end], attn_mask=mask
+            )
+            x = self._after(block, x, mixed.reshape(rows, -1))
+        return self._logits(x)
+
+    def _first(self, tokens: Tensor, places: Tensor) -> Tensor:
+        x = F.embedding(tokens, self.weights.embedding)
+        return x if self.weights.positions is None else x + F.embedding(places, self.weights.positions)
+
+    def _projected(self, block: BlockWeights, x: Tensor, turns: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of tokens [n, width], turned by their places: [n, heads, features] each."""
+        heads, shared = self.shape.heads, self.shape.kv_heads
+        fused = _linear(block.fused, self._normed(block.attention_norm, x))
+        fused = fused.view(len(x), heads + 2 * shared, self.shape.features)
+        if block.query_norm is None or block.key_norm is None:
+            turned = _turned(fused[:, : heads + shared], turns)
+            return turned[:, :heads], turned[:, heads:], fused[:, heads + shared :]
+        query = self._head_norm(fused[:, :heads], block.query_norm)
+        key = self._head_norm(fused[:, heads : heads + shared], block.key_norm)
+        return _turned(query, turns), _turned(key, turns), fused[:, heads + shared :]
+
+    def _after(self, block: BlockWeights, x: Tensor, mixed: Tensor) -> Tensor:
+        """The residual stream after a block whose attention gave `mixed`, [n, heads * features]."""
+        x = x + _linear(block.out, mixed)
+        inner = _linear(block.up, self._normed(block.feed_forward_norm, x))
+        if self.shape.activation == "swiglu":
+            gate, up = inner.chunk(2, -1)
+            inner = F.silu(gate) * up
+        else:
+            inner = F.gelu(inner, approximate="tanh")
+        return x + _linear(block.down, inner)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return F.linear(self._normed(self.weights.norm, x), self.weights.head).float()
+
+    def _normed(self, norm: Norm, x: Tensor) -> Tensor:
+        sizes = (self.shape.width,)
+        if self.shape.norm == "rms":
+            return F.rms_norm(x, sizes, norm.weight, self.shape.norm_epsilon)
+        return F.layer_norm(x, sizes, norm.weight, norm.bias, self.shape.norm_epsilon)
+
+    def _head_norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, (self.shape.features,), weight, self.shape.norm_epsilon)
+
+    def _rotations(self) -> Tensor:
+        """A complex number for each place and pair: [length, features / 2]."""
+        shape = self.shape
+        made = rotations(self.longest, shape.features, shape.rope_base, shape.rope_scaling)
+        return torch.view_as_complex(made.contiguous()).to(self.weights.embedding.device)
+
+    def _mask_of_piece(self, places: Tensor, end: int) -> Tensor | None:
+        """None where each token of a piece sees all before it in the piece, and the piece is the beginning."""
+        window = self.shape.window
+        if len(places) == end and not 0 < window < end:
+            return None
+        seen = self._places[:end] <= places[:, None]
+        return seen & (self._places[:end] > places[:, None] - window) if window else seen
+
+    def _mask_of_step(self, at: Tensor, end: int, shortest: int) -> Tensor | None:
+        """Which places each row sees, [rows, 1, 1, end]; None where every row sees all of them."""
+        window = self.shape.window
+        if shortest == end and not 0 < window < end:
+            return None
+        seen = self._places[:end] <= at[:, None]
+        seen = seen & (self._places[:end] > at[:, None] - window) if window else seen
+        return seen[:, None, None]
+
+
+def _linear(matrix: Linear, x: Tensor) -> Tensor:
+    return F.linear(x, matrix.weight, matrix.bias)
+
+
+def _turned(x: Tensor, turns: Tensor | None) -> Tensor:
+    """x: [n, heads, features] in pairs; turns: [n, 1, features / 2], None for positions that are not rotary."""
+    if turns is None:
+        return x
+    pairs = torch.view_as_complex(x.float().view(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)

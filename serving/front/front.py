@@ -1,0 +1,178 @@
+"""The front's application: OpenAI's API for all models, who answers for them, figures, and a page to try it on."""
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from serving.api import answering
+from serving.front.backends import BackendMaker
+from serving.front.figures import FrontFigures, Labels, labels
+from serving.front.passing import Passing
+from serving.front.switch import ModelSwitch
+from serving.records import ServingRecords
+from trainer.base import health, parsing
+from trainer.base.health import HealthAnswer
+
+TICK_SECONDS = 0.2
+MAX_BYTES = 16 << 20
+PAGE = Path(__file__).with_name("page.html")
+log = logging.getLogger("slipway.serving")
+
+
+class Front:
+    """All models of one durable tier."""
+
+    def __init__(self, records: ServingRecords, maker: BackendMaker, session: aiohttp.ClientSession, url: str) -> None:
+        self._records, self._maker, self._session, self._url = records, maker, session, url
+        self.switches: dict[str, ModelSwitch] = {}
+        self._figures = FrontFigures()
+        self._unreadable: dict[str, str] = {}
+        self._beside: set[asyncio.Task[None]] = set()
+        self.wanted_at = time.monotonic()
+        """When anything was last wanted."""
+
+    def application(self) -> web.Application:
+        """The application."""
+        application = web.Application(client_max_size=MAX_BYTES)
+        routes = application.router
+        routes.add_post("/v1/completions", self._answer)
+        routes.add_post("/v1/chat/completions", self._answer)
+        routes.add_get("/v1/models", self._models)
+        routes.add_get("/health", self._health)
+        routes.add_get("/live", self._live)
+        routes.add_get("/metrics", self._metrics)
+        routes.add_get("/serving", self._serving)
+        routes.add_get("/", self._page)
+        return application
+
+    async def run(self) -> None:
+        """Follow the records, for ever; a model whose records cannot be read keeps what it has."""
+        while True:
+            for model in self._records.models():
+                if model not in self.switches:
+                    switch = self.switches[model] = ModelSwitch(model, self._records, self._maker, self._url)
+                    task = asyncio.create_task(switch.quality.run(self._session))
+                    self._beside.add(task)
+                await self._follow(model)
+            if any(switch.backends for switch in self.switches.values()):
+                self.wanted_at = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def _follow(self, model: str) -> None:
+        try:
+            await self.switches[model].tick()
+            self._unreadable.pop(model, None)
+        except (ValueError, OSError) as error:
+            if self._unreadable.get(model) != str(error):
+                log.error("model %s: %s", model, error)
+            self._unreadable[model] = str(error)
+
+    async def end(self) -> None:
+        """End all backends once nothing is under way."""
+        await asyncio.gather(*(switch.end() for switch in self.switches.values()))
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        try:
+            document = parsing.value(body)
+            assert isinstance(document, dict)
+        except (ValueError, AssertionError):
+            return web.json_response(answering.problem("expected a JSON object"), status=400)
+        switch = self._named(document.get("model"))
+        if switch is None:
+            known = ", ".join(self._answered()) or "none yet"
+            told = f"model: found {document.get('model')!r}, expected one of: {known}"
+            return web.json_response(answering.problem(told, field="model"), status=404)
+        return await Passing(request, body, document, switch, self._session, self._figures).answer()
+
+    def _named(self, name: object) -> ModelSwitch | None:
+        """The model of a request: its name, with or without a version; without a name the only one there is."""
+        known = self._answered()
+        if name in (None, "") and len(known) == 1:
+            return self.switches[known[0]]
+        model = name.partition("@")[0] if isinstance(name, str) else ""
+        return self.switches[model] if model in known else None
+
+    def _answered(self) -> list[str]:
+        """The models that are wanted."""
+        return [
+            name
+            for name, switch in self.switches.items()
+            if switch.state.wanted is not None and switch.state.wanted.want == "serve"
+        ]
+
+    async def _models(self, _: web.Request) -> web.Response:
+        listed = [
+            {
+                "id": name,
+                "object": "model",
+                "created": int(switch.state.wanted.at) if switch.state.wanted else 0,
+                "owned_by": "slipway",
+                "versions": [share.version.named(name) for share in switch.shares()],
+            }
+            for name, switch in self.switches.items()
+            if name in self._answered()
+        ]
+        return web.json_response({"object": "list", "data": listed})
+
+    async def _live(self, _: web.Request) -> web.Response:
+        """The front itself runs."""
+        return _said(health.live())
+
+    async def _health(self, _: web.Request) -> web.Response:
+        """Whether each model that is wanted is answered for."""
+        problems = {name: problem for name, each in self.switches.items() if (problem := each.problem)}
+        problems |= self._unreadable
+        return _said(health.health(problems))
+
+    async def _serving(self, _: web.Request) -> web.Response:
+        """Who answers for each model, for the page and for people."""
+        told = {
+            name: {
+                "wish": switch.state.number,
+                "shares": [
+                    {
+                        "version": share.version.named(name),
+                        "share": share.share,
+                        "ready": share.ready,
+                        "note": share.note,
+                        "requests": switch.answered[key].requests
+                        if (key := share.version.checkpoint) in switch.answered
+                        else 0,
+                    }
+                    for share in switch.shares()
+                ],
+                "problem": switch.problem or self._unreadable.get(name, ""),
+            }
+            for name, switch in self.switches.items()
+        }
+        return web.json_response(told)
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        ready: dict[Labels, float] = {}
+        shares: dict[Labels, float] = {}
+        under_way: dict[Labels, float] = {}
+        for name, switch in self.switches.items():
+            for share in switch.shares():
+                at = labels(model=name, version=share.version.number)
+                ready[at], shares[at] = float(share.ready), share.share
+                backend = switch.backends.get(share.version.checkpoint)
+                under_way[at] = backend.in_flight if backend else 0
+        gauges = {
+            "slipway_serving_ready": ("Whether a version can answer", ready),
+            "slipway_serving_share": ("Of new requests, by version", shares),
+            "slipway_serving_in_flight": ("Requests under way", under_way),
+        }
+        text = self._figures.text(gauges)
+        return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _page(self, _: web.Request) -> web.FileResponse:
+        return web.FileResponse(PAGE)
+
+
+def _said(answer: HealthAnswer) -> web.Response:
+    return web.Response(text=answer.body, status=answer.status, content_type=health.KIND)

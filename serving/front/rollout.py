@@ -1,0 +1,184 @@
+"""Rollout: whether a new version gets all of the traffic, or the one before does. Pure.
+
+Both versions answer the same kind of requests at the same time, so that a busy machine slows both. Three things are
+compared: the share of requests that failed, the seconds to the first token and to each further one, and how well each
+version predicts what people write, in bits per byte, on the same texts.
+
+Only answers promote: a version that has given too few waits, however long that takes, and one that was asked and has
+given none goes back.
+"""
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from serving.records import SwitchPolicy, SwitchVerdict
+
+KEPT = 1000
+"""Of each kind of measurement, the newest so many."""
+CERTAIN = 1.96
+"""Standard errors: 95 % of a normal distribution."""
+LEAST_PAIRS = 8
+"""Texts that both versions have predicted, before their means are compared."""
+SETTLED = 0.002
+"""Seconds: a difference of latencies that is smaller says nothing."""
+
+
+@dataclass
+class Answered:
+    """What was seen of one version's answers since the switch began."""
+
+    since: float = 0.0
+    """When its first request began, by the monotonic clock; 0 before that."""
+    begun: int = 0
+    answered: int = 0
+    failed: int = 0
+    given_up: int = 0
+    """Requests whose client went away before the first byte of an answer."""
+    first_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    token_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def begin(self, now: float) -> None:
+        """One request was given to it."""
+        self.since = self.since or now
+        self.begun += 1
+
+    def add(self, first: float, per_token: float) -> None:
+        """One request was answered: the seconds to its first token, and to each of its tokens."""
+        self.answered += 1
+        self.first_seconds.append(first)
+        self.token_seconds.append(per_token)
+
+    def fail(self) -> None:
+        """One request was not answered."""
+        self.failed += 1
+
+    def give_up(self) -> None:
+        """The client of one request did not wait for its answer."""
+        self.given_up += 1
+
+    @property
+    def requests(self) -> int:
+        """Requests that it answered, or failed to."""
+        return self.answered + self.failed
+
+
+def goes_to_new(number: int, share: float) -> bool:
+    """Whether the request of this number, counted from 0, goes to the new version.
+
+    Of the first n requests, floor(n * share) do: the share holds at any moment, by no chance.
+    """
+    return math.floor((number + 1) * share + 1e-9) > math.floor(number * share + 1e-9)
+
+
+def decide(
+    policy: SwitchPolicy, old: Answered, new: Answered, pairs: Sequence[float], seconds: float, scores: bool = True
+) -> SwitchVerdict | None:
+    """What came of a switch whose new version was first asked so many seconds ago; None while that is not known.
+
+    `pairs` are the differences, new minus old, of the bits per byte of the texts that both have predicted; `scores`
+    says whether the versions can be asked for that at all.
+    """
+    figures = _figures(old, new, pairs)
+    late = seconds >= policy.patience_seconds
+    fault = _errors(policy, old, new) or _latency(policy, old, new) or _quality(policy, pairs) or _silence(new, late)
+    if fault:
+        return SwitchVerdict("back", fault, figures)
+    asked = new.answered >= policy.least_requests and (old.requests >= policy.least_requests or late)
+    if asked and (len(pairs) >= LEAST_PAIRS or not scores or late):
+        return SwitchVerdict("all", f"nothing speaks against it after {new.answered} answers", figures)
+    return None
+
+
+def waits_for(policy: SwitchPolicy, new: Answered) -> str:
+    """What a switch without a verdict waits for, in the same words until something else is missing."""
+    if not new.begun:
+        return "on trial: no request has reached it yet"
+    return f"on trial until it has given {policy.least_requests} answers and is compared"
+
+
+def _errors(policy: SwitchPolicy, old: Answered, new: Answered) -> str:
+    """Surely more requests without an answer than before.
+
+    People go away from good answers, too: their going counts only among many requests, and beside how often they do
+    so from the version before.
+    """
+    margin = policy.error_margin
+    if _surely_more(new.failed, new.requests, old.failed, old.requests, margin):
+        return f"{new.failed} of {new.requests} requests failed, {_before(old.failed, old.requests, margin)}"
+    none, all = new.failed + new.given_up, new.requests + new.given_up
+    old_none, old_all = old.failed + old.given_up, old.requests + old.given_up
+    if all >= policy.least_requests and _surely_more(none, all, old_none, old_all, margin):
+        told = f"{none} of {all} requests failed or were given up before an answer came"
+        return f"{told}, {_before(old_none, old_all, margin)}"
+    return ""
+
+
+def _before(none: int, all: int, margin: float) -> str:
+    return f"before it {none} of {all}: more than {margin:.1%} above"
+
+
+def _surely_more(new: int, of_new: int, old: int, of_old: int, margin: float) -> bool:
+    """By the lower bound of Wilson's interval (JASA 22, 1927)."""
+    return new > 0 and _wilson_low(new, of_new) > (old / of_old if of_old else 0.0) + margin
+
+
+def _silence(new: Answered, late: bool) -> str:
+    if late and new.begun and not new.answered:
+        return f"it has answered none of the {new.begun} requests that it was given"
+    return ""
+
+
+def _wilson_low(failed: int, requests: int) -> float:
+    square = CERTAIN**2
+    share = failed / requests
+    middle = share + square / (2 * requests)
+    half = CERTAIN * math.sqrt(share * (1 - share) / requests + square / (4 * requests**2))
+    return (middle - half) / (1 + square / requests)
+
+
+def _latency(policy: SwitchPolicy, old: Answered, new: Answered) -> str:
+    for what, before, after in (
+        ("the first token", old.first_seconds, new.first_seconds),
+        ("each token", old.token_seconds, new.token_seconds),
+    ):
+        if min(len(before), len(after)) < policy.least_requests:
+            continue
+        was, now = statistics.median(before), statistics.median(after)
+        if now > was * policy.latency_ratio and now - was > SETTLED:
+            return f"{what} takes {now:.3f} s, before it {was:.3f} s: more than {policy.latency_ratio:g} times"
+    return ""
+
+
+def _quality(policy: SwitchPolicy, pairs: Sequence[float]) -> str:
+    if len(pairs) < LEAST_PAIRS:
+        return ""
+    mean, error = _mean(pairs)
+    if mean - CERTAIN * error > policy.quality_margin:
+        return (
+            f"it predicts what people write worse: by {mean:.3f} ± {CERTAIN * error:.3f} bits per byte on {len(pairs)} "
+            f"texts, and {policy.quality_margin:g} is allowed"
+        )
+    return ""
+
+
+def _mean(pairs: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard error."""
+    return statistics.fmean(pairs), statistics.stdev(pairs) / math.sqrt(len(pairs)) if len(pairs) > 1 else math.inf
+
+
+def _figures(old: Answered, new: Answered, pairs: Sequence[float]) -> Mapping[str, float]:
+    figures: dict[str, float] = {}
+    for name, each in (("old", old), ("new", new)):
+        figures[f"{name}_requests"], figures[f"{name}_failed"] = each.requests, each.failed
+        figures[f"{name}_given_up"] = each.given_up
+        for what, seconds in (("first", each.first_seconds), ("token", each.token_seconds)):
+            if seconds:
+                figures[f"{name}_{what}_seconds"] = round(statistics.median(seconds), 6)
+    if len(pairs) > 1:
+        mean, error = _mean(pairs)
+        figures |= {"bits_per_byte_worse": round(mean, 6), "bits_per_byte_error": round(error, 6)}
+        figures["compared_texts"] = len(pairs)
+    return figures

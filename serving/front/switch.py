@@ -1,0 +1,235 @@
+"""The switch of one model: brings the backends that run, and the traffic, to what the records want.
+
+The version before keeps all of the traffic until the new one is ready, and its share of it until the verdict. Then the
+other ends what it has begun, and ends. A backend that dies is started again, after longer and longer pauses.
+"""
+
+import asyncio
+import time
+from collections import deque
+
+from serving.front.backends import Backend, BackendMaker
+from serving.front.quality import QualityComparison
+from serving.front.rollout import Answered, decide, goes_to_new, waits_for
+from serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchVerdict
+
+CRASHES = 3
+"""So often may a new version die before its verdict."""
+PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
+KEPT_PAIRS = 256
+
+
+class ModelSwitch:
+    """Who answers for one model, as one front sees it."""
+
+    def __init__(self, model: str, records: ServingRecords, maker: BackendMaker, url: str) -> None:
+        self.model, self._records, self._maker, self._url = model, records, maker, url
+        self.state = ServedState(model, 0, None, None)
+        self.backends: dict[str, Backend] = {}
+        """By the checkpoint of their version."""
+        self.answered: dict[str, Answered] = {}
+        """By checkpoint, since the newest wish."""
+        self.pairs: deque[float] = deque(maxlen=KEPT_PAIRS)
+        self.changed = asyncio.Event()
+        """Set when somebody who waits for a backend should look again."""
+        self.quality = QualityComparison(lambda: self.pair, self._add_pair)
+        self._requests = 0
+        self._crashes: dict[str, int] = {}
+        self._deaths: dict[str, str] = {}
+        """Why a version died the last time, by its checkpoint."""
+        self._not_before: dict[str, float] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._said: Answering | None = None
+
+    async def tick(self) -> None:
+        """Look at the records and at the backends, and do what follows. Raises ValueError and OSError."""
+        found = self._records.state(self.model)
+        if found.number != self.state.number:
+            self.answered, self._requests = {}, 0
+            self.pairs.clear()
+            self.quality.begin()
+            self._crashes.clear()
+            self._deaths.clear()
+        self.state = found
+        await self._bring(self._needed())
+        await self._judge()
+        self._say()
+
+    def choose(self, without: frozenset[str] = frozenset()) -> Backend | None:
+        """Who answers the next request; None while nobody is ready who has not failed it (`without`)."""
+        old, new = self._of(self.state.settled), self._of(self.state.coming)
+        old_answers, new_answers = _answers(old, without), _answers(new, without)
+        if not (old_answers and new_answers):
+            # A version on trial takes the place of the one before only where that is gone or has failed the request.
+            alone = self.state.settled is None or without or old is None or old.state in ("refused", "dead")
+            return new if new_answers and alone else old if old_answers else None
+        assert self.state.wanted is not None
+        number = self._requests
+        self._requests += 1
+        return new if goes_to_new(number, self.state.wanted.policy.share) else old
+
+    def _of(self, version: ServedVersion | None) -> Backend | None:
+        return self.backends.get(version.checkpoint) if version is not None else None
+
+    @property
+    def expects(self) -> bool:
+        """Whether somebody will be ready who is not; one that died has none in its place during its pause."""
+        paused = self._needed().keys() - self.backends.keys()
+        return bool(paused) or any(each.state in ("starting", "dead") for each in self.backends.values())
+
+    @property
+    def problem(self) -> str:
+        """Why nobody answers; empty while somebody does, or nobody should."""
+        if not self._needed():
+            refused = self.state.verdict is not None and self.state.verdict.outcome == "back"
+            return self.state.verdict.why if refused and self.state.verdict else ""
+        if any(each.state == "ready" for each in self.backends.values()):
+            return ""
+        return "; ".join(f"{each.named(self.model)}: {self._note(each)}" for each in self._needed().values())
+
+    def seen(self, backend: Backend) -> Answered:
+        """What is seen of a backend's answers since the newest wish."""
+        return self.answered.setdefault(backend.version.checkpoint, Answered())
+
+    @property
+    def pair(self) -> tuple[Backend, Backend] | None:
+        """The version before and the new one, where both are ready and a share is compared."""
+        settled, coming = self.state.settled, self.state.coming
+        if settled is None or coming is None or self.state.wanted is None or self.state.wanted.policy.share >= 1.0:
+            return None
+        old, new = self.backends.get(settled.checkpoint), self.backends.get(coming.checkpoint)
+        ready = old is not None and new is not None and old.state == new.state == "ready" and old is not new
+        return (old, new) if ready and old and new else None
+
+    def _add_pair(self, pair: tuple[Backend, Backend], worse: float) -> None:
+        """Note by how much the new version predicts a text worse, unless others are compared by now."""
+        if pair == self.pair:
+            self.pairs.append(worse)
+
+    async def end(self) -> None:
+        """End all backends, once nothing is under way."""
+        await self._bring({})
+        await asyncio.gather(*self._retiring)
+
+    def _needed(self) -> dict[str, ServedVersion]:
+        both = (self.state.settled, self.state.coming)
+        return {version.checkpoint: version for version in both if version is not None}
+
+    async def _bring(self, needed: dict[str, ServedVersion]) -> None:
+        for key in self.backends.keys() - needed.keys():
+            self._retire(self.backends.pop(key))
+        for key, version in needed.items():
+            held = self.backends.get(key)
+            if held is not None and held.state == "dead":
+                self._crashes[key], self._deaths[key] = self._crashes.get(key, 0) + 1, held.why
+                self._not_before[key] = time.monotonic() + _pause_after(self._crashes[key])
+                await held.end()
+                del self.backends[key]
+                held = None
+            if held is None and time.monotonic() >= self._not_before.get(key, 0.0):
+                self.backends[key] = made = self._maker.make(self.model, version)
+                await made.start()
+                self._wake_when_changed(made)
+
+    def _retire(self, backend: Backend) -> None:
+        task = asyncio.create_task(backend.retire())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    def _wake_when_changed(self, backend: Backend) -> None:
+        async def wake() -> None:
+            await backend.changed.wait()
+            self.wake()
+
+        task = asyncio.create_task(wake())
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    def wake(self) -> None:
+        """Let those look again who wait for a backend."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def _judge(self) -> None:
+        """Record the verdict over a switch, once there is one, and follow it at once."""
+        verdict = self._verdict()
+        if verdict is not None:
+            self._records.judge(self.state, verdict)  # another front may have been faster: its verdict holds
+            self.state = self._records.state(self.model)
+            await self._bring(self._needed())
+            self.wake()
+
+    def _verdict(self) -> SwitchVerdict | None:
+        coming, settled, wanted = self.state.coming, self.state.settled, self.state.wanted
+        if coming is None or wanted is None:
+            return None
+        new = self.backends.get(coming.checkpoint)
+        crashes = self._crashes.get(coming.checkpoint, 0)
+        if settled is not None and settled.checkpoint == coming.checkpoint:
+            return SwitchVerdict("all", "it had all of the traffic already") if new and new.state == "ready" else None
+        if new is not None and new.state == "refused":
+            return SwitchVerdict("back", new.why)
+        if crashes >= CRASHES and settled is not None:
+            return SwitchVerdict("back", f"it died {crashes} times")
+        if new is None or new.state != "ready":
+            return None
+        if settled is None or wanted.policy.share >= 1.0:
+            return SwitchVerdict("all", "it is ready")
+        return self._compared(settled, coming)
+
+    def _compared(self, settled: ServedVersion, coming: ServedVersion) -> SwitchVerdict | None:
+        assert self.state.wanted is not None
+        old, new = (self.answered.setdefault(each.checkpoint, Answered()) for each in (settled, coming))
+        seconds = time.monotonic() - new.since if new.since else 0.0
+        return decide(self.state.wanted.policy, old, new, list(self.pairs), seconds, self.quality.works)
+
+    def shares(self) -> tuple[Share, ...]:
+        """Who answers which share of new requests."""
+        settled, coming, wanted = self.state.settled, self.state.coming, self.state.wanted
+        both = [each for each in (settled, coming) if each is not None]
+        if len(both) == 2 and both[0] == both[1]:
+            both = both[:1]
+        share = wanted.policy.share if wanted and coming and self._is_ready(coming) else 0.0
+        if settled is None or settled == coming:
+            share = 1.0
+        parts = {each.checkpoint: share if each == coming else 1.0 - share for each in both}
+        return tuple(
+            Share(each, round(parts[each.checkpoint], 6), self._is_ready(each), self._note(each)) for each in both
+        )
+
+    def _is_ready(self, version: ServedVersion) -> bool:
+        return _answers(self._of(version), frozenset())
+
+    def _note(self, version: ServedVersion) -> str:
+        held = self.backends.get(version.checkpoint)
+        if held is None:
+            return self._pause(version.checkpoint)
+        if held.state != "ready":
+            return held.why or held.state
+        if self.pair is None or held is not self.pair[1] or self.state.wanted is None:
+            return ""
+        return waits_for(self.state.wanted.policy, self.answered.get(version.checkpoint) or Answered())
+
+    def _pause(self, checkpoint: str) -> str:
+        """Why a version that is needed has no backend: it died, and is started again after a pause."""
+        if checkpoint not in self._deaths:
+            return "nothing is started yet"
+        crashes = self._crashes.get(checkpoint, 1)
+        times = "once" if crashes == 1 else f"{crashes} times"
+        why, seconds = self._deaths[checkpoint], _pause_after(crashes)
+        return f"it died {times}, as {why}; it starts again after {seconds:g} s"
+
+    def _say(self) -> None:
+        answering = Answering(self.state.number, self.shares(), self._url, self.problem)
+        if answering != self._said:
+            self._records.say(self.model, answering)
+            self._said = answering
+
+
+def _pause_after(crashes: int) -> float:
+    """Seconds until a version that died so often starts again."""
+    return min(LONGEST_PAUSE, PAUSE_SECONDS * 2.0 ** (crashes - 1))
+
+
+def _answers(backend: Backend | None, without: frozenset[str]) -> bool:
+    return backend is not None and backend.state == "ready" and backend.version.checkpoint not in without

@@ -1,0 +1,49 @@
+"""Pulling: a verified copy of an exported model on the node's own disk, before a server of a pod reads it.
+
+``python -m serving.pull --from FOLDER_OR_URL --folder PATH --manifest SHA256 --to FOLDER`` is the init container of
+vLLM's pods. Every byte is hashed on its way; the copy appears whole or not at all, and a whole one is not made again.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from trainer.base import not_by_hand
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.verification import read_manifest, verify_file
+from trainer.checkpoint.tiers import copying
+from trainer.checkpoint.tiers.tier import TierUnavailable
+
+
+def pull(source: str, folder: str, manifest: str, target: Path) -> bool:
+    """Bring the export `folder` of the tier at `source` to the new folder `target`; False when it is there whole.
+
+    Raises DamagedCheckpoint, TierUnavailable, ValueError for another URL than s3://, and OSError.
+    """
+    if target.exists():
+        for name, expected in read_manifest(target, manifest).files.items():
+            verify_file(target / name, expected)
+        return False
+    copying.fetch(copying.tier_at(source), folder, manifest, target)
+    return True
+
+
+def main(arguments: list[str]) -> int:
+    """Pull what the arguments name; returns 1, with a message, when it cannot be done."""
+    parser = argparse.ArgumentParser(prog="python -m serving.pull")
+    parser.add_argument("--from", dest="source", required=True, help="folder or s3://bucket/prefix of the durable tier")
+    parser.add_argument("--folder", required=True, help="the export, relative to that")
+    parser.add_argument("--manifest", required=True, help="SHA-256 of its manifest")
+    parser.add_argument("--to", type=Path, required=True, help="the folder to make")
+    options = parser.parse_args(arguments)
+    try:
+        pull(options.source, options.folder, options.manifest, options.to)
+    except (DamagedCheckpoint, TierUnavailable, ValueError, OSError) as error:
+        print(f"pull: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    not_by_hand.explain("serving.pull", "brings an exported model to a node, verified")
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,128 @@
+"""What a disk has forgotten of a dataset is found by reading it again, and mended from where it is whole."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from assets.datasets import scrub
+from assets.datasets.reading import sources
+from tests.assets.datasets.builds import build
+from tests.assets.datasets.corpora import make_corpus, recipe_for
+from trainer.data import shards
+from trainer.objects.origin import Origin
+from trainer.objects.origins import origin
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, shards.TextSnapshot]:
+    """A durable tier with one snapshot; tests only copy it."""
+    root = tmp_path_factory.mktemp("scrubbed")
+    with pytest.MonkeyPatch.context() as settled:
+        settled.setattr(sources, "SETTLED_SECONDS", -1.0)
+        made = build(recipe_for(make_corpus(root / "corpus", files=30), shard_tokens=400), root / "durable")
+    return root / "durable", made
+
+
+@pytest.fixture
+def made(template: tuple[Path, shards.TextSnapshot]) -> shards.TextSnapshot:
+    return template[1]
+
+
+@pytest.fixture
+def durable(tmp_path: Path, template: tuple[Path, shards.TextSnapshot]) -> Path:
+    shutil.copytree(template[0], tmp_path / "backup")
+    return shutil.copytree(template[0], tmp_path / "durable")
+
+
+@pytest.fixture
+def files(made: shards.TextSnapshot) -> int:
+    """How many files a scrub reads: the shards, the manifest, the documents table, and the tokenizer."""
+    return len(made.shards()) + 3
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> list[Origin]:
+    return [origin(tmp_path / "nowhere"), origin(tmp_path / "backup")]
+
+
+def flip(path: Path) -> None:
+    """Change one byte, and neither the size nor the times."""
+    stat, data = path.stat(), bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def a_shard(durable: Path, made: shards.TextSnapshot) -> Path:
+    return shards.shard_path(durable, made.splits["train"].shards[1])
+
+
+def test_a_tier_without_damage_stays_as_it_is(durable: Path, files: int):
+    before = {path: path.read_bytes() for path in durable.rglob("*") if path.is_file()}
+    found = scrub.scrub(durable, [])
+    assert (found.files, found.damaged, found.unread) == (files, (), ())
+    assert {path: path.read_bytes() for path in durable.rglob("*") if path.is_file()} == before
+
+
+def test_a_shard_with_one_wrong_bit_is_mended_from_the_first_place_that_has_it_whole(
+    durable: Path, made: shards.TextSnapshot, backup: list[Origin], tmp_path: Path
+):
+    path = a_shard(durable, made)
+    whole = path.read_bytes()
+    flip(path)
+    worse = shutil.copytree(durable, tmp_path / "worse")
+    [found] = scrub.scrub(durable, [origin(worse), *backup]).damaged
+    assert (found.name, found.mended) == (str(path.relative_to(durable)), str(tmp_path / "backup"))
+    assert found.found.startswith("found BLAKE3") and found.snapshots == (made.sha256,)
+    assert path.read_bytes() == whole
+
+
+def test_a_damaged_manifest_is_mended_too(durable: Path, made: shards.TextSnapshot, backup: list[Origin]):
+    path = shards.manifest_path(durable, made.sha256)
+    flip(path)
+    [found] = scrub.scrub(durable, backup).damaged
+    assert found.mended and found.snapshots == (made.sha256,)
+    assert shards.read_manifest(durable, made.sha256) == made
+
+
+def test_what_no_place_has_is_set_aside_so_that_it_is_missing_to_everybody(durable: Path, made: shards.TextSnapshot):
+    path = a_shard(durable, made)
+    flip(path)
+    found = scrub.scrub(durable, [])
+    assert [each.name for each in found.lost] == [str(path.relative_to(durable))]
+    assert not path.exists() and path.with_name(scrub.DAMAGED + path.name).exists()
+    assert scrub.scrub(durable, []).damaged == ()
+
+
+def test_a_damaged_tokenizer_stays_so_that_no_build_trains_another(durable: Path, made: shards.TextSnapshot):
+    path = durable / "tokenizers" / f"{made.tokenizer.sha256}.json"
+    flip(path)
+    assert [each.name for each in scrub.scrub(durable, []).lost] == [f"tokenizers/{path.name}"]
+    assert path.exists()
+
+
+def test_a_file_that_cannot_be_read_is_told_and_not_touched(durable: Path, made: shards.TextSnapshot):
+    path = a_shard(durable, made)
+    path.unlink()
+    path.mkdir()  # reading it fails as on a broken disk, for root too
+    found = scrub.scrub(durable, [])
+    assert found.damaged == () and found.unread == (f"shards/{path.name}: Is a directory",)
+    assert path.is_dir()
+
+
+def test_the_parts_of_some_nights_are_all_files_each_once(durable: Path, made: shards.TextSnapshot, files: int):
+    nights = [scrub.scrub(durable, [], part=night, parts=3) for night in (19, 20, 21)]
+    assert sum(night.files for night in nights) == files
+    for path in (a_shard(durable, made), shards.manifest_path(durable, made.sha256)):
+        flip(path)
+    found = [scrub.scrub(durable, [], part=night, parts=3).damaged for night in range(3)]
+    assert sum(map(len, found)) == 2
+
+
+def test_it_tells_how_far_it_is_and_how_long_it_takes(durable: Path, files: int):
+    told: list[str] = []
+    scrub.scrub(durable, [], lambda progress: told.append(str(progress)))
+    assert len(told) == files
+    assert f"(100%), {files} of {files} shards" in told[-1] and told[-1].endswith("0 s left")

@@ -1,0 +1,1 @@
+"""Tests of how the steps of a run are executed, and of what becomes of their errors."""

@@ -1,0 +1,62 @@
+"""Two models on the same examples: the interval of their difference, and how often it misleads."""
+
+import math
+
+import numpy as np
+import pytest
+
+from assets.gates import paired
+
+pytestmark = pytest.mark.pure
+EXAMPLES, MARGIN = 200, 0.02
+
+
+def pair(seed: int, worse: float) -> tuple[paired.Values, paired.Values, paired.Values]:
+    """Losses of a candidate that is worse by this in truth, those of the champion, and sizes; skewed, as texts are."""
+    draw = np.random.default_rng(seed)
+    sizes = draw.lognormal(7.0, 0.7, EXAMPLES).round()
+    champion = sizes * draw.gamma(20.0, 0.05, EXAMPLES)
+    return champion + sizes * (worse + 0.1 * draw.standard_normal(EXAMPLES)), champion, sizes
+
+
+def test_the_same_seed_gives_the_same_interval():
+    losses = pair(1, 0.0)
+    assert paired.compare(*losses, seed=5) == paired.compare(*losses, seed=5)
+    assert paired.compare(*losses, seed=5) != paired.compare(*losses, seed=6)
+
+
+def test_the_difference_is_a_ratio_of_sums():
+    found = paired.compare(np.array([3.0, 5.0]), np.array([2.0, 2.0]), np.array([10.0, 30.0]), seed=0)
+    assert found.mean == pytest.approx((1 + 3) / 40)
+
+
+def test_a_few_examples_have_no_interval():
+    found = paired.compare(np.ones(7), np.zeros(7), np.ones(7), seed=0)
+    assert (found.low, found.high) == (-math.inf, math.inf)
+
+
+def test_equal_models_differ_by_nothing():
+    found = paired.compare(np.ones(50), np.ones(50), np.ones(50), seed=0)
+    assert (found.mean, found.low, found.high) == (0, 0, 0)
+
+
+def test_a_model_that_is_worse_by_the_margin_seldom_passes():
+    passed = sum(paired.compare(*pair(seed, MARGIN), seed=seed, draws=400).high < MARGIN for seed in range(200))
+    assert passed <= 12  # 5 are expected; 12 or fewer in 99.8 % of cases
+
+
+def test_what_makes_an_example_hard_is_the_same_for_both_and_cancels():
+    candidate, champion, sizes = pair(3, -0.02)
+    alone = paired.interval_of(candidate, sizes, seed=0)
+    together = paired.compare(candidate, champion, sizes, seed=0)
+    assert together.high - together.low < (alone.high - alone.low) / 2
+
+
+def test_a_loss_that_is_not_finite_is_refused():
+    with pytest.raises(ValueError, match="not finite"):
+        paired.compare(np.array([math.nan] * 9), np.zeros(9), np.ones(9), seed=0)
+
+
+def test_other_examples_are_refused():
+    with pytest.raises(ValueError, match="found 9, 8 and 9 examples, expected the same examples for both models"):
+        paired.compare(np.zeros(9), np.zeros(8), np.ones(9), seed=0)

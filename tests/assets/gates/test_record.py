@@ -1,0 +1,42 @@
+"""The record of a model: which of its fields are not known, by what it was trained on."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from assets.gates import lineage
+from resources.mlflow.record import FIELDS, ModelRecord, missing
+
+WHOLE = ModelRecord("m", "0" * 64, **{section: dict.fromkeys(names, "known") for section, names in FIELDS.items()})
+
+
+def trained(accelerators: str, **environment: str) -> ModelRecord:
+    found = {**WHOLE.environment, **environment}
+    return dataclasses.replace(WHOLE, hardware={**WHOLE.hardware, "accelerators": accelerators}, environment=found)
+
+
+def test_a_record_with_every_field_lacks_nothing():
+    assert missing(trained("cpu")) == []
+
+
+@pytest.mark.parametrize(("section", "field"), [(s, f) for s, fields in FIELDS.items() for f in fields])
+def test_each_field_that_is_empty_is_named(section: str, field: str):
+    without: dict[str, Any] = {section: {**getattr(WHOLE, section), field: ""}}
+    assert f"{section}.{field}" in missing(dataclasses.replace(WHOLE, **without))
+
+
+def test_on_gpus_the_driver_and_its_libraries_belong_to_the_record():
+    wanted = ["environment.cuda", "environment.cudnn", "environment.nccl", "environment.driver"]
+    assert missing(trained("NVIDIA H200")) == wanted
+
+
+def test_an_image_without_its_digest_is_not_enough():
+    assert missing(trained("cpu", image="trainer:1")) == ["environment.image_digest"]
+    assert missing(trained("cpu", image="trainer@sha256:12", image_digest="sha256:12")) == []
+
+
+def test_on_a_cluster_the_image_belongs_to_a_complete_record(tmp_path):
+    [told] = lineage.faults(trained("cpu"), tmp_path, lineage.COMPLETE, on_a_cluster=True)
+    assert told.startswith("environment.image_digest is not known")
+    assert lineage.faults(trained("cpu"), tmp_path, lineage.CHECKED, on_a_cluster=True) == []

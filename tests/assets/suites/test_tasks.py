@@ -1,0 +1,56 @@
+"""Questions made offline: the same seed gives the same ones, each with one right answer."""
+
+import pytest
+
+from assets.suites import leaks, tasks
+from assets.suites.suite import DOCUMENTS, Example
+from recipes.suite import ArithmeticSection, ContinuationSection
+
+pytestmark = pytest.mark.pure
+TEXT = [Example(DOCUMENTS, " ".join(f"word{number}of{text}" for number in range(60))) for text in range(4)]
+
+
+def test_a_question_goes_on_with_the_passage_that_follows_in_its_document():
+    asked = tasks.continuations(TEXT, ContinuationSection(examples=10, words=6), seed=1)
+    assert len(asked) == 10
+    for each in asked:
+        assert len(set(each.answers)) == tasks.ANSWERS
+        assert any(each.text + each.answers[each.right] in document.text + " " for document in TEXT)
+
+
+def test_the_same_seed_asks_the_same():
+    section = ContinuationSection(examples=5, words=6)
+    assert tasks.continuations(TEXT, section, 1) == tasks.continuations(TEXT, section, 1)
+    assert tasks.continuations(TEXT, section, 1) != tasks.continuations(TEXT, section, 2)
+
+
+def test_documents_too_small_for_wrong_answers_give_no_question():
+    assert tasks.continuations(TEXT[:1], ContinuationSection(words=24), 1) == []
+
+
+def test_the_right_answer_of_a_sum_is_the_sum():
+    for each in tasks.arithmetic(ArithmeticSection(examples=50), seed=3):
+        first, second = each.text.removesuffix(" = ").split(" + ")
+        assert int(each.answers[each.right]) == int(first) + int(second)
+        assert len(set(each.answers)) == tasks.ANSWERS
+
+
+def words(first: int, count: int) -> str:
+    return " ".join(f"w{number}" for number in range(first, first + count))
+
+
+def test_an_example_that_shares_thirteen_words_with_a_training_document_leaked():
+    held_out = [words(0, 40), words(100, 40)]
+    training = [f"before {words(10, 13)} after", f"before {words(110, 12)} after"]
+    assert leaks.leaked(held_out, training, common=10, share=0.9) == [0]
+
+
+def test_a_passage_in_many_training_documents_is_boilerplate():
+    held_out = [words(0, 100)]
+    training = [f"{words(0, 13)} and x{number}" for number in range(11)]
+    assert leaks.leaked(held_out, training, common=10, share=0.5) == []
+    assert leaks.leaked(held_out, training[:10], common=10, share=0.5) == [0]
+
+
+def test_a_test_that_leaked_many_times_is_no_boilerplate():
+    assert leaks.leaked([words(0, 20)], [words(0, 20)] * 50, common=10, share=0.5) == [0]

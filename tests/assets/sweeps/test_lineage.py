@@ -1,0 +1,106 @@
+"""The result of population-based training is a schedule of parameters: one training that follows it does the same."""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assets.sweeps.full_scale import led_to
+from assets.sweeps.lineage import schedule
+from assets.sweeps.state import SweepState, Trial, fold
+from assets.sweeps.subject import SearchSubject
+from recipes.load import load
+from recipes.schedulers import PopulationScheduler
+from recipes.training import ModelRecipe
+from tests.assets.sweeps.simulation import begun, continued, opened, whole
+
+pytestmark = pytest.mark.pure
+
+SAMPLES = Path(__file__).parents[2] / "recipes" / "samples"
+RATE, DECAY = "optimiser.learning_rate", "optimiser.weight_decay"
+
+
+def trained(weights: float, parameters: Mapping[str, Any], first: int, last: int) -> float:
+    """Weights after some steps: each step moves them by an amount that its parameters and its number decide."""
+    for step in range(first + 1, last + 1):
+        weights += float(parameters[RATE]) * (1 - float(parameters[DECAY]) * weights) / step
+    return weights
+
+
+def by_branches(sweep: SweepState, trial: Trial, step: int) -> float:
+    """The weights of a trial's commit of a step, as its processes made them: it continues its parent's commit."""
+    begin = 0.0
+    if trial.parent is not None:
+        begin = by_branches(sweep, sweep.trials[trial.parent], trial.first_step)
+    return trained(begin, trial.parameters, trial.first_step, step)
+
+
+def replayed(sweep: SweepState, trial: Trial) -> float:
+    """The weights of one training that begins with the first parameters and changes at the steps of the schedule."""
+    stretches = schedule(sweep, trial)
+    ends = [*(each.first_step for each in stretches[1:]), sweep.plan.steps]
+    weights = 0.0
+    for each, end in zip(stretches, ends, strict=True):
+        weights = trained(weights, each.parameters, each.first_step, end)
+    return weights
+
+
+@pytest.fixture
+def sweep() -> SweepState:
+    """A population whose best trials have ancestors."""
+    found = fold(whole(*begun(scheduler={"kind": "population", "every": 3}, trials=6, parallel=6, seed=4), rewarding))
+    assert any(trial.parent is not None for trial in found.trials.values())
+    return found
+
+
+def rewarding(parameters: Mapping[str, Any], step: int) -> float:
+    """The higher the rate the better, so that copies go on from copies."""
+    return 1 / (1 + float(parameters[RATE])) + 1 / step
+
+
+def test_a_trial_that_continues_nobody_has_its_own_parameters_from_the_first_step_on(sweep: SweepState):
+    [only] = schedule(sweep, sweep.trials[0])
+    assert (only.first_step, only.trial, only.parameters) == (0, 0, sweep.trials[0].parameters)
+
+
+def test_each_stretch_begins_where_the_trial_continued_a_commit(sweep: SweepState):
+    for trial in sweep.trials.values():
+        stretches = schedule(sweep, trial)
+        assert stretches[0].first_step == 0 and sweep.trials[stretches[0].trial].parent is None
+        assert stretches[-1].trial == trial.number
+        for before, after in itertools.pairwise(stretches):
+            child = sweep.trials[after.trial]
+            assert (child.parent, child.first_step) == (before.trial, after.first_step)
+            assert before.first_step < after.first_step
+
+
+def test_one_training_that_follows_the_schedule_ends_with_the_weights_of_the_trial(sweep: SweepState):
+    assert sweep.best is not None and sweep.best.parent is not None
+    for trial in sweep.trials.values():
+        assert replayed(sweep, trial) == by_branches(sweep, trial, sweep.plan.steps)
+
+
+def completed(space: Mapping[str, Any], **parameters: Any) -> tuple[SearchSubject, SweepState]:
+    """A population over these parameters of the sample's training, complete, and what it searched."""
+    recipes = load(SAMPLES, {})
+    scheduler = PopulationScheduler(kind="population", every=3)
+    searched = recipes.sweeps["tiny-decoder"].model_copy(update={"scheduler": scheduler})
+    training: ModelRecipe = recipes.trainings["tiny-decoder"]
+    plan = opened(scheduler={"kind": "population", "every": 3}, space=space, written=parameters, seed=4)
+    state = fold([plan, begun(trials=6, parallel=6)[1]])
+    log = list(continued(state, rewarding))
+    return SearchSubject(searched, training, "a" * 64, "b" * 64), state.after(*log)
+
+
+def test_the_training_at_full_scale_changes_its_parameters_at_the_same_shares_of_its_steps():
+    subject, sweep = completed({RATE: {"loguniform": [1e-4, 1e-2]}}, **{RATE: 1e-3})
+    best, found = sweep.best, led_to(subject, sweep)
+    assert best is not None and found is not None
+    stretches, steps = schedule(sweep, best), subject.training.run.steps
+    assert len(stretches) > 1
+    assert found.recipe.optimiser.learning_rate == stretches[0].parameters[RATE]
+    expected = [(round(each.first_step / 9 * steps), dict(each.parameters)) for each in stretches[1:]]
+    assert list(found.changes) == expected
+    assert found.cause == f"the schedule of {sweep.plan.sweep}.{best.number}"

@@ -1,0 +1,95 @@
+"""The gate on a real checkpoint: its answers to generation tasks count, and a suite that changes is measured anew."""
+
+import dataclasses
+
+import pytest
+
+from assets import keys
+from assets.gate import Gate
+from assets.gates.checks import ANSWERS_TASKS
+from assets.measuring import Measuring
+from assets.suites import making, measured
+from assets.suites.generation import answered
+from assets.suites.generation.answered import AnsweredExample
+from recipes.gate import TaskLimit
+from recipes.suite import GenerationSection, SuiteRecipe
+from resources.mlflow.registry import CANDIDATE, Registry, Version
+from resources.trainings.records import Terms
+from tests.sensors.platform import BY, TINY, Platform
+from trainer.record.fence import Commit
+from trainer.record.scores import Score
+
+HELD = "held"
+ASKED = 4
+
+
+def suite(edition: int = 1, generation: GenerationSection | None = None) -> SuiteRecipe:
+    return SuiteRecipe(
+        name=HELD, dataset="texts", continuation=None, arithmetic=None, edition=edition, generation=generation
+    )
+
+
+def gate_of(platform: Platform, held: SuiteRecipe, measuring: Measuring | None = None, **limits: TaskLimit) -> Gate:
+    policy = platform.recipe.gate.model_copy(update={"tasks": limits})
+    recipe = platform.recipe.model_copy(update={"suite": HELD, "gate": policy})
+    measuring = measuring or platform.measuring
+    return Gate(measuring, platform.tracking, recipe.registered_model, {TINY: recipe}, {HELD: held})
+
+
+@pytest.fixture
+def candidate(tracked: Platform) -> Version:
+    """The best checkpoint of the finished training, registered."""
+    tracked.materialise([keys.key(TINY, "candidate")], tracked.finished().id)
+    found = Registry(tracked.tracking, tracked.home.durable).aliased("tiny-model", CANDIDATE)
+    assert found is not None
+    return found
+
+
+def answer(platform: Platform, version: Version, right: int) -> str:
+    """Put answers of a version on record, so many of them right; returns their hash."""
+    rows = [AnsweredExample(n, f"{n} + 1 = ", str(n + 1), "?", "exact_match", float(n < right)) for n in range(ASKED)]
+    return answered.keep(platform.home.durable, version.manifest, "adding", "a test", rows, ASKED).table
+
+
+@pytest.mark.slow
+def test_a_candidate_whose_answers_are_below_the_floor_does_not_pass_and_is_told_which(
+    tracked: Platform, candidate: Version
+):
+    section = GenerationSection(tasks=("adding",), examples=ASKED)
+    gate = gate_of(tracked, suite(generation=section), adding=TaskLimit(at_least=0.5))
+    answer(tracked, candidate, right=1)
+    low = gate.judge(candidate, BY)
+    assert low.failed == [ANSWERS_TASKS]
+    assert "adding: exact_match is 0.25, expected at least 0.5" in gate.verdict(candidate)
+    table = answer(tracked, candidate, right=2)
+    high = gate.judge(candidate, BY)
+    assert high.passed and high.inputs["candidate_answers_adding"] == table
+    assert high.figures["checks"][ANSWERS_TASKS]["tasks"]["adding"]["mean"] == 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Changing(Measuring):
+    """Measuring during which somebody raises the suite's edition, once."""
+
+    suites: dict[str, SuiteRecipe] = dataclasses.field(default_factory=dict)
+
+    def measure_each(self, snapshot: str, commit: Commit, terms: Terms) -> Score:
+        found = super().measure_each(snapshot, commit, terms)
+        if self.suites[HELD].edition == 1:
+            self.suites[HELD] = suite(edition=2)
+            making.named(self.tiers.durable_path, self.suites[HELD])
+        return found
+
+
+@pytest.mark.slow
+def test_a_suite_that_becomes_another_one_while_models_are_measured_is_measured_on_anew(
+    tracked: Platform, candidate: Version
+):
+    suites, durable = {HELD: suite()}, tracked.home.durable
+    measuring = Changing(tracked.tiers, tracked.compute, suites=suites)
+    gate = dataclasses.replace(gate_of(tracked, suites[HELD], measuring), suites=suites)
+    before, judgement = making.named(durable, suite()).sha256, gate.judge(candidate, BY)
+    after = making.named(durable, suite(edition=2)).sha256
+    assert before != after == judgement.inputs["suite"]
+    found = measured.known(durable, after, candidate.manifest)
+    assert found is not None and judgement.inputs["candidate_examples"] == found.table

@@ -1,0 +1,34 @@
+"""Spent: where prices are set, the UI shows a training's money in all and by day, beside what the other nodes cost."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from assets import spent
+from resources.trainings.costs import CostShare, TrainingCost
+from trainer.record.accounting import buckets
+
+DAYS = [datetime.date(2026, 1, day) for day in (1, 2)]
+HELD = TrainingCost(tuple(CostShare(day, buckets.STEPS, 10.0) for day in DAYS), spot=True)
+SETTINGS = """slipway: platform/1
+prices: {currency: EUR, on_demand: 2.0, spot: 0.5}
+tiers: {durable: /mnt/durable, nvme: /mnt/nvme}
+tracking: {uri: "http://mlflow:5000"}
+compute: {cluster: {image: trainer}}
+"""
+
+
+def test_without_prices_rank_hours_alone_are_shown(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SLIPWAY_PLATFORM", raising=False)
+    assert spent.cost(HELD) == {"rank_hours": 20.0, "spot": True}
+
+
+def test_with_prices_money_is_shown_by_day_beside_that_of_nodes_on_demand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "platform.yaml").write_text(SETTINGS)
+    monkeypatch.setenv("SLIPWAY_PLATFORM", str(tmp_path / "platform.yaml"))
+    shown = spent.cost(HELD)
+    assert (shown["money"], shown["money_on_demand"], shown["currency"]) == (10.0, 40.0, "EUR")
+    assert "| 2026-01-02 | 5.00 |" in shown["money_by_day"].value

@@ -1,0 +1,137 @@
+"""Training data: a training on several datasets gets one snapshot of them, which everything else keeps and tells."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from assets import training_data
+from assets.datasets import garbage, takedown_search
+from assets.datasets.snapshots import pointer
+from assets.start import start
+from recipes.load import load
+from recipes.training import ModelRecipe, with_parameters
+from resources.mlflow.tracking import Tracking
+from resources.openlineage import events
+from resources.tiers import Tiers
+from resources.trainings import branching
+from resources.trainings.records import BranchRecord
+from tests.recipes.conftest import DATASET, SWEEP, TRAINING, copied
+from tests.recipes.test_mixes import MIX, NAMED
+from tests.trainer.test_mixes import snapshot_of
+from trainer.data import mixtures, shards, snapshots
+
+
+@pytest.fixture
+def durable(tmp_path: Path) -> Path:
+    """A durable tier on which two datasets point at snapshots."""
+    for seed, name in enumerate(("web", "code")):
+        found = snapshot_of(tmp_path / "durable", name, seed, 3000, 2000)
+        pointer.point(tmp_path / "durable", name, found.sha256, "x")
+    return tmp_path / "durable"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> ModelRecipe:
+    folder = copied(tmp_path / "recipes")
+    text = (folder.path / DATASET).read_text()
+    folder.write("datasets/web.yaml", text)
+    folder.write("datasets/code.yaml", text.replace("  vocab_size: 4096", f"  file: {tmp_path / 'none.json'}"))
+    folder.edit(TRAINING, NAMED, MIX)
+    (folder.path / SWEEP).unlink()
+    return with_parameters(load(folder.path, {}).trainings["tiny-decoder"], {"mix.passes_at_most": None})
+
+
+def test_the_snapshot_of_several_datasets_is_the_same_for_all_who_ask(recipe: ModelRecipe, durable: Path) -> None:
+    found = training_data.current(recipe, durable)
+    assert found == training_data.current(recipe, durable)
+    assert found is not None
+    made = snapshots.read(durable, found)
+    assert made == training_data.read(recipe, durable)
+    assert mixtures.sources_of(made) == [pointer.current(durable, name) for name in ("code", "web")]
+
+
+def test_a_new_snapshot_of_one_dataset_makes_another_mixture(recipe: ModelRecipe, durable: Path) -> None:
+    before = training_data.current(recipe, durable)
+    pointer.point(durable, "web", snapshot_of(durable, "web", 9, 3000).sha256, "y")
+    assert training_data.current(recipe, durable) != before
+
+
+def test_a_dataset_without_a_snapshot_is_named(recipe: ModelRecipe, durable: Path) -> None:
+    (durable / "datasets" / "web" / "current.json").unlink()
+    assert training_data.current(recipe, durable) is None
+    expected = "dataset web has no snapshot yet; to make it: slipway data build web"
+    with pytest.raises(ValueError, match=expected):
+        start(recipe, Tiers(durable=str(durable), nvme="{node}"), Tracking(uri=""), "test")
+
+
+def test_a_mixture_that_was_removed_is_written_again(recipe: ModelRecipe, durable: Path) -> None:
+    found = training_data.current(recipe, durable)
+    assert found is not None
+    shards.manifest_path(durable, found).unlink()
+    assert training_data.current(recipe, durable) == found
+    assert shards.manifest_path(durable, found).exists()
+
+
+def test_a_training_is_started_on_the_mixture_and_twice_is_once(recipe: ModelRecipe, durable: Path) -> None:
+    tiers = Tiers(durable=str(durable), nvme="{node}")
+    store = start(recipe, tiers, Tracking(uri=""), "test")
+    assert store.specification().snapshot == training_data.current(recipe, durable)
+    assert store.specification().numbers["mix"] == recipe.numbers()["mix"]
+    assert start(recipe, tiers, Tracking(uri=""), "test").id == store.id
+
+
+def test_more_passes_than_the_mix_allows_are_refused_before_anything_is_written(
+    recipe: ModelRecipe, durable: Path
+) -> None:
+    limited = with_parameters(recipe, {"mix.passes_at_most": 4.0})
+    with pytest.raises(ValueError, match=r"found a training that reads code 133.33 times, web 133.33 times"):
+        start(limited, Tiers(durable=str(durable), nvme="{node}"), Tracking(uri=""), "test")
+    assert not (durable / "trainings").exists()
+
+
+def test_a_mixture_in_use_keeps_the_snapshots_that_it_was_made_of(recipe: ModelRecipe, durable: Path) -> None:
+    found = training_data.current(recipe, durable)
+    assert found is not None
+    for name in ("web", "code"):
+        pointer.point(durable, name, snapshot_of(durable, name, 7, 3000).sha256, "y")
+    for path in [*(durable / "shards").iterdir(), *(durable / "snapshots").iterdir()]:
+        os.utime(path, (1, 1))
+    kept = mixtures.sources_of(snapshots.read(durable, found))
+    garbage.collect(durable, lambda: {found}, keep=0)
+    assert all(path.exists() for sha256 in (found, *kept) for path in _of_snapshot(durable, sha256))
+    garbage.collect(durable, set, keep=0)
+    assert not any(shards.manifest_path(durable, sha256).exists() for sha256 in (found, *kept))
+
+
+def _of_snapshot(durable: Path, sha256: str) -> list[Path]:
+    files = [shards.shard_path(durable, each) for each in snapshots.read(durable, sha256).shards()]
+    return [shards.manifest_path(durable, sha256), *files]
+
+
+def test_a_takedown_finds_the_mixture_of_a_snapshot_with_the_document(recipe: ModelRecipe, durable: Path) -> None:
+    found = training_data.current(recipe, durable)
+    # The documents tables of these snapshots are gone: what they have is not known.
+    assert takedown_search.snapshots_with(durable, [], "x")[found or ""] == "code+web"
+
+
+def test_a_catalogue_hears_what_a_mixture_was_made_of(recipe: ModelRecipe, durable: Path) -> None:
+    made = training_data.read(recipe, durable)
+    assert made is not None
+    told = events.of_snapshot(made, 0.0)
+    assert [each["name"] for each in told["inputs"]] == ["code", "web"]
+    assert [each["name"] for each in told["outputs"]] == ["code+web"]
+
+
+def test_a_branch_may_change_the_mix_from_its_step_on_and_not_before(recipe: ModelRecipe, durable: Path) -> None:
+    store = start(recipe, Tiers(durable=str(durable), nvme="{node}"), Tracking(uri=""), "test")
+    parent = store.specification()
+
+    def phases(after: int) -> BranchRecord:
+        changed = {"mix.phases": [{"after_step": after, "weights": {"web": 1, "code": 1}}]}
+        return BranchRecord(store.id, "", "commit", 60, "manifest", changed)
+
+    numbers = branching.continued(parent, parent.numbers, phases(60), "").numbers
+    assert numbers["mix"]["phases"] == [{"after_step": 60, "weights": {"web": 1.0, "code": 1.0}}]
+    with pytest.raises(ValueError, match="mix: found other weights before step 60, expected the same weights"):
+        branching.continued(parent, parent.numbers, phases(59), "")

@@ -1,0 +1,1 @@
+"""What a person sees in the UI, read in a real browser."""

@@ -1,0 +1,86 @@
+"""A browser's window on an instance: opens pages of the UI, reads what is shown, and takes pictures of it.
+
+It is Debian's Chromium, driven by Playwright: nothing is downloaded. Tests without it are skipped, with the reason.
+
+    def test_a_page(window: Window, instance: Instance):
+        window.open(f"{instance.url}/assets")
+        window.until_shown("1 incident in 24 hours")
+        window.picture("overview")
+"""
+
+import io
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+WIDTH, HEIGHT = 1360, 900
+COLOURS = 64
+"""Of a picture, to keep it small."""
+PATIENCE_SECONDS = 60.0
+"""What a page may take until it shows something: its first one loads megabytes of scripts."""
+LACKING = f"found none of {', '.join(NAMES)} on the PATH, expected a browser: apt-get install chromium"
+
+
+def program() -> str | None:
+    """The browser's program; None where there is none."""
+    return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+class Window:
+    """One window; `pictures` is the folder for pictures of what it shows, None for none."""
+
+    def __init__(self, page: Page, pictures: Path | None = None) -> None:
+        self.page = page
+        self._pictures = pictures
+
+    def open(self, url: str) -> None:
+        """Show a page, with its scripts loaded."""
+        self.page.goto(url, wait_until="load")
+        self._close_greeting()
+
+    def until_shown(self, *texts: str) -> None:
+        """Wait until a person can read each of these on the page; fails when one does not come into sight."""
+        for text in texts:
+            expect(self.page.get_by_text(text).filter(visible=True).first).to_be_visible(
+                timeout=PATIENCE_SECONDS * 1000
+            )
+
+    def press(self, label: str) -> None:
+        """Click the first button or link of this name that is in sight."""
+        self.page.get_by_text(label, exact=True).filter(visible=True).first.click(timeout=PATIENCE_SECONDS * 1000)
+
+    def text(self) -> str:
+        """All that can be read on the page now."""
+        return self.page.locator("body").inner_text()
+
+    def picture(self, name: str, height: int = HEIGHT) -> None:
+        """Keep what a window of this height shows as `<name>.png`, where pictures were asked for."""
+        if self._pictures is None:
+            return
+        self._pictures.mkdir(parents=True, exist_ok=True)
+        self.page.set_viewport_size({"width": WIDTH, "height": height})
+        with Image.open(io.BytesIO(self.page.screenshot())) as shown:
+            shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
+
+    def _close_greeting(self) -> None:
+        """Dagster greets everybody once, in front of the page."""
+        greeting = self.page.get_by_role("button", name="Skip")
+        if greeting.count():
+            greeting.first.click()
+
+
+@contextmanager
+def opened(browser: str, pictures: Path | None = None) -> Iterator[Window]:
+    """A window of a browser's program, with a profile of its own that goes with it."""
+    with sync_playwright() as driver:
+        # A container's root has no sandbox, and its /dev/shm is small.
+        chromium = driver.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        try:
+            yield Window(chromium.new_page(viewport={"width": WIDTH, "height": HEIGHT}), pictures)
+        finally:
+            chromium.close()

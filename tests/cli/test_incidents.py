@@ -1,0 +1,53 @@
+"""`slipway incidents --since`: the morning after, by the command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from resources.home import Home
+from tests.cli import homes
+from tests.cli.conftest import Call
+from tests.resources.morning.nights import SeededNight
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> SeededNight:
+    return SeededNight(Home(tmp_path / "home"))
+
+
+def test_everything_since_a_time_is_told_what_waits_for_a_person_first(slipway: Call, night: SeededNight):
+    night.of_ten_faults()
+    said = slipway("incidents", "--since", "12h")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert "2 things wait for a person; 7 incidents" in lines[0]
+    assert lines[2] == "Waits for a person" and lines.index("Dealt with") > 5
+    assert "    evidence: slipway incidents show killed-" in said.out
+
+
+def test_the_same_is_had_as_json_and_as_a_page(slipway: Call, night: SeededNight, tmp_path: Path):
+    night.of_ten_faults()
+    said = slipway("incidents", "--since", "1d", "--json", "--page", tmp_path / "morning.html")
+    told = json.loads(said.out)
+    assert len([each for each in told["items"] if each["todo"]]) == 2 and told["sentence"] in (
+        (tmp_path / "morning.html").read_text()
+    )
+
+
+def test_of_one_training_only_its_own_is_told(slipway: Call, night: SeededNight):
+    night.of_ten_faults()
+    told = json.loads(slipway("incidents", "--since", "1d", "--training", "killed", "--json").out)
+    assert [each["subject"].partition("-")[0] for each in told["items"]] == ["killed"]
+
+
+def test_a_home_without_trainings_needs_nobody(slipway: Call):
+    assert "nobody is needed" in slipway("incidents", "--since", "1d").out
+
+
+def test_a_time_that_is_none_is_refused_with_what_is_expected(slipway: Call, night: SeededNight):
+    homes.offered(night.home, "tiny")
+    assert slipway("incidents", "--since", "yesterday").err == (
+        "slipway: --since: found 'yesterday', expected a number and its unit, such as 90s, 10m, 12h or 7d\n"
+    )
+    assert "--page: found no --since" in slipway("incidents", "--page", "x.html").err

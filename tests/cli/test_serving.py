@@ -1,0 +1,67 @@
+"""`slipway models serve`, `served`, `ask`: what they say where nothing is served, and what is on record."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from resources.home import Home
+from resources.serving import wishes
+from serving.records import Answering, ServedVersion, ServingRecords, Share, SwitchPolicy, SwitchVerdict
+from tests.cli.conftest import Call
+
+MODEL = "slipway-tiny"
+FIRST, SECOND = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "12")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> ServingRecords:
+    """One version has all of the traffic."""
+    records = ServingRecords(Home(tmp_path / "home").durable)
+    state = wishes.serve(records, MODEL, FIRST, SwitchPolicy(), True, "a test", "asked")
+    records.judge(state, SwitchVerdict("all", "it is ready"))
+    records.say(MODEL, Answering(1, (Share(FIRST, 1.0, True),), "http://127.0.0.1:9"))
+    return records
+
+
+def test_where_nothing_is_served_it_says_what_to_do(slipway: Call):
+    assert slipway("models", "served").err == "no model is served; to serve one: slipway models serve MODEL\n"
+    said = slipway("models", "ask", MODEL, "def")
+    assert (said.code, said.err) == (
+        1,
+        f"slipway: served model {MODEL}: found none that begins so, and there is none\n",
+    )
+
+
+def test_who_answers_is_a_line_a_version(slipway: Call, records: ServingRecords):
+    assert slipway("models", "served").out.splitlines()[1].split() == [
+        MODEL,
+        f"{MODEL}@1",
+        "100%",
+        "ready",
+        "http://127.0.0.1:9",
+    ]
+    [told] = json.loads(slipway("models", "served", "--json").out)
+    assert (told["want"], told["follows"], told["verdict"]["outcome"]) == ("serve", True, "all")
+
+
+def test_a_server_that_does_not_answer_is_told(slipway: Call, records: ServingRecords):
+    said = slipway("models", "ask", "slip", "def")
+    assert said.code == 1 and "http://127.0.0.1:9: the server does not answer" in said.err
+
+
+def test_a_model_without_a_champion_is_not_served(slipway: Call, records: ServingRecords):
+    said = slipway("models", "serve", MODEL)
+    assert said.code == 1 and f"model {MODEL}: found none that begins so" in said.err
+
+
+def test_there_is_no_way_back_from_the_first_version(slipway: Call, records: ServingRecords):
+    said = slipway("models", "serve", MODEL, "--back")
+    assert (said.code, said.err) == (1, f"slipway: model {MODEL}: no other version has answered before\n")
+
+
+def test_a_person_stops_a_model(slipway: Call, records: ServingRecords):
+    said = slipway("models", "serve", MODEL, "--stop", "--why", "enough")
+    assert (said.code, said.out) == (0, f"{MODEL}: nothing answers any more\n")
+    wanted = records.state(MODEL).wanted
+    assert wanted is not None and (wanted.want, wanted.why) == ("stop", "enough") and wanted.by.endswith("by hand")

@@ -1,0 +1,1 @@
+"""Tests of rules, routes and dashboards, with Prometheus' own tools."""

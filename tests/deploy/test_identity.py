@@ -1,0 +1,187 @@
+"""Single sign-on in the chart: every page behind the proxy, nothing around it, secrets as files, who may do what."""
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import yaml
+from helm_python import HelmError, HelmValuesError
+
+from deploy.cluster import render
+from resources import access
+from resources.serving import objects as serving
+from tests.deploy.dagster_runs import platform_settings
+from tests.deploy.reachability import End, reaches
+from tests.deploy.rendering import IDENTITY, Object, of_kind, workloads
+
+CONTROL, TRAININGS = render.NAMESPACE, "slipway-training"
+PROXY, DEX, WEBSERVER, MLFLOW = (
+    End(CONTROL, {"slipway/component": each}) for each in ("proxy", "dex", "webserver", "mlflow")
+)
+FRONT = End(TRAININGS, {"slipway/serves": "front"})
+INGRESS, TEAM, RUN = End("ingress"), End("team"), End(CONTROL, {"slipway/component": "run"})
+ISSUER, DATABASE, WORLD = (End(address=each) for each in ("10.7.0.9", "10.9.0.7", "203.0.113.9"))
+PORTS = {"webserver": 4180, "mlflow": 4181, "serving": 4182}
+REACHED = [
+    *[(INGRESS, PROXY, port) for port in PORTS.values()],
+    (PROXY, WEBSERVER, 3000),
+    (PROXY, MLFLOW, 5000),
+    (PROXY, FRONT, 8000),
+    (PROXY, DEX, 5556),
+    (PROXY, ISSUER, 443),
+    (INGRESS, DEX, 5556),
+    (DEX, ISSUER, 443),
+    (RUN, MLFLOW, 5000),
+]
+NOT_REACHED = [
+    (INGRESS, WEBSERVER, 3000),
+    (INGRESS, MLFLOW, 5000),
+    (INGRESS, FRONT, 8000),
+    *[(TEAM, each, port) for each, port in ((PROXY, 4180), (DEX, 5556), (WEBSERVER, 3000))],
+    *[(each, DATABASE, 5432) for each in (PROXY, DEX)],
+    *[(each, WORLD, 443) for each in (PROXY, DEX)],
+    (PROXY, End(TRAININGS, {"slipway/serves": "llama-3"}), 8000),
+    (PROXY, End(TRAININGS, {"slipway/job": "llama-i1"}), 29500),
+    (DEX, WEBSERVER, 3000),
+    (RUN, PROXY, 4180),
+]
+
+
+def policies() -> list[Object]:
+    return list(of_kind(workloads("identity"), "NetworkPolicy").values())
+
+
+@pytest.mark.parametrize(("source", "target", "port"), REACHED)
+def test_the_connection_is_allowed(source: End, target: End, port: int):
+    assert reaches(policies(), source, target, port)
+
+
+@pytest.mark.parametrize(("source", "target", "port"), NOT_REACHED)
+def test_the_connection_is_denied(source: End, target: End, port: int):
+    assert not reaches(policies(), source, target, port)
+
+
+def test_a_page_without_a_host_is_reached_by_nobody():
+    values = changed("identity", hosts={"webserver": "slipway.example"})
+    [policy] = [each for each in rendered(values, "NetworkPolicy") if each["metadata"]["name"] == "slipway-mlflow"]
+    assert len(policy["spec"]["ingress"][0]["from"]) == 1, "runs and the code location alone"
+    [proxy] = [each for each in rendered(values, "Deployment") if each["metadata"]["name"] == "slipway-proxy"]
+    assert [each["name"] for each in proxy["spec"]["template"]["spec"]["containers"]] == ["webserver"]
+
+
+def test_each_host_leads_through_the_proxy_to_its_page_over_tls():
+    found = of_kind(workloads("identity"), "Ingress")
+    services = of_kind(workloads("identity"), "Service")
+    leads = {}
+    for each in found.values():
+        [rule], [tls] = each["spec"]["rules"], each["spec"]["tls"]
+        assert tls == {"hosts": [rule["host"]], "secretName": "slipway-hosts"}
+        service = rule["http"]["paths"][0]["backend"]["service"]
+        assert service["port"]["number"] in [port["port"] for port in services[service["name"]]["spec"]["ports"]]
+        leads[rule["host"]] = (service["name"], service["port"]["number"])
+    hosts = IDENTITY["identity"]["hosts"]
+    assert leads == {
+        **{hosts[page]: ("slipway-proxy", port) for page, port in PORTS.items()},
+        "login.example": ("slipway-dex", 5556),
+    }
+
+
+def test_the_proxy_asks_the_issuer_and_hands_the_person_and_the_token_on():
+    arguments = proxy_arguments()
+    names = {"webserver": "slipway-webserver:80", "mlflow": "slipway-mlflow:5000"}
+    names["serving"] = f"{serving.FRONT}.{TRAININGS}.svc:{serving.PORT}"
+    for page, words in arguments.items():
+        assert words["--upstream"] == f"http://{names[page]}"
+        assert words["--redirect-url"] == f"https://{IDENTITY['identity']['hosts'][page]}/oauth2/callback"
+        assert words["--http-address"] == f"0.0.0.0:{PORTS[page]}"
+        assert words["--oidc-issuer-url"] == "https://login.example" and words["--cookie-secure"] == "true"
+        assert {words[each] for each in ("--pass-basic-auth", "--prefer-email-to-user", "--pass-user-headers")} == {
+            "true"
+        }
+        assert not [word for word in words if "secret" in word or "password" in word], "these are in the file"
+
+
+def test_each_secret_is_a_file_in_the_pods_that_need_it_and_in_no_other():
+    found = {
+        (name, each["secret"]["secretName"], item["key"])
+        for name, deployment in of_kind(workloads("identity"), "Deployment").items()
+        for each in deployment["spec"]["template"]["spec"]["volumes"]
+        for item in each.get("secret", {}).get("items", ())
+    }
+    assert found == {
+        ("slipway-webserver", "slipway-identity", "token"),
+        ("slipway-proxy", "slipway-identity", "oauth2-proxy.cfg"),
+        ("slipway-dex", "slipway-dex", "config.yaml"),
+    }
+    spec = of_kind(workloads("identity"), "Deployment")["slipway-webserver"]["spec"]["template"]["spec"]
+    named = {each["name"]: each["value"] for each in spec["containers"][0]["env"]}
+    mounts = {each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+    assert named[access.TOKEN] == "/secrets/identity/token" and "/secrets/identity" in mounts
+
+
+def test_the_webserver_knows_the_header_the_operators_and_the_promoters():
+    settings = platform_settings("identity")
+    assert settings.user_header == "X-Forwarded-User"
+    assert (settings.operators, settings.promoters) == (["oda@x.example"], ["pia@x.example"])
+    assert (settings.pages.dagster, settings.pages.mlflow) == ("https://slipway.example", "https://mlflow.example")
+    assert platform_settings("minimal").operators == [] and platform_settings("minimal").user_header == ""
+
+
+def test_mlflow_takes_requests_for_its_host():
+    command = of_kind(workloads("identity"), "Deployment")["slipway-mlflow"]["spec"]["template"]["spec"]["containers"][
+        0
+    ]["command"]
+    [hosts] = [word for word in command if word.startswith("--allowed-hosts=")]
+    assert "mlflow.example" in hosts.split("=")[1].split(",")
+
+
+@pytest.mark.parametrize(
+    ("section", "given", "told"),
+    [
+        ("proxy", {"image": ""}, "proxy.image: found none"),
+        ("identity", {"secret": ""}, "identity.secret: found none"),
+        ("identity", {"hosts": {"mlflow": "mlflow.example"}}, "identity.hosts.webserver: found none"),
+        ("identity", {"userHeader": "X-User"}, "identity.userHeader: found a value"),
+        ("identity", {"ingress": {"className": "nginx"}}, "identity.ingress.tlsSecret: found none"),
+        ("identity", {"issuer": "https://other.example"}, 'identity.issuer: found "https://other.example"'),
+        ("dex", {"secret": ""}, "dex.secret: found none"),
+    ],
+)
+def test_values_that_contradict_each_other_are_refused(section: str, given: dict[str, Any], told: str):
+    with pytest.raises(HelmError) as refused:
+        render.workloads(changed(section, **given))
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"issuer": "http://login.example"}, "/identity/issuer"),
+        ({"peers": []}, "/identity/peers"),
+        ({"hosts": {"ui": "a.example"}}, "'ui'"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str):
+    with pytest.raises(HelmValuesError) as refused:
+        render.workloads(changed("identity", **given))
+    assert told in str(refused.value)
+
+
+def changed(section: str, **given: Any) -> dict[str, Any]:
+    """The values of single sign-on with other fields in a section."""
+    values = copy.deepcopy(IDENTITY)
+    values[section] = {**values[section], **given}
+    return values
+
+
+def rendered(values: dict[str, Any], kind: str) -> list[Object]:
+    return [each for each in yaml.load_all(render.workloads(values), Loader=yaml.CSafeLoader) if each["kind"] == kind]
+
+
+def proxy_arguments() -> dict[str, dict[str, str]]:
+    """The flags of the proxy of each page."""
+    spec = of_kind(workloads("identity"), "Deployment")["slipway-proxy"]["spec"]["template"]["spec"]
+    return {
+        each["name"]: dict(itertools.chain(word.split("=", 1) for word in each["args"])) for each in spec["containers"]
+    }

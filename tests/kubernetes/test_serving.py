@@ -1,0 +1,196 @@
+"""Serving on a cluster: its objects follow the records, whoever deletes one by hand."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from resources.kubernetes.client import Client
+from resources.kubernetes.objects import SERVICES, of
+from resources.serving import cluster as module
+from resources.serving import objects, wishes
+from resources.serving.cluster import ClusterServing
+from resources.serving.objects import (
+    BUDGETS,
+    DEPLOYMENTS,
+    FRONT,
+    INGRESSES,
+    LEADER_WORKER_SETS,
+    SCALED_OBJECTS,
+    SCALERS,
+)
+from serving.front.names import service_name
+from serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from tests.kubernetes.serving import CLUSTER, QUEUED, SETTINGS
+from tests.kubernetes.simulated.cluster import Cluster
+
+MODEL = "slipway-tiny"
+FIRST, SECOND = (ServedVersion(each, each * 64, f"exports/{each}", each * 64) for each in "12")
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> ServingRecords:
+    return ServingRecords(tmp_path / "durable")
+
+
+@pytest.fixture
+def client(simulated: Cluster, namespace: str) -> Client:
+    return Client(str(simulated.kubeconfig), namespace=namespace)
+
+
+@pytest.fixture
+def serving(client: Client, tmp_path: Path) -> ClusterServing:
+    held = dataclasses.replace(CLUSTER, volumes={str(tmp_path / "durable"): "slipway-durable"})
+    return ClusterServing(client, held, dataclasses.replace(SETTINGS, host=""))
+
+
+def serve(records: ServingRecords, version: ServedVersion) -> None:
+    wishes.serve(records, MODEL, version, SwitchPolicy(), True, "a test", "asked")
+
+
+def names(client: Client) -> dict[str, set[str]]:
+    kinds = (DEPLOYMENTS, SERVICES, SCALERS, BUDGETS)
+    return {each.plural: {found["metadata"]["name"] for found in client.list(each, {})} for each in kinds}
+
+
+def test_a_version_and_the_front_are_there_once_they_are_wanted(
+    client: Client, records: ServingRecords, serving: ClusterServing
+):
+    serving.ensure(records)
+    assert set.union(*names(client).values()) == set()
+    serve(records, FIRST)
+    for _ in range(2):
+        serving.ensure(records)
+    found, version = names(client), service_name(MODEL, FIRST)
+    assert found["deployments"] == found["services"] == found["poddisruptionbudgets"] == {FRONT, version}
+    assert found["horizontalpodautoscalers"] == {version}
+
+
+def test_what_is_deleted_by_hand_comes_back(client: Client, records: ServingRecords, serving: ClusterServing):
+    serve(records, FIRST)
+    serving.ensure(records)
+    client.delete(DEPLOYMENTS, service_name(MODEL, FIRST))
+    serving.ensure(records)
+    assert service_name(MODEL, FIRST) in names(client)["deployments"]
+
+
+def test_settings_that_change_change_what_is_there_and_nothing_else(
+    client: Client, records: ServingRecords, serving: ClusterServing
+):
+    serve(records, FIRST)
+    held = dataclasses.replace(SETTINGS, host="", node_selector={"pool": "a", "old": "yes"})
+    before = ClusterServing(client, serving._cluster, held)
+    before.ensure(records)
+    name = service_name(MODEL, FIRST)
+    client.patch(DEPLOYMENTS, name, {"spec": {"replicas": 5}})  # as the autoscaler does
+    [made] = [each for each in client.list(DEPLOYMENTS, {}) if each["metadata"]["name"] == name]
+    before.ensure(records)
+    [same] = [each for each in client.list(DEPLOYMENTS, {}) if each["metadata"]["name"] == name]
+    assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+    image = "registry.example/vllm@sha256:4567"
+    changed = dataclasses.replace(held, image=image, most_replicas=9, node_selector={"pool": "b"}, priority="")
+    ClusterServing(client, serving._cluster, changed).ensure(records)
+    [found] = [each for each in client.list(DEPLOYMENTS, {}) if each["metadata"]["name"] == name]
+    pod = found["spec"]["template"]["spec"]
+    assert found["metadata"]["uid"] == made["metadata"]["uid"] and found["spec"]["replicas"] == 5
+    assert pod["containers"][0]["image"] == image and pod["nodeSelector"] == {"pool": "b"}
+    assert "priorityClassName" not in pod
+    [scaler] = client.list(SCALERS, {})
+    assert scaler["spec"]["maxReplicas"] == 9
+
+
+def test_a_canary_of_groups_of_pods_stands_beside_the_version_before_behind_one_ingress(
+    client: Client, records: ServingRecords, serving: ClusterServing, monkeypatch: pytest.MonkeyPatch
+):
+    large = ClusterServing(client, serving._cluster, dataclasses.replace(SETTINGS, nodes=2, tensor_parallel=8))
+    serve(records, FIRST)
+    records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
+    wishes.serve(records, MODEL, SECOND, SwitchPolicy(share=0.1), True, "a test", "asked")
+    large.ensure(records)
+    both = {service_name(MODEL, each) for each in (FIRST, SECOND)}
+    groups = client.list(LEADER_WORKER_SETS, {})
+    assert {each["metadata"]["name"] for each in groups} == both
+    assert {each["spec"]["leaderWorkerTemplate"]["size"] for each in groups} == {2}
+    found = names(client)
+    assert found["deployments"] == {FRONT} and found["horizontalpodautoscalers"] == both
+    assert found["poddisruptionbudgets"] == {FRONT, *both}
+    [ingress] = client.list(INGRESSES, {})
+    assert ingress["spec"]["rules"][0]["host"] == SETTINGS.host
+    records.judge(records.state(MODEL), SwitchVerdict("back", "slower"))
+    monkeypatch.setattr(module, "DRAIN_SECONDS", -1)
+    large.ensure(records)
+    assert {each["metadata"]["name"] for each in client.list(LEADER_WORKER_SETS, {})} == {service_name(MODEL, FIRST)}
+
+
+def test_what_settings_of_before_needed_goes_once_its_answers_have_had_their_time(
+    client: Client, records: ServingRecords, serving: ClusterServing, monkeypatch: pytest.MonkeyPatch
+):
+    serve(records, FIRST)
+    ClusterServing(client, serving._cluster, dataclasses.replace(SETTINGS, nodes=2, tensor_parallel=8)).ensure(records)
+    name = service_name(MODEL, FIRST)
+    for _ in range(2):
+        serving.ensure(records)
+    assert name in names(client)["deployments"]
+    assert [each["metadata"]["name"] for each in client.list(LEADER_WORKER_SETS, {})] == [name]
+    monkeypatch.setattr(module, "DRAIN_SECONDS", -1)
+    serving.ensure(records)
+    assert client.list(LEADER_WORKER_SETS, {}) == client.list(INGRESSES, {}) == []
+    [scaler] = client.list(SCALERS, {})
+    assert scaler["spec"]["scaleTargetRef"]["kind"] == "Deployment"
+
+
+def test_another_autoscaler_takes_the_place_of_the_one_before_and_keda_keeps_its_own(
+    client: Client, records: ServingRecords, serving: ClusterServing
+):
+    serve(records, FIRST)
+    serving.ensure(records)
+    name = service_name(MODEL, FIRST)
+    queued = ClusterServing(client, serving._cluster, dataclasses.replace(QUEUED, host=""))
+    queued.ensure(records)
+    assert client.list(SCALERS, {}) == []
+    [scaled] = client.list(SCALED_OBJECTS, {})
+    made = {"name": f"keda-hpa-{name}", "labels": scaled["metadata"]["labels"]}
+    owner = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "name": name, "uid": scaled["metadata"]["uid"]}
+    made["ownerReferences"] = [{**owner, "controller": True}]  # as KEDA makes it, with the labels of its owner
+    client.create(SCALERS, of(SCALERS, made, objects._by_gpu_use({"kind": "Deployment", "name": name}, QUEUED)))
+    queued.ensure(records)
+    assert [each["metadata"]["name"] for each in client.list(SCALERS, {})] == [made["name"]]
+    serving.ensure(records)
+    assert client.list(SCALED_OBJECTS, {}) == []
+    assert name in names(client)["horizontalpodautoscalers"]
+
+
+def test_a_cluster_without_keda_is_not_asked_for_it(
+    client: Client, records: ServingRecords, serving: ClusterServing, simulated: Cluster
+):
+    simulated.uninstall("keda")
+    serve(records, FIRST)
+    try:
+        serving.ensure(records)
+    finally:
+        simulated.install("keda")
+    assert service_name(MODEL, FIRST) in names(client)["horizontalpodautoscalers"]
+
+
+def test_the_version_before_goes_once_its_answers_have_had_their_time(
+    client: Client, records: ServingRecords, serving: ClusterServing, monkeypatch: pytest.MonkeyPatch
+):
+    serve(records, FIRST)
+    records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
+    serve(records, SECOND)
+    serving.ensure(records)
+    both = {FRONT, service_name(MODEL, FIRST), service_name(MODEL, SECOND)}
+    assert names(client)["deployments"] == both
+    records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
+    serving.ensure(records)
+    assert names(client)["deployments"] == both
+    monkeypatch.setattr(module, "DRAIN_SECONDS", -1)
+    serving.ensure(records)
+    assert {frozenset(found - {FRONT}) for found in names(client).values()} == {
+        frozenset({service_name(MODEL, SECOND)})
+    }
+
+
+def test_a_cluster_whose_settings_say_nothing_of_serving_is_told_so(client: Client, records: ServingRecords):
+    with pytest.raises(ValueError, match=r"compute\.serving: found nothing"):
+        ClusterServing(client, CLUSTER, None).ensure(records)

@@ -1,0 +1,24 @@
+"""The asset of the morning after: what happened in its metadata, as a page on the durable tier, and as a digest."""
+
+from operations import morning
+from resources.notify.outbox import Outbox
+from resources.notify.settings import NoticeKind
+from tests.sensors.platform import BY, Platform
+from trainer.record import causes
+
+
+def test_it_shows_what_waits_for_a_person_and_writes_the_page_and_the_digest(platform: Platform):
+    store = platform.wanted("failing")
+    assert store.claim(1, ("node-0",), "first start", BY)
+    store.record_exit(1, "failed", "model: found 3 heads", BY, ("node-0",), kind=causes.CONFIGURATION)
+    store.want("stop", "job watch", "it would fail again")
+    platform.apply("incidents")
+    done = platform.materialise([morning.KEY])
+    assert done.success
+    [shown] = done.asset_materializations_for_node("platform__morning")
+    told = {name: value.value for name, value in shown.metadata.items()}
+    assert told["waiting_for_a_person"] == 1 and "recipe" in str(told["to_be_done"])
+    page = (platform.home.durable / morning.FILE).read_text()
+    assert page.count('<article class="red">') == 1 and store.id in page
+    [noted] = Outbox.of(platform.home.durable).noted()
+    assert noted.notice.kind is NoticeKind.DIGEST and "model: found 3 heads" in noted.notice.body

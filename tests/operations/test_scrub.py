@@ -1,0 +1,100 @@
+"""The scrub of the durable tier: each night by a job, by hand by the command, from the backup or from the sources."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.datasets.build import build
+from assets.datasets.documents import takedowns
+from assets.datasets.documents.takedowns import Takedown
+from assets.datasets.reading import sources
+from operations import metadata_backup, metadata_restore
+from operations.scrub import job, scrubbed, sentence
+from recipes.dataset import DatasetRecipe
+from resources.home import Home
+from resources.mlflow import database
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
+from tests.assets.datasets.test_scrub import flip
+from trainer.data import shards
+
+
+@pytest.fixture(autouse=True)
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SETTLED_SECONDS", -1.0)
+
+
+@pytest.fixture
+def tiers(tmp_path: Path) -> Tiers:
+    (tmp_path / "backup").mkdir()
+    return Tiers(durable=str(tmp_path / "durable"), nvme="{node}", backup=str(tmp_path / "backup"))
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> DatasetRecipe:
+    return recipe_for(make_corpus(tmp_path / "corpus", files=30), shard_tokens=400)
+
+
+def make(recipe: DatasetRecipe, tiers: Tiers) -> shards.TextSnapshot:
+    with dg.DagsterInstance.ephemeral() as instance:
+        return shards.read_manifest(tiers.durable_path, build(recipe, tiers, instance, lambda line: None))
+
+
+def test_a_lost_shard_and_a_lost_table_are_made_anew_from_the_source_with_the_same_bytes(
+    recipe: DatasetRecipe, tiers: Tiers
+):
+    made, durable = make(recipe, tiers), tiers.durable_path
+    paths = [
+        shards.shard_path(durable, made.splits["train"].shards[0]),
+        durable / "documents" / f"{made.documents['blake3']}.parquet",
+    ]
+    whole = [path.read_bytes() for path in paths]
+    for path in paths:
+        flip(path)
+    without = scrubbed(tiers, 0, 1, lambda progress: None)
+    assert len(without.lost) == 2 and "slipway data scrub --rebuild" in sentence(without.lost[0])
+    for path, data in zip(paths, whole, strict=True):
+        path.write_bytes(data)
+        flip(path)
+    again = scrubbed(tiers, 0, 1, lambda progress: None, {recipe.name: recipe}, lambda each: make(each, tiers))
+    assert [each.mended for each in again.damaged] == ["the source of small-corpus"] * 2
+    assert [path.read_bytes() for path in paths] == whole
+
+
+def test_the_job_of_the_night_fails_with_what_to_do_when_something_is_lost(recipe: DatasetRecipe, tiers: Tiers):
+    made = make(recipe, tiers)
+    every = {"ops": {"scrub_datasets": {"config": {"nights": 1}}}}
+    assert job.execute_in_process(every, resources={"tiers": tiers}).success
+    flip(shards.manifest_path(tiers.durable_path, made.sha256))
+    with pytest.raises(dg.Failure, match=r"is damaged and no other place has it: found SHA-256 .*: slipway data scrub"):
+        job.execute_in_process(every, resources={"tiers": tiers})
+
+
+def test_takedowns_and_tokenizers_are_in_the_backup_of_the_metadata_and_come_back(
+    recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path
+):
+    made, durable = make(recipe, tiers), tiers.durable_path
+    first, second = (
+        Takedown(url, ("a#0",), ("b" * 64,), "asked", "test", time) for url, time in (("u", 1.0), ("v", 2.0))
+    )
+    takedowns.add(durable, first, recipe.name)
+    text = f"slipway: dataset/1\nsource: {{kind: directory, path: {tmp_path / 'corpus'}}}\n"
+    write_file(tmp_path / "recipes" / "datasets" / "texts.yaml", text)
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        metadata_backup.back_up(
+            instance, tiers, Tracking(uri=f"{database.URI}{tmp_path / 'mlflow.db'}"), tmp_path / "recipes"
+        )
+    tokenizer = durable / "tokenizers" / f"{made.tokenizer.sha256}.json"
+    flip(tokenizer)
+    [found] = scrubbed(tiers, 0, 1, lambda progress: None).damaged
+    assert found.mended.startswith(f"{tmp_path / 'backup'}/metadata/")
+    takedowns.path(durable, recipe.name).unlink()
+    takedowns.add(durable, second, recipe.name)
+    (tmp_path / "home").mkdir()
+    assert metadata_restore.restore(Home(tmp_path / "home"), tiers).takedowns == 1
+    assert {each.url for each in takedowns.read(durable, recipe.name)} == {"u", "v"}
+    (tmp_path / "home").rename(tmp_path / "first")
+    (tmp_path / "home").mkdir()
+    assert metadata_restore.restore(Home(tmp_path / "home"), tiers).takedowns == 0

@@ -1,0 +1,98 @@
+"""A takedown by one command: the dataset is built without the document, and what has seen it is named."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from assets.datasets.build import build
+from assets.datasets.documents import takedowns
+from assets.datasets.documents.takedowns import Takedown
+from assets.datasets.reading import sources
+from assets.datasets.texts import steps
+from operations.takedown import TakedownReport, take_down
+from recipes.dataset import DatasetRecipe
+from resources.home import Home
+from resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry
+from resources.mlflow.tracking import Tracking
+from resources.tiers import Tiers
+from resources.trainings.records import BranchRecord, Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
+from tests.assets.datasets.corpora import recipe_for, write_file
+
+URL = "https://a.example/bad"
+
+
+@pytest.fixture(autouse=True)
+def _settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SETTLED_SECONDS", -1.0)
+
+
+@pytest.fixture
+def tiers(tmp_path: Path) -> Tiers:
+    return Tiers(durable=str(tmp_path / "durable"), nvme="{node}")
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> DatasetRecipe:
+    for each in range(10):
+        write_file(tmp_path / "corpus" / f"note{each}.txt", f"note {each} " * 30)
+    write_file(tmp_path / "corpus" / "pages.jsonl", json.dumps({"text": "not for any corpus", "url": URL}))
+    checks = {"left_out": 1.0, "shrinkage": 1.0, "drift": 100.0}
+    return recipe_for(tmp_path / "corpus", reading={"metadata": {"url": "url"}}, checks=checks)
+
+
+def asked(recipe: DatasetRecipe, tiers: Tiers, tracking: Tracking, **what: Any) -> TakedownReport:
+    takedown = dataclasses.replace(Takedown("", (), (), "asked", "test", 0.0), **what)
+    with dg.DagsterInstance.ephemeral() as instance:
+        return take_down(recipe, tiers, tracking, instance, takedown, False, lambda line: None)
+
+
+def built(recipe: DatasetRecipe, tiers: Tiers) -> str:
+    with dg.DagsterInstance.ephemeral() as instance:
+        return build(recipe, tiers, instance, lambda line: None)
+
+
+def started(
+    tiers: Tiers, name: str, snapshot: str, init: str = "", branch: BranchRecord | None = None
+) -> TrainingStore:
+    own = Trainings(tiers.durable_path / "trainings")
+    store = own.propose(Specification(name, {}, snapshot, "1" * 64, branch=branch), Terms(1, 2, 1, 60.0, 3, init=init))
+    own.start(store, "ada", "the test wants it")
+    assert store.claim(1, ("node-0",), "first start", "ada")
+    return store
+
+
+@pytest.mark.nightly
+def test_the_next_snapshot_is_without_it_and_what_has_seen_it_is_named(
+    recipe: DatasetRecipe, tiers: Tiers, database: Path, tmp_path: Path
+):
+    home = Home(tmp_path / "home")
+    home.root.mkdir()
+    shutil.copyfile(database, home.root / "mlflow.db")
+    tracking = Tracking(uri=home.tracking_uri)
+    before = built(recipe, tiers)
+    saw = started(tiers, "saw", before)
+    heir = started(tiers, "heir", "0" * 64, init=f"checkpoints/{saw.id}/000000005.000001.0000")
+    branch = started(tiers, "branch", "0" * 64, branch=BranchRecord(heir.id, heir.id, "5", 5, "0" * 64))
+    started(tiers, "other", "0" * 64)
+    registry = Registry(tracking, tiers.durable_path)
+    for model, tags in (("one", {SNAPSHOT_TAG: before}), ("two", {TRAINING_TAG: heir.id}), ("three", {})):
+        registry.register(model, tiers.durable_path, "", {MANIFEST_TAG: "0" * 64} | tags)
+    told = asked(recipe, tiers, tracking, url=URL)
+    assert told.documents == ("pages.jsonl#0",) and told.snapshots == {before: recipe.name}
+    assert told.trainings == tuple(sorted((saw.id, heir.id, branch.id))) and told.models == ("one 1", "two 1")
+    assert told.snapshot not in (before, "") and told.near == ()
+    (noted,) = takedowns.read(tiers.durable_path, recipe.name)
+    assert (noted.why, noted.by, noted.time > 0) == ("asked", "test", True)
+
+
+def test_a_url_of_no_document_is_refused_and_nothing_is_noted(recipe: DatasetRecipe, tiers: Tiers, tmp_path: Path):
+    steps.make_documents(recipe, tiers.durable_path)
+    with pytest.raises(ValueError, match=r"found no document of https://b\.example/ in its source"):
+        asked(recipe, tiers, Tracking(uri=f"sqlite:///{tmp_path}/none.db"), url="https://b.example/")
+    assert takedowns.read(tiers.durable_path, recipe.name) == []

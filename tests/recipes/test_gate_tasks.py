@@ -1,0 +1,45 @@
+"""Limits for generation tasks are checked against the suite that the training names."""
+
+from typing import Any
+
+import pytest
+
+from recipes.load import load
+from tests.recipes.conftest import TRAINING, Folder
+
+pytestmark = pytest.mark.pure
+SUITE = "suites/held.yaml"
+
+
+def judged(folder: Folder, tasks: str, generation: str = "generation: {tasks: [adding, gsm8k], examples: 20}\n") -> int:
+    """Give the sample training a suite and limits for tasks; returns the line of the limits' own task."""
+    (folder.path / "suites").mkdir(exist_ok=True)
+    folder.write(SUITE, f"slipway: suite/1\ndataset: python-stdlib\n{generation}")
+    text = (folder.path / TRAINING).read_text()
+    folder.write(TRAINING, f"{text}\nsuite: held\ngate:\n  tasks:\n    {tasks}\n")
+    return len(text.splitlines()) + 5
+
+
+def test_tasks_of_the_suite_may_have_limits(folder: Folder):
+    judged(folder, "adding: {at_least: 0.2, margin: 0.05}")
+    found: Any = load(folder.path, {})
+    assert found.trainings["tiny-decoder"].gate.tasks["adding"].margin == 0.05
+    assert found.suites["held"].generation.tasks == ("adding", "gsm8k")
+
+
+def test_a_limit_for_a_task_that_the_suite_lacks_is_refused_with_those_that_it_has(folder: Folder):
+    line = judged(folder, "copying: {at_least: 0.2}")
+    wanted = "one of generation.tasks of the training's suite: adding, gsm8k"
+    assert folder.problems() == [f"{TRAINING}:{line}: gate.tasks.copying: found the task copying, expected {wanted}"]
+
+
+def test_a_suite_without_tasks_has_none_to_limit(folder: Folder):
+    line = judged(folder, "adding: {at_least: 0.2}", generation="")
+    wanted = "one of generation.tasks of the training's suite: it has none"
+    assert folder.problems() == [f"{TRAINING}:{line}: gate.tasks.adding: found the task adding, expected {wanted}"]
+
+
+def test_generation_tasks_are_no_part_of_what_a_suite_is(folder: Folder):
+    judged(folder, "adding: {at_least: 0.2}")
+    held = load(folder.path, {}).suites["held"]
+    assert held.content() == held.model_copy(update={"generation": None}).content()

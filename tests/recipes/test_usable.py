@@ -1,0 +1,74 @@
+"""A bad recipe takes out its own lane, and what stands on it; the others can be used."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import recipes
+from recipes import texts
+from recipes.problems import InvalidRecipes
+from recipes.usable import usable
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of Slipway's own recipes."""
+    for kind in ("datasets", "suites", "trainings", "sweeps", "examples"):
+        shutil.copytree(Path(recipes.__file__).parent / kind, tmp_path / kind)
+    return tmp_path
+
+
+def edit(folder: Path, name: str, old: str, new: str) -> None:
+    path = folder / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+
+
+def broken(folder: Path, **environ: str) -> dict[str, tuple[str, ...]]:
+    """The problems of each recipe that cannot be used."""
+    return {f"{each.kind}/{each.name}": each.problems for each in usable(folder, None, environ).broken}
+
+
+def test_good_recipes_can_all_be_used(folder: Path):
+    assert broken(folder) == {}
+
+
+def test_a_bad_training_takes_its_sweep_with_it_and_leaves_the_others(folder: Path):
+    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
+    found = usable(folder, None, {})
+    assert list(found.recipes.scripts) == ["bigram"] and list(found.recipes.datasets) == ["python-stdlib"]
+    assert found.recipes.trainings == {} and found.recipes.sweeps == {}
+    told = broken(folder)
+    assert "model.colour: found an unknown field" in told["trainings/tiny-decoder"][0]
+    needs = "trainings/tiny-decoder.yaml cannot be used, and sweeps/tiny-decoder.yaml needs it"
+    assert told["sweeps/tiny-decoder"] == (needs,)
+
+
+def test_a_bad_dataset_takes_all_that_stands_on_it(folder: Path):
+    (folder / "datasets" / "python-stdlib.yaml").write_text("slipway: dataset/1\nsource: {kind: stdlib\n")
+    assert sorted(broken(folder)) == [
+        "datasets/python-stdlib",
+        "suites/python-stdlib",
+        "sweeps/tiny-decoder",
+        "trainings/bigram",
+        "trainings/tiny-decoder",
+    ]
+
+
+def test_a_bad_variable_is_a_problem_of_the_recipe_that_it_names(folder: Path):
+    told = broken(folder, SLIPWAY_SWEEPS__TINY_DECODER__TRIALS="many")
+    assert list(told) == ["sweeps/tiny-decoder"] and told["sweeps/tiny-decoder"][0].startswith("SLIPWAY_SWEEPS__")
+
+
+def test_a_variable_that_names_no_recipe_is_refused(folder: Path):
+    with pytest.raises(InvalidRecipes, match="the unknown recipe other"):
+        usable(folder, None, {"SLIPWAY_TRAININGS__OTHER__RUN__STEPS": "5"})
+
+
+def test_the_texts_that_were_read_make_the_same_recipes_whatever_is_written_afterwards(folder: Path):
+    written = texts.unpacked(texts.packed(texts.read(folder)))
+    before = usable(folder, None, {}).recipes
+    (folder / "trainings" / "tiny-decoder.yaml").write_text("no recipe any more")
+    (folder / "trainings" / "bigram.yaml").unlink()
+    assert usable(folder, written, {}).recipes == before

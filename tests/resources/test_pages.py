@@ -1,0 +1,89 @@
+"""Pages: whole without anything from elsewhere, small for any training, with the same sections when renewed."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from resources.pages import training
+from resources.pages.reading import IncidentLine, RareParts, TrainingView, differences, flat
+from resources.trainings.curves import CurveFold
+from resources.trainings.standing import TrainingStanding
+
+pytestmark = pytest.mark.pure
+NOTHING = RareParts()
+STANDS = TrainingStanding("running", "running, step 9 of 10, 1 s left", 9, 10, 8, 1, ("node-0",), 1.0, 2.5, 2.4, 8)
+
+
+def view(steps: int = 9, words: str = "", rare: RareParts = NOTHING) -> TrainingView:
+    fold = CurveFold()
+    more = {"learning_rate": 1e-3, "gradient_norm": 1.234567, "tokens_per_second": 12345.678, "mfu": 0.4567}
+    for n in range(1, steps + 1):
+        fold.add([{"event": "step", "t": float(n), "step": n, "loss": 7.654321 / n, **more}], "000001.0000", "rank-0")
+    stands = STANDS if not words else TrainingStanding("failed", words, 9, 10, 8, 1, ())
+    return TrainingView("tiny-0", "tiny", "tiny, 1 Jan", "snapshot", Path("/tier/tiny-0"), 100.0, stands, fold, rare)
+
+
+class Outline(HTMLParser):
+    """What a person who cannot see relies on: landmarks, names, and headings in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def outline(page: str) -> list[tuple[str, dict[str, str | None]]]:
+    found = Outline()
+    found.feed(page)
+    return found.tags
+
+
+def test_the_page_needs_nothing_from_elsewhere():
+    page = training.html(view())
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', page) and "@import" not in page
+    assert page.count("<script") == 2 and "uPlot" in page
+
+
+def test_the_page_of_a_million_steps_is_far_below_a_megabyte():
+    assert len(training.html(view(steps=20_000)).encode()) < 250_000
+
+
+def test_the_page_has_landmarks_a_language_and_a_name_for_everything_that_is_drawn():
+    tags = outline(training.html(view(), served=True))
+    names = [tag for tag, _ in tags]
+    assert {"main", "header", "nav", "h1"} <= set(names) and names.count("h1") == names.count("main") == 1
+    assert next(given for tag, given in tags if tag == "html")["lang"] == "en"
+    drawn = [given for _, given in tags if given.get("role") == "img"]
+    assert len(drawn) == 5 and all("from" in str(given["aria-label"]) for given in drawn)
+    labelled = {given["aria-labelledby"] for _, given in tags if "aria-labelledby" in given}
+    assert labelled <= {given.get("id") for _, given in tags}
+
+
+def test_what_a_page_replaces_are_sections_that_it_has():
+    page, renewed = training.html(view(), served=True), training.renewal(view())
+    assert all(f'id="{name}"' in page for name in renewed["sections"])
+    assert renewed["live"] and 'data-live="1" data-served="1"' in page
+    assert renewed["title"].startswith("running: tiny, 1 Jan")
+
+
+def test_reasons_are_text_and_never_markup():
+    page = training.html(view(words="failed: <script>alert(1)</script>"))
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
+
+
+def test_incidents_the_champion_s_difference_and_the_seconds_are_tables():
+    line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
+    rare = RareParts({"steps": 9.0, "restart": 1.0}, (line,), (), {"a.b": "2"}, {"a.b": "1"}, "tiny version 3")
+    page = training.html(view(rare=rare))
+    for each in ("rank 1 was killed", "12 s", "Beside the champion: tiny version 3", "90.0%"):
+        assert each in page
+
+
+def test_a_configuration_is_compared_value_by_value():
+    own, other = flat({"run": {"steps": 10, "seed": 0}}), flat(MappingProxyType({"run": {"steps": 20, "seed": 0}}))
+    assert differences(own, other) == [("run.steps", "10", "20")]

@@ -1,0 +1,45 @@
+"""Costs: rank-hours follow the ranks of the moment, and only the time in which they were held."""
+
+import datetime
+
+import pytest
+
+from resources.trainings import costs
+from resources.trainings.costs import Prices, TrainingCost
+from trainer.record.accounting import buckets
+from trainer.record.accounting.account import Account
+from trainer.record.accounting.segments import Stretch
+
+pytestmark = pytest.mark.pure
+DAY = 86_400.0
+
+
+def account(*stretches: Stretch) -> Account:
+    return Account(stretches[0].begin, stretches[-1].end, stretches, (), (), stretches[0].begin)
+
+
+def test_ranks_are_those_of_the_incarnation_of_the_moment():
+    told = account(
+        Stretch(0, 3600, {buckets.STEPS: 3600.0}),
+        Stretch(3600, 7200, {buckets.STEPS: 1800.0, buckets.REPEATED: 1800.0}),
+    )
+    found = costs.shares(told, [(0.0, 8), (3600.0, 4)])
+    assert {each.bucket: each.rank_hours for each in found} == {buckets.STEPS: 10.0, buckets.REPEATED: 2.0}
+
+
+def test_waiting_for_nodes_a_queue_and_a_stop_cost_nothing():
+    told = account(Stretch(0, 300, dict.fromkeys(costs.FREE, 100.0)))
+    assert costs.shares(told, [(0.0, 8)]) == []
+
+
+def test_hours_are_told_by_day():
+    told = account(Stretch(0, 3600, {buckets.STEPS: 3600.0}), Stretch(3600 + DAY, 7200 + DAY, {buckets.STEPS: 3600.0}))
+    days = [each.day for each in costs.shares(told, [(0.0, 1)])]
+    assert days == [datetime.date(1970, 1, 1), datetime.date(1970, 1, 2)]
+
+
+def test_spot_has_a_price_of_its_own():
+    prices = Prices("EUR", on_demand=2.0, spot=0.5)
+    assert TrainingCost((), spot=True).money(10, prices) == 5.0
+    assert TrainingCost((), spot=False).money(10, prices) == 20.0
+    assert TrainingCost((), spot=False).money(10, None) is None

@@ -1,0 +1,30 @@
+"""Naming: a training's name for people says its recipe, when it was wanted, and what is special about it."""
+
+import dataclasses
+
+import pytest
+
+from resources.trainings.naming import name, special
+from resources.trainings.records import BranchRecord, Specification, Terms
+
+pytestmark = pytest.mark.pure
+PLAIN = Specification("tiny-decoder", {}, "snapshot", "tokenizer")
+TERMS = Terms(1, 1, 1, no_progress_seconds=120.0, failures_without_checkpoint=3)
+
+
+def test_one_that_is_as_its_recipe_says_has_its_recipe_and_its_time():
+    assert name(PLAIN, TERMS, 0.1).startswith("tiny-decoder, 1 Jan ") and special(PLAIN, TERMS) == ""
+    assert name(PLAIN, TERMS, None) == "tiny-decoder, offered"
+
+
+def test_what_a_person_set_otherwise_is_part_of_the_name():
+    given = dataclasses.replace(TERMS, origin={"given": ["run.steps=3000", "optimiser.beta2=0.9"]})
+    assert name(PLAIN, given, 0.1).endswith(", run.steps=3000, optimiser.beta2=0.9")
+
+
+def test_a_trial_a_branch_and_a_repetition_say_so():
+    trial = dataclasses.replace(TERMS, origin={"sweep": "wide", "trial": 3})
+    branch = BranchRecord("tiny-decoder-0", "trainings/x", "c", 80, "m", {"run.seed": 1})
+    assert special(PLAIN, trial) == "trial 3 of wide"
+    assert special(dataclasses.replace(PLAIN, branch=branch), TERMS) == "from tiny-decoder-0@80 with run.seed=1"
+    assert special(dataclasses.replace(PLAIN, cause="to be sure"), TERMS) == "to be sure"

@@ -1,0 +1,88 @@
+"""Many teams: a flood of one team's trainings holds up neither another's recovery nor its start; counted in work."""
+
+import pytest
+
+from resources.launchers.protocol import Job
+from sensors.support import fairness
+from sensors.support.fairness import Newcomer, in_turn
+from tests.sensors.platform import BY, Platform
+
+FLOOD = 4
+
+
+def test_teams_take_turns_and_in_a_team_the_longest_unseen_is_first():
+    flood = [Newcomer(f"a-{n:03}", "a", 0) for n in range(100)]
+    others = [Newcomer("b-1", "b", 0), Newcomer("b-2", "b", 0), Newcomer("c-1", "c", 3)]
+    assert in_turn([*flood, *others], 6) == ["a-000", "b-1", "c-1", "a-001", "b-2", "a-002"]
+
+
+def test_every_training_is_looked_at_though_none_of_the_flood_can_begin():
+    looked = {f"a-{n:02}": 0 for n in range(9)} | {"b-0": 0}
+    seen: list[str] = []
+    for tick in range(1, 6):
+        turn = in_turn([Newcomer(id, id[0], at) for id, at in looked.items()], 3)
+        seen += turn
+        looked |= dict.fromkeys(turn, tick)
+    assert set(seen) == set(looked) and seen.count("b-0") == 5
+
+
+def test_there_is_nothing_to_take_turns_about():
+    assert in_turn([], 3) == []
+
+
+@pytest.fixture
+def submitted(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the jobs that a tick submits, in their order: the launcher's own folder has no order."""
+    launcher = type(platform.compute.launcher())
+    names: list[str] = []
+    real = launcher.submit
+
+    def noting(self: object, job: Job) -> None:
+        names.append(job.name)
+        real(self, job)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(launcher, "submit", noting)
+    return names
+
+
+@pytest.mark.nightly
+def test_a_training_that_is_to_recover_comes_before_all_that_have_never_begun(
+    platform: Platform, submitted: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(fairness, "STARTS", 1)
+    wanted = [platform.wanted(cause=f"training {n}") for n in range(FLOOD + 1)]
+    fallen = max(wanted, key=lambda store: store.id)  # by its name alone, it would wait for all others
+    fallen.claim(1, ("node-0",), "a test", BY)
+    fallen.record_exit(1, "lost", "its node died", BY)
+    platform.apply("job_watch")
+    assert submitted[0] == f"{fallen.id}-i2"
+    assert len(submitted) == 1 + fairness.STARTS
+    platform.apply("job_watch")
+    assert len({*submitted}) == len(submitted) == 1 + 2 * fairness.STARTS, "the others begin in later ticks"
+    for store in platform.trainings.stores():
+        if (ended := store.exit()) is None or ended.outcome != "succeeded":
+            platform.stopped(store)
+
+
+@pytest.mark.nightly
+def test_a_training_that_is_to_recover_comes_before_all_that_are_resumed(
+    platform: Platform, submitted: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(fairness, "STARTS", 1)
+    every = [platform.wanted(cause=f"training {n}") for n in range(FLOOD + 1)]
+    fallen = max(every, key=lambda store: store.id)
+    for store in every:
+        store.claim(1, ("node-0",), "a test", BY)
+    resumed = [store for store in every if store is not fallen]
+    for store in resumed:
+        store.want("stop", BY, "it is enough")
+        store.record_exit(1, "stopped", "asked to stop", BY)
+        platform.trainings.start(store, BY, "it goes on")
+    fallen.record_exit(1, "lost", "its node died", BY)
+    platform.apply("job_watch")
+    assert submitted[0] == f"{fallen.id}-i2" and len(submitted) == 1 + fairness.STARTS
+    platform.apply("job_watch")
+    assert len({*submitted}) == len(submitted) == 1 + 2 * fairness.STARTS, "the others go on in later ticks"
+    for store in platform.trainings.stores():
+        if (ended := store.exit()) is None or ended.outcome != "succeeded":
+            platform.stopped(store)

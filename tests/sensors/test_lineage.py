@@ -1,0 +1,52 @@
+"""Lineage: with `lineage: complete` a candidate passes when all of its record is known, and else hears what is not."""
+
+import dataclasses
+
+import dagster as dg
+
+from assets import keys
+from assets.gates.checks import HAS_LINEAGE
+from resources import code
+from resources.mlflow import record
+from tests.sensors.platform import TINY, Platform
+
+
+def demanding(platform: Platform) -> Platform:
+    """The platform with a recipe whose gate wants a complete record."""
+    gate = platform.recipe.gate.model_copy(update={"lineage": "complete"})
+    return platform.with_training(platform.recipe.model_copy(update={"gate": gate}))
+
+
+def judged(platform: Platform) -> dg.AssetCheckEvaluation:
+    """The check of the finished training's lineage."""
+    result = platform.materialise([keys.key(TINY, "candidate")], platform.finished().id)
+    [found] = [each for each in result.get_asset_check_evaluations() if each.check_name == HAS_LINEAGE]
+    return found
+
+
+def test_a_checkpoint_of_a_training_here_has_a_complete_record(tracked: Platform):
+    platform = demanding(tracked)
+    found = judged(platform)
+    assert found.passed, found.metadata
+    kept = record.read(platform.home.durable, "tiny-model", platform.finished().commits()[-1].manifest)
+    assert kept is not None and record.missing(kept) == []
+    assert kept.environment["kernel"] and kept.hardware["accelerators"]
+    revision = kept.code["revision"]
+    assert not code.is_changed(revision) or code.difference_path(platform.home.durable, revision).exists()
+
+
+def test_what_the_record_lacks_is_named_with_what_to_do(tracked: Platform, monkeypatch):
+    whole = record.of_checkpoint
+
+    def lacking(*arguments: object) -> record.ModelRecord:
+        """The record as a trainer of an earlier version would have left it, outside git."""
+        made = whole(*arguments)  # type: ignore[arg-type]
+        known = {name: value for name, value in made.environment.items() if name not in ("packages", "kernel")}
+        return dataclasses.replace(made, environment=known, code={**made.code, "revision": ""})
+
+    monkeypatch.setattr(record, "of_checkpoint", lacking)
+    found = judged(demanding(tracked))
+    assert not found.passed
+    told = str(found.metadata["missing"])
+    assert "environment.packages is not known" in told and "environment.kernel is not known" in told
+    assert "code.revision is not known: run from a checkout of git, or set revision" in told

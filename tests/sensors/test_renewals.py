@@ -1,0 +1,108 @@
+"""Renewal: new data starts a training whose id says why, once, and within the limits of the recipe."""
+
+import json
+
+from assets.datasets.snapshots import pointer
+from assets.datasets.texts import steps
+from assets.suites import making, measured, suite
+from recipes.renewal import RenewalSection
+from recipes.suite import HeldOutSection
+from resources.trainings.duties import Duty
+from tests.sensors.platform import Platform
+from trainer.data import shards
+
+
+def renewing(platform: Platform, cool_down_hours: float = 0.0, gpu_hours: float | None = None) -> Platform:
+    """The platform with a recipe that is trained anew when a tenth of its documents is new."""
+    section = RenewalSection(new_data=0.1, cool_down_hours=cool_down_hours, gpu_hours=gpu_hours)
+    return platform.with_training(platform.recipe.model_copy(update={"renewal": section}))
+
+
+def grow(platform: Platform, documents: int) -> str:
+    """Add documents to the corpus and build its snapshot; returns its SHA-256."""
+    for number in range(documents):
+        text = " ".join(f"fresh{number}word{word}" for word in range(50))
+        (platform.root / "corpus" / f"fresh-{number}.txt").write_text(text)
+    dataset, durable = platform.recipes.datasets["texts"], platform.home.durable
+    source = steps.make_documents(dataset, durable).inputs["source"]["digest"]
+    steps.make_tokenizer(dataset, durable)
+    made = steps.make_snapshot(dataset, durable).result["sha256"]
+    pointer.point(durable, dataset.name, made, source)
+    return str(made)
+
+
+def documents(platform: Platform) -> int:
+    current = pointer.current(platform.home.durable, "texts")
+    assert current is not None
+    return int(shards.read_manifest(platform.home.durable, current).documents["kept"])
+
+
+def test_a_snapshot_with_enough_new_documents_starts_one_training_whose_cause_is_the_snapshot(platform: Platform):
+    before = {store.id for store in platform.trainings.stores()}
+    platform = renewing(platform)
+    current = grow(platform, documents(platform) // 4)
+    for _ in range(2):
+        platform.apply("renewals")
+    [store] = [each for each in platform.trainings.stores() if each.id not in before]
+    assert store.specification().cause == f"new data {current[:12]}"
+    assert store.specification().snapshot == current
+    assert store.terms().origin["renewal"] == "new data"
+    assert platform.trainings.opened(Duty.RUN) == [store.id]
+
+
+def test_a_few_new_documents_start_nothing(platform: Platform):
+    platform = renewing(platform)
+    grow(platform, 1)
+    platform.apply("renewals")
+    assert platform.trainings.opened(Duty.RUN) == []
+
+
+def test_what_the_cool_down_holds_back_is_looked_at_again(platform: Platform):
+    platform = renewing(platform, cool_down_hours=1000.0)
+    grow(platform, documents(platform) // 4)
+    platform.apply("renewals")
+    assert platform.trainings.opened(Duty.RUN) == []
+    assert json.loads(platform.cursors["renewals"] or "{}") == {}
+
+
+def test_a_spent_budget_holds_a_training_back(platform: Platform):
+    platform = renewing(platform, gpu_hours=1e-9)
+    grow(platform, documents(platform) // 4)
+    platform.apply("renewals")
+    assert platform.trainings.opened(Duty.RUN) == []
+
+
+def test_a_checkpoint_is_measured_on_each_document_of_a_suite_once(platform: Platform):
+    from assets.gates.yardstick import Yardstick
+
+    store, durable = platform.finished(), platform.home.durable
+    snapshot = shards.read_manifest(durable, store.specification().snapshot)
+    made = making.of_snapshot(durable, snapshot, HeldOutSection())
+    assert making.of_snapshot(durable, snapshot, HeldOutSection()) == made == suite.read(durable, made.sha256)
+    examples = tuple(suite.examples(durable, made))
+    stick = Yardstick(platform.measuring, made.sha256, made, examples)
+    found, table = stick.measure(store.commits()[-1], store.terms(), snapshot)
+    assert len(table.losses) == len(examples) == snapshot.splits["validation"].documents
+    assert found.compared == found.bits_per_byte > 0
+    assert measured.known(durable, made.sha256, store.commits()[-1].manifest) == found
+
+
+def test_documents_of_another_kind_start_one_training_whose_cause_is_the_drift(platform: Platform):
+    before = {store.id for store in platform.trainings.stores()}
+    section = RenewalSection(new_data=0.9, drift=0.25, cool_down_hours=0.0)
+    platform = platform.with_training(platform.recipe.model_copy(update={"renewal": section}))
+    current = grow(platform, documents(platform) // 2)
+    for _ in range(2):
+        platform.apply("renewals")
+    [store] = [each for each in platform.trainings.stores() if each.id not in before]
+    assert store.specification().cause == f"drift {current[:12]}"
+    assert store.terms().origin["renewal"] == "drift" and store.terms().origin["lengths"] >= 0.25
+
+
+def test_new_documents_like_the_others_are_no_drift(platform: Platform):
+    section = RenewalSection(drift=10.0, cool_down_hours=0.0)
+    platform = platform.with_training(platform.recipe.model_copy(update={"renewal": section}))
+    grow(platform, documents(platform) // 2)
+    platform.apply("renewals")
+    assert platform.trainings.opened(Duty.RUN) == []
+    assert json.loads(platform.cursors["renewals"] or "{}") != {}

@@ -1,0 +1,169 @@
+"""Served: the champion answers, later champions follow, and what came back from its canary is champion no more."""
+
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.serving import SERVES_TAG, Serving, served_key
+from resources.mlflow.promotion import PROMOTION, Judgement, Promotion, Promotions, champion, history
+from resources.mlflow.registry import CHAMPION, FOLDER_TAG, MANIFEST_TAG, TRAINING_TAG, Registry, Version
+from resources.mlflow.sending_back import send_back
+from resources.serving import local
+from resources.serving.local import PORT
+from serving import client
+from serving.records import ServedState, ServingRecords, SwitchPolicy, SwitchVerdict
+from tests.conftest import until
+from tests.sensors.platform import BY, TINY, Platform
+from trainer.base import codec
+from trainer.record.fence import Commit
+
+MODEL = "tiny-model"
+KEY = served_key(MODEL)
+
+
+def promoted(platform: Platform, commit: Commit) -> Version:
+    """A checkpoint that has become the champion, as the gate's record of it says."""
+    model = Promotions(Registry(platform.tracking, platform.home.durable), platform.home.durable, MODEL)
+    training = platform.finished().id
+    tags = {MANIFEST_TAG: commit.manifest, FOLDER_TAG: commit.folder, TRAINING_TAG: training}
+    version = model.registry.register(MODEL, platform.home.durable / commit.folder, "", tags)
+    held = model.champion()
+    model.record(Judgement(MODEL, commit.manifest, held.manifest if held else "", {"a test": True}, BY))
+    model.promote(version, BY, "it passed")
+    return version
+
+
+def served(platform: Platform) -> ServingRecords:
+    return ServingRecords(platform.home.durable)
+
+
+def settled(platform: Platform) -> ServedState:
+    until(lambda: served(platform).state(MODEL).verdict, "the verdict")
+    return served(platform).state(MODEL)
+
+
+def shown(platform: Platform) -> list[dg.AssetObservation]:
+    found = platform.instance.fetch_observations(dg.AssetRecordsFilter(asset_key=KEY), limit=100).records
+    return [record.asset_observation for record in found if record.asset_observation]
+
+
+@pytest.mark.slow
+def test_the_champion_answers_and_the_next_one_follows_it(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(PORT, "0")
+    first, *_, last = tracked.finished().commits()
+    promoted(tracked, first)
+    assert tracked.apply("serving") == []  # nobody has asked for it yet
+    assert tracked.materialise([KEY]).success
+    assert settled(tracked).settled is not None
+    front = served(tracked).front()
+    assert front is not None
+    asked = {"model": MODEL, "prompt": "def f", "max_tokens": 5}
+    assert client.complete(front.url, asked)["model"] == f"{MODEL}@1"
+    promoted(tracked, last)
+    [request] = tracked.apply("serving")
+    assert request.tags[SERVES_TAG].startswith(f"{MODEL}:{last.manifest}:")
+    assert tracked.launch(request).success
+    assert settled(tracked).number == 2
+    assert client.complete(front.url, asked)["model"] == f"{MODEL}@2"
+    until(lambda: len(((found := served(tracked).answering(MODEL)) and found.shares) or ()) == 1, "the front to say so")
+    assert tracked.apply("serving") == []
+    assert shown(tracked)[0].metadata[f"share of {MODEL}@2"].value == 1.0
+    Serving(tracked.tiers, tracked.compute, print).stop(MODEL, BY, "the test is over")
+    until(lambda: not local.runs(served(tracked)), "the server to end")
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_not_exported_and_the_asset_says_so(tracked: Platform):
+    [commit, *_] = tracked.finished().commits()
+    promoted(tracked, commit)
+    weights = max((tracked.home.durable / commit.folder).rglob("model*"), key=lambda path: path.stat().st_size)
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 2] ^= 1
+    weights.write_bytes(content)
+    result = tracked.materialise([KEY])
+    [event] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    assert not result.success and "found BLAKE3" in str(event.step_failure_data.error)
+    assert served(tracked).state(MODEL).number == 0
+
+
+def test_a_champion_that_came_back_is_champion_no_more_and_the_record_says_why(
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local.LocalServing, "ensure", lambda self, records: None)  # no server is needed here
+    first, *_, last = tracked.finished().commits()
+    good = promoted(tracked, first)
+    records = Serving(tracked.tiers, tracked.compute, print).records
+    one = tracked.materialise([KEY])
+    assert one.success and records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
+    bad = promoted(tracked, last)
+    [request] = tracked.apply("serving")
+    assert tracked.launch(request).success
+    assert records.judge(records.state(MODEL), SwitchVerdict("back", "3 of 4 requests failed", {"failed": 0.75}))
+    for _ in range(3):
+        assert tracked.apply("serving") == []
+    *_, made, back = history(tracked.home.durable, MODEL)
+    assert (made.manifest, back.manifest) == (bad.manifest, good.manifest)
+    assert back.by == "sensor serving" and back.before == bad.number
+    assert back.why == f"version {bad.number} came back from its canary: 3 of 4 requests failed"
+    assert back.judgement is not None and back.judgement.figures["failed"] == 0.75
+    [told] = [each for each in shown(tracked) if "sent_back" in each.metadata]
+    assert "3 of 4 requests failed" in str(told.metadata["sent_back"].value)
+    tracked.apply("promotions")
+    aliased = Registry(tracked.tracking, tracked.home.durable).aliased(MODEL, CHAMPION)
+    assert aliased is not None and aliased.number == good.number
+
+
+def test_a_champion_that_came_back_is_tried_again_when_a_person_promotes_it_again(
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local.LocalServing, "ensure", lambda self, records: None)
+    first, *_, last = tracked.finished().commits()
+    promoted(tracked, first)
+    records = Serving(tracked.tiers, tracked.compute, print).records
+    tracked.materialise([KEY])
+    records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
+    promoted(tracked, last)
+    [request] = tracked.apply("serving")
+    assert tracked.launch(request).success
+    records.judge(records.state(MODEL), SwitchVerdict("back", "3 of 4 requests failed"))
+    tracked.apply("serving")
+    promoted(tracked, last)
+    [request] = tracked.apply("serving")
+    assert tracked.launch(request).success
+    assert records.state(MODEL).coming is not None
+    assert len(history(tracked.home.durable, MODEL)) == 4
+
+
+def test_a_first_champion_that_came_back_leaves_the_model_without_one(tmp_path: Path):
+    folder = tmp_path / "models" / MODEL / "promotions"
+    first = Promotion(MODEL, "1", "a" * 64, None, "slipway:/x", {}, "gate", "it passed", 1.0)
+    codec.create_only(folder / "000001.json", first, PROMOTION)
+    evidence = {"wish": 1}
+    assert not send_back(tmp_path, MODEL, "b" * 64, evidence, BY, "another one")
+    assert send_back(tmp_path, MODEL, "a" * 64, evidence, BY, "it failed")
+    assert champion(tmp_path, MODEL) is None and history(tmp_path, MODEL)[-1].why == "it failed"
+    assert not send_back(tmp_path, MODEL, "a" * 64, evidence, BY, "it failed")
+
+
+def test_a_policy_that_a_person_chose_holds_for_the_champions_that_follow(
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local.LocalServing, "ensure", lambda self, records: None)
+    first, *_, last = tracked.finished().commits()
+    serving, version = Serving(tracked.tiers, tracked.compute, print), promoted(tracked, first)
+    serving.serve(version, SwitchPolicy(share=0.25), True, BY, "a quarter at first")
+    promoted(tracked, last)
+    [request] = tracked.apply("serving")
+    assert tracked.launch(request).success
+    wanted = serving.records.state(MODEL).wanted
+    assert wanted is not None and wanted.policy.share == 0.25 and wanted.follows
+
+
+def test_a_model_of_two_recipes_has_one_asset(tracked: Platform):
+    other = tracked.recipe.model_copy(update={"name": "second"})
+    repository = tracked.with_training(other).repository
+    assert repository.asset_graph.get(KEY).parent_keys == {
+        dg.AssetKey([TINY, "champion"]),
+        dg.AssetKey(["second", "champion"]),
+    }

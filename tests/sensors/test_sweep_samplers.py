@@ -1,0 +1,45 @@
+"""Every sampler of sweeps, through Dagster, with trials that are real trainings of the values that it drew."""
+
+import math
+from typing import Any
+
+import pytest
+
+from assets.sweeps.events import Asked
+from assets.sweeps.samplers import MODELS
+from assets.sweeps.study import STARTUP
+from tests.sensors.platform import Platform
+from tests.sensors.test_sweep_schedulers import of, searched, trial
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
+
+LOW, HIGH = 0.001, 0.03
+RATE, DECAY = "optimiser.learning_rate", "optimiser.weight_decay"
+NUMBERS = {RATE: {"loguniform": [LOW, HIGH]}, DECAY: {"uniform": [0.0, 0.3]}}
+LISTED = {RATE: {"choice": [0.002, 0.02]}, DECAY: {"choice": [0.0, 0.1, 0.3]}}
+SHORT = {"run.steps": 10, "validation.every": 10, "validation.sequences": 4, "checkpoint.every": 10}
+
+
+@pytest.mark.parametrize("sampler", ["random", "quasi-random", "grid", *MODELS])
+def test_each_trial_trains_with_the_values_that_the_sampler_drew(platform: Platform, sampler: str):
+    space = LISTED if sampler == "grid" else NUMBERS
+    drawn = STARTUP + 2  # so many that the samplers that learn draw from a model at last
+    store, sweep = searched(platform, {"kind": "none"}, sampler=sampler, space=space, trial=SHORT, trials=drawn)
+    asked = of(store, Asked)
+    assert [event.trial for event in asked] == list(range(len(sweep.trials)))
+    assert {each.state for each in sweep.trials.values()} == {"completed"}
+    for event in asked:
+        numbers = trial(store, event.trial).specification().numbers["optimiser"]
+        assert {name: numbers[name.removeprefix("optimiser.")] for name in event.parameters} == event.parameters
+    first, *others = [event.parameters for event in asked]
+    assert first == dict(sweep.plan.written)
+    assert all(_fits(each, space) for each in others)
+    assert len({tuple(sorted(each.items())) for each in others}) == len(others)
+    if sampler == "grid":  # the recipe as it is written is no point of this grid
+        assert len(others) == math.prod(len(each["choice"]) for each in LISTED.values())
+
+
+def _fits(parameters: dict[str, Any], space: dict[str, Any]) -> bool:
+    if space is LISTED:
+        return all(value in LISTED[name]["choice"] for name, value in parameters.items())
+    return bool(LOW <= parameters[RATE] <= HIGH and 0.0 <= parameters[DECAY] <= 0.3)

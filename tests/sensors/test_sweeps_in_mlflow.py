@@ -1,0 +1,76 @@
+"""Sweeps in MLflow: one run for each sweep with its trials under it, delivered once, whatever breaks in between."""
+
+import shutil
+import socket
+
+import pytest
+
+from assets.sweeps import tracked as owing
+from assets.sweeps.events import Event
+from assets.sweeps.store import SweepStore
+from resources.mlflow.sweeps import NESTED, PARENT_TAG, SWEEP_TAG
+from resources.mlflow.tracking import Tracking
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trials
+from tests.assets.sweeps.simulation import budgeted, opened, power_law, whole
+from tests.sensors.platform import TINY, Platform
+
+SWEEP = "curves-000000000000"
+
+
+@pytest.fixture
+def sweep(tracked: Platform) -> SweepStore:
+    """A complete sweep, whose trial 0 has left a whole training."""
+    store = SweepStore(tracked.tiers.durable_path / "sweeps" / SWEEP)
+    store.create({"sweep": {"training": TINY}})
+    log: list[Event] = whole(opened(), budgeted(), power_law)
+    store.append(*log)
+    owing.owe(store)
+    shutil.copytree(tracked.finished().folder, store.folder / "trials" / f"{SWEEP}.0")
+    trials(tracked.tiers)[SWEEP].open(f"{SWEEP}.0", Duty.TRACKING)
+    return store
+
+
+def runs(platform: Platform, tag: str):
+    client = platform.tracking.client()
+    where = [each.experiment_id for each in client.search_experiments()]
+    return client.search_runs(where, f"tags.`{tag}` = '{SWEEP}'")
+
+
+def test_a_sweep_is_a_run_with_its_trials_under_it_its_best_parameters_and_its_report(
+    tracked: Platform, sweep: SweepStore
+):
+    tracked.apply("metrics_shipping")
+    (parent,) = runs(tracked, PARENT_TAG)
+    (trial,) = [run for run in runs(tracked, SWEEP_TAG) if run.info.run_id != parent.info.run_id]
+    assert trial.data.tags[NESTED] == parent.info.run_id
+    assert trial.info.run_name == f"{SWEEP}.0 as the recipe is written"
+    state = sweep.state()
+    assert state is not None and state.best is not None
+    assert parent.data.tags["best.trial"] == str(state.best.number)
+    assert {name for name in parent.data.tags if name.startswith("best.optimiser.")}
+    assert parent.data.metrics["best_value"] == pytest.approx(state.best.value)
+    assert parent.info.status == "FINISHED"
+    client = tracked.tracking.client()
+    assert [each.path for each in client.list_artifacts(parent.info.run_id)] == ["report.html"]
+    assert owing.owed_below(sweep.folder.parent) == []
+
+
+def test_delivering_it_again_makes_no_second_run(tracked: Platform, sweep: SweepStore):
+    tracked.apply("metrics_shipping")
+    (sweep.folder / "tracking.json").unlink()
+    owing.owe(sweep)
+    tracked.apply("metrics_shipping")
+    assert len(runs(tracked, PARENT_TAG)) == 1
+
+
+def test_while_mlflow_is_away_the_sweep_stays_owed(tracked: Platform, sweep: SweepStore):
+    there = tracked.resources["tracking"]
+    with socket.socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        tracked.resources["tracking"] = Tracking(uri=f"http://127.0.0.1:{nobody_listens.getsockname()[1]}")
+        tracked.tick("metrics_shipping")
+    assert len(owing.owed_below(sweep.folder.parent)) == 1
+    tracked.resources["tracking"] = there
+    tracked.apply("metrics_shipping")
+    assert owing.owed_below(sweep.folder.parent) == []

@@ -1,0 +1,64 @@
+"""Requests of OpenAI's API: what is understood, and what is refused by name."""
+
+from typing import Any
+
+import pytest
+
+from serving.api.asking import Ask, BadRequest, Message, parse
+from serving.engine.plain import Sampling
+
+pytestmark = pytest.mark.pure
+
+
+def test_a_completion_has_openais_defaults():
+    expected = Ask(False, "a", 16, Sampling(1.0, 1.0, None), (), False, False, False, False)
+    assert parse({"prompt": "a"}, chat=False) == expected
+
+
+def test_a_chat_answers_as_long_as_fits_unless_it_is_told_how_long():
+    messages = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]
+    found = parse({"messages": messages}, chat=True)
+    assert (found.prompt, found.most) == ((Message("system", "s"), Message("user", "u")), None)
+    assert parse({"messages": messages, "max_completion_tokens": 7}, chat=True).most == 7
+
+
+@pytest.mark.parametrize("prompt", [[1, 2], [[1, 2]]])
+def test_a_prompt_may_be_the_ids_of_tokens(prompt: Any):
+    assert parse({"prompt": prompt}, chat=False).prompt == (1, 2)
+
+
+@pytest.mark.parametrize("given", [0, 1, 5])
+def test_log_probabilities_are_given_whatever_their_number(given: int):
+    assert parse({"prompt": "a", "logprobs": given, "echo": True, "max_tokens": 0}, chat=False).logprobs
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("prompt", None),
+        ("prompt", ["a", "b"]),
+        ("prompt", [-1]),
+        ("max_tokens", -1),
+        ("max_tokens", True),
+        ("temperature", 2.5),
+        ("top_p", "much"),
+        ("seed", 0.5),
+        ("stop", [""]),
+        ("stream", "yes"),
+        ("n", 2),
+        ("presence_penalty", 0.5),
+        ("logit_bias", {"3": 1}),
+    ],
+)
+def test_what_cannot_be_answered_as_asked_is_refused_by_name(field: str, value: Any):
+    with pytest.raises(BadRequest) as refused:
+        parse({"prompt": "a", field: value}, chat=False)
+    assert refused.value.field == field and str(refused.value).startswith(f"{field}: ")
+
+
+@pytest.mark.parametrize(
+    "messages", [None, [], ["hello"], [{"role": "robot", "content": "a"}], [{"role": "user", "content": 3}]]
+)
+def test_messages_that_are_none_are_refused(messages: Any):
+    with pytest.raises(BadRequest, match="messages"):
+        parse({"messages": messages}, chat=True)

@@ -1,0 +1,42 @@
+"""Sampling: what is drawn follows the probabilities, within those that `top_p` leaves."""
+
+import torch
+
+from serving.engine import sampling
+from serving.engine.plain import Sampling
+
+LOGITS = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
+
+
+def drawn(times: int, **how: float) -> list[int]:
+    """How often each token was drawn, in so many answers with a seed each."""
+    counts = [0] * LOGITS.shape[1]
+    for seed in range(times):
+        asked = Sampling(seed=seed, **how)
+        counts[sampling.draw(LOGITS.clone(), [(asked, sampling.generator(asked))])[0]] += 1
+    return counts
+
+
+def test_all_tokens_are_drawn_by_their_probability():
+    counts = drawn(2000)
+    assert all(abs(count / 2000 - share) < 0.05 for count, share in zip(counts, (0.5, 0.3, 0.15, 0.05), strict=True))
+
+
+def test_top_p_draws_only_the_likeliest_tokens_that_together_have_it():
+    counts = drawn(1000, top_p=0.7)
+    assert counts[2:] == [0, 0]
+    assert abs(counts[0] / 1000 - 0.5 / 0.8) < 0.06
+
+
+def test_the_likeliest_token_is_left_however_small_top_p_is():
+    assert drawn(50, top_p=1e-9) == [50, 0, 0, 0]
+
+
+def test_equal_seeds_draw_equal_tokens():
+    assert drawn(20, top_p=0.9) == drawn(20, top_p=0.9)
+
+
+def test_each_row_of_a_batch_is_drawn_as_its_own_request_asks():
+    greedy, narrow = Sampling(temperature=0.0), Sampling(top_p=0.1, seed=1)
+    asked = [(each, sampling.generator(each)) for each in (greedy, narrow)]
+    assert sampling.draw(LOGITS.repeat(2, 1), asked) == [0, 0]

@@ -1,0 +1,49 @@
+"""Parsing: whatever is no JSON is one kind of error, and every reader asks the one place that makes it so."""
+
+import ast
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+
+from trainer.base import journal, parsing
+
+pytestmark = pytest.mark.pure
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("trainer", "resources", "assets", "operations", "sensors", "serving", "recipes")
+DEEP = b"[" * 200_000
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'"\xff"', DEEP, b'{"a":' * 100_000, b"1" * 5000, "\ud800", b"nul"])
+def test_what_is_no_json_is_one_kind_of_error(data: bytes | str):
+    with pytest.raises(json.JSONDecodeError):
+        parsing.value(data)
+
+
+def test_what_is_json_is_its_value():
+    assert parsing.value(b'{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
+
+
+def test_a_line_whose_checksum_is_right_and_that_is_no_event_is_damaged_and_costs_no_other(tmp_path: Path):
+    path = tmp_path / "ledger"
+    good = [journal.frame({"event": "step", "step": n}) for n in range(2)]
+    bad = [b"%b\t%08x\n" % (text, zlib.crc32(text)) for text in (DEEP, b"1" * 5000, b"7", b"{")]
+    path.write_bytes(good[0] + b"".join(bad) + good[1])
+    found = journal.read(path)
+    assert ([event["step"] for event in found.events], found.damaged) == ([0, 1], 4)
+    assert [journal.parse(line.rstrip(b"\n")) for line in bad] == [None] * 4
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nothing_that_reads_calls_pythons_parser_itself(room: str):
+    calls = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in (ROOT / room).rglob("*.py")
+        if file != ROOT / "trainer" / "base" / "parsing.py" and "json" in (text := file.read_text())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Attribute) and node.attr in ("load", "loads")
+        if isinstance(node.value, ast.Name) and node.value.id == "json"
+    ]
+    assert calls == [], "parsing.value gives one kind of error"

@@ -1,0 +1,48 @@
+"""Node usage: what a node as a whole does, under the names of MLflow's system metrics."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.conftest import until
+from trainer.figures import node_usage
+from trainer.figures.node_usage import NodeUsage, NodeWatch
+from trainer.node.world import World
+from trainer.record import ledger
+from trainer.record.fence import Token
+from trainer.record.recorder import RankRecorder
+
+
+def test_the_figures_have_the_names_of_mlflows_own(tmp_path: Path):
+    usage = NodeUsage(tmp_path)
+    spun = time.process_time() + 0.05
+    while time.process_time() < spun:
+        pass
+    found = usage.read()
+    assert 0 < found["cpu_utilization_percentage"] <= 100
+    assert 0 < found["system_memory_usage_percentage"] < 100
+    assert 0 <= found["disk_usage_percentage"] <= 100 and found["disk_available_megabytes"] > 0
+    assert found["network_receive_megabytes"] >= 0 and found["network_transmit_megabytes"] >= 0
+
+
+def test_a_disk_that_is_away_leaves_its_figures_out(tmp_path: Path):
+    found = NodeUsage(tmp_path / "gone").read()
+    assert "disk_usage_percentage" not in found and "cpu_utilization_percentage" in found
+
+
+def test_one_rank_of_each_node_records_its_usage_beside_the_steps(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(node_usage, "EVERY_SECONDS", 0.01)
+    token = Token(1)
+    for rank in (0, 1):
+        world = World(rank, 1, rank, torch.device("cpu"))
+        with RankRecorder(tmp_path, token, rank) as recorder, NodeWatch(recorder, world, "local", tmp_path):
+            if rank == 0:
+                until(lambda: recorded(tmp_path), "the node's usage to be recorded")
+    assert {event["rank"] for event in recorded(tmp_path)} == {0}
+    assert {event["node"] for event in recorded(tmp_path)} == {"local"}
+
+
+def recorded(store: Path) -> list[dict[str, Any]]:
+    return [dict(event) for event in ledger.read(store) if event["event"] == "node_usage"]

@@ -1,0 +1,139 @@
+"""The blend: exact shares, one order for any number of ranks, every epoch of every dataset whole, and no index."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainer.config.mix import parts
+from trainer.loading import blend, order
+from trainer.loading.blend import Blend, Source
+from trainer.loading.order import Order
+
+pytestmark = pytest.mark.pure
+GOLDEN = [3, 7, 15, 8, 2, 0, 14, 9, 6, 11, 13, 1, 5, 12, 10, 13]
+few = settings(deadline=None, max_examples=20)
+
+sizes = st.lists(st.integers(0, 12), min_size=1, max_size=8).filter(any)
+weights = st.integers(1, 9)
+datasets = st.lists(st.tuples(sizes, weights, weights), min_size=2, max_size=4)
+"""Of each dataset the samples of its shards, and its weight before and after position 50."""
+
+Datasets = list[tuple[list[int], int, int]]
+
+
+def blended(given: Datasets, block: int = 3, change: int = 50) -> Blend:
+    sources, shards, samples = [], 0, 0
+    for place, (each, _, _) in enumerate(given):
+        sources.append(Source(str(place), Order(each, f"7/{place}", block), shards, samples))
+        shards, samples = shards + len(each), samples + sum(each)
+    phases = [(0, {str(p): each[1] for p, each in enumerate(given)})]
+    phases += [(change, {str(p): each[2] for p, each in enumerate(given)})]
+    return Blend(sources, [(begin, parts(shares)) for begin, shares in phases])
+
+
+def of(blend: Blend, samples: np.ndarray) -> np.ndarray:
+    """The source of each sample."""
+    return np.searchsorted([each.first_sample for each in blend.sources], samples, "right") - 1
+
+
+@few
+@given(shares=st.lists(st.integers(1, 40), min_size=2, max_size=6))
+def test_each_repetition_of_the_pattern_gives_every_dataset_exactly_its_share(shares: list[int]) -> None:
+    pattern = blend._pattern(tuple(shares))
+    assert np.bincount(pattern.sources).tolist() == shares
+
+
+@few
+@given(shares=st.lists(st.integers(1, 40), min_size=2, max_size=6))
+def test_no_dataset_is_ever_a_whole_sample_ahead_of_its_share(shares: list[int]) -> None:
+    pattern = blend._pattern(tuple(shares))
+    for number, share in enumerate(shares):
+        given = np.cumsum(pattern.sources == number)
+        due = np.arange(1, len(pattern) + 1) * share / sum(shares)
+        assert (given - due).max() < 1
+        assert (due - given).max() < len(shares) - 1
+
+
+@few
+@given(given=datasets, first=st.integers(0, 200), split=st.integers(0, 90))
+def test_the_order_is_the_same_however_it_is_divided_into_batches(given: Datasets, first: int, split: int) -> None:
+    whole = blended(given).samples(first, 90)
+    halves = [blended(given).samples(first, split), blended(given).samples(first + split, 90 - split)]
+    assert np.array_equal(whole, np.concatenate(halves))
+
+
+@few
+@given(given=datasets, worlds=st.lists(st.sampled_from([1, 2, 3, 4, 7]), min_size=1, max_size=8))
+def test_any_number_of_ranks_sees_together_the_samples_of_one_rank(given: Datasets, worlds: list[int]) -> None:
+    batch, seen = 11, []
+    for step, world in enumerate(worlds):
+        for rank in range(world):
+            mine = order.rank_slice(batch, rank, world)
+            seen += blended(given).samples(step * batch, batch)[mine].tolist()
+    assert seen == blended(given).samples(0, len(worlds) * batch).tolist()
+
+
+@few
+@given(given=datasets)
+def test_each_dataset_gives_its_own_order_without_a_gap_also_where_weights_change(given: Datasets) -> None:
+    """So every epoch of it has every sample once, whatever else is in the mix."""
+    mixed = blended(given)
+    samples = mixed.samples(0, 300)
+    which = of(mixed, samples)
+    for number, source in enumerate(mixed.sources):
+        own = samples[which == number] - np.uint64(source.first_sample)
+        assert np.array_equal(own, source.order.samples(0, len(own)))
+
+
+@few
+@given(given=datasets, position=st.integers(0, 250))
+def test_what_a_position_has_consumed_is_what_the_positions_before_it_gave(given: Datasets, position: int) -> None:
+    mixed = blended(given)
+    counted = np.bincount(of(mixed, mixed.samples(0, position)), minlength=len(given))
+    assert mixed.consumed(position).tolist() == counted.tolist()
+    passes = [count / len(source.order) for count, source in zip(counted, mixed.sources, strict=True)]
+    assert list(mixed.passes(position).values()) == passes
+
+
+@few
+@given(given=datasets, first=st.integers(0, 150), count=st.integers(1, 60))
+def test_a_step_reads_only_shards_of_the_blocks_that_it_names(given: Datasets, first: int, count: int) -> None:
+    mixed = blended(given)
+    every = [size for each, _, _ in given for size in each]
+    read = set(np.searchsorted(np.cumsum(every), mixed.samples(first, count), "right").tolist())
+    found = list(mixed.blocks(first, first + count))
+    assert read <= {shard for block in found for shard in block.shards}
+    assert found[0].begin == first and found[-1].end >= first + count
+    assert [block.end for block in found[:-1]] == [block.begin for block in found[1:]]
+    assert len(read) <= mixed.shards_at_most(count)
+
+
+@few
+@given(given=datasets, first=st.integers(0, 150))
+def test_every_shard_is_named_once_in_the_order_of_need(given: Datasets, first: int) -> None:
+    found = blended(given).shards(first)
+    assert sorted(found) == list(range(sum(len(each) for each, _, _ in given)))
+
+
+def test_a_dataset_that_a_phase_leaves_out_goes_on_where_it_was() -> None:
+    sources = [Source("a", Order([10], "1/a", 4), 0, 0), Source("b", Order([10], "1/b", 4), 1, 10)]
+    mixed = Blend(sources, [(0, {"a": 1, "b": 1}), (4, {"a": 1}), (8, {"b": 1})])
+    assert mixed.consumed(4).tolist() == [2, 2]
+    assert mixed.consumed(8).tolist() == [6, 2]
+    assert mixed.consumed(10).tolist() == [6, 4]
+    assert mixed.samples(8, 2).tolist() == (sources[1].order.samples(2, 2) + np.uint64(10)).tolist()
+
+
+def test_the_order_of_a_mix_never_changes() -> None:
+    """A resumed training goes on in the order in which it began: with whatever version of this code."""
+    mixed = blended([([5, 7], 3, 1), ([4], 1, 1)], change=12)
+    assert mixed.samples(0, 16).tolist() == GOLDEN
+
+
+def test_ten_to_the_nine_samples_need_no_index() -> None:
+    large, small = Order([10**7] * 90, "1/a", 64), Order([10**7] * 10, "1/b", 64)
+    sources = [Source("a", large, 0, 0), Source("b", small, 90, 9 * 10**8)]
+    mixed = Blend(sources, [(0, parts({"a": 0.61803, "b": 0.38197}))])
+    assert mixed.consumed(10**9).tolist() == [618_000_000, 382_000_000]
+    assert len(mixed.samples(10**9, 64)) == 64

@@ -1,0 +1,104 @@
+"""A training on a mixture, as real processes: the mix decides what is read, and neither ranks nor kills change it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.trainer.conftest import EVERY, LENGTH, STEPS, VOCAB, Training
+from tests.trainer.test_ranks import close
+from trainer import evaluate
+from trainer.data import mixtures, shards
+from trainer.data.mixtures import MixtureSnapshot
+
+MIX: dict[str, Any] = {
+    "weights": {"web": 3, "code": 1},
+    "phases": [{"after_step": 8, "weights": {"web": 1, "code": 1}}, {"after_step": 15, "weights": {"code": 1}}],
+}
+
+
+def snapshot_of(durable: Path, dataset: str, seed: int, *lengths: int, tokenizer: str = "0") -> shards.TextSnapshot:
+    """Random tokens in shards of these lengths, and a validation split."""
+    draws = np.random.default_rng(seed)
+
+    def split(*lengths: int) -> shards.TokenSplit:
+        texts = [draws.integers(0, VOCAB - 1, length) for length in lengths]
+        written = tuple(shards.write_shard(durable, [text], "uint16") for text in texts)
+        return shards.TokenSplit(len(lengths), sum(lengths), 3 * sum(lengths), written)
+
+    snapshot = shards.TextSnapshot(
+        dataset=dataset,
+        recipe="0" * 64,
+        source={"kind": "random"},
+        documents={"blake3": "0" * 64},
+        tokenizer=shards.TokenizerRecord(tokenizer * 64, VOCAB, VOCAB - 1),
+        dtype="uint16",
+        splits={"train": split(*lengths), "validation": split(300)},
+    )
+    shards.write_manifest(durable, snapshot)
+    return snapshot
+
+
+def make_mixture(durable: Path) -> MixtureSnapshot:
+    """A large dataset of three shards, and one so small that it is repeated."""
+    sources = {"web": snapshot_of(durable, "web", 1, 1500, 700, 333), "code": snapshot_of(durable, "code", 2, 600)}
+    made = mixtures.mixture(sources)
+    shards.write_manifest(durable, made)
+    return made
+
+
+def mixed(folder: Path, mark: str, mix: dict[str, Any] = MIX) -> Training:
+    return Training(folder, mark, make_mixture, mix=mix)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, mark: str) -> Training:
+    """By two ranks, never interrupted."""
+    return mixed(tmp_path_factory.mktemp("whole"), mark).completed(ranks=2)
+
+
+@pytest.mark.slow
+def test_a_killed_training_ends_bit_for_bit_as_one_that_is_not(whole: Training, tmp_path: Path, mark: str) -> None:
+    killed = mixed(tmp_path, mark).interrupted(12, ranks=2).completed(ranks=2)
+    assert [event["step"] for event in killed.events("restored")] == [10]
+    assert killed.losses() == whole.losses()
+    assert killed.tensors_by_name() == whole.tensors_by_name()
+    assert killed.events("mixed")[-1]["datasets"] == whole.events("mixed")[-1]["datasets"]
+
+
+@pytest.mark.slow
+def test_the_ledger_has_the_tokens_of_each_dataset_and_how_often_it_was_read(whole: Training) -> None:
+    told = {event["step"]: event["datasets"] for event in whole.events("mixed")}
+    assert list(told) == [0, EVERY, 10, 15, STEPS]
+    # 8 steps of 7 sequences at 3 to 1, then 7 steps at 1 to 1, then 5 steps of code alone.
+    web, code = 8 * 7 * 3 // 4 + 25, 8 * 7 // 4 + 24 + 5 * 7
+    assert told[STEPS]["web"]["tokens"] == pytest.approx(web * LENGTH, abs=LENGTH)
+    assert told[STEPS]["code"]["tokens"] == pytest.approx(code * LENGTH, abs=LENGTH)
+    assert sum(each["tokens"] for each in told[STEPS].values()) == STEPS * 7 * LENGTH
+    assert told[STEPS]["code"]["passes"] == told[STEPS]["code"]["tokens"] / LENGTH / (599 // LENGTH)
+
+
+@pytest.mark.slow
+def test_validation_has_the_loss_of_each_dataset(whole: Training) -> None:
+    last = whole.events("validated")[-1]
+    assert set(last["by_dataset"]) == {"web", "code"}
+    assert min(last["by_dataset"].values()) < last["loss"] < max(last["by_dataset"].values())
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_measured_on_the_validation_split_of_each_dataset(whole: Training) -> None:
+    last = whole.commits()[-1]
+    entry = {"name": last.name, "folder": last.folder, "manifest": last.manifest}
+    places = {"tier": str(whole.durable), "durable": str(whole.durable)}
+    named = {**places, "snapshot": whole.snapshot.sha256, "split": "validation", "checkpoints": [entry]}
+    [score] = evaluate.evaluate(named)
+    assert score.tokens == 2 * 299
+    assert set(score.by_dataset) == {"code", "web"}
+    assert sum(score.by_dataset.values()) / 2 == pytest.approx(score.loss)  # both have as many tokens
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_one_and_four_ranks_have_the_losses_of_two(whole: Training, tmp_path: Path, mark: str, ranks: int) -> None:
+    close(mixed(tmp_path, mark).completed(ranks=ranks).losses(), whole.losses())

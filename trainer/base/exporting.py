@@ -1,0 +1,66 @@
+"""Exporting: a read-only HTTP server for one text, /metrics, and for /live and /health. It imports no library.
+
+Whoever scrapes waits, and nobody else: each request has a thread, and one text is made at a time. An error while the
+text is made answers 500 with its sentence, and the server stays.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from trainer.base import health
+from trainer.base.exposition import CONTENT_TYPE
+from trainer.base.health import HealthAnswer
+
+PLAIN = "text/plain; charset=utf-8"
+
+
+def server(
+    host: str, port: int, text: Callable[[], str], problems: Callable[[], Mapping[str, str]] = dict
+) -> ThreadingHTTPServer:
+    """A server that is bound and not yet running; `port` 0 takes a free one. Raises OSError for a port in use.
+
+    `problems` says what is wrong with what is exported, by subject.
+    """
+    one_at_a_time = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path == health.LIVE:
+                self._say(health.live())
+            elif path == health.HEALTH:
+                self._say(health.health(problems()))
+            elif path == "/metrics":
+                self._scrape()
+            else:
+                self._answer(404, f"{path}: found no such page, expected /metrics, /live or /health\n", PLAIN)
+
+        def _say(self, answer: HealthAnswer) -> None:
+            self._answer(answer.status, answer.body, health.KIND)
+
+        def _scrape(self) -> None:
+            try:
+                with one_at_a_time:
+                    made = text()
+            except Exception as error:  # the next scrape may succeed
+                self._answer(500, f"{error}\n", PLAIN)
+            else:
+                self._answer(200, made, CONTENT_TYPE)
+
+        def _answer(self, code: int, text: str, kind: str) -> None:
+            body = text.encode()
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):  # whoever scrapes has stopped waiting
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Scrapes are not worth a line."""
+
+    made = ThreadingHTTPServer((host, port), Handler)
+    made.daemon_threads = True
+    return made

@@ -1,0 +1,148 @@
+"""The newest state that the memory of the nodes holds whole: the ranks agree on it, and give each other its files.
+
+Each rank finds what earlier ranks in its place have left (`trainer.checkpoint.memory.slots`). A state counts only when
+the parts of all ranks that held it are there: after the loss of a node they are not, and a checkpoint is restored. Its
+files are those of a checkpoint, and so is its manifest, which the ranks make of their seals: the same reader loads it,
+and each rank verifies every byte that it uses.
+"""
+
+import json
+import mmap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from trainer.base import digest, verify
+from trainer.checkpoint.disk import tensor_table
+from trainer.checkpoint.disk.contents import Contents
+from trainer.checkpoint.disk.manifest import LAYOUT, CheckpointFile, CheckpointManifest
+from trainer.checkpoint.disk.progress import PROGRESS
+from trainer.checkpoint.disk.reading import Bytes, DamagedCheckpoint, finding_damage
+from trainer.checkpoint.memory import seal
+from trainer.checkpoint.memory.seal import Age, HeldPart, whole
+from trainer.node.world import World
+from trainer.record.fence import Token
+
+WHERE = Path("the memory of the nodes")
+"""In messages, in the place of a folder."""
+
+
+@dataclass(frozen=True)
+class HeldCheckpoint:
+    """A state in the memory of the nodes, of which this rank has what it needs."""
+
+    token: Token
+    step: int
+    contents: Contents
+
+
+def newest(
+    world: World,
+    descriptors: Sequence[int],
+    incarnation: int,
+    least: int,
+    needed: Callable[[Contents], Iterable[str]],
+    on_fault: Callable[[int, str], None],
+) -> HeldCheckpoint | None:
+    """The newest state that is whole and verifies, of step `least` or a later one; None where there is none.
+
+    All ranks call it at once, each with its own buffers. `needed` names the files that this rank needs. `on_fault` is
+    called, on all ranks, with the step of a state that does not verify, and the reason.
+    """
+    mine = dict[Age, tuple[int, HeldPart]]()
+    for descriptor in descriptors:
+        part = seal.read(descriptor)
+        if part and part.incarnation == incarnation and part.step >= least:
+            mine[part.age] = descriptor, part
+    for age in whole(world.gather([(age, part.rank, part.size) for age, (_, part) in mine.items()])):
+        held = _Held(world, *mine.get(age, (-1, None)))
+        fault = held.brought(needed)
+        if not fault:
+            return HeldCheckpoint(held.token, age[1], held.contents)
+        on_fault(age[1], fault)
+    return None
+
+
+class _Held:
+    """One state. All ranks make it and call its method at once."""
+
+    def __init__(self, world: World, descriptor: int, own: HeldPart | None) -> None:
+        """`own` is the part in this rank's buffer `descriptor`, where it has one.
+
+        Every rank gets the tables of all, which say where a rank's slices are: some tens of kB from each.
+        """
+        self._world, self._here = world, dict[str, memoryview]()
+        if own:
+            memory = memoryview(mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE))
+            self._here |= {name: memory[f.begin : f.begin + f.bytes] for name, f in own.files.items()}
+        told = world.gather((own, {name: bytes(data) for name, data in self._here.items() if _is_table(name)}))
+        parts = sorted(((part, rank) for rank, (part, _) in enumerate(told) if part), key=lambda each: each[0].rank)
+        self.token = parts[0][0].token
+        self._here |= {name: memoryview(data) for _, tables in told for name, data in tables.items()}
+        self._here[PROGRESS] = memoryview(_progress([part for part, _ in parts]))
+        files = {name: CheckpointFile(f.bytes, f.blake3) for part, _ in parts for name, f in part.files.items()}
+        files[PROGRESS] = CheckpointFile(len(self._here[PROGRESS]), digest.of_bytes(self._here[PROGRESS]))
+        self._holders = {name: rank for part, rank in parts for name in part.files}
+        self.contents = Contents(WHERE, CheckpointManifest(LAYOUT, files), read=self._read)
+
+    def brought(self, needed: Callable[[Contents], Iterable[str]]) -> str:
+        """Bring this rank what it needs, and verify it; what is wrong on any rank, or empty."""
+        wanted, fault = set[str](), ""
+        try:
+            wanted = set(needed(self.contents))
+        except DamagedCheckpoint as error:
+            fault = str(error)
+        self._exchange(wanted)
+        fault = fault or self._fault(wanted)
+        return next(filter(None, self._world.gather(fault)), "")
+
+    def _exchange(self, wanted: Iterable[str]) -> None:
+        """Have each rank bring the files that it wants from the rank that holds them."""
+        asked = self._world.gather(set(wanted) - self._here.keys())
+        for name in sorted(set[str]().union(*asked)):
+            self._pass_on(name, [rank for rank, names in enumerate(asked) if name in names])
+
+    def _pass_on(self, name: str, takers: Sequence[int]) -> None:
+        holder, rank, group = self._holders[name], self._world.rank, self._world.objects
+        together = len(takers) == self._world.size - 1
+        if rank != holder and rank not in takers:
+            return
+        if rank != holder:
+            self._here[name] = memoryview(bytearray(self.contents.manifest.files[name].bytes))
+        tensor = torch.frombuffer(self._here[name], dtype=torch.uint8)
+        if together:
+            dist.broadcast(tensor, holder, group=group)
+        elif rank == holder:
+            for taker in takers:
+                dist.send(tensor, taker, group=group)
+        else:
+            dist.recv(tensor, holder, group=group)
+
+    def _fault(self, names: Iterable[str]) -> str:
+        try:
+            for name in names:
+                with finding_damage(WHERE / name):
+                    verify.data(self._here[name], self.contents.manifest.files[name], WHERE / name)
+        except DamagedCheckpoint as error:
+            return str(error)
+        return ""
+
+    def _read(self, name: str, begin: int, count: int | None) -> Bytes:
+        return self._here[name][begin : None if count is None else begin + count]
+
+
+def _is_table(name: str) -> bool:
+    return name == tensor_table.TYPES or tensor_table.PART.fullmatch(name) is not None
+
+
+def _progress(parts: Sequence[HeldPart]) -> bytes:
+    """The content of progress.json, as the writer of a checkpoint makes it of the parts of all ranks."""
+    values: dict[str, Any] = {}
+    for part in reversed(parts):
+        values |= part.values
+    states = [dict(part.random_state) for part in parts]
+    return json.dumps({**parts[0].progress, "random_states": states, "values": values}, sort_keys=True).encode()

@@ -1,0 +1,72 @@
+"""Examples alone: a split's documents (or samples) one by one, so that each has a loss of its own.
+
+A document is read as its own sequence, from the end of a document on, which is what it follows in training: its first
+token is predicted too. One that is longer than a sequence is cut into windows, as a shard is. A model that reads
+windows of one length alone, or pictures, has each sample as an example.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainer.data import shards
+from trainer.data.documents import Documented
+from trainer.data.sequences import OpenTokens, Tokens
+
+
+@dataclass(frozen=True)
+class Piece:
+    """So many windows of one document that are measured at once, or what is left of it."""
+
+    example: int
+    shard: int
+    first: int
+    """Of the document's tokens with the end of a document before them, the first that is read."""
+    windows: int
+    length: int
+    """Of each window, less one: its last token is a target alone."""
+
+
+class LoneDocuments:
+    """The documents of one split of a text snapshot, each as a sequence of its own."""
+
+    def __init__(self, tier: Path, snapshot: shards.TextSnapshot, split: str, length: int, rows: int) -> None:
+        """`length` is that of a window, and `rows` is how many windows are read at once. Raises OSError, ValueError."""
+        self._end = snapshot.tokenizer.end_of_document
+        self._dtype = shards.DTYPES[snapshot.dtype]
+        self._shards = [
+            OpenTokens(*map(np.asarray, shards.open_shard(tier, each, snapshot.dtype)))
+            for each in snapshot.splits[split].shards
+        ]
+        self.pieces = list(self._pieces(length, rows))
+        self.count = sum(len(each.offsets) - 1 for each in self._shards)
+
+    def read(self, piece: Piece, documents: bool) -> Tokens | Documented:
+        """The windows of a piece, [windows, length + 1]; with the bounds of documents, of which there is one."""
+        body = self._document(piece)
+        tokens: Tokens = np.empty((piece.windows, piece.length + 1), self._dtype)
+        for row in range(piece.windows):
+            start = piece.first + row * piece.length
+            tokens[row] = body[start : start + piece.length + 1]
+        return Documented(tokens, np.zeros(tokens.shape, np.uint32)) if documents else tokens
+
+    def _document(self, piece: Piece) -> Any:
+        """The tokens of the piece's document, after the end of another one."""
+        shard = self._shards[piece.shard]
+        before = sum(len(each.offsets) - 1 for each in self._shards[: piece.shard])
+        place = piece.example - before
+        begin, end = int(shard.offsets[place]), int(shard.offsets[place + 1])
+        return np.concatenate([np.array([self._end], self._dtype), shard.tokens[begin:end]])
+
+    def _pieces(self, length: int, rows: int) -> Iterator[Piece]:
+        example = 0
+        for place, shard in enumerate(self._shards):
+            for size in np.diff(shard.offsets.astype(np.int64)).tolist():
+                for first in range(0, size // length * length, rows * length):
+                    yield Piece(example, place, first, min(rows, (size - first) // length), length)
+                if rest := size % length:
+                    yield Piece(example, place, size - rest, 1, rest)
+                example += 1

@@ -1,0 +1,96 @@
+"""The kernel's log of a node: which GPU the driver lost, and which process the kernel killed for want of memory.
+
+Only the last minutes count: the log keeps what happened days ago too. Its times and ours are of one clock, that of the
+machine since it was started.
+"""
+
+import errno
+import os
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.diagnosis.commands import Lacking
+
+LOG = Path("/dev/kmsg")
+RECORD_BYTES = 8192
+"""A record of the log is never longer (Linux, Documentation/ABI/testing/dev-kmsg)."""
+MOST_RECORDS = 200_000
+RECENT_SECONDS = 600.0
+MOST = 20
+"""So many faults are told, the newest ones."""
+_XID = re.compile(r"NVRM: (Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,3}))(?:, (.*))?")
+_PROCESS = re.compile(r"pid=('?)([^,']*)\1, name=('?)([^,']*)\3,?\s*")
+_KILLED = re.compile(
+    r"[Oo]ut of memory(?: \([^)]*\))?: Kill(?:ed)? process (\d+),? \(([^)]*)\)(?:.*?anon-rss:(\d+)kB)?"
+)
+
+
+@dataclass(frozen=True)
+class KernelFault:
+    """One line of the log that speaks of a fault."""
+
+    at: float
+    """Seconds since the machine was started."""
+    what: str
+    """For a person: an Xid as the driver writes it, so that its code can be found again, or what was killed."""
+
+
+def faults(records: Iterable[str], since: float = 0.0) -> list[KernelFault]:
+    """The faults among records of /dev/kmsg (`priority,number,microseconds,flags;message`), the newest last."""
+    found: dict[str, KernelFault] = {}
+    for record in records:
+        head, _, message = record.partition(";")
+        fields = head.split(",")
+        if len(fields) < 3 or not fields[2].isdigit() or (at := int(fields[2]) / 1e6) < since:
+            continue
+        if what := sentence(message.splitlines()[0] if message else ""):
+            found.pop(what, None)  # the same again: the newest one stays
+            found[what] = KernelFault(at, what)
+    return list(found.values())[-MOST:]
+
+
+def sentence(message: str) -> str:
+    """What a line of the log says of a fault; empty for any other line."""
+    if xid := _XID.search(message):
+        said, program = xid[4] or "", ""
+        if process := _PROCESS.match(said):
+            said = said[process.end() :]
+            program = f" (pid {process[2]}, {process[4]})" if process[2].isdigit() else ""
+        return f"{xid[1]}{': ' if said else ''}{said.rstrip('.')}{program}"
+    if killed := _KILLED.search(message):
+        held = f", which held {int(killed[3]) / 1e6:.1f} GB" if killed[3] else ""
+        limit = "the limit of its container" if "cgroup" in message else "the node's memory"
+        return f"the kernel killed {killed[2]} (pid {killed[1]}){held}: {limit} was used up"
+    return ""
+
+
+def recent(seconds: float, log: Path = LOG) -> bytes:
+    """The faults of the last minutes, a line each, read in so many seconds at most. Raises Lacking, and OSError."""
+    found = faults(_read(log, time.monotonic() + seconds), time.monotonic() - RECENT_SECONDS)
+    return "".join(f"{each.what}\n" for each in found).encode()
+
+
+def _read(log: Path, deadline: float) -> Iterable[str]:
+    """The records that the log has now, the oldest first."""
+    try:
+        descriptor = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise Lacking(f"{log}: {error.strerror}") from None
+    try:
+        for _ in range(MOST_RECORDS):
+            try:
+                record = os.read(descriptor, RECORD_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno == errno.EPIPE:  # records were overwritten while we read: the next read goes on
+                    continue
+                raise
+            if not record or time.monotonic() > deadline:
+                return
+            yield record.decode(errors="replace")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,57 @@
+"""Grants: how far a training may go for now, where somebody gives it its steps a part at a time, as a sweep does.
+
+    grants/<n>.json    the steps that are granted, from the first on; create-only, the newest holds
+
+A training without any grant goes to its last step. One that has done the steps of its newest grant waits for more: it
+has a checkpoint of that step, its incarnation ends, and the next one begins once more steps are granted. The number of
+steps in its configuration, from which its learning rates follow, stays what it is.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainer.record import files, twins
+
+FORMAT = "slipway.grant/1"
+
+
+@dataclass(frozen=True)
+class StepGrant:
+    """How far a training may go for now."""
+
+    until: int
+    """The last step that it may do."""
+    wait_seconds: float
+    """How long its ranks stay after that step, with all that they hold, for another grant."""
+    by: str
+    at: float
+
+
+def grant(store: Path, until: int, by: str, wait_seconds: float = 0.0) -> StepGrant:
+    """Have a training go to the step `until`, and no further for now; the same again changes nothing.
+
+    Raises OSError, and Unreadable where the newest grant cannot be read.
+    """
+    while True:
+        number = _newest(store)
+        held = _read(store, number) if number else None
+        if held is not None and (held.until, held.wait_seconds) == (until, wait_seconds):
+            return held
+        value = StepGrant(until, wait_seconds, by, time.time())
+        if twins.create_only(files.numbered(store, files.GRANTS, number + 1), value, FORMAT):
+            return value
+
+
+def newest(store: Path) -> StepGrant | None:
+    """The grant that holds; None for a training that goes to its last step. Raises Unreadable."""
+    number = _newest(store)
+    return _read(store, number) if number else None
+
+
+def _newest(store: Path) -> int:
+    return max((int(name) for name in files.names(store, files.GRANTS) if name.isdigit()), default=0)
+
+
+def _read(store: Path, number: int) -> StepGrant:
+    return twins.read(files.numbered(store, files.GRANTS, number), StepGrant, FORMAT)

@@ -1,0 +1,60 @@
+"""Spans: what each rank did when, for traces: its phases, and the parts of some of its steps.
+
+    <training>/spans/<token>.spans-<rank>.jsonl
+
+Nothing is recorded unless the environment names a place to which traces are sent (the variables of OpenTelemetry). The
+ranks send nothing: they write where they write anyway, without waiting, and the control plane sends it later.
+
+An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
+    segment     format, incarnation, generation
+    rank        rank, node, since: when its process began
+    phase       name, step, begun: it ends at `t`
+    step        step, begun, seconds, parts: for each part its name, the seconds from `begun` to it, and its seconds
+    end         the last one; a rank that was killed has none
+"""
+
+import os
+from collections.abc import Mapping
+
+from trainer.base import console
+from trainer.record import files
+from trainer.record.ledger import Ledger
+
+FORMAT = "slipway.spans/1"
+WRITER = "spans"
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""One of them says where traces are sent."""
+DISABLED = "OTEL_SDK_DISABLED"
+STEPS = "SLIPWAY_TRACE_STEPS"
+"""The parts of one step in so many are recorded."""
+DEFAULT_STEPS = 100
+
+
+class SpanLog(Ledger):
+    """Writes the spans of one rank under one token."""
+
+    FOLDER, FORMAT = files.SPANS, FORMAT
+
+
+def are_wanted(environ: Mapping[str, str]) -> bool:
+    """Whether traces are sent anywhere."""
+    return any(environ.get(name) for name in ENDPOINTS) and environ.get(DISABLED, "").lower() != "true"
+
+
+def steps_apart(environ: Mapping[str, str]) -> int:
+    """How many steps lie between two whose parts are recorded. Raises ValueError for what is no such number."""
+    given = environ.get(STEPS) or str(DEFAULT_STEPS)
+    if not given.isdecimal() or int(given) < 1:
+        raise ValueError(f"{STEPS}: found {given!r}, expected a number of steps, 1 or more")
+    return int(given)
+
+
+def of_rank(environ: Mapping[str, str] = os.environ) -> int:
+    """How many steps lie between two that this rank records, 0 where it records nothing; a bad setting is told."""
+    if not are_wanted(environ):
+        return 0
+    try:
+        return steps_apart(environ)
+    except ValueError as error:
+        console.warn(f"trainer: {error}; this rank records no spans")
+        return 0

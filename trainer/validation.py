@@ -1,0 +1,44 @@
+"""Validation inside a run: the loss on the same samples of the validation split each time, divided between the ranks.
+
+Of a mixture, each dataset is measured by itself, with equally many samples: the loss over all of them does not depend
+on the weights of the mix, so that trainings with different mixes compare.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainer.loading.feed import Feed
+from trainer.loading.order import rank_slice
+from trainer.node.world import World
+from trainer.step.engine import Engine
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What a validation measured."""
+
+    loss: float
+    """Mean cross-entropy over all targets."""
+    accuracy: float
+    by_dataset: Mapping[str, float]
+    """The loss on each dataset of a mixture; empty for a training on one dataset."""
+
+    def fields(self) -> dict[str, Any]:
+        """What the ledger has of it."""
+        own = {"by_dataset": dict(self.by_dataset)} if self.by_dataset else {}
+        return {"loss": self.loss, "accuracy": self.accuracy, **own}
+
+
+def validate(engine: Engine, feed: Feed, world: World) -> Validated:
+    """Measure the samples of `feed.measured`. All ranks call at once and get the same."""
+    sums = list[Any]()
+    for numbers in feed.measured.values():
+        mine = numbers[rank_slice(len(numbers), world.data_rank, world.data_size)]
+        found = engine.measure(feed.held_out.read(mine), mine, len(numbers))
+        sums += [found.losses, found.hits]
+    totals = world.sum(*sums)
+    targets = [len(numbers) * engine.targets_per_sample for numbers in feed.measured.values()]
+    losses, hits = totals[0::2], totals[1::2]
+    each = {name: loss / count for name, loss, count in zip(feed.measured, losses, targets, strict=True)}
+    return Validated(sum(losses) / sum(targets), sum(hits) / sum(targets), each if len(each) > 1 else {})
