@@ -34,8 +34,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     try:
         yield Place(api, name, image)
     finally:
-        for pod in core.list_namespaced_pod(name).items:
-            core.delete_namespaced_pod(pod.metadata.name, name, grace_period_seconds=0)
+        core.delete_collection_namespaced_pod(name, grace_period_seconds=0)  # no pod named: one may go meanwhile
         core.delete_namespace(name)
         api.close()
 
