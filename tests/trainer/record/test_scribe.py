@@ -19,7 +19,7 @@ from trainer.record.scribe import Scribe
 
 pytestmark = pytest.mark.pure
 
-AT_ONCE = 1.0
+AT_ONCE = 30.0
 """Seconds: far more than a thousand events take in memory, and far less than the file system stands still."""
 
 
@@ -65,7 +65,7 @@ def test_a_heartbeat_that_stands_still_does_not_hold_up_the_steps(tmp_path: Path
     goes_on = threading.Event()
 
     def slow(path: Path, data: bytes, **_: object) -> None:
-        goes_on.wait(30)
+        goes_on.wait(600)
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
 
@@ -134,7 +134,7 @@ def test_the_end_waits_for_a_store_only_until_its_deadline(tmp_path: Path, capsy
     scribe.record("rank-0", "ended", {"step": 7})
     begun = time.monotonic()
     scribe.close(0.1)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < AT_ONCE
     assert "1 events of the ledger could not be written" in capsys.readouterr().err
 
 
