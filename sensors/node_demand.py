@@ -17,6 +17,7 @@ from resources.fleet.protocol import Node
 from resources.launchers.kubernetes.lack import Lack
 from resources.tiers import Tiers
 from resources.trainings import lacking as lacking_nodes
+from resources.trainings.control import TrainingControl
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
@@ -38,11 +39,12 @@ def node_demand(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Comp
     if demand is None or not tick.visit(subjects.FLEET, lambda: fleets.append(_fleet(tiers, compute))):
         return tick.result()
     memory, owed = recalled(tick.instance, NAME, root.root), root.opened(Duty.RUN)
+    control = compute.control(tiers)
     memory.keep_only(owed)
     found = dict[str, Lack | None]()
 
     def look(id: str) -> None:
-        found[id] = _lack(root.store(id), memory, fleets[0])
+        found[id] = _lack(root.store(id), memory, fleets[0], control)
 
     tick.each(owed, subjects.training, look)
     lacking = {id: lack for id, lack in found.items() if lack}
@@ -69,12 +71,15 @@ def _fleet(tiers: Tiers, compute: Compute) -> SeenFleet:
     return SeenFleet(nodes, sum(node.ready and node.name in held - out for node in compute.fleet().nodes()))
 
 
-def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet) -> Lack | None:
-    """What a training waits for; one whose records have not changed since it ran is not read again."""
+def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet, control: TrainingControl) -> Lack | None:
+    """What a training waits for; one whose records have not changed since it ran is not read again.
+
+    One that a quota or a rest holds back would not begin on new nodes, and waits for none.
+    """
     if memory.is_quiet(store.id, decisive(store.folder)):
         return None
     facts = store.read()
     if facts.running:
         memory.found_nothing(store.id)
     count = lacking_nodes.nodes(facts, fleet.nodes, fleet.coming)
-    return Lack(count, facts.terms.kubernetes) if count else None
+    return Lack(count, facts.terms.kubernetes) if count and not control.held_back(facts) else None
