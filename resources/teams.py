@@ -5,7 +5,7 @@ A team is the owner that recipes name: `team:research` there is `research` here;
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from recipes.parts import RecipeSection
 from resources.trainings.costs import RankPrice
@@ -29,6 +29,7 @@ TeamName = Annotated[str, AfterValidator(_team_name)]
 class QuotaSettings(RecipeSection):
     """How much a team may use."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
     rank_hours: Annotated[float, Field(gt=0)]
     """Hours of ranks, each of which holds a GPU or its part of a node."""
     per: Literal["day", "week", "month"] = "month"
@@ -38,6 +39,7 @@ class QuotaSettings(RecipeSection):
 class TeamPriceSettings(RecipeSection):
     """What a rank costs a team for an hour, in the currency of `prices`."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
     on_demand: Annotated[float, Field(ge=0)]
     """For all other trainings."""
     spot: Annotated[float, Field(ge=0)]
@@ -47,6 +49,7 @@ class TeamPriceSettings(RecipeSection):
 class TeamSettings(RecipeSection):
     """What holds for the trainings and trials of one team."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
     quota: QuotaSettings | None = None
     """Without it, the team may use what there is."""
     prices: TeamPriceSettings | None = None

@@ -1,4 +1,4 @@
-"""Re-sealing: checkpoints open with the new key alone, without a byte of them written again, wherever a run is killed."""
+"""Re-sealing: checkpoints open with the new key alone, no byte of them is written again, and a kill costs nothing."""
 
 import os
 import signal
