@@ -139,7 +139,7 @@ def sensors_of(recipes: Recipes, notifications: NotificationSettings | None) -> 
         node_failures(recipes.datasets),
         node_health,
         network_faults,
-        node_demand,
+        node_demand(recipes.sweeps, recipes.trainings),
         metrics_shipping,
         notifications_sensor(notifications),
         staging(recipes.datasets),

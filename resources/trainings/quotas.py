@@ -116,6 +116,10 @@ class Quotas:
         standing = self.standing(owner, now) if owner in self._quotas else None
         return standing.sentence if standing and not standing.left else ""
 
+    def used_up(self, owner: str, now: float) -> bool:
+        """Whether an owner may begin nothing at `now`. Raises as `holds_back`."""
+        return owner in self._quotas and not self.standing(owner, now).left
+
     def standing(self, owner: str, now: float) -> QuotaStanding:
         """How much of the owner's quota is used. Raises as `holds_back`, and KeyError for an owner without one."""
         quota = self._quotas[owner]
