@@ -4,6 +4,8 @@ It is started by hand after a new key was written above the old one. A run that 
 one seals the rest.
 """
 
+from typing import Any
+
 import dagster as dg
 
 from assets.execution import pods
@@ -23,7 +25,11 @@ def reseal_checkpoints(context: dg.OpExecutionContext, tiers: Tiers) -> dg.Outpu
     told = resealing.sentences(done)
     for line in told:
         context.log.info(line)
-    figures = {"sealed": len(done.sealed), "failed": len(done.failed), "need_another_key": dict(done.needed)}
+    figures: dict[str, Any] = {
+        "sealed": len(done.sealed),
+        "failed": len(done.failed),
+        "need_another_key": dict(done.needed),
+    }
     if done.needed or done.failed:
         raise dg.Failure("; ".join(told[len(done.sealed) :]), metadata=figures)
     return dg.Output(None, metadata=figures)
