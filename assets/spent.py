@@ -1,5 +1,6 @@
 """Spent: what a training's time was spent on, as the UI shows it: the figures, a table, and a stacked picture."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import dagster as dg
 from assets import plots
 from resources import platform
 from resources.trainings import accounts, costs
+from resources.trainings.quotas import Quotas
 from trainer.record.accounting import buckets
 from trainer.record.accounting.account import Account, lost_by
 
@@ -30,6 +32,7 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
         **shown,
         "interruptions": len(account.interruptions),
         **(cost(held) if held else {}),
+        **quota(folder, held.owner if held else ""),
         **({"lost_seconds_by_cause": dg.MetadataValue.json(lost)} if lost else {}),
         **({"lost_seconds_by_node": dg.MetadataValue.json(lost_by(account.interruptions, "node"))} if lost else {}),
         **({"control_plane_away": "; ".join(account.notes)} if account.notes else {}),
@@ -42,21 +45,29 @@ def cost(held: costs.TrainingCost) -> dict[str, Any]:
     """Rank-hours and, where prices are set, money: in all, by day, and what spot would have cost or saved."""
     prices = platform.prices_here()
     shown: dict[str, Any] = {"rank_hours": round(held.rank_hours, 4), "spot": held.spot}
-    money = held.money(held.rank_hours, prices)
-    if prices is None or money is None:
+    if prices is None:
         return shown
+    price = prices.of(held.owner)
     days: dict[str, float] = {}
     for each in held.shares:
-        days[each.day.isoformat()] = days.get(each.day.isoformat(), 0.0) + (held.money(each.rank_hours, prices) or 0.0)
-    beside = held.rank_hours * (prices.on_demand if held.spot else prices.spot)
+        days[each.day.isoformat()] = days.get(each.day.isoformat(), 0.0) + (held.money(each.rank_hours, price) or 0.0)
+    beside = held.rank_hours * (price.on_demand if held.spot else price.spot)
     rows = [f"| {day} | {spent:,.2f} |" for day, spent in sorted(days.items())]
     return {
         **shown,
-        "money": round(money, 4),
+        "money": round(sum(days.values()), 4),
         "money_on_demand" if held.spot else "money_on_spot": round(beside, 4),
         "currency": prices.currency,
         "money_by_day": dg.MetadataValue.md("\n".join([f"| day | {prices.currency} |", "| --- | ---: |", *rows])),
     }
+
+
+def quota(folder: Path, owner: str) -> dict[str, str]:
+    """What its owner has used of a quota, and has left, once the training in a folder has ended."""
+    given = platform.quotas_here()
+    if owner not in given:
+        return {}
+    return {"quota": Quotas(folder.parent.parent, given).standing(owner, time.time()).sentence}
 
 
 def table(account: Account) -> str:

@@ -79,10 +79,13 @@ def _numbers(recipe: TrainingRecipe, tiers: Tiers) -> dict[str, Any]:
     return recipe.numbers()
 
 
-def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, fields: Sequence[str] = ()) -> Terms:
+def terms(
+    recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, fields: Sequence[str] = (), owner: str = ""
+) -> Terms:
     """Where a training of this recipe may run, and how it recovers; a trial's are made here too.
 
-    `fields` are those of the recipe that a person has set otherwise for this training alone, as FIELD=VALUE.
+    `fields` are those of the recipe that a person has set otherwise for this training alone, as FIELD=VALUE. `owner`
+    is the sweep's, for a trial; empty for the recipe's.
     """
     return Terms(
         min_nodes=recipe.placement.nodes.min,
@@ -97,6 +100,7 @@ def terms(recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, field
         phase_seconds=dict[str, float](recipe.recovery.phase_seconds.items()),
         policies=dict(recipe.recovery.policies),
         hang_seconds=recipe.recovery.hang_seconds,
+        owner=owner or recipe.owner,
         origin={**(origin or {}), **({naming.GIVEN: list(fields)} if fields else {})},
         init=recipe.init.folder if isinstance(recipe, ModelRecipe) and recipe.init else "",
         operation=recipe.operation() if isinstance(recipe, ModelRecipe) else {},

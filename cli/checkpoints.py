@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from resources.trainings.store import TrainingStore
     from trainer.record.fence import Commit
 
-app = group("The checkpoints of trainings: list, verify, export, release.")
+app = group("The checkpoints of trainings: list, verify, export, reseal, release.")
 
 Training = Annotated[
     str,
@@ -118,6 +118,33 @@ def _exported(checkpoint: str, to: Path, tokenizer: Path | None, precision: str,
     with output.progress(f"exporting {checkpoint}") as shown:
         exporting = Exporting(here.tiers, here.compute, shown.update)
         return exporting.write(commit, store.terms(), to, tokenizer, precision, file_bytes)
+
+
+@verb(app, "slipway checkpoints reseal --dry-run")
+def reseal(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, and say what needs which key.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Seal all encrypted checkpoints anew with the newest key, so that an older one can be taken out of its file.
+
+    Write the new key as the first line of the key file before. No checkpoint is written again: the keys of its files
+    are wrapped. It can be interrupted at any moment, and goes on when it is called again. It ends with 1 while
+    something needs an older key.
+    """
+    from resources.trainings import resealing
+
+    here = place.here()
+    if not dry_run:
+        place.who()
+    with output.progress("sealing checkpoints"):
+        done = resealing.reseal_all(here.stores().values(), here.tiers.shared(), dry_run)
+    if json:
+        output.print_json(vars(done))
+    else:
+        for line in resealing.sentences(done):
+            print(line)
+    if done.needed or done.failed:
+        raise typer.Exit(1)
 
 
 @verb(app, "slipway checkpoints release tiny-dec@80")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from resources.tiers import Tiers
     from resources.trainings.control import TrainingControl
     from resources.trainings.costs import Prices
+    from resources.trainings.quotas import Quotas
     from resources.trainings.store import Trainings, TrainingStore
 
 PLATFORM = "SLIPWAY_PLATFORM"
@@ -69,6 +70,14 @@ class Workplace:
     def prices(self) -> "Prices | None":
         """What a rank-hour costs; None where the settings do not say."""
         return None if self.home is not None else self._settings.rank_prices
+
+    @property
+    def quotas(self) -> "Quotas":
+        """How much each team may use, and has used; nobody has a quota where the settings do not say."""
+        from resources import teams
+        from resources.trainings.quotas import Quotas
+
+        return Quotas(self.durable, {} if self.home is not None else teams.quotas(self._settings.teams))
 
     @property
     def notifications(self) -> "NotificationSettings":

@@ -1,5 +1,6 @@
 """Spent: what trainings' time was spent on, as the command shows it."""
 
+import time
 from typing import TYPE_CHECKING
 
 from cli import output, place
@@ -13,12 +14,32 @@ def answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
     from resources.trainings import account_tables
 
     with output.progress("reading the ledgers"):
-        names, rows = account_tables.ask(here.stores(trials=trials).values(), query, here.prices, _owners())
+        used = here.quotas.standings(time.time())
+        names, rows = account_tables.ask(here.stores(trials=trials).values(), query, here.prices, _owners(), used)
     if json:
         return output.print_json([dict(zip(names, map(_plain, row), strict=True)) for row in rows])
     output.print_table(names, [[_told(value) for value in row] for row in rows])
     if not rows:
         output.note("the query found no row")
+
+
+def quotas(here: place.Workplace, json: bool) -> None:
+    """Print how much each team has used of its quota."""
+    with output.progress("reading the ledgers"):
+        used = here.quotas.standings(time.time())
+    if json:
+        return output.print_json(
+            [
+                {"team": each.owner, "per": each.quota.per, "begins": str(each.begins), "ends": str(each.ends)}
+                | {"rank_hours": each.quota.rank_hours, "used": each.used, "remaining": each.left}
+                for each in used
+            ]
+        )
+    rows = [(each.owner, each.quota.rank_hours, each.quota.per, each.used, each.left, each.ends) for each in used]
+    head = ("team", "rank-hours", "per", "used", "left", "until, UTC")
+    output.print_table(head, [[f"{cell:,.1f}" if isinstance(cell, float) else cell for cell in row] for row in rows])
+    if not used:
+        output.note("no team has a quota: they stand in the platform's settings, under teams (docs/platform.md)")
 
 
 def _owners() -> dict[str, str]:

@@ -19,13 +19,22 @@ Id = Annotated[
 ]
 
 
+@verb(app, "slipway quotas", section=SECTION)
+def quotas(json: AsJson = False) -> None:
+    """List how many rank-hours each team may use, has used and has left, and until when.
+
+    A team without any left starts no further training until then; what has begun goes on.
+    """
+    spent.quotas(place.here(), json)
+
+
 @verb(app, "slipway ls --json", section=SECTION)
 def ls(
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Also trials, and trainings that are not wanted yet.")
     ] = False,
     sql: Annotated[
-        str, typer.Option(metavar="QUERY", help="Answer this over the tables trainings, spent, lost and cost.")
+        str, typer.Option(metavar="QUERY", help="Answer this over the tables trainings, spent, lost, cost and quotas.")
     ] = "",
     json: AsJson = False,
 ) -> None:

@@ -5,7 +5,7 @@ Nothing else differs between the two but where the steps of a run are executed, 
 
 import dagster as dg
 
-from resources import code
+from resources import code, teams
 from resources.compute.embedded import EmbeddedCompute
 from resources.home import NODES, Home
 from resources.mlflow.tracking import Tracking
@@ -39,6 +39,7 @@ def cluster_resources(settings: Platform) -> Resources:
             # Dagster's configurations have no null.
             settings=settings.compute.model_dump(mode="json", exclude_none=True),
             revision=settings.revision or code.revision(),
+            rank_hours={owner: dict(vars(quota)) for owner, quota in teams.quotas(settings.teams).items()},
         ),
         "tracking": Tracking(
             uri=settings.tracking.uri or "",

@@ -16,7 +16,7 @@ from recipes.kubernetes import Quantity
 from recipes.parts import RecipeSection, Text
 from recipes.problems import RecipeFault
 from recipes.strict import RefusedValue
-from resources import credentials, settings_file
+from resources import credentials, settings_file, teams
 from resources.credentials import PublicAddress
 from resources.fleet.health.standing import HealthRules
 from resources.kubernetes.cluster import Cluster
@@ -25,8 +25,10 @@ from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.notify.settings import NotificationSettings
 from resources.serving.settings import ServingSettings
 from resources.steps import StepSettings
+from resources.teams import TeamName, TeamSettings
 from resources.tiers import Tiers
 from resources.trainings.costs import Prices
+from resources.trainings.quotas import Quota
 from trainer.base.invalid import require
 from trainer.config.profiles import PROFILES
 
@@ -171,6 +173,8 @@ class Platform(RecipeSection):
     """Revision of the code, recorded in every checkpoint."""
     prices: PriceSettings | None = None
     """What a rank-hour costs; without it, costs are told in rank-hours alone."""
+    teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
+    """Quotas and prices of teams; a team that is not named has no quota, and pays what everybody pays."""
     notifications: NotificationSettings | None = None
     """Whom to tell of incidents, of what waits for a person, and more; without it, nobody is told."""
 
@@ -178,6 +182,13 @@ class Platform(RecipeSection):
     def _knows_its_operators(self) -> Self:
         expected = "expected the header in which the proxy names the person, since operators are named"
         require(bool(self.user_header) or not self.operators, "user_header", expected)
+        return self
+
+    @model_validator(mode="after")
+    def _knows_the_currency(self) -> Self:
+        own = next((name for name, team in self.teams.items() if team.prices), "")
+        expected = f"expected the prices of all others, with the currency, since the team {own} has prices of its own"
+        require(self.prices is not None or not own, "prices", expected)
         return self
 
     @property
@@ -188,7 +199,7 @@ class Platform(RecipeSection):
     @property
     def rank_prices(self) -> Prices | None:
         """The prices as a fact."""
-        return Prices(**self.prices.model_dump()) if self.prices else None
+        return Prices(**self.prices.model_dump(), teams=teams.prices(self.teams)) if self.prices else None
 
 
 def named(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -199,12 +210,18 @@ def named(environ: Mapping[str, str] = os.environ) -> Path | None:
 def prices_here() -> Prices | None:
     """What a rank-hour costs by the settings that SLIPWAY_PLATFORM names; None without them, or without prices."""
     file = named()
-    return _prices(file) if file else None
+    return _settings(file).rank_prices if file else None
+
+
+def quotas_here() -> dict[str, Quota]:
+    """The quotas by owner, by the settings that SLIPWAY_PLATFORM names; none without them."""
+    file = named()
+    return teams.quotas(_settings(file).teams) if file else {}
 
 
 @functools.cache
-def _prices(file: Path) -> Prices | None:
-    return load(file).rank_prices
+def _settings(file: Path) -> Platform:
+    return load(file)
 
 
 def load(path: Path) -> Platform:

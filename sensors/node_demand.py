@@ -1,8 +1,9 @@
-"""Node demand: shows the cluster's autoscaler which nodes trainings wait for.
+"""Node demand: shows the cluster's autoscaler which nodes trainings and trials wait for.
 
 Should be: where an autoscaler changes the fleet, each wanted training that does not run because too few nodes are ready
-has pending placeholders, as many as the nodes that it would run on; no other training has any.
-Is: the facts of trainings, the fleet, and the placeholders in the cluster.
+has pending placeholders, as many as the nodes that it would run on, and so has each sweep whose trials wait; no other
+training or sweep has any.
+Is: the facts of trainings, the logs of sweeps, the fleet, and the placeholders in the cluster.
 Follows: placeholders are made and removed. The autoscaler adds nodes for them; the job watch claims the training once
 enough are ready. Nodes on which nothing of Slipway runs are the autoscaler's to remove.
 """
@@ -12,42 +13,81 @@ from dataclasses import dataclass
 import dagster as dg
 
 from assets import subjects
+from assets.sweeps.store import SweepStore
+from recipes.sweep import SweepRecipe
+from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
 from resources.fleet.protocol import Node
 from resources.launchers.kubernetes.lack import Lack
 from resources.tiers import Tiers
 from resources.trainings import lacking as lacking_nodes
+from resources.trainings.control import TrainingControl
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
 from sensors.support.memory import SensorMemory, decisive, recalled
+from sensors.support.sweep_demand import SweepDemand
 from sensors.support.tick import Tick
 
 NAME = "node_demand"
 
 
-@dg.sensor(
-    name=NAME,
-    asset_selection='key:"*/training"',
-    minimum_interval_seconds=15,
-    default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Shows the cluster's autoscaler which nodes trainings wait for.",
-)
-def node_demand(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
-    tick, root, demand, fleets = Tick(context, NAME), trainings(tiers), compute.node_demand(), list[SeenFleet]()
-    if demand is None or not tick.visit(subjects.FLEET, lambda: fleets.append(_fleet(tiers, compute))):
+def node_demand(sweeps: dict[str, SweepRecipe], recipes: dict[str, ModelRecipe]) -> dg.SensorDefinition:
+    """The sensor over all trainings, and the sweeps of these recipes."""
+    of_sweeps = SweepDemand(sweeps, recipes)
+
+    @dg.sensor(
+        name=NAME,
+        asset_selection='key:"*/training" or key:"*/sweep"',
+        minimum_interval_seconds=15,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Shows the cluster's autoscaler which nodes trainings and trials wait for.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers, compute: Compute) -> dg.SensorResult:
+        tick, demand, fleets = Tick(context, NAME), compute.node_demand(), list[SeenFleet]()
+        if demand is None or not tick.visit(subjects.FLEET, lambda: fleets.append(_fleet(tiers, compute))):
+            return tick.result()
+        found = dict[str, Lack | None]()
+        owed = _look_at_trainings(tick, tiers, compute, fleets[0], found)
+        owed += _look_at_sweeps(tick, tiers, compute, fleets[0], found, of_sweeps)
+        lacking = {id: lack for id, lack in found.items() if lack}
+        tick.visit(subjects.FLEET, lambda: demand.bring_to(lacking, unknown=set(owed) - set(found)))
         return tick.result()
+
+    return sensor
+
+
+def _look_at_trainings(
+    tick: Tick, tiers: Tiers, compute: Compute, fleet: "SeenFleet", found: dict[str, Lack | None]
+) -> list[str]:
+    """Note in `found` what each training waits for; the ids of those that there are."""
+    root, control = trainings(tiers), compute.control(tiers)
     memory, owed = recalled(tick.instance, NAME, root.root), root.opened(Duty.RUN)
     memory.keep_only(owed)
-    found = dict[str, Lack | None]()
 
     def look(id: str) -> None:
-        found[id] = _lack(root.store(id), memory, fleets[0])
+        found[id] = _lack(root.store(id), memory, fleet, control)
 
     tick.each(owed, subjects.training, look)
-    lacking = {id: lack for id, lack in found.items() if lack}
-    tick.visit(subjects.FLEET, lambda: demand.bring_to(lacking, unknown=set(owed) - set(found)))
-    return tick.result()
+    return list(owed)
+
+
+def _look_at_sweeps(
+    tick: Tick,
+    tiers: Tiers,
+    compute: Compute,
+    fleet: "SeenFleet",
+    found: dict[str, Lack | None],
+    demand: SweepDemand,
+) -> list[str]:
+    """The same for the trials of each sweep, by the sweep's id."""
+    stores, quotas = demand.stores(tiers), compute.quotas(tiers)
+
+    def look(store: SweepStore) -> None:
+        found[store.sweep] = demand.lack(store, fleet.nodes, fleet.coming, quotas)
+
+    tick.each(stores, lambda store: subjects.sweep(store.sweep.rpartition("-")[0], store.sweep), look)
+    return [store.sweep for store in stores]
 
 
 @dataclass(frozen=True)
@@ -69,12 +109,15 @@ def _fleet(tiers: Tiers, compute: Compute) -> SeenFleet:
     return SeenFleet(nodes, sum(node.ready and node.name in held - out for node in compute.fleet().nodes()))
 
 
-def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet) -> Lack | None:
-    """What a training waits for; one whose records have not changed since it ran is not read again."""
+def _lack(store: TrainingStore, memory: SensorMemory, fleet: SeenFleet, control: TrainingControl) -> Lack | None:
+    """What a training waits for; one whose records have not changed since it ran is not read again.
+
+    One that a quota or a rest holds back would not begin on new nodes, and waits for none.
+    """
     if memory.is_quiet(store.id, decisive(store.folder)):
         return None
     facts = store.read()
     if facts.running:
         memory.found_nothing(store.id)
     count = lacking_nodes.nodes(facts, fleet.nodes, fleet.coming)
-    return Lack(count, facts.terms.kubernetes) if count else None
+    return Lack(count, facts.terms.kubernetes) if count and not control.held_back(facts) else None

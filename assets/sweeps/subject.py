@@ -31,7 +31,7 @@ class SearchSubject:
 
     def trial_terms(self, recipe: ModelRecipe, sweep: str, trial: int, parameters: Mapping[str, Any]) -> Terms:
         """Where a trial of this recipe may run, and where its parameters come from."""
-        return terms(recipe, {"sweep": sweep, "trial": trial, **parameters})
+        return terms(recipe, {"sweep": sweep, "trial": trial, **parameters}, owner=self.recipe.owner)
 
     def specification(self) -> dict[str, object]:
         """Everything that decides what the sweep is, as JSON; its hash is in the sweep's id."""

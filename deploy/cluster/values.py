@@ -27,6 +27,7 @@ from resources.platform import (
 )
 from resources.serving.settings import ServingSettings
 from resources.steps import StepSettings
+from resources.teams import TeamName, TeamSettings
 
 CHART = Path(__file__).parent.parent / "chart"
 SCHEMA = CHART / "values.schema.json"
@@ -245,6 +246,7 @@ Serving = without(ServingSettings, ("front_image",), "Serving")
 PageValues = without(PageSettings, (), "PageValues")
 Quarantine = without(HealthRules, (), "Quarantine")
 PriceValues = without(PriceSettings, (), "PriceValues")
+TeamValues = without(TeamSettings, (), "TeamValues")
 Notifications = without(NotificationSettings, (), "Notifications")
 OpenLineage = without(OpenLineageSettings, (), "OpenLineage")
 Nodes = without(Cluster, OF_THE_CHART["cluster"], "Nodes")
@@ -275,6 +277,8 @@ class PlatformValues(Values):
     """When nodes are taken out of service, and measured. With `apply`, the code location may cordon nodes."""
     prices: PriceValues  # type: ignore[valid-type]
     """What a rank-hour costs; empty: costs are told in rank-hours alone."""
+    teams: dict[TeamName, TeamValues]  # type: ignore[valid-type]
+    """Quotas and prices of teams, by name; empty: no team has a quota."""
     notifications: Notifications  # type: ignore[valid-type]
     """Whom to tell of incidents and of what waits for a person; empty: nobody."""
     openlineage: OpenLineage  # type: ignore[valid-type]

@@ -4,7 +4,7 @@
 """
 
 import abc
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 from pydantic import Field
@@ -21,6 +21,7 @@ from resources.short_jobs.running import ShortJobs
 from resources.tiers import Tiers
 from resources.trainings.control import GRACE_SECONDS, TrainingControl
 from resources.trainings.job import Paths
+from resources.trainings.quotas import Quota, Quotas
 from trainer.config.profiles import HardwareProfile
 
 if TYPE_CHECKING:  # an embedded instance needs no client of Kubernetes
@@ -35,6 +36,10 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
     sees_nodes: ClassVar[bool]
     """Whether this process sees the nodes' NVMe folders."""
     revision: str = Field(default="", description="Revision of the code, recorded in every checkpoint")
+
+    rank_hours: dict[str, Any] = Field(
+        default={}, description="The quotas: by owner, `rank_hours`, and the period as `per`"
+    )
 
     @abc.abstractmethod
     def launcher(self) -> Launcher:
@@ -97,6 +102,10 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
         """The profile that trainings must fit; None for nodes that no profile describes."""
         return None
 
+    def quotas(self, tiers: Tiers) -> Quotas:
+        """How much each team may use, and has used."""
+        return Quotas(tiers.durable_path, {owner: Quota(**each) for owner, each in self.rank_hours.items()})
+
     def control(self, tiers: Tiers) -> TrainingControl:
         """The state machine over this launcher and fleet."""
         paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup, tuple(tiers.origins))
@@ -108,4 +117,5 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
             grace_seconds=self.grace_seconds,
             hardware=self.hardware,
             sees_nodes=self.sees_nodes,
+            quotas=self.quotas(tiers),
         )

@@ -7,8 +7,11 @@ lost(training, incident, cause, node, bucket, seconds, team, rank_hours, money)
 cost(training, recipe, sweep, trial, team, cause, day, bucket, spot, rank_hours, money)
                                                     what its ranks held; money where prices are set
 
-`team` is the owner that the recipe has today. The cause of an interruption is why it happened; that of a cost is why
-the training began (new data, a schedule's tick), empty for one that a person began.
+quotas(team, per, begins, ends, rank_hours, used, remaining)
+                                                    the quotas of the settings, in the period of now
+
+`team` is the owner that the recipe has today, or the training's last one. The cause of an interruption is why it
+happened; that of a cost is why the training began (new data, a schedule's tick), empty for one that a person began.
 """
 
 import itertools
@@ -21,6 +24,7 @@ from typing import Any
 from resources import warehouse
 from resources.trainings import accounts, costs
 from resources.trainings.costs import Prices
+from resources.trainings.quotas import QuotaStanding
 from resources.trainings.roots import TRIALS
 from resources.trainings.store import TrainingStore
 
@@ -58,6 +62,11 @@ COLUMNS["cost"] = {
     "rank_hours": "DOUBLE",
     "money": "DOUBLE",
 }
+COLUMNS["quotas"] = {
+    **dict.fromkeys(("team", "per"), "VARCHAR"),
+    **dict.fromkeys(("begins", "ends"), "DATE"),
+    **dict.fromkeys(("rank_hours", "used", "remaining"), "DOUBLE"),
+}
 Rows = dict[str, list[tuple[Any, ...]]]
 NOBODY: Mapping[str, str] = MappingProxyType({})
 
@@ -88,19 +97,32 @@ def subject(store: TrainingStore, owners: Mapping[str, str]) -> CostSubject:
     return CostSubject(specification.recipe, sweep, trial, team, specification.cause)
 
 
-def rows(stores: Iterable[TrainingStore], prices: Prices | None = None, owners: Mapping[str, str] = NOBODY) -> Rows:
+def rows(
+    stores: Iterable[TrainingStore],
+    prices: Prices | None = None,
+    owners: Mapping[str, str] = NOBODY,
+    quotas: Iterable[QuotaStanding] = (),
+) -> Rows:
     """The rows of each table; a training that was never wanted, or cannot be read, has none."""
     found: Rows = {name: [] for name in COLUMNS}
     for store in stores:
         _add(found, store.id, store.folder, prices, subject(store, owners))
+    found["quotas"] = [
+        (each.owner, each.quota.per, each.begins, each.ends, each.quota.rank_hours, each.used, each.left)
+        for each in quotas
+    ]
     return found
 
 
 def ask(
-    stores: Iterable[TrainingStore], query: str, prices: Prices | None = None, owners: Mapping[str, str] = NOBODY
+    stores: Iterable[TrainingStore],
+    query: str,
+    prices: Prices | None = None,
+    owners: Mapping[str, str] = NOBODY,
+    quotas: Iterable[QuotaStanding] = (),
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """The names of the columns and the rows that a query gives. Raises ValueError for a query that is not SQL."""
-    return warehouse.query(query, COLUMNS, rows(stores, prices, owners))
+    return warehouse.query(query, COLUMNS, rows(stores, prices, owners, quotas))
 
 
 def _add(found: Rows, training: str, folder: Path, prices: Prices | None, told: CostSubject) -> None:
@@ -111,19 +133,22 @@ def _add(found: Rows, training: str, folder: Path, prices: Prices | None, told: 
     shares = (figures.ettr_meta, figures.ettr_bytedance, figures.goodput, figures.mfu)
     found["trainings"].append((training, account.begin, account.wall, *shares, len(account.interruptions)))
     found["spent"] += [(training, bucket, seconds) for bucket, seconds in _positive(account.seconds)]
-    if (held := costs.of_if_any(folder)) is not None:
-        whose = (training, told.recipe, told.sweep, told.trial, told.team, told.cause)
+    held = costs.of_if_any(folder)
+    team = told.team or (held.owner if held else "")
+    price = prices.of(team) if prices else None
+    if held is not None:
+        whose = (training, told.recipe, told.sweep, told.trial, team, told.cause)
         found["cost"] += [
-            (*whose, each.day, each.bucket, held.spot, each.rank_hours, held.money(each.rank_hours, prices))
+            (*whose, each.day, each.bucket, held.spot, each.rank_hours, held.money(each.rank_hours, price))
             for each in held.shares
         ]
     for each in account.interruptions:
         nodes, ranks = each.nodes or ("",), held.ranks.get(int(each.token.split(".")[0]), 0) if held else 0
         for node, (bucket, seconds) in itertools.product(nodes, _positive(each.lost)):
             hours = 0.0 if bucket in costs.FREE else seconds * ranks / costs.HOUR / len(nodes)
-            money = held.money(hours, prices) if held else None
+            money = held.money(hours, price) if held else None
             own = (training, each.token, each.kind, node, bucket, seconds / len(nodes))
-            found["lost"].append((*own, told.team, hours, money))
+            found["lost"].append((*own, team, hours, money))
 
 
 def _positive(seconds: Mapping[str, float]) -> list[tuple[str, float]]:

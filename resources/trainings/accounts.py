@@ -55,10 +55,10 @@ def of(folder: Path, now: float | None = None) -> Account:
     return account(_history(folder), time.time() if now is None else now)
 
 
-def of_if_any(folder: Path) -> tuple[Account, EffectiveTime] | None:
+def of_if_any(folder: Path, now: float | None = None) -> tuple[Account, EffectiveTime] | None:
     """The account and its figures; None for a training that was never wanted, and where it cannot be read."""
     with contextlib.suppress(ValueError, OSError):
-        found = of(folder)
+        found = of(folder, now)
         return found, effective_time(found)
     return None
 

@@ -40,6 +40,12 @@ def exhausted_by(facts: TrainingFacts) -> str:
     return exhausted(facts.kinds_without_checkpoint, terms.failures_without_checkpoint, terms.policies)
 
 
+def rest(facts: TrainingFacts, now: float) -> str:
+    """What the next start of a training rests for, at `now`; empty where it does not."""
+    left = rest_left(facts, now)
+    return f"a rest of {left:.0f} s more, as machines failed several times in a row" if left > 0 else ""
+
+
 def rest_left(facts: TrainingFacts, now: float) -> float:
     """Seconds for which the next start of a training waits yet, at `now`, seconds since the epoch."""
     rest = rest_seconds(facts.kinds_without_checkpoint)

@@ -7,7 +7,15 @@ from typing import Any
 
 from resources.trainings.records import Terms
 
-AT_ONCE = ("no_progress_seconds", "hang_seconds", "failures_without_checkpoint", "pending_seconds", "min_nodes", "grow")
+AT_ONCE = (
+    "no_progress_seconds",
+    "hang_seconds",
+    "failures_without_checkpoint",
+    "pending_seconds",
+    "min_nodes",
+    "grow",
+    "owner",
+)
 """Terms that the control plane reads at every decision; a job has all others from its start."""
 PASSED_OVER = ("origin", "edition")
 Changes = dict[str, tuple[Any, Any]]

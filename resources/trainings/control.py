@@ -6,9 +6,7 @@ is a create-only write or idempotent by the job's name.
 """
 
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from resources import code
 from resources.fleet.protocol import Fleet, Node, by_name
@@ -21,11 +19,11 @@ from resources.trainings.faults import TrainingFault, Waiting
 from resources.trainings.growing import Growing
 from resources.trainings.growth import GROWTHS, GrowthWatch
 from resources.trainings.job import Paths, job_name
+from resources.trainings.quotas import Quotas
 from resources.trainings.store import TrainingStore
-from resources.trainings.watch import WATCH, ProgressWatch
-from trainer.base import atomic
+from resources.trainings.watch import WATCH, ProgressWatch, is_writable
 from trainer.config.profiles import HardwareProfile
-from trainer.record import causes, endings, files
+from trainer.record import causes, endings
 
 GRACE_SECONDS = 20.0
 """Between asking a job to stop and killing it: time for a last checkpoint. A recipe may say otherwise."""
@@ -50,10 +48,12 @@ class TrainingControl:
         hardware: HardwareProfile | None = None,
         sees_nodes: bool = False,
         growths: GrowthWatch = GROWTHS,
+        quotas: Quotas | None = None,
     ) -> None:
         """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
         self.launcher, self.fleet, self.paths = launcher, fleet, paths
         self._hardware, self._sees_nodes = hardware, sees_nodes
+        self._quotas = quotas or Quotas(paths.durable)
         self._growing = Growing(growths, paths.durable, fleet.scheduled)
         self._revision, self._clock, self._grace_seconds, self._watch = revision, clock, grace_seconds, watch
 
@@ -131,7 +131,7 @@ class TrainingControl:
             raise
         least = facts.terms.hang_seconds
         fault = faults.stuck(status, sights, deadline, least)
-        if fault and not _is_writable(facts.folder):
+        if fault and not is_writable(facts.folder):
             self._watch.restart(*key)
             return None
         if fault is None:
@@ -205,6 +205,11 @@ class TrainingControl:
         reason = self._job_waits_for(facts) if facts.running else self._start_waits_for(facts)
         return Waiting(facts.incarnation, reason, seconds) if reason else None
 
+    def held_back(self, facts: TrainingFacts) -> str:
+        """Why the next start is not due although nodes are ready: a rest, or a quota; empty where it is."""
+        now = self._clock()
+        return budgets.rest(facts, now) or (self._quotas.holds_back(facts, now) if facts.unfinished else "")
+
     def status(self, facts: TrainingFacts) -> Status:
         """The newest incarnation's job; MISSING before the first."""
         return self.launcher.poll(job_name(facts.id, facts.incarnation)) if facts.claim else Status(JobState.MISSING)
@@ -226,7 +231,7 @@ class TrainingControl:
             incarnation=facts.incarnation,
             outcome=facts.ended.outcome if facts.ended else None,
             exhausted="" if facts.running and submitted else budgets.exhausted_by(facts),
-            rests=not (facts.running and submitted) and budgets.rest_left(facts, self._clock()) > 0,
+            held_back=not (facts.running and submitted) and bool(self.held_back(facts)),
             job=job.state,
             submitted=submitted,
             missing_confirmed=facts.running and self._missing_confirmed(store, facts, job.state),
@@ -320,9 +325,7 @@ class TrainingControl:
 
     def _start_waits_for(self, facts: TrainingFacts) -> str:
         """What the next incarnation waits for; empty when enough nodes are ready."""
-        if (left := budgets.rest_left(facts, self._clock())) > 0:
-            return f"a rest of {left:.0f} s more, as machines failed several times in a row"
-        return faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
+        return self.held_back(facts) or faults.too_few(self.fleet.nodes(), facts.terms.min_nodes)
 
     def _job_waits_for(self, facts: TrainingFacts) -> str:
         """What a claimed incarnation waits for; empty when its job is not pending."""
@@ -337,14 +340,3 @@ def _cause(facts: TrainingFacts) -> str:
     """Why the next incarnation is claimed, or the training given up."""
     ended = facts.ended
     return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"
-
-
-def _is_writable(folder: Path) -> bool:
-    """Whether a rank could write a heartbeat now: the store may be full, read-only or away."""
-    probe = folder / files.HEARTBEATS / f".{uuid.uuid4().hex}.probe"
-    try:
-        atomic.replace(probe, b"probe")
-        probe.unlink()
-    except OSError:
-        return False
-    return True

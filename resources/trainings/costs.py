@@ -21,12 +21,26 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Prices:
+class RankPrice:
     """What a rank costs for an hour: its GPU with its part of the node."""
+
+    on_demand: float
+    spot: float
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a rank-hour costs everybody, and the teams that have prices of their own."""
 
     currency: str
     on_demand: float
     spot: float
+    teams: Mapping[str, RankPrice] = field(default_factory=dict)
+    """By owner."""
+
+    def of(self, owner: str) -> RankPrice:
+        """What the owner pays."""
+        return self.teams.get(owner) or RankPrice(self.on_demand, self.spot)
 
 
 @dataclass(frozen=True)
@@ -49,14 +63,16 @@ class TrainingCost:
     """Whether its pods may run on spot nodes."""
     ranks: Mapping[int, int] = field(default_factory=dict)
     """The ranks of each incarnation."""
+    owner: str = ""
+    """Who owns the training by its terms; empty where they do not say."""
 
     @property
     def rank_hours(self) -> float:
         return sum(each.rank_hours for each in self.shares)
 
-    def money(self, hours: float, prices: Prices | None) -> float | None:
+    def money(self, hours: float, price: RankPrice | None) -> float | None:
         """The price of so many rank-hours; None where no prices are set."""
-        return None if prices is None else hours * (prices.spot if self.spot else prices.on_demand)
+        return None if price is None else hours * (price.spot if self.spot else price.on_demand)
 
 
 def of(folder: Path, account: Account) -> TrainingCost:
@@ -66,12 +82,12 @@ def of(folder: Path, account: Account) -> TrainingCost:
     counts = [min(len(claim.nodes), terms.max_nodes) * terms.ranks_per_node for claim in claims]
     starts = list(zip((claim.at for claim in claims), counts, strict=True))
     ranks = dict(zip((claim.token.incarnation for claim in claims), counts, strict=True))
-    return TrainingCost(tuple(shares(account, starts)), bool(terms.kubernetes.get("spot", False)), ranks)
+    return TrainingCost(tuple(shares(account, starts)), bool(terms.kubernetes.get("spot", False)), ranks, terms.owner)
 
 
-def of_if_any(folder: Path) -> TrainingCost | None:
+def of_if_any(folder: Path, now: float | None = None) -> TrainingCost | None:
     """The cost; None for a training that was never wanted, and where it cannot be read."""
-    found = accounts.of_if_any(folder)
+    found = accounts.of_if_any(folder, now)
     try:
         return of(folder, found[0]) if found else None
     except (ValueError, OSError):

@@ -33,8 +33,8 @@ class TrainingObservation:
     """How it ended, None while it has not."""
     exhausted: str
     """Which budget of failures ran out; empty while none did, or while a job is submitted, as no start is due then."""
-    rests: bool
-    """Whether the next start waits for a while yet, as machines failed several times in a row."""
+    held_back: bool
+    """Whether the next start waits: for a rest after failures of machines, or for its team's quota."""
     job: JobState
     """The newest incarnation's job."""
     submitted: bool
@@ -68,7 +68,7 @@ def _before_the_start(seen: TrainingObservation) -> Action:
         return Action.RECORD
     if seen.exhausted:
         return Action.GIVE_UP
-    return Action.WAIT if seen.rests else Action.SUBMIT
+    return Action.WAIT if seen.held_back else Action.SUBMIT
 
 
 def _after_the_end(seen: TrainingObservation) -> Action:
@@ -77,4 +77,4 @@ def _after_the_end(seen: TrainingObservation) -> Action:
         return Action.DONE
     if seen.exhausted:
         return Action.GIVE_UP
-    return Action.CLAIM if seen.ready_nodes >= seen.min_nodes and not seen.rests else Action.WAIT
+    return Action.CLAIM if seen.ready_nodes >= seen.min_nodes and not seen.held_back else Action.WAIT

@@ -105,6 +105,8 @@ class Terms:
     """The recipe's answers to causes, by cause: those that differ from the usual ones."""
     hang_seconds: float = 10.0
     """A step counts as hung after so long at the earliest; its deadline is learned from the steps of the run."""
+    owner: str = ""
+    """Whose quota its start falls under: the recipe's owner, or the sweep's; empty in terms of an earlier version."""
 
     def deadline(self, phase: str) -> float:
         """Seconds for which a rank may stay at one place of a phase."""

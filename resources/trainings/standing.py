@@ -199,7 +199,7 @@ def duration(seconds: float | None) -> str:
 
 
 def _waiting(waits: str) -> str:
-    return f"waiting for nodes: {_short(waits)}" if waits else "waiting for its first start"
+    return f"waiting: {_short(waits)}" if waits else "waiting for its first start"
 
 
 def _staged(staged: dict[str, StagedPart], nodes: Sequence[str]) -> str:

@@ -7,10 +7,13 @@ a frozen store itself, adds `LONGEST_LOOK` at most. A new process begins anew, s
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainer.base import atomic
+from trainer.record import files
 from trainer.record.fence import Token
 from trainer.record.heartbeat import Beat, RankPlace
 from trainer.record.phases import STARTING
@@ -114,3 +117,14 @@ def _unseen(before: Sight | None, passed: float) -> Sight:
 
 WATCH = ProgressWatch()
 """The watch of this process: a sensor's ticks share it."""
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether a rank could write a heartbeat now: the store may be full, read-only or away."""
+    probe = folder / files.HEARTBEATS / f".{uuid.uuid4().hex}.probe"
+    try:
+        atomic.replace(probe, b"probe")
+        probe.unlink()
+    except OSError:
+        return False
+    return True

@@ -40,6 +40,7 @@ FULL: dict[str, Any] = {
         "serving": {"image": f"registry.example/vllm@{DIGEST}", "host": "models.example"},
         "quarantine": {"apply": True, "preflight_joining": True},
         "prices": {"on_demand": 4.0, "spot": 1.5},
+        "teams": {"research": {"quota": {"rank_hours": 5000}, "prices": {"on_demand": 3.0, "spot": 1.0}}},
         "notifications": {"urls_file": "/secrets/platform/urls", "quiet_hours": "22:00-07:00"},
         "openlineage": {"url": "https://marquez.example/api/v1/lineage", "key_file": "/secrets/platform/lineage"},
         "secret": "slipway-platform",

@@ -6,6 +6,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.sweeps.assets import open_sweep
+from assets.sweeps.decisions import decide
+from assets.sweeps.samplers import TrialSampler
+from assets.sweeps.subject import SearchSubject
+from recipes.load import Recipes, load
 from resources.compute.kubernetes import KubernetesCompute
 from resources.home import Home
 from resources.kubernetes.cluster import Cluster as ClusterSettings
@@ -25,6 +30,8 @@ from tests.kubernetes.simulated.kinds import NAMESPACES, PRIORITIES, SERVICE_ACC
 from tests.pod_security import violations
 from tests.schemas import problems
 
+NONE = Recipes()
+SAMPLES = Path(__file__).parent.parent / "recipes" / "samples"
 LABELS = {"slipway/fleet": "h200"}
 GIVEN = {
     "image": "trainer",
@@ -57,13 +64,13 @@ def platform(cluster: Cluster, tmp_path: Path, **more: object) -> tuple[Tiers, K
     return Tiers(durable=str(Home(tmp_path).durable), nvme="/mnt/nvme"), KubernetesCompute(settings=compute)
 
 
-def tick(tiers: Tiers, compute: KubernetesCompute) -> None:
+def tick(tiers: Tiers, compute: KubernetesCompute, recipes: Recipes = NONE) -> None:
     """Evaluate the sensor once."""
     with (
         dg.DagsterInstance.ephemeral() as instance,
         dg.build_sensor_context(instance, resources={"tiers": tiers, "compute": compute}) as context,
     ):
-        node_demand(context)
+        node_demand(recipes.sweeps, recipes.trainings)(context)
 
 
 def placeholders(compute: KubernetesCompute) -> list[int]:
@@ -71,11 +78,11 @@ def placeholders(compute: KubernetesCompute) -> list[int]:
     return [each["spec"]["parallelism"] for each in compute.launcher().client.list(JOBS, {KIND: PLACEHOLDERS})]
 
 
-def until_shown(tiers: Tiers, compute: KubernetesCompute, expected: list[int]) -> None:
+def until_shown(tiers: Tiers, compute: KubernetesCompute, expected: list[int], recipes: Recipes = NONE) -> None:
     """Evaluate the sensor until so many placeholders are there; at first it finds the mirror of the nodes empty."""
 
     def shown() -> bool:
-        tick(tiers, compute)
+        tick(tiers, compute, recipes)
         return placeholders(compute) == expected
 
     until(shown, f"placeholders: {expected}")
@@ -99,6 +106,20 @@ def test_a_training_without_nodes_shows_its_demand_until_an_autoscaler_has_added
     cluster.add_nodes("node-0", labels=LABELS)  # what an autoscaler does
     assert control.advance(store, "test") is Action.CLAIM
     until_shown(tiers, compute, [])
+
+
+def test_a_sweep_without_nodes_shows_the_demand_of_all_trials_that_are_to_begin(cluster: Cluster, tmp_path: Path):
+    tiers, compute = platform(cluster, tmp_path)
+    recipes = load(SAMPLES)
+    recipe = recipes.sweeps["tiny-decoder"].model_copy(update={"sampler": "random"})
+    subject = SearchSubject(recipe, recipes.trainings[recipe.training], "0" * 64, "1" * 64)
+    store = open_sweep(subject, tiers)
+    sweep = store.state()
+    assert sweep is not None
+    store.append(*decide(sweep, TrialSampler()))
+    until_shown(tiers, compute, [recipe.parallel], recipes)
+    cluster.add_nodes("node-0", labels=LABELS)
+    until_shown(tiers, compute, [], recipes)
 
 
 def test_placeholders_go_with_the_wish(cluster: Cluster, tmp_path: Path):

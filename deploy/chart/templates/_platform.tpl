@@ -43,7 +43,7 @@ tracking: {uri: {{ $uri | default (printf "http://%s-mlflow:5000" .Release.Name)
 {{- range $page, $host := dict "dagster" .Values.identity.hosts.webserver "mlflow" .Values.identity.hosts.mlflow }}
 {{- if and $host (not (hasKey $pages $page)) }}{{ $_ := set $pages $page (printf "https://%s" $host) }}{{ end }}
 {{- end }}
-{{- range $section := list "prices" "notifications" "openlineage" }}
+{{- range $section := list "prices" "teams" "notifications" "openlineage" }}
 {{- with index $.Values.platform $section }}
 {{ $section }}: {{- toYaml . | nindent 2 }}
 {{- end }}

@@ -14,6 +14,7 @@ from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
 from resources.trainings.growth import GROWTHS, GrowthWatch
 from resources.trainings.job import Paths, job_name
+from resources.trainings.quotas import Quotas
 from resources.trainings.records import Specification, Terms
 from resources.trainings.store import Trainings, TrainingStore
 from resources.trainings.watch import WATCH, ProgressWatch
@@ -56,6 +57,7 @@ class Lab:
         clock: Callable[[], float] | None = None,
         watch: ProgressWatch = WATCH,
         growths: GrowthWatch = GROWTHS,
+        quotas: Quotas | None = None,
     ) -> TrainingControl:
         made = functools.partial(
             TrainingControl,
@@ -65,6 +67,7 @@ class Lab:
             "a revision",
             watch=watch,
             growths=growths,
+            quotas=quotas,
         )
         return made(clock=clock) if clock else made()
 

@@ -1,5 +1,6 @@
 """Accounts: a training's records are read into one account, in proportion to what is new in its ledger."""
 
+import datetime
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ import pytest
 from resources.trainings import account_tables, accounts
 from resources.trainings.costs import Prices
 from resources.trainings.decision import Action
+from resources.trainings.quotas import Quota, QuotaStanding
 from resources.trainings.store import TrainingStore
 from tests.cli import homes
 from tests.conftest import Marked, until
@@ -123,6 +125,13 @@ def test_costs_are_told_by_team_and_cause_and_interruptions_by_why_they_happened
     [(team, cause, hours, money)] = account_tables.ask([store], asked, prices, owners)[1]
     assert (team, cause) == ("team:ours", "disrupted")
     assert money == pytest.approx(2 * hours)
+
+
+def test_quotas_are_a_table_beside_what_was_spent() -> None:
+    day, end = datetime.date(2026, 11, 1), datetime.date(2026, 12, 1)
+    held = QuotaStanding("team:ours", Quota(5.0, "month"), day, end, used=2.0)
+    asked = "SELECT team, per, ends, rank_hours, used, remaining FROM quotas"
+    assert account_tables.ask([], asked, quotas=[held])[1] == [("team:ours", "month", end, 5.0, 2.0, 3.0)]
 
 
 def test_a_trials_cost_is_its_sweeps_and_of_the_sweeps_team(tmp_path: Path) -> None:

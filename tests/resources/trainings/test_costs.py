@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from resources.trainings import costs
-from resources.trainings.costs import Prices, TrainingCost
+from resources.trainings.costs import Prices, RankPrice, TrainingCost
 from trainer.record.accounting import buckets
 from trainer.record.accounting.account import Account
 from trainer.record.accounting.segments import Stretch
@@ -40,6 +40,12 @@ def test_hours_are_told_by_day():
 
 def test_spot_has_a_price_of_its_own():
     prices = Prices("EUR", on_demand=2.0, spot=0.5)
-    assert TrainingCost((), spot=True).money(10, prices) == 5.0
-    assert TrainingCost((), spot=False).money(10, prices) == 20.0
+    assert TrainingCost((), spot=True).money(10, prices.of("")) == 5.0
+    assert TrainingCost((), spot=False).money(10, prices.of("team:any")) == 20.0
     assert TrainingCost((), spot=False).money(10, None) is None
+
+
+def test_a_team_with_prices_of_its_own_pays_them():
+    prices = Prices("EUR", on_demand=2.0, spot=0.5, teams={"team:ours": RankPrice(1.0, 0.25)})
+    assert TrainingCost((), spot=False).money(10, prices.of("team:ours")) == 10.0
+    assert TrainingCost((), spot=False).money(10, prices.of("team:theirs")) == 20.0

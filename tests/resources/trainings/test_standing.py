@@ -56,7 +56,7 @@ def test_one_that_runs_says_how_far_it_is_and_how_long_still(tmp_path: Path):
 
 def test_before_its_first_start_it_says_what_it_waits_for(tmp_path: Path):
     found = standing(facts(tmp_path, RUN, claimed=False), fold(0), [], "found 1 of the fleet's 2 nodes ready")
-    assert (found.state, found.words) == ("waiting", "waiting for nodes: found 1 of the fleet's 2 nodes ready")
+    assert (found.state, found.words) == ("waiting", "waiting: found 1 of the fleet's 2 nodes ready")
 
 
 def test_from_the_first_second_it_says_that_its_processes_come_up(tmp_path: Path):

@@ -8,18 +8,21 @@ decrypted.
 
     header    8 bytes "slipseal", 1 version, 8 key id, 32 salt, 7 nonce prefix
     segments  1 MiB of ciphertext and a tag of 16 bytes each; the last one may be shorter
+
+A checkpoint may be sealed anew with another key: `trainer.checkpoint.disk.resealing`.
 """
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
-from trainer.checkpoint.disk import reading
+from trainer.checkpoint.disk import reading, resealing
+from trainer.checkpoint.disk.resealing import WrappedKeys
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -68,10 +71,12 @@ def read_key(path: Path) -> Key:
 
 def encrypt(chunks: Iterable[bytes | memoryview], key: Key) -> Iterator[bytes]:
     """The encrypted file of the bytes of `chunks`, piece by piece; at most a segment and a chunk are in memory."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     salt, prefix = os.urandom(SALT), os.urandom(PREFIX)
     header = MAGIC + bytes.fromhex(key.id) + salt + prefix
     yield header
-    cipher = _cipher(key, salt, header)
+    cipher = AESGCM(_derived(key.secret, header))
     for number, (segment, last) in enumerate(_segments(chunks)):
         yield cipher.encrypt(_nonce(prefix, number, last), segment, header)
 
@@ -81,8 +86,11 @@ def read(path: Path, begin: int, count: int, key: Key | None) -> bytearray:
 
     Raises WrongKey, ValueError where a segment was changed, and the errors of `reading.read`.
     """
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     header, size = bytes(reading.read(path, 0, HEADER)), path.stat().st_size - HEADER
-    cipher, last = _file_cipher(header, key, str(path)), max(0, -(-size // (SEGMENT + TAG)) - 1)
+    cipher = AESGCM(file_key(header, key, path.name, lambda: resealing.beside(path), str(path)))
+    last = max(0, -(-size // (SEGMENT + TAG)) - 1)
     first, end, plain = begin // SEGMENT, -(-(begin + count) // SEGMENT), bytearray()
     for number in range(first, end):
         start = number * (SEGMENT + TAG)
@@ -111,22 +119,35 @@ def _segments(chunks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytearray,
     yield held, True
 
 
-def _file_cipher(header: bytes, key: Key | None, name: str) -> "AESGCM":
-    """The cipher of the segments after this header. Raises WrongKey, and ValueError when it is no header."""
+def key_id(header: bytes, name: str) -> str:
+    """The id of the key with which the file that begins so was encrypted. Raises ValueError when it is no header."""
     if not is_encrypted(header) or len(header) < HEADER:
         raise ValueError(f"{name}: found no header of an encrypted file")
-    found = header[len(MAGIC) : len(MAGIC) + ID].hex()
+    return header[len(MAGIC) : len(MAGIC) + ID].hex()
+
+
+def file_key(header: bytes, key: Key | None, file: str, wrapped: Callable[[], WrappedKeys | None], name: str) -> bytes:
+    """The key of the segments after this header of a checkpoint's file `file`, which messages call `name`.
+
+    `wrapped` reads what the checkpoint was sealed anew with, which is asked where the key of the header is not held.
+    Raises WrongKey, and ValueError when it is no header, and for wrapped keys that were changed.
+    """
+    found = key_id(header, name)
     if key is None:
         raise WrongKey(
             f"{name}: encrypted with key {found}, and storage.key_file is not set: name the file of that key"
         )
-    fitting = next((each for each in (key, *key.older) if each.id == found), None)
-    if fitting is None:
-        held = " and ".join(each.id for each in (key, *key.older))
-        raise WrongKey(
-            f"{name}: encrypted with key {found}, and storage.key_file holds key {held}: name the other file"
-        )
-    return _cipher(fitting, header[len(MAGIC) + ID : -PREFIX], header)
+    held = {each.id: each.secret for each in (*reversed(key.older), key)}
+    if found in held:
+        return _derived(held[found], header)
+    keys = wrapped()
+    if keys is not None and file in keys.files and keys.key in held:
+        return keys.unwrapped(held[keys.key], file, header)
+    anew = f", sealed anew with key {keys.key}" if keys is not None and file in keys.files else ""
+    ours = " and ".join(each.id for each in (key, *key.older))
+    raise WrongKey(
+        f"{name}: encrypted with key {found}{anew}, and storage.key_file holds key {ours}: name the other file"
+    )
 
 
 def _decrypt_segment(
@@ -140,12 +161,13 @@ def _decrypt_segment(
         raise ValueError(f"{name}: segment {number} is not the one that was encrypted") from None
 
 
-def _cipher(key: Key, salt: bytes, header: bytes) -> "AESGCM":
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+def _derived(secret: bytes, header: bytes) -> bytes:
+    """The key of the file that begins with this header and was encrypted with this secret."""
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return AESGCM(HKDF(SHA256(), 32, salt, header[: len(MAGIC) + ID]).derive(key.secret))
+    salt = header[len(MAGIC) + ID : -PREFIX]
+    return HKDF(SHA256(), 32, salt, header[: len(MAGIC) + ID]).derive(secret)
 
 
 def _nonce(prefix: bytes, number: int, last: bool) -> bytes:

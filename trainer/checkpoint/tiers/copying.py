@@ -10,8 +10,10 @@ import tempfile
 from pathlib import Path
 
 from trainer.base import atomic
+from trainer.checkpoint.disk import encryption
 from trainer.checkpoint.disk.manifest import MANIFEST
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
+from trainer.checkpoint.disk.resealing import RECORD
 from trainer.checkpoint.disk.verification import verified_chunks, verified_manifest
 from trainer.checkpoint.tiers.folder_tier import FolderTier
 from trainer.checkpoint.tiers.object_tier import ObjectTier
@@ -39,6 +41,8 @@ def replicate(source: Path, target: Tier, folder: str, manifest: str) -> int:
         chunks = verified_chunks(there.read(source.name, name), expected, str(source / name))
         target.put(folder, name, chunks, expected)
     target.finish(folder, data)
+    if (source / RECORD).exists():
+        target.amend(folder, RECORD, b"".join(there.read(source.name, RECORD)))
     return len(data) + described.bytes
 
 
@@ -78,8 +82,28 @@ def fetch(source: TierSource, folder: str, manifest: str, into: Path) -> None:
         for name, expected in files.items():
             chunks = verified_chunks(source.read(folder, name), expected, f"{where}/{name}")
             atomic.write(hidden / name, chunks)
+        if any(_is_encrypted(hidden / name) for name in files):
+            with contextlib.suppress(DamagedCheckpoint):  # it was not sealed anew
+                atomic.write(hidden / RECORD, source.read(folder, RECORD))
         atomic.write(hidden / MANIFEST, [data])
         hidden.chmod(0o755)
         atomic.show(hidden, into)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)
+
+
+def bring_keys(durable: Path, into: Path) -> None:
+    """Give the copy of a checkpoint in a folder the keys with which that in `durable` was sealed anew, if it was.
+
+    Raises OSError.
+    """
+    try:
+        data = (durable / RECORD).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    atomic.replace(into / RECORD, data)
+
+
+def _is_encrypted(path: Path) -> bool:
+    with path.open("rb") as file:
+        return encryption.is_encrypted(file.read(len(encryption.MAGIC)))

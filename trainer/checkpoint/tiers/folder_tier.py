@@ -53,6 +53,13 @@ class FolderTier:
         except OSError as error:
             raise _unavailable(partial, error) from error
 
+    def amend(self, folder: str, name: str, data: bytes) -> None:
+        path = self._root / folder / name
+        try:
+            atomic.replace(path, data)
+        except OSError as error:
+            raise _unavailable(path, error) from error
+
     def finish(self, folder: str, manifest: bytes) -> None:
         """As `Tier.finish`; raises TierUnavailable, and shows nothing, when a file that was put is no longer there."""
         partial, visible, files = self._partial(folder), self._root / folder, decode(manifest).files

@@ -4,6 +4,7 @@ On the NVMe a checkpoint is whole on one node, or several nodes have it together
 checkpoint is fetched to a hidden folder on the durable tier and verified on its way.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,9 @@ class CheckpointPlaces:
             if self._world.leads:
                 record = spread.read(self._store, commit.name)
             there = (folder / MANIFEST).is_file()
+            if there and lasts:
+                with contextlib.suppress(OSError):  # what is there opens with the keys of its files, as a rule
+                    copying.bring_keys(self._durable / commit.folder, folder)
         except (OSError, ValueError) as error:
             fault = f"{folder}: {getattr(error, 'strerror', None) or error}"
         told = self._world.gather((there, record, fault))

@@ -29,6 +29,12 @@ class ObjectTier:
         except (Unreachable, AlreadyThere) as error:
             raise TierUnavailable(str(error)) from error
 
+    def amend(self, folder: str, name: str, data: bytes) -> None:
+        try:
+            self._bucket.call("put_object", f"{folder}/{name}", Body=data, **uploads.CHECKED)
+        except (Unreachable, AlreadyThere, Missing) as error:
+            raise TierUnavailable(str(error)) from error
+
     def finish(self, folder: str, manifest: bytes) -> None:
         self.put(folder, MANIFEST, iter([manifest]), CheckpointFile(len(manifest), digest.of_bytes(manifest)))
 

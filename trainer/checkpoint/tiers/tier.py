@@ -35,6 +35,9 @@ class Tier(TierSource, Protocol):
         Several processes may put files of one checkpoint. An error that `chunks` raises leaves no file.
         """
 
+    def amend(self, folder: str, name: str, data: bytes) -> None:
+        """Write a small file that no manifest names beside those of a visible checkpoint, in place of an older one."""
+
     def finish(self, folder: str, manifest: bytes) -> None:
         """Make the checkpoint visible, once all of its files are put; a second call changes nothing."""
 
