@@ -20,7 +20,6 @@ STEP = "snapshot"
 def make(dataset: str, durable: Path, inputs: dict[str, Any], build: Callable[[Path], SnapshotManifest]) -> Record:
     """The snapshot of these inputs: the remembered one, or the one that `build` writes in the dataset's workshop."""
     with workshop(durable, dataset) as shop:
-
         built: SnapshotManifest | None = None
 
         def write() -> tuple[dict[str, Any], list[Path]]:
