@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
 from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import writing_content
 from assets.datasets.documents import document_table
@@ -62,9 +63,10 @@ def build(
     located = tokens.in_parent(parent, WholeShards(durable, plan.dataset), durable, shop)
     with document_table.connect(shop) as connection:
         located = tokens.encode_missing(located, table, index, plan.tokenizer.sha256, durable, shop, connection, report)
-        splits = {
-            split: _pack(_ordered(connection, table, split, located), located, plan, durable, shop) for split in SPLITS
-        }
+        packing_all, splits = Phase(report, "packing", plan.table.kept, "documents"), {}
+        for split in SPLITS:
+            rows = _ordered(connection, table, split, located)
+            splits[split] = _pack(rows, located, plan, durable, shop, packing_all)
     snapshot = shards.TextSnapshot(
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
@@ -87,7 +89,7 @@ def _ordered(
 
 
 def _pack(
-    rows: pa.RecordBatchReader, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path
+    rows: pa.RecordBatchReader, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path, phase: Phase
 ) -> shards.TokenSplit:
     """Write a split's shards, one at a time, except those that the parent has."""
     written, text_bytes, dtype = list[shards.TokenShard](), 0, plan.tokenizer.dtype
@@ -98,6 +100,7 @@ def _pack(
             shard = shards.write_shard(durable, _documents(columns, located, dtype), dtype, shop)
         written.append(shard)
         text_bytes += int(columns["bytes"].sum())
+        phase.add(part.num_rows)
     return shards.TokenSplit(
         documents=sum(shard.documents for shard in written),
         tokens=sum(shard.tokens for shard in written),

@@ -27,7 +27,7 @@ def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quie
     return document_step.make(recipe, TEXT_DOCUMENTS, durable, report)
 
 
-def make_tokenizer(recipe: DatasetRecipe, durable: Path) -> Record:
+def make_tokenizer(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
     """The tokenizer of the recipe: once trained, it is kept until the recipe asks for another.
 
     It is trained on a sample of the train split of the latest documents. Raises ValueError when there are no

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
 from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents import document_table
@@ -126,11 +127,11 @@ def encode_missing(
         _Encoding(segment_path(durable, name), first + place, tokenizer_sha256, durable, shop)
         for place, name in enumerate(sizes)
     ]
-    done, total = 0, sum(sizes.values())
+    total = sum(sizes.values())
+    phase = Phase(report, "encoding new text", total / 1e6, "MB")
     for size, found in zip(sizes.values(), workers.run(_encode, tasks, total), strict=True):
         located.documents.append(found)
-        done += size
-        report(f"encoded {done / 1e6:,.0f} of {total / 1e6:,.0f} MB of new text")
+        phase.add(size / 1e6)
     return Located([*located.files, *(Spool(task.spool, None) for task in tasks)], located.documents)
 
 
