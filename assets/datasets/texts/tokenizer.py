@@ -38,7 +38,7 @@ SAMPLE = """
         FROM read_parquet($table) WHERE split = 'train'
     )
     SELECT e.segment, o.name, o.number, o.blake3 FROM ordered o JOIN read_parquet($index) e ON e.name = o.name
-    WHERE o.so_far - o.bytes < $bytes ORDER BY e.segment, o.name, o.number
+    WHERE o.so_far - o.bytes >= $after AND o.so_far - o.bytes < $bytes ORDER BY e.segment, o.name, o.number
 """
 
 
@@ -55,12 +55,7 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
     if vocab_size < 257:
         raise ValueError(f"tokenizer.vocab_size: found {vocab_size}, expected at least 257: every byte has a token")
     tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    tokenizer.pre_tokenizer = splitting()
     tokenizer.decoder = ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
@@ -68,6 +63,16 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens([vocabulary.END_OF_DOCUMENT])
     return tokenizer.to_str().encode()
+
+
+def splitting() -> pre_tokenizers.Sequence:
+    """What splits a text into the pieces inside which merges stay."""
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
 
 
 def write(durable: Path, data: bytes, scratch: Path | None = None) -> TokenizerRecord:
@@ -114,12 +119,13 @@ def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
     return data
 
 
-def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path) -> Iterator[str]:
-    """Texts of the train split, at most `megabytes` of them: those whose hashes have the lowest ends, in no order.
+def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path, after: float = 0.0) -> Iterator[str]:
+    """Texts of the train split, at most `megabytes` of them: those whose hashes have the lowest ends, in no order;
+    without those that are in a sample of `after` megabytes.
 
     `shop` is the dataset's workshop.
     """
-    values = {"table": str(table), "index": str(index), "bytes": megabytes * 1e6}
+    values = {"table": str(table), "index": str(index), "after": after * 1e6, "bytes": megabytes * 1e6}
     with document_table.connect(shop) as connection:
         chosen = connection.sql(SAMPLE, params=values).to_arrow_reader(ROWS_AT_ONCE)
         rows = (row for batch in chosen for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
