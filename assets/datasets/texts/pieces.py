@@ -13,7 +13,7 @@ from tokenizers import pre_tokenizers
 
 MEMORY = 1_000_000_000
 """Bytes that the trainer's pieces may take, about: the growth is extrapolated."""
-PIECE_BYTES = 200
+PIECE_BYTES = 350
 BYTE_BYTES = 50
 """What the trainer takes for a piece, and in addition for each of its bytes (measured: benchmarks/RESULTS.md)."""
 MEASURED = 2.0

@@ -44,7 +44,7 @@ def test_a_query_says_how_far_it_is_while_it_runs(monkeypatch):
     monkeypatch.setattr(phase, "LOOK_SECONDS", 0.001)
     lines: list[str] = []
     with duckdb.connect() as connection:
-        connection.create_function("once_told", lambda x: until(lambda: lines) and x, ["BIGINT"], "BIGINT")
+        connection.create_function("once_told", lambda x: until(lambda: lines, "a line") and x, ["BIGINT"], "BIGINT")
         with asking(connection, lines.append, "comparing"):
             connection.execute("SELECT once_told(range) FROM range(2)").fetchall()
     assert lines and all(re.fullmatch(r"comparing: \d+%(, .* left)?", line) for line in lines)
