@@ -1,9 +1,14 @@
 """Warehouse: SQL by duckdb, in this process: over documents tables, on the Parquet files themselves, and over rows.
 
-Every function returns plain values and keeps nothing between calls, so that there is no server and no state.
+Every function returns plain values and keeps nothing between calls, so that there is no server and no state. What is
+asked of files is answered in bounded memory, however many documents they have: duckdb spills the rest to disk.
 """
 
-from collections.abc import Mapping, Sequence, Set
+import contextlib
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import log
 from pathlib import Path
@@ -11,6 +16,11 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+
+MEMORY = "512MB"
+"""The memory that duckdb may use before it spills to disk."""
+THREADS = 4
+"""duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
 
 KEPT = "read_parquet($table) WHERE removed IS NULL"
 SPLITS = f"SELECT split, count(*), sum(bytes)::BIGINT FROM {KEPT} GROUP BY split ORDER BY split"
@@ -92,9 +102,26 @@ class Changes:
     examples: dict[str, tuple[str, ...]]
 
 
+@contextlib.contextmanager
+def connect(
+    spill: Path | None = None, memory: str = MEMORY, threads: int = THREADS
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A duckdb of its own in bounded memory. It spills to a folder that exists only meanwhile: `spill`, or one among
+    the temporary files."""
+    folder = spill or Path(tempfile.gettempdir()) / f"slipway-{uuid.uuid4().hex}"
+    with duckdb.connect() as connection:
+        connection.execute(f"SET memory_limit = '{memory}'")
+        connection.execute("SET temp_directory = ?", [str(folder)])
+        connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")
+        connection.execute("SET preserve_insertion_order = false")
+        connection.execute("SET enable_progress_bar = true")  # for those who ask how far a query is
+        connection.execute("SET enable_progress_bar_print = false")
+        yield connection
+
+
 def statistics(table: Path, top: int = 10) -> TableStatistics:
     """Statistics of a documents table. Raises duckdb.Error for a file that is no such table."""
-    with duckdb.connect() as connection:
+    with connect() as connection:
 
         def ask(query: str, **values: Any) -> list[tuple[Any, ...]]:
             return list(connection.execute(query, {"table": str(table), **values}).fetchall())
@@ -116,7 +143,7 @@ def statistics(table: Path, top: int = 10) -> TableStatistics:
 
 def kept(table: Path) -> Total:
     """The kept documents of both splits and their bytes."""
-    with duckdb.connect() as connection:
+    with connect() as connection:
         found = connection.execute(
             f"SELECT count(*), coalesce(sum(bytes), 0)::BIGINT FROM {KEPT}", {"table": str(table)}
         )
@@ -126,7 +153,7 @@ def kept(table: Path) -> Total:
 
 def removals(table: Path) -> tuple[RemovalCount, ...]:
     """What each rule left out, the most first."""
-    with duckdb.connect() as connection:
+    with connect() as connection:
         asked = connection.execute("DESCRIBE FROM read_parquet($table)", {"table": str(table)})
         there = "because" in {name for name, *_ in asked.fetchall()}
         query = REMOVED.format(evidence="arg_min_null(because, (name, number))" if there else "NULL")
@@ -136,7 +163,7 @@ def removals(table: Path) -> tuple[RemovalCount, ...]:
 
 def documents_in_both_splits(table: Path) -> int:
     """How many texts are kept on both sides of the split."""
-    with duckdb.connect() as connection:
+    with connect() as connection:
         found = connection.execute(SHARED, {"table": str(table)}).fetchone()
     assert found is not None
     return int(found[0])
@@ -145,7 +172,7 @@ def documents_in_both_splits(table: Path) -> int:
 def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int = 5) -> Changes:
     """How the kept documents differ between two tables; a document has changed when a column of `by` has."""
     query = CHANGES.format(**{side: ", ".join(f"{side}.{column}" for column in by) for side in ("old", "new")})
-    with duckdb.connect() as connection:
+    with connect() as connection:
         values = {"old": str(old), "new": str(new), "examples": examples}
         rows = connection.execute(query, values).fetchall()
     counts = {change: count for change, count, _ in rows}

@@ -4,6 +4,7 @@ Assets hand each other nothing in memory: each step reads what the step before i
 asset can be materialised alone, in its own process, and materialising it again makes nothing.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import dagster as dg
 
 from assets import keys
 from assets.datasets import inspection, page
+from assets.datasets.building.build_log import BuildLog
 from assets.datasets.kind import DatasetKind
 from assets.datasets.kinds import dataset_kind
 from assets.datasets.snapshots import difference, own_checks, pointer
@@ -21,6 +23,9 @@ from assets.execution import pods
 from recipes.dataset import DatasetRecipe
 from resources.tiers import Tiers
 from trainer.data.shards import SnapshotManifest
+
+OBSERVED_SECONDS = 60.0
+"""Between two observations of an asset that is being made."""
 
 
 def dataset_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
@@ -51,7 +56,7 @@ def _documents(recipe: DatasetRecipe, kind: DatasetKind[Any]) -> dg.AssetsDefini
     )
     def documents_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         own_checks.refuse_wrong(recipe, kind.table)
-        record = kind.make_documents(recipe, tiers.durable_path, context.log.info)
+        record = kind.make_documents(recipe, tiers.durable_path, _told_by(context))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["blake3"]),
             metadata=kind.of_documents(record, tiers.durable_path),
@@ -72,8 +77,8 @@ def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
         description=f"Byte-level BPE with up to {recipe.tokenizer.vocab_size} tokens, trained on the first train split "
         "and kept as the dataset grows.",
     )
-    def tokenizer_asset(tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        record = steps.make_tokenizer(recipe, tiers.durable_path)
+    def tokenizer_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        record = steps.make_tokenizer(recipe, tiers.durable_path, _told_by(context))
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["sha256"]),
             metadata=metadata.of_tokenizer(record, tiers.durable_path),
@@ -100,11 +105,11 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
         ],
     )
     def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> Iterator[dg.MaterializeResult[None]]:
-        durable = tiers.durable_path
-        record = kind.make_snapshot(recipe, durable, context.log.info)
+        durable, report = tiers.durable_path, _told_by(context)
+        record = kind.make_snapshot(recipe, durable, report)
         made = kind.read(durable, record.result["sha256"])
         parent = _parent(durable, made, kind)
-        outcomes = kind.outcomes(recipe, made, parent, durable)
+        outcomes = kind.outcomes(recipe, made, parent, durable, report)
         outcomes += own_checks.outcomes(recipe, made, parent, durable, kind.table)
         refused = refusal(recipe.name, checks, outcomes)
         if not refused:
@@ -126,6 +131,21 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
             raise ValueError(refused)
 
     return snapshot_asset
+
+
+def _told_by(context: dg.AssetExecutionContext) -> BuildLog:
+    """The log of a step. When the step takes long, the page of its asset says every minute how far it is, as `progress`
+    of an observation."""
+    observed = time.monotonic()
+
+    def tell(line: str) -> None:
+        nonlocal observed
+        context.log.info(line)
+        if time.monotonic() - observed >= OBSERVED_SECONDS:
+            observed = time.monotonic()
+            context.log_event(dg.AssetObservation(context.asset_key, metadata={"progress": line}))
+
+    return tell
 
 
 def _parent(durable: Path, made: SnapshotManifest, kind: DatasetKind[Any]) -> Any:

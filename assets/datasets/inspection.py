@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
-
 from assets.datasets.documents import document_table, extracts, unread
 from assets.datasets.documents.unread import LeftOutFile
 from assets.datasets.texts import excerpts
@@ -93,7 +91,7 @@ def inspect(durable: Path, made: Snapshot, examples: int = 3, reason: str = "") 
 def _examples(
     table: Path, reason: str, most: int, index: Path, durable: Path, texts: bool
 ) -> tuple[LeftOutExample, ...]:
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         columns = {name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()}
         query = EXAMPLES.format(because="coalesce(because, '')" if "because" in columns else "''")
         rows = connection.execute(query, {"table": str(table), "reason": reason, "most": most}).fetchall()

@@ -34,8 +34,9 @@ class DatasetKind(Generic[Made]):
     make_snapshot: Callable[[DatasetRecipe, Path, BuildLog], Record]
     up_to_date: Callable[[DatasetRecipe, Path], str | None]
     """Gives the SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already."""
-    outcomes: Callable[[DatasetRecipe, Made, Made | None, Path], list[Outcome]]
-    """Gives the outcomes of the checks, in their order, of a snapshot and its parent as the durable tier has them."""
+    outcomes: Callable[[DatasetRecipe, Made, Made | None, Path, BuildLog], list[Outcome]]
+    """Gives the outcomes of the checks, in their order, of a snapshot and its parent as the durable tier has them, and
+    tells the log how far it is."""
     of_documents: Callable[[Record, Path], dict[str, Any]]
     """Gives the metadata of a documents table."""
     of_snapshot: Callable[[Record, Made, Path], dict[str, Any]]

@@ -10,6 +10,7 @@ import duckdb
 from assets.datasets.documents import extracts
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.snapshots.outcomes import table_of
+from resources import warehouse
 from trainer.base import listing
 from trainer.base.paths import SNAPSHOTS
 from trainer.data import snapshots
@@ -61,7 +62,7 @@ def meant(durable: Path, dataset: str, kind: DocumentKind, url: str, documents: 
     query = MEANT.format(identity=kind.identity, of_url="coalesce(d.url = $url, false)" if has_urls else "false")
     values: dict[str, Any] = {"segments": paths, "index": str(index), "documents": list(documents)}
     values |= {"url": url or None} if has_urls else {}
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         try:
             return [MeantDocument(*row) for row in connection.execute(query, values).fetchall()]
         except duckdb.BinderException:
@@ -73,7 +74,7 @@ def meant(durable: Path, dataset: str, kind: DocumentKind, url: str, documents: 
 def nearly_equal(durable: Path, snapshot: str, documents: Collection[str]) -> list[str]:
     """The documents that a snapshot's table has in one cluster of duplicates with these, without these."""
     table = table_of(snapshots.read(durable, snapshot), durable)
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         columns = [name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()]
         if "because" not in columns:
             return []
@@ -106,7 +107,7 @@ def snapshots_with(durable: Path, documents: Collection[MeantDocument], url: str
 
 
 def _keeps(table: Path, documents: Collection[MeantDocument], url: str) -> bool:
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         columns = [name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()]
         by_url = bool(url) and "url" in columns
         values = {

@@ -13,6 +13,7 @@ from resources.trainings.curves import CurveFold, StagedPart
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.faults import SHORT, SILENT_SECONDS, where
 from resources.trainings.watch import Sight
+from trainer.base.durations import duration
 from trainer.record.phases import PHASES, STAGING, TRAINING
 
 OFFERED, WAITING, STARTING, RUNNING, HANGING = "offered", "waiting", "starting", "running", "hanging"
@@ -181,21 +182,6 @@ def hang_after(sight: Sight) -> float:
         return max(HANG_SECONDS, HANG_TIMES * sight.longest)
     counted = PHASES[phase].unit if phase in PHASES else ""
     return max(STILL_SECONDS, HANG_TIMES * sight.longest) if counted else float("inf")
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as people say them: 40 s, 12 min, 3 h 20 min, 5 days."""
-    if seconds is None:
-        return "-"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 100:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
-    return f"{hours / 24:.1f} days"
 
 
 def _waiting(waits: str) -> str:

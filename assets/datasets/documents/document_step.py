@@ -10,6 +10,7 @@ from typing import Any
 
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.memo import Memo, Record
+from assets.datasets.building.phase import Phase
 from assets.datasets.building.workshop import workshop
 from assets.datasets.documents import document_table, extraction, takedowns, unread
 from assets.datasets.documents.extracts import Extracts
@@ -31,7 +32,7 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: Build
 
     Raises ValueError as `sources.list_source` and `document_table.write` do, and OSError when a disk or a server fails.
     """
-    listing = _still_source(recipe)
+    listing = _still_source(recipe, report)
     with workshop(durable, recipe.name) as shop:
         unread.note(durable, recipe.name, listing, shop)
         try:
@@ -40,7 +41,7 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, report: Build
             raise ConnectionError(f"dataset {recipe.name}: {error}") from error
 
         def write() -> tuple[dict[str, Any], list[Path]]:
-            table = document_table.write(recipe, kind, extracts, durable, shop)
+            table = document_table.write(recipe, kind, extracts, durable, shop, report)
             return dataclasses.asdict(table), [document_table.path(durable, table.blake3), extracts.index]
 
         return Memo(durable, recipe.name).once(STEP, _inputs(recipe, kind, listing, extracts, durable), shop, write)
@@ -73,14 +74,14 @@ def dataset_of(record: Record) -> str:
     return next(Path(file).parts[1] for file in record.files if Path(file).parent.name == "extracts")
 
 
-def _still_source(recipe: DatasetRecipe) -> SourceListing:
+def _still_source(recipe: DatasetRecipe, report: BuildLog) -> SourceListing:
     """The listing of the source once its files have not changed for a moment, or as it is after `STILL_SECONDS`.
 
     A file that is written while it is read is refused, and one that changed just now is read again next time.
     """
     deadline = time.monotonic() + STILL_SECONDS
     while True:
-        listing = sources.list_source(recipe)
+        listing = sources.list_source(recipe, Phase(report, "listing the source", None, "files"))
         if all(file.settled for file in listing.files) or time.monotonic() > deadline:
             return listing
         time.sleep(0.2)

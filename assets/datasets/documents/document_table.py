@@ -18,20 +18,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import asking
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents import takedowns
 from assets.datasets.documents.extracts import Extracts, segments
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.reading.items import ADVICE
 from recipes.dataset import DatasetRecipe
+from resources import warehouse
 from trainer.base import atomic, verify
 
 SPLITS = ("train", "validation")
 ROWS_AT_ONCE = 65_536
-MEMORY = "512MB"
-"""The memory that duckdb may use before it spills to disk."""
-THREADS = 4
-"""duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
+MEMORY, THREADS = warehouse.MEMORY, warehouse.THREADS
 
 LIVE = """
     CREATE TABLE live AS
@@ -74,7 +74,9 @@ def path(durable: Path, blake3: str) -> Path:
     return durable / "documents" / f"{blake3}.parquet"
 
 
-def write(recipe: DatasetRecipe, kind: DocumentKind, extracts: Extracts, durable: Path, shop: Path) -> DocumentTable:
+def write(
+    recipe: DatasetRecipe, kind: DocumentKind, extracts: Extracts, durable: Path, shop: Path, report: BuildLog
+) -> DocumentTable:
     """Compare all documents and write the table; equal extracts give equal bytes.
 
     `shop` is the dataset's workshop. Raises ValueError when more documents were unreadable than the recipe's
@@ -84,12 +86,15 @@ def write(recipe: DatasetRecipe, kind: DocumentKind, extracts: Extracts, durable
     with connect(shop) as connection:
         paths = [str(each) for each in segments(extracts.index, durable)]
         values = {"segments": paths, "index": str(extracts.index), "held_out": held_out_below(recipe.split.validation)}
-        connection.execute(LIVE.format(own=kind.own_columns, identity=kind.identity), values)
+        with asking(connection, report, "listing the documents"):
+            connection.execute(LIVE.format(own=kind.own_columns, identity=kind.identity), values)
         _refuse_too_many_unreadable(connection, recipe)
         takedowns.remove(connection, takedowns.read(durable, recipe.name), "url" in kind.table.names)
-        connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
-        kind.compare(connection, recipe, paths, durable, shop)
-        rows, kept = _write_table(connection, kind.table, made)
+        with asking(connection, report, "comparing equal documents"):
+            connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
+        kind.compare(connection, recipe, paths, durable, shop, report)
+        with asking(connection, report, "writing the documents table"):
+            rows, kept = _write_table(connection, kind.table, made)
     blake3 = verify.measure(made).blake3
     atomic.move(made, path(durable, blake3))
     return DocumentTable(blake3, rows, kept)
@@ -99,12 +104,7 @@ def write(recipe: DatasetRecipe, kind: DocumentKind, extracts: Extracts, durable
 def connect(shop: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """A duckdb with bounded memory that spills to the workshop. Raises OSError when the disk there is full."""
     spill = shop / "spill"
-    with duckdb.connect() as connection:
-        connection.execute(f"SET memory_limit = '{MEMORY}'")
-        connection.execute("SET temp_directory = ?", [str(spill)])
-        connection.execute(f"SET threads = {min(THREADS, workers.available())}")
-        connection.execute("SET preserve_insertion_order = false")
-        connection.execute("SET enable_progress_bar = false")
+    with warehouse.connect(spill, MEMORY, min(THREADS, workers.available())) as connection:
         connection.execute("SET TimeZone = 'UTC'")  # of dates without one, on every machine
         try:
             yield connection

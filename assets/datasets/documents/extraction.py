@@ -5,6 +5,7 @@ needs, or decoded images with their labels. A file whose version is the same as 
 and changed files are read.
 """
 
+import dataclasses
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents.extracts import Extracts, digest_of, known_files, newest, segment_path, write_index
 from assets.datasets.documents.kind import DocumentKind
@@ -61,12 +63,12 @@ def extract(
     fresh = [file for file in listing.files if known.get(file.name, ("",))[0] != file.version]
     rows = {file.name: known[file.name] for file in listing.files if file.name in known}
     size = sum(file.bytes for file in fresh)
-    tasks = [_Unit(recipe, kind, listing, unit, durable, shop) for unit in _units(fresh)]
-    done = 0
+    place = dataclasses.replace(listing, files=(), unread=())  # each worker gets its own files, and not all of them
+    tasks = [_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh)]
+    phase = Phase(report, "reading new and changed files", size / 1e6, "MB")
     for task, found in zip(tasks, workers.run(_extract, tasks, size), strict=True):
         rows |= {file: (version, *rest) for file, version, *rest in found}
-        done += sum(file.bytes for file in task.files)
-        report(f"read {done / 1e6:,.0f} of {size / 1e6:,.0f} MB of new and changed files")
+        phase.add(sum(file.bytes for file in task.files) / 1e6)
     # A file that changed a moment ago may change again within the same tick of its file system's clock.
     unsettled = {file.name for file in listing.files if not file.settled}
     ordered = [(name, "" if name in unsettled else rows[name][0], *rows[name][1:]) for name in sorted(rows)]

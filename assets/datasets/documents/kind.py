@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import duckdb
 import pyarrow as pa
 
+from assets.datasets.building.build_log import BuildLog
 from recipes.dataset import DatasetRecipe
 
 Reader = Callable[[str, BinaryIO], Iterator[Any]]
@@ -39,10 +40,11 @@ class DocumentKind:
     """The order in which one of equal documents is chosen to be kept, as SQL over the table `live`."""
     table_key: str
     """The version of the table's code, as the memo's key names it."""
-    compare: Callable[[duckdb.DuckDBPyConnection, DatasetRecipe, list[str], Path, Path], None]
+    compare: Callable[[duckdb.DuckDBPyConnection, DatasetRecipe, list[str], Path, Path, BuildLog], None]
     """Marks in the table `live` the documents that are left out after a comparison with others.
 
-    It gets the connection, the recipe, the paths of the segments, the durable tier and the dataset's workshop.
+    It gets the connection, the recipe, the paths of the segments, the durable tier and the dataset's workshop and the
+    build's log.
     """
     evaluation_sets: Callable[[DatasetRecipe], list[str]]
     """The BLAKE3 of each evaluation set that the documents are compared with."""

@@ -1,18 +1,20 @@
 """Checks: what must hold of a snapshot of images before a dataset points at it, read back from the durable tier."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import dagster as dg
 import numpy as np
 import pyarrow.parquet as pq
 
+from assets.datasets.building.build_log import BuildLog, quiet
 from assets.datasets.images.classes import ClassCounts, count_classes
 from assets.datasets.snapshots import losses
 from assets.datasets.snapshots.outcomes import (
     Outcome,
     drift_is_small,
     enough_is_kept,
+    in_turn,
     no_split_is_empty,
     splits_are_disjoint,
     table_of,
@@ -38,20 +40,25 @@ CHECKS = {
 
 
 def outcomes(
-    recipe: DatasetRecipe, made: images.ImageSnapshot, parent: images.ImageSnapshot | None, durable: Path
+    recipe: DatasetRecipe,
+    made: images.ImageSnapshot,
+    parent: images.ImageSnapshot | None,
+    durable: Path,
+    report: BuildLog = quiet,
 ) -> list[Outcome]:
     """The outcomes of `CHECKS`, in their order."""
     table = table_of(made, durable)
-    return [
-        _no_split_is_empty(recipe, made),
-        splits_are_disjoint(table),
-        _shards_hold_the_images(made, table, durable),
-        enough_is_kept(recipe, table),
-        volume_is_kept(recipe, made, parent, durable),
-        drift_is_small(recipe, made, parent, durable, drift),
-        losses.removals_are_steady(recipe, made, parent, durable),
-        _every_class_is_in_both_splits(count_classes(table)),
+    checks: list[Callable[[], Outcome]] = [
+        lambda: _no_split_is_empty(recipe, made),
+        lambda: splits_are_disjoint(table),
+        lambda: _shards_hold_the_images(made, table, durable),
+        lambda: enough_is_kept(recipe, table),
+        lambda: volume_is_kept(recipe, made, parent, durable),
+        lambda: drift_is_small(recipe, made, parent, durable, drift),
+        lambda: losses.removals_are_steady(recipe, made, parent, durable),
+        lambda: _every_class_is_in_both_splits(count_classes(table)),
     ]
+    return in_turn(checks, report)
 
 
 def _no_split_is_empty(recipe: DatasetRecipe, made: images.ImageSnapshot) -> Outcome:

@@ -5,6 +5,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from assets.datasets.building.build_log import BuildLog
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.images import segments
 from recipes.dataset import DatasetRecipe
@@ -43,7 +44,12 @@ RELABELLED = """
 
 
 def compare(
-    connection: duckdb.DuckDBPyConnection, recipe: DatasetRecipe, paths: list[str], durable: Path, shop: Path
+    connection: duckdb.DuckDBPyConnection,
+    recipe: DatasetRecipe,
+    paths: list[str],
+    durable: Path,
+    shop: Path,
+    report: BuildLog,
 ) -> None:
     """Tell a duplicate whose label differs from that of the kept image from other duplicates."""
     connection.execute(RELABELLED)

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
+from assets.datasets.building.whole import WholeShards
 from assets.datasets.documents import document_table
 from assets.datasets.documents.document_table import SPLITS, DocumentTable
 from assets.datasets.documents.extracts import segment_path
@@ -23,7 +25,7 @@ from assets.datasets.images.classes import class_names
 from assets.datasets.snapshots import packing
 from assets.datasets.snapshots.entropy import entropy
 from recipes.dataset import ImagesSection
-from trainer.base import digest, verify
+from trainer.base import digest
 from trainer.data import images, shards
 
 VERSION = "1"
@@ -64,8 +66,10 @@ def build(
     table = document_table.path(durable, plan.table.blake3)
     names = class_names(table)
     with document_table.connect(shop) as connection:
-        pack = _Packing(connection, plan.images, index, names, _in_parent(parent, connection, durable), durable, shop)
-        splits = {split: pack.split(kept(connection, table, split), split, report) for split in SPLITS}
+        known, whole = _in_parent(parent, connection, durable), WholeShards(durable, plan.dataset)
+        pack = _Packing(connection, plan.images, index, names, known, whole, durable, shop)
+        phase = Phase(report, "packing", plan.table.kept, "images")
+        splits = {split: pack.split(kept(connection, table, split), phase) for split in SPLITS}
     snapshot = images.ImageSnapshot(
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
@@ -123,20 +127,21 @@ class _Packing:
     index: Path
     classes: tuple[str, ...]
     known: dict[str, images.ImageShard]
+    whole: WholeShards
     durable: Path
     shop: Path
 
-    def split(self, rows: pa.Table, name: str, report: BuildLog) -> images.ImageSplit:
+    def split(self, rows: pa.Table, phase: Phase) -> images.ImageSplit:
         """Write a split's shards, one at a time, except those that the parent has."""
         labels, size = _labels(rows, self.classes), images.ImageShape(*self._shape).bytes
         written: list[images.ImageShard] = []
         for cut in self._cuts(rows, size):
             part, here = rows.slice(cut.start, cut.stop - cut.start), labels[cut]
             shard = self.known.get(_content(part, here))
-            if shard is None or not self._is_whole(shard):
+            if shard is None or not self.whole.has(shard):
                 shard = images.write_shard(self.durable, self._pixels(part), here, self.shop)
             written.append(shard)
-            report(f"{name}: {cut.stop:,} of {rows.num_rows:,} images are in shards")
+            phase.add(part.num_rows)
         return images.ImageSplit(rows.num_rows, tuple(written))
 
     @property
@@ -147,11 +152,6 @@ class _Packing:
         sizes = np.full(rows.num_rows, size, np.int64)
         target = max(size, int(self.recipe.shard_megabytes * 1e6))
         return iter(packing.cuts(sizes, rows["hash"].to_numpy(), target))
-
-    def _is_whole(self, shard: images.ImageShard) -> bool:
-        """Whether the shard is there undamaged."""
-        path = shards.shard_path(self.durable, shard)
-        return verify.is_whole(path, shard)
 
     def _pixels(self, part: pa.Table) -> images.Pixels:
         """The pixels of images, from the segments that hold them: [images, height, width, channels]."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+from assets.datasets.building.phase import Phase
 from assets.datasets.reading.items import Reason
 from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
 from trainer.objects.bucket import Bucket
@@ -76,8 +77,8 @@ class SourceListing:
             raise UnreadFile(words, "gone since it was listed") from None
 
 
-def list_source(recipe: DatasetRecipe) -> SourceListing:
-    """List the files of a recipe's source.
+def list_source(recipe: DatasetRecipe, phase: Phase | None = None) -> SourceListing:
+    """List the files of a recipe's source; each one that is found is counted in the phase.
 
     Raises ValueError, naming the recipe, when there is no such folder or bucket, when it may not be read, or when no
     file in it is one that the recipe takes; OSError when a disk fails or a server does not answer.
@@ -86,10 +87,17 @@ def list_source(recipe: DatasetRecipe) -> SourceListing:
     place = Bucket(source.url) if isinstance(source, ObjectStoreSource) else _folder(recipe)
     left_out: list[tuple[str, str]] = []
     found = _objects(recipe, place, left_out) if isinstance(place, Bucket) else _walk(recipe, place, left_out)
-    files = sorted(found, key=lambda file: file.name.encode())
+    files = sorted(_counted(found, phase), key=lambda file: file.name.encode())
     if not files:
         raise ValueError(_nothing_found(recipe, place, Counter(reason for _, reason in left_out)))
     return SourceListing(source.kind, _description(source), tuple(files), tuple(sorted(left_out)), place)
+
+
+def _counted(files: Iterator[SourceFile], phase: Phase | None) -> Iterator[SourceFile]:
+    for file in files:
+        yield file
+        if phase:
+            phase.add(1)
 
 
 def _description(source: StdlibSource | DirectorySource | ObjectStoreSource) -> str:

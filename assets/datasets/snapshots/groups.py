@@ -6,6 +6,8 @@ from pathlib import Path
 
 import duckdb
 
+from resources import warehouse
+
 TOP = "."
 """Stands for the files that are in no folder: otherwise each of them would be a source of its own."""
 KINDS = {
@@ -37,7 +39,7 @@ class GroupChange:
 def amounts(kind: str, table: Path) -> Mapping[str, Amount]:
     """What each group of a kind has, by name; nothing for a kind whose column the table does not have."""
     group, which = KINDS[kind]
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         try:
             found = connection.execute(COUNTED.format(group=group, which=which), {"table": str(table)}).fetchall()
         except duckdb.BinderException:  # images have no language

@@ -1,12 +1,14 @@
 """Outcomes of a snapshot's checks, and the checks that are the same for texts and for images."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
 from assets.datasets.documents import document_table
 from recipes.dataset import DatasetRecipe
 from resources import warehouse
@@ -27,6 +29,15 @@ class Outcome:
     def blocks(self) -> bool:
         """Whether the dataset must not point at the snapshot."""
         return not self.passed and self.severity is dg.AssetCheckSeverity.ERROR
+
+
+def in_turn(checks: Sequence[Callable[[], Outcome]], report: BuildLog) -> list[Outcome]:
+    """The outcomes of checks, in their order; the log is told how many are left."""
+    phase, found = Phase(report, "checking", len(checks), "checks"), []
+    for check in checks:
+        found.append(check())
+        phase.add(1)
+    return found
 
 
 def refusal(dataset: str, checks: Iterable[str], outcomes: Iterable[Outcome]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.datasets.building.memo import Memo, Record
+from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import workshop
 from assets.datasets.snapshots import pointer
 from recipes.dataset import DatasetRecipe
@@ -19,13 +20,18 @@ STEP = "snapshot"
 def make(dataset: str, durable: Path, inputs: dict[str, Any], build: Callable[[Path], SnapshotManifest]) -> Record:
     """The snapshot of these inputs: the remembered one, or the one that `build` writes in the dataset's workshop."""
     with workshop(durable, dataset) as shop:
+        built: SnapshotManifest | None = None
 
         def write() -> tuple[dict[str, Any], list[Path]]:
+            nonlocal built
             built = build(shop)
             paths = [shards.shard_path(durable, shard) for shard in built.shards()]
             return {"sha256": built.sha256}, [shards.manifest_path(durable, built.sha256), *paths]
 
-        return Memo(durable, dataset).once(STEP, inputs, shop, write)
+        record = Memo(durable, dataset).once(STEP, inputs, shop, write)
+        if built is not None:
+            WholeShards(durable, dataset).note(built.shards(), shop)
+        return record
 
 
 def current_if_made_of(inputs: dict[str, Any], durable: Path, dataset: str) -> str | None:

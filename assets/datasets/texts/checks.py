@@ -3,19 +3,21 @@
 Nothing here relies on what the steps that wrote the shards reported.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from assets.datasets.building.build_log import BuildLog, quiet
 from assets.datasets.documents import document_table
 from assets.datasets.snapshots import losses
 from assets.datasets.snapshots.outcomes import (
     Outcome,
     drift_is_small,
     enough_is_kept,
+    in_turn,
     no_split_is_empty,
     splits_are_disjoint,
     table_of,
@@ -44,22 +46,27 @@ CHECKS = {
 
 
 def outcomes(
-    recipe: DatasetRecipe, made: shards.TextSnapshot, parent: shards.TextSnapshot | None, durable: Path
+    recipe: DatasetRecipe,
+    made: shards.TextSnapshot,
+    parent: shards.TextSnapshot | None,
+    durable: Path,
+    report: BuildLog = quiet,
 ) -> list[Outcome]:
     """The outcomes of `CHECKS`, in their order."""
     table = table_of(made, durable)
-    return [
-        _no_split_is_empty(recipe, made),
-        splits_are_disjoint(table),
-        _tokens_decode(made, table, durable),
-        enough_is_kept(recipe, table),
-        few_are_contaminated(recipe, table),
-        volume_is_kept(recipe, made, parent, durable),
-        drift_is_small(recipe, made, parent, durable, drift),
-        losses.removals_are_steady(recipe, made, parent, durable),
-        losses.groups_are_kept("language", recipe, made, parent, durable),
-        losses.groups_are_kept("source", recipe, made, parent, durable),
+    checks: list[Callable[[], Outcome]] = [
+        lambda: _no_split_is_empty(recipe, made),
+        lambda: splits_are_disjoint(table),
+        lambda: _tokens_decode(made, table, durable),
+        lambda: enough_is_kept(recipe, table),
+        lambda: few_are_contaminated(recipe, table),
+        lambda: volume_is_kept(recipe, made, parent, durable),
+        lambda: drift_is_small(recipe, made, parent, durable, drift),
+        lambda: losses.removals_are_steady(recipe, made, parent, durable),
+        lambda: losses.groups_are_kept("language", recipe, made, parent, durable),
+        lambda: losses.groups_are_kept("source", recipe, made, parent, durable),
     ]
+    return in_turn(checks, report)
 
 
 def _no_split_is_empty(recipe: DatasetRecipe, made: shards.TextSnapshot) -> Outcome:

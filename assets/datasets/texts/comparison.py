@@ -17,6 +17,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import asking
 from assets.datasets.cleaning import near_duplicates, ngrams
 from assets.datasets.cleaning.decontamination import Leak, contaminated
 from assets.datasets.cleaning.normalise import normalise
@@ -81,7 +83,12 @@ def remove_near_duplicates(
 
 
 def remove_contaminated(
-    connection: duckdb.DuckDBPyConnection, cleaning: CleaningSection, segments: list[str], memory: Path, shop: Path
+    connection: duckdb.DuckDBPyConnection,
+    cleaning: CleaningSection,
+    segments: list[str],
+    memory: Path,
+    shop: Path,
+    report: BuildLog,
 ) -> None:
     """Mark in `live` the training documents that contain an item that models are measured on, or share a passage with
     a document that they are measured on.
@@ -93,7 +100,7 @@ def remove_contaminated(
     if rule is None:
         return
     items = evaluation_items(rule)
-    _remove_quotes(connection, items, rule.shortest, segments, memory, shop)
+    _remove_quotes(connection, items, rule.shortest, segments, memory, shop, report)
     texts = _Texts(connection.cursor(), Path(segments[0]).parent, items)
     connection.execute(FEATURES.format(segments=segments))
     connection.register("evaluation", texts.evaluation)
@@ -101,7 +108,8 @@ def remove_contaminated(
     own = "SELECT row, fingerprints FROM features WHERE split = 'validation' UNION ALL " if rule.validation else ""
     connection.execute(f"CREATE VIEW held_out AS {own}SELECT row, fingerprints FROM evaluation")
     verdicts = Verdicts(memory / "verdicts.json", texts.hash_of)
-    leaks = list(contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts))
+    with asking(connection, report, "looking for contaminated documents"):
+        leaks = list(contaminated(connection, "training", "held_out", texts.of, texts.of, rule, verdicts))
     verdicts.save(shop)
     connection.register("leaks", texts.table_of(leaks))
     connection.execute(CONTAMINATED)
@@ -114,9 +122,10 @@ def _remove_quotes(
     segments: list[str],
     memory: Path,
     shop: Path,
+    report: BuildLog,
 ) -> None:
     """Mark the training documents that contain an item whole."""
-    quotes = quoted([item.text for item in items], shortest, segments, memory / "items.json", shop)
+    quotes = quoted([item.text for item in items], shortest, segments, memory / "items.json", shop, report)
     names = pa.table({"item": pa.array(range(len(items)), pa.int64()), "name": [item.name for item in items]})
     if quotes.num_rows:
         connection.register("quotes", quotes)

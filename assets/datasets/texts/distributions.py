@@ -9,11 +9,10 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import duckdb
-
 from assets.datasets.cleaning import rules
 from assets.datasets.documents.extracts import segments
 from assets.figures import new_figure
+from resources import warehouse
 from trainer.base import parsing
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class RuleDistribution:
 def distributions(index: Path, durable: Path, thresholds: Mapping[str, float]) -> list[RuleDistribution]:
     """The distribution of each rule, over a sample of the documents that an index names; none without documents."""
     paths = [str(path) for path in segments(index, durable)]
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         found = connection.execute(MEASURES, {"segments": paths, "index": str(index), "most": SAMPLED}).fetchall()
     measured = [parsing.value(measures) for (measures,) in found]
     found_of = {rule: sorted(each[rule] for each in measured if rule in each) for rule in thresholds}

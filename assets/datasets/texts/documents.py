@@ -5,6 +5,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import asking
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.texts import comparison, segments
 from recipes.dataset import DatasetRecipe
@@ -54,12 +56,18 @@ KEPT_FIRST = {
 
 
 def compare(
-    connection: duckdb.DuckDBPyConnection, recipe: DatasetRecipe, paths: list[str], durable: Path, shop: Path
+    connection: duckdb.DuckDBPyConnection,
+    recipe: DatasetRecipe,
+    paths: list[str],
+    durable: Path,
+    shop: Path,
+    report: BuildLog,
 ) -> None:
     """Mark near-duplicates, then training documents that share a passage with what models are measured on."""
-    comparison.remove_near_duplicates(connection, recipe.cleaning, paths, kept_first(recipe))
+    with asking(connection, report, "comparing near-duplicates"):
+        comparison.remove_near_duplicates(connection, recipe.cleaning, paths, kept_first(recipe))
     memory = durable / "datasets" / recipe.name
-    comparison.remove_contaminated(connection, recipe.cleaning, paths, memory, shop)
+    comparison.remove_contaminated(connection, recipe.cleaning, paths, memory, shop, report)
 
 
 def kept_first(recipe: DatasetRecipe) -> str:

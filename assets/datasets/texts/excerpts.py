@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-import duckdb
-
 from assets.datasets.documents.extracts import segments
+from resources import warehouse
 
 LENGTH = 160
 """The most characters of an excerpt."""
@@ -20,7 +19,7 @@ def beginning(index: Path, durable: Path, document: str) -> str:
     file, _, number = document.rpartition("#")
     paths = [str(path) for path in segments(index, durable, file)]
     values = {"segments": paths, "index": str(index), "file": file, "number": int(number)}
-    with duckdb.connect() as connection:
+    with warehouse.connect() as connection:
         found = connection.execute(BEGINNING, values).fetchone()
     return in_a_cell(found[0] if found and found[0] else "")
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
+from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
 from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.items import ItemSearch
 from trainer.base import atomic, digest, parsing
@@ -31,7 +33,9 @@ FOUND = pa.schema(
 )
 
 
-def quoted(items: Sequence[str], shortest: int, segments: Sequence[str], memory: Path, shop: Path) -> pa.Table:
+def quoted(
+    items: Sequence[str], shortest: int, segments: Sequence[str], memory: Path, shop: Path, report: BuildLog
+) -> pa.Table:
     """The documents of the segments that contain an item, each with its first one, as a table of `FOUND`.
 
     `memory` is the file that remembers, `shop` the dataset's workshop.
@@ -43,8 +47,10 @@ def quoted(items: Sequence[str], shortest: int, segments: Sequence[str], memory:
     paths = {Path(path).stem: Path(path) for path in segments}
     fresh = [_Search(path, tuple(items), shortest) for name, path in paths.items() if name not in known]
     size = sum(search.segment.stat().st_size for search in fresh)
+    phase = Phase(report, "looking for items of evaluation sets", len(fresh), "segments")
     for search, found in zip(fresh, workers.run(_search, fresh, size), strict=True):
         known[search.segment.stem] = found
+        phase.add(1)
     if fresh or known.keys() != paths.keys():
         kept = {name: known[name] for name in sorted(paths)}
         atomic.replace(memory, atomic.canonical_json({"key": key, "segments": kept}), shop)

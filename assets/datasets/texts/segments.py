@@ -2,9 +2,9 @@
 
 import functools
 import json
-from collections.abc import Container, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -83,14 +83,30 @@ def configuration(recipe: DatasetRecipe) -> list[Any]:
     return [cleaner.VERSION, encodings.VERSION, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
 
 
-def texts(segment: Path, wanted: Container[str]) -> Iterator[tuple[str, str]]:
-    """The BLAKE3 and text of a segment's documents whose BLAKE3 is wanted, each once, a row group at a time."""
-    seen = set[str]()
+class Place(NamedTuple):
+    """Where a document is: its file and its number there; and the BLAKE3 of its cleaned text."""
+
+    file: str
+    number: int
+    blake3: str
+
+
+def texts(segment: Path, wanted: Iterable[Place]) -> Iterator[tuple[str, str]]:
+    """The BLAKE3 and text of the wanted documents of a segment, a row group at a time.
+
+    They are wanted in the order of files' names and numbers, which is that of a segment: so one at a time is looked
+    for, and memory does not grow with their number.
+    """
+    following = iter(wanted)
+    next_one = next(following, None)
     with pq.ParquetFile(segment, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
-            rows = file.read_row_group(group, columns=["blake3", "removed", "text"], use_threads=False)
-            hashes, removed = rows["blake3"].to_pylist(), rows["removed"].to_pylist()
-            for row, blake3 in enumerate(hashes):
-                if removed[row] is None and blake3 in wanted and blake3 not in seen:
-                    seen.add(blake3)
-                    yield blake3, rows["text"][row].as_py()
+            if next_one is None:
+                return
+            rows = file.read_row_group(group, columns=["file", "number", "text"], use_threads=False)
+            places = zip(rows["file"].to_pylist(), rows["number"].to_pylist(), strict=True)
+            for row, place in enumerate(places):
+                if next_one is not None and place == next_one[:2]:
+                    yield next_one.blake3, rows["text"][row].as_py()
+                    next_one = next(following, None)
+    assert next_one is None, "a kept document is in the segment that the index names"

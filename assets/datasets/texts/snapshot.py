@@ -13,8 +13,11 @@ from typing import Any
 import duckdb
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
+from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import writing_content
 from assets.datasets.documents import document_table
 from assets.datasets.documents.document_table import SPLITS, DocumentTable
@@ -28,9 +31,10 @@ VERSION = "2"
 
 ORDERED = """
     SELECT l.file, l.start, l.count, k.bytes, ('0x' || right(k.blake3, 16))::UBIGINT AS hash
-    FROM read_parquet($table) k JOIN located l ON l.blake3 = k.blake3
-    WHERE k.split = $split ORDER BY k.name, k.number
+    FROM read_parquet($table, file_row_number = true) k JOIN read_parquet($located) l ON l.blake3 = k.blake3
+    WHERE k.split = $split ORDER BY k.file_row_number
 """
+"""Where the tokens of a split's documents are, in the order of the table."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,13 @@ def build(
     parent of the same tokenizer or none.
     """
     table = document_table.path(durable, plan.table.blake3)
-    located = tokens.in_parent(parent, durable)
+    located = tokens.in_parent(parent, WholeShards(durable, plan.dataset), durable, shop)
     with document_table.connect(shop) as connection:
         located = tokens.encode_missing(located, table, index, plan.tokenizer.sha256, durable, shop, connection, report)
-        connection.register("located", located.documents)
-        splits = {split: _pack(_ordered(connection, table, split), located, plan, durable, shop) for split in SPLITS}
+        packing_all, splits = Phase(report, "packing", plan.table.kept, "documents"), {}
+        for split in SPLITS:
+            rows = _ordered(connection, table, split, located)
+            splits[split] = _pack(rows, located, plan, durable, shop, packing_all)
     snapshot = shards.TextSnapshot(
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
@@ -74,32 +80,36 @@ def build(
     return snapshot
 
 
-Columns = dict[str, npt.NDArray[Any]]
-
-
-def _ordered(connection: duckdb.DuckDBPyConnection, table: Path, split: str) -> Columns:
+def _ordered(
+    connection: duckdb.DuckDBPyConnection, table: Path, split: str, located: tokens.Located
+) -> pa.RecordBatchReader:
     """Where the tokens of a split's documents are, in the order of the table."""
-    columns: Columns = connection.execute(ORDERED, {"table": str(table), "split": split}).fetchnumpy()
-    return columns
+    values = {"table": str(table), "split": split, "located": [str(each) for each in located.documents]}
+    return connection.sql(ORDERED, params=values).to_arrow_reader(tokens.ROWS_AT_ONCE)
 
 
-def _pack(rows: Columns, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path) -> shards.TokenSplit:
+def _pack(
+    rows: pa.RecordBatchReader, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path, phase: Phase
+) -> shards.TokenSplit:
     """Write a split's shards, one at a time, except those that the parent has."""
-    written = []
-    for cut in packing.cuts(rows["count"], rows["hash"], plan.shard_tokens):
-        part = {name: column[cut] for name, column in rows.items()}
-        shard = _shared(part, located)
+    written, text_bytes, dtype = list[shards.TokenShard](), 0, plan.tokenizer.dtype
+    for part in packing.parts(rows, plan.shard_tokens):
+        columns = {name: part[name].to_numpy() for name in part.column_names}
+        shard = _shared(columns, located)
         if shard is None:
-            shard = shards.write_shard(
-                durable, _documents(part, located, plan.tokenizer.dtype), plan.tokenizer.dtype, shop
-            )
+            shard = shards.write_shard(durable, _documents(columns, located, dtype), dtype, shop)
         written.append(shard)
+        text_bytes += int(columns["bytes"].sum())
+        phase.add(part.num_rows)
     return shards.TokenSplit(
-        documents=len(rows["count"]),
-        tokens=int(rows["count"].sum()),
-        text_bytes=int(rows["bytes"].sum()),
+        documents=sum(shard.documents for shard in written),
+        tokens=sum(shard.tokens for shard in written),
+        text_bytes=text_bytes,
         shards=tuple(written),
     )
+
+
+Columns = dict[str, npt.NDArray[Any]]
 
 
 def _shared(part: Columns, located: tokens.Located) -> shards.TokenShard | None:

@@ -6,16 +6,18 @@ written.
 """
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from assets.datasets.building.build_log import BuildLog, quiet
 from assets.datasets.building.memo import Memo, Record
+from assets.datasets.building.phase import Phase
 from assets.datasets.building.workshop import workshop
 from assets.datasets.documents import document_step, document_table
 from assets.datasets.documents.document_table import DocumentTable
 from assets.datasets.snapshots import snapshot_step
-from assets.datasets.texts import snapshot, tokenizer
+from assets.datasets.texts import pieces, snapshot, tokenizer
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from recipes.dataset import DatasetRecipe
 from trainer.base import verify
@@ -27,7 +29,7 @@ def make_documents(recipe: DatasetRecipe, durable: Path, report: BuildLog = quie
     return document_step.make(recipe, TEXT_DOCUMENTS, durable, report)
 
 
-def make_tokenizer(recipe: DatasetRecipe, durable: Path) -> Record:
+def make_tokenizer(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:
     """The tokenizer of the recipe: once trained, it is kept until the recipe asks for another.
 
     It is trained on a sample of the train split of the latest documents. Raises ValueError when there are no
@@ -40,16 +42,37 @@ def make_tokenizer(recipe: DatasetRecipe, durable: Path) -> Record:
         def make() -> tuple[dict[str, Any], list[Path]]:
             table = document_table.path(durable, documents.result["blake3"])
             index, file = document_step.index_of(documents, durable), recipe.tokenizer.file
-            megabytes = recipe.tokenizer.megabytes if file is None else tokenizer.COMPARED_MEGABYTES
-            texts = tokenizer.sample(table, index, megabytes, durable, shop)
+
+            def between(after: float, megabytes: float) -> Iterator[str]:
+                return tokenizer.sample(table, index, megabytes, durable, shop, after)
+
             if file is None:
-                data = tokenizer.train(texts, recipe.tokenizer.vocab_size)
+                data = _trained(recipe, between, report)
             else:
-                data = tokenizer.existing(Path(file), texts)
+                data = tokenizer.existing(Path(file), between(0.0, tokenizer.COMPARED_MEGABYTES))
             made = tokenizer.write(durable, data, shop)
             return dataclasses.asdict(made), [tokenizer.path(durable, made.sha256)]
 
         return Memo(durable, recipe.name).once("tokenizer", _tokenizer_inputs(recipe), shop, make)
+
+
+def _trained(recipe: DatasetRecipe, between: pieces.Between, report: BuildLog) -> bytes:
+    """The JSON of a tokenizer that is trained on the sample, or on as much of it as fits the memory."""
+    wanted = recipe.tokenizer.megabytes
+    affordable = pieces.affordable(wanted, between, tokenizer.splitting())
+    if affordable < wanted:
+        report(
+            f"the tokenizer is trained on {affordable:,.0f} of {wanted:,.0f} MB: the text has too many different words"
+        )
+    phase = Phase(report, "reading the tokenizer's sample", None, "MB")
+
+    def read() -> Iterator[str]:
+        for text in between(0.0, affordable):
+            yield text
+            phase.add(len(text.encode()) / 1e6)
+        report("merging: the tokenizer's sample is read")
+
+    return tokenizer.train(read(), recipe.tokenizer.vocab_size)
 
 
 def make_snapshot(recipe: DatasetRecipe, durable: Path, report: BuildLog = quiet) -> Record:

@@ -16,12 +16,14 @@ from assets.datasets.documents import document_table
 from assets.datasets.documents.extracts import segment_path
 from assets.datasets.texts import encoders, segments, sentence_pieces
 from assets.datasets.texts.encoders import TextEncoding
+from assets.datasets.texts.segments import Place
 from trainer.base import atomic, digest, parsing
 from trainer.data import vocabulary
 from trainer.data.shards import TokenizerRecord
 
 VERSION = "1"
 """The version of this code, raised when the same texts would give another tokenizer."""
+ROWS_AT_ONCE = 65_536
 COMPARED_MEGABYTES = 2.0
 """Of the corpus, on which an existing tokenizer is compared with what the library itself does."""
 
@@ -32,11 +34,11 @@ PROBE = "It's 12345 km;\n\tnaïve façade — 数据 λ 🙂\r\n  return  x_1 \u
 
 SAMPLE = """
     WITH ordered AS (
-        SELECT name, blake3, bytes, sum(bytes) OVER (ORDER BY right(blake3, 16)) AS so_far
+        SELECT name, number, blake3, bytes, sum(bytes) OVER (ORDER BY right(blake3, 16)) AS so_far
         FROM read_parquet($table) WHERE split = 'train'
     )
-    SELECT e.segment, list(o.blake3) FROM ordered o JOIN read_parquet($index) e ON e.name = o.name
-    WHERE o.so_far - o.bytes < $bytes GROUP BY e.segment ORDER BY e.segment
+    SELECT e.segment, o.name, o.number, o.blake3 FROM ordered o JOIN read_parquet($index) e ON e.name = o.name
+    WHERE o.so_far - o.bytes >= $after AND o.so_far - o.bytes < $bytes ORDER BY e.segment, o.name, o.number
 """
 
 
@@ -53,12 +55,7 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
     if vocab_size < 257:
         raise ValueError(f"tokenizer.vocab_size: found {vocab_size}, expected at least 257: every byte has a token")
     tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    tokenizer.pre_tokenizer = splitting()
     tokenizer.decoder = ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size - 1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
@@ -66,6 +63,16 @@ def train(texts: Iterable[str], vocab_size: int) -> bytes:
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens([vocabulary.END_OF_DOCUMENT])
     return tokenizer.to_str().encode()
+
+
+def splitting() -> pre_tokenizers.Sequence:
+    """What splits a text into the pieces inside which merges stay."""
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
 
 
 def write(durable: Path, data: bytes, scratch: Path | None = None) -> TokenizerRecord:
@@ -112,18 +119,19 @@ def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
     return data
 
 
-def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path) -> Iterator[str]:
-    """Texts of the train split, at most `megabytes` of them: those whose hashes have the lowest ends, in no order.
+def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path, after: float = 0.0) -> Iterator[str]:
+    """Texts of the train split, at most `megabytes` of them: those whose hashes have the lowest ends, in no order;
+    without those that are in a sample of `after` megabytes.
 
     `shop` is the dataset's workshop.
     """
+    values = {"table": str(table), "index": str(index), "after": after * 1e6, "bytes": megabytes * 1e6}
     with document_table.connect(shop) as connection:
-        chosen = connection.execute(
-            SAMPLE, {"table": str(table), "index": str(index), "bytes": megabytes * 1e6}
-        ).fetchall()
-    for segment, hashes in chosen:
-        for _, text in segments.texts(segment_path(durable, segment), frozenset(hashes)):
-            yield text
+        chosen = connection.sql(SAMPLE, params=values).to_arrow_reader(ROWS_AT_ONCE)
+        rows = (row for batch in chosen for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        for segment, places in itertools.groupby(rows, key=lambda row: row[0]):
+            wanted = (Place(*place) for _, *place in places)
+            yield from (text for _, text in segments.texts(segment_path(durable, segment), wanted))
 
 
 def read(durable: Path, sha256: str) -> bytes:

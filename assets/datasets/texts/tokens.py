@@ -1,10 +1,12 @@
 """Tokens: where the tokens of every document of a new snapshot are; each document is encoded only once.
 
 Documents of the parent snapshot have their tokens in its shards. Worker processes encode the others into spools, plain
-files of tokens in the workshop, from which the new shards are written.
+files of tokens in the workshop, from which the new shards are written. What is where is in Parquet files in the
+workshop too: memory holds a batch of documents, however many there are.
 """
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,15 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.building.phase import Phase
+from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents import document_table
 from assets.datasets.documents.extracts import segment_path
 from assets.datasets.texts import segments, tokenizer
 from assets.datasets.texts.encoders import TextEncoding
-from trainer.base import verify
+from assets.datasets.texts.segments import Place
 from trainer.data import shards
-
-MISSING_FILE = "missing.parquet"
-"""The file in the workshop with the documents that have to be encoded, by segment."""
 
 LOCATED = pa.schema(
     [
@@ -36,13 +37,13 @@ LOCATED = pa.schema(
         pa.field("count", pa.int64()),
     ]
 )
+"""A row for each document: its BLAKE3, the place of its file in `Located.files`, its first token there, its tokens."""
 MISSING = """
-    SELECT e.segment, k.blake3, k.bytes FROM read_parquet($table) k
-    ANTI JOIN located l ON l.blake3 = k.blake3
+    SELECT e.segment, k.name, k.number, k.blake3, k.bytes FROM read_parquet($table) k
+    ANTI JOIN read_parquet($located) l ON l.blake3 = k.blake3
     JOIN read_parquet($index) e ON e.name = k.name
-    WHERE k.removed IS NULL ORDER BY e.segment
+    WHERE k.removed IS NULL ORDER BY e.segment, k.name, k.number
 """
-SIZES = "SELECT segment, sum(bytes)::BIGINT FROM read_parquet(?) GROUP BY segment ORDER BY segment"
 ROWS_AT_ONCE = 65_536
 
 
@@ -55,43 +56,56 @@ class Spool:
 
     def tokens(self, dtype: str) -> npt.NDArray[Any]:
         """The tokens, memory-mapped; in a shard its offsets follow them."""
-        return np.memmap(self.path, shards.DTYPES[dtype], "r")
+        return np.asarray(np.memmap(self.path, shards.DTYPES[dtype], "r"))
 
 
 @dataclass(frozen=True)
 class Located:
-    """Files of tokens, and a row for each document: its BLAKE3, its file, its first token there, and its tokens."""
+    """Files of tokens, and the Parquet files of `LOCATED` that say which documents are where in them."""
 
     files: list[Spool]
-    documents: pa.Table
-
-    def with_file(
-        self, file: Spool, hashes: list[str], starts: npt.NDArray[Any], counts: npt.NDArray[Any]
-    ) -> "Located":
-        columns = [hashes, np.full(len(hashes), len(self.files), np.int32), starts, counts]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, LOCATED, strict=True)]
-        table = pa.Table.from_arrays(arrays, schema=LOCATED)
-        return Located([*self.files, file], pa.concat_tables([self.documents, table]))
+    documents: list[Path]
 
 
-def in_parent(parent: shards.TextSnapshot | None, durable: Path) -> Located:
+def in_parent(parent: shards.TextSnapshot | None, whole: WholeShards, durable: Path, shop: Path) -> Located:
     """The documents in the parent snapshot's shards, without those of a shard or table that is gone or damaged."""
-    located = Located([], LOCATED.empty_table())
-    if parent is None or not document_table.path(durable, parent.documents["blake3"]).exists():
-        return located
-    table = pq.ParquetFile(document_table.path(durable, parent.documents["blake3"])).read(["blake3", "split"])
-    for name, split in parent.splits.items():
-        hashes = table.filter(pa.compute.equal(table["split"], name))["blake3"]
-        begin = 0
-        for shard in split.shards:
-            path = shards.shard_path(durable, shard)
-            # Damage must not be copied into a new shard, because the new hash would then confirm it.
-            if verify.is_whole(path, shard):
-                _, offsets = shards.open_shard(durable, shard, parent.dtype)
-                here = hashes.slice(begin, shard.documents).to_pylist()
-                located = located.with_file(Spool(path, shard), here, offsets[:-1], np.diff(offsets))
-            begin += shard.documents
+    located = Located([], [shop / "parent.parquet"])
+    with writing(located.documents[0]), pq.ParquetWriter(located.documents[0], LOCATED) as writer:
+        if parent is None or not document_table.path(durable, parent.documents["blake3"]).exists():
+            return located
+        table = document_table.path(durable, parent.documents["blake3"])
+        for name, split in parent.splits.items():
+            hashes = _Hashes(table, name)
+            for shard in split.shards:
+                here = hashes.following(shard.documents)
+                # Damage must not be copied into a new shard, because the new hash would then confirm it.
+                if whole.has(shard):
+                    _, offsets = shards.open_shard(durable, shard, parent.dtype)
+                    writer.write_table(_rows(here, len(located.files), offsets[:-1], np.diff(offsets)))
+                    located.files.append(Spool(shards.shard_path(durable, shard), shard))
     return located
+
+
+class _Hashes:
+    """The hashes of a split's documents in a documents table, in its order."""
+
+    def __init__(self, table: Path, split: str) -> None:
+        self._batches = pq.ParquetFile(table).iter_batches(ROWS_AT_ONCE, columns=["blake3", "split"])
+        self._split, self._held = split, pa.chunked_array([], pa.string())
+
+    def following(self, count: int) -> pa.ChunkedArray:
+        """The next `count` hashes; fewer at the end of the table."""
+        while len(self._held) < count and (batch := next(self._batches, None)) is not None:
+            found = batch.filter(pa.compute.equal(batch["split"], self._split))["blake3"]
+            self._held = pa.chunked_array([*self._held.chunks, found], pa.string())
+        here, self._held = self._held.slice(0, count), self._held.slice(count)
+        return here
+
+
+def _rows(hashes: pa.ChunkedArray, file: int, starts: npt.NDArray[Any], counts: npt.NDArray[Any]) -> pa.Table:
+    """Rows of `LOCATED` for documents of one file."""
+    columns = [hashes, np.full(len(hashes), file, np.int32), starts.astype(np.int64), counts.astype(np.int64)]
+    return pa.table(dict(zip(LOCATED.names, columns, strict=True)), schema=LOCATED)
 
 
 def encode_missing(
@@ -105,19 +119,53 @@ def encode_missing(
     report: BuildLog,
 ) -> Located:
     """Encode the kept documents of `table` that are not located yet."""
-    connection.register("located", located.documents)
-    missing = connection.sql(MISSING, params={"table": str(table), "index": str(index)}).to_arrow_reader(ROWS_AT_ONCE)
-    with writing(shop / MISSING_FILE), pq.ParquetWriter(shop / MISSING_FILE, missing.schema) as writer:
+    values = {"table": str(table), "index": str(index), "located": [str(each) for each in located.documents]}
+    missing = connection.sql(MISSING, params=values).to_arrow_reader(ROWS_AT_ONCE)
+    sizes = _by_segment(missing, shop)
+    first = len(located.files)
+    tasks = [
+        _Encoding(segment_path(durable, name), first + place, tokenizer_sha256, durable, shop)
+        for place, name in enumerate(sizes)
+    ]
+    total = sum(sizes.values())
+    phase = Phase(report, "encoding new text", total / 1e6, "MB")
+    for size, found in zip(sizes.values(), workers.run(_encode, tasks, total), strict=True):
+        located.documents.append(found)
+        phase.add(size / 1e6)
+    return Located([*located.files, *(Spool(task.spool, None) for task in tasks)], located.documents)
+
+
+def _by_segment(missing: pa.RecordBatchReader, shop: Path) -> dict[str, int]:
+    """Write the rows of each segment, which come one after the other, to a file of its own; returns the bytes of the
+    texts by segment."""
+    sizes: dict[str, int] = {}
+    writer: pq.ParquetWriter | None = None
+    try:
         for batch in missing:
-            writer.write_batch(batch)
-    rows = connection.execute(SIZES, [str(shop / MISSING_FILE)]).fetchall()
-    tasks = [_Encoding(segment_path(durable, name), tokenizer_sha256, durable, shop) for name, _ in rows]
-    done, total = 0, sum(size for _, size in rows)
-    for task, (_, size), found in zip(tasks, rows, workers.run(_encode, tasks, total), strict=True):
-        located = located.with_file(Spool(task.spool, None), *found)
-        done += size
-        report(f"encoded {done / 1e6:,.0f} of {total / 1e6:,.0f} MB of new text")
-    return located
+            for name, rows in _runs(batch):
+                if name not in sizes:
+                    if writer is not None:
+                        writer.close()
+                    sizes[name], writer = 0, pq.ParquetWriter(_missing_path(shop, name), missing.schema)
+                sizes[name] += pa.compute.sum(rows["bytes"]).as_py()
+                with writing(_missing_path(shop, name)):
+                    writer.write_batch(rows)
+    finally:
+        if writer is not None:
+            writer.close()
+    return sizes
+
+
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each segment in a batch that is in their order."""
+    begin = 0
+    for run in pa.compute.value_counts(batch["segment"]).to_pylist():
+        yield run["values"], batch.slice(begin, run["counts"])
+        begin += run["counts"]
+
+
+def _missing_path(shop: Path, segment: str) -> Path:
+    return shop / f"{segment}.missing.parquet"
 
 
 @dataclass(frozen=True)
@@ -125,6 +173,8 @@ class _Encoding:
     """Documents of a segment that one worker encodes into one spool."""
 
     segment: Path
+    file: int
+    """The place of the spool among the files of tokens."""
     tokenizer: str
     durable: Path
     shop: Path
@@ -134,32 +184,45 @@ class _Encoding:
         return self.shop / f"{self.segment.stem}.tokens"
 
     @property
-    def wanted(self) -> frozenset[str]:
-        """The BLAKE3 of the documents, read in the worker, because those of all segments together may be many."""
-        only = [("segment", "==", self.segment.stem)]
-        return frozenset(
-            pq.read_table(self.shop / MISSING_FILE, columns=["blake3"], filters=only)["blake3"].to_pylist()
-        )
+    def located(self) -> Path:
+        """The file that says where the documents are in the spool."""
+        return self.shop / f"{self.segment.stem}.located.parquet"
+
+    @property
+    def wanted(self) -> Iterator[Place]:
+        """The documents, in the order of the segment."""
+        with pq.ParquetFile(_missing_path(self.shop, self.segment.stem)) as file:
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=["name", "number", "blake3"]):
+                yield from map(Place, *(column.to_pylist() for column in batch.columns))
 
 
-def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Write the tokens of the task's documents; returns their hashes, the first token and the number of tokens of
-    each."""
+def _encode(task: _Encoding) -> Path:
+    """Write the tokens of the task's documents; returns the file that says where they are, written too."""
     encoding, described = _encoder(task.durable, task.tokenizer)
-    dtype = shards.DTYPES[described.dtype]
+    dtype, begin = shards.DTYPES[described.dtype], 0
     hashes: list[str] = []
     counts: list[int] = []
-    wanted = task.wanted
-    with writing(task.spool), task.spool.open("wb") as spool:
-        for blake3, text in segments.texts(task.segment, wanted):
+
+    def note() -> None:
+        nonlocal begin
+        ends = begin + np.cumsum(counts, dtype=np.int64)
+        table.write_table(_rows(pa.chunked_array([hashes], pa.string()), task.file, ends - counts, np.array(counts)))
+        begin = int(ends[-1])
+        hashes.clear()
+        counts.clear()
+
+    with writing(task.spool), task.spool.open("wb") as spool, pq.ParquetWriter(task.located, LOCATED) as table:
+        for blake3, text in segments.texts(task.segment, task.wanted):
             # The same tokens as `encode_ordinary`, whose list of Python integers would be ten times as large.
             tokens = encoding.encode_to_numpy(text, disallowed_special=())
             spool.write(np.append(tokens, described.end_of_document).astype(dtype).tobytes())
             hashes.append(blake3)
             counts.append(len(tokens) + 1)
-    assert set(hashes) == wanted, "a kept document is in the segment that the index names"
-    ends = np.cumsum(counts, dtype=np.int64)
-    return hashes, ends - counts, np.array(counts, np.int64)
+            if len(counts) == ROWS_AT_ONCE:
+                note()
+        if counts:
+            note()
+    return task.located
 
 
 @functools.lru_cache(maxsize=1)

@@ -17,6 +17,7 @@ from assets.datasets.documents import extraction, extracts
 from assets.datasets.reading import sources
 from assets.datasets.texts import segments
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
+from assets.datasets.texts.segments import Place
 from tests.assets.datasets.corpora import recipe_for, write_file
 from tests.assets.datasets.forked import Settings, forker
 from trainer.base import processes
@@ -124,7 +125,8 @@ def test_a_segments_texts_are_read_a_row_group_at_a_time(tmp_path, durable):
     with workshop(durable, recipe.name) as shop:
         found = extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
     [segment] = extracts.segments(found.index, durable)
-    wanted = frozenset(pq.read_table(segment, columns=["blake3"])["blake3"].to_pylist())
+    found = pq.read_table(segment, columns=["file", "number", "blake3"])
+    wanted = [Place(**row) for row in found.to_pylist()]
     before, held, sizes = pa.total_allocated_bytes(), [], []
     for _, text in segments.texts(segment, wanted):
         held.append(pa.total_allocated_bytes() - before)

@@ -15,6 +15,7 @@ from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from recipes.dataset import DatasetRecipe
 from tests.assets.datasets.builds import build, content, rebuild, strays, texts_of
 from tests.assets.datasets.corpora import make_corpus, recipe_for, write_file
+from trainer.base import verify
 from trainer.data import shards
 
 
@@ -131,6 +132,15 @@ def rebuilt(recipe: DatasetRecipe, tmp_path: Path, durable: Path) -> Path:
 def content_of(made: shards.TextSnapshot, durable: Path) -> dict[str, bytes]:
     names = {f"shards/{shard.blake3}.shard" for shard in made.shards()}
     return {name: data for name, data in content(durable).items() if name in names}
+
+
+def test_the_shards_of_the_parent_are_not_hashed_again(corpus, durable, monkeypatch):
+    build(recipe_of(corpus), durable)
+    write_file(corpus / "new.py", "new text")
+    hashed: list[Path] = []
+    monkeypatch.setattr(verify, "is_whole", lambda path, content: hashed.append(path))
+    build(recipe_of(corpus), durable)
+    assert hashed == []
 
 
 def test_old_snapshots_stay_readable(corpus, durable):

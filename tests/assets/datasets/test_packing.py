@@ -1,6 +1,7 @@
 """Packing: every document is in one shard, shards are of about one size, and a change moves only nearby cuts."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +35,15 @@ def test_no_shard_is_empty_and_only_the_last_is_short(tokens, target):
 def test_a_shard_is_too_long_only_by_its_last_document(tokens, target):
     for cut in split(tokens, target):
         assert sum(tokens[cut]) <= target * 3 / 2 or sum(tokens[cut][:-1]) < target / 2
+
+
+@given(LENGTHS, st.integers(1, 20_000), st.integers(1, 50))
+def test_shards_are_the_same_whether_documents_come_at_once_or_in_batches(tokens, target, batch):
+    hashes = np.random.default_rng(0).integers(0, 2**63, len(tokens), np.uint64)
+    rows = pa.record_batch({"count": pa.array(tokens, pa.int64()), "hash": pa.array(hashes, pa.uint64())})
+    batches = [rows.slice(begin, batch) for begin in range(0, len(tokens), batch)]
+    found = [part["hash"].to_pylist() for part in packing.parts(batches, target)]
+    assert found == [hashes[cut].tolist() for cut in split(tokens, target)]
 
 
 def test_no_documents_make_no_shard():

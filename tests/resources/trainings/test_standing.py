@@ -8,8 +8,9 @@ import pytest
 from resources.trainings.curves import CurveFold
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.records import Desired, Specification, Terms
-from resources.trainings.standing import TrainingStanding, duration, hang_after, standing
+from resources.trainings.standing import TrainingStanding, hang_after, standing
 from resources.trainings.watch import Sight
+from trainer.base.durations import duration
 from trainer.record.claims import Claim
 from trainer.record.exits import Exit
 from trainer.record.heartbeat import RankPlace
