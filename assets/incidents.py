@@ -16,6 +16,7 @@ from recipes.training import TrainingRecipe
 from resources.trainings import post_mortem
 from resources.trainings.incident_reports import RECOVERING, WAITING, IncidentReport
 from trainer.base import codec, digest
+from trainer.base.counting import counted
 from trainer.record.accounting import buckets
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ def sentence(reports: Sequence[IncidentReport], now: float) -> str:
     seconds, steps = sum(each.seconds_lost or 0.0 for each in last), sum(each.steps_lost or 0 for each in last)
     todo = f"{waiting} wait{'s' if waiting == 1 else ''} for a person" if waiting else "nothing is to be done"
     more = f", {going} recover{'s' if going == 1 else ''} now" if going else ""
-    many = "1 incident" if len(last) == 1 else f"{len(last)} incidents"
-    return f"{many} in 24 hours, {seconds:,.0f} s and {steps:,} steps lost; {todo}{more}"
+    lost = f"{counted(len(last), 'incident')} in 24 hours, {seconds:,.0f} s and {counted(steps, 'step')} lost"
+    return f"{lost}; {todo}{more}"
 
 
 def overview_page(reports: Sequence[IncidentReport], now: float) -> str:

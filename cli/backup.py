@@ -8,6 +8,7 @@ import typer
 
 from cli import output, place
 from cli.verbs import AsJson, group, verb
+from trainer.base.counting import counted
 
 if TYPE_CHECKING:
     from cli.place import Workplace
@@ -96,7 +97,7 @@ def _tell(made: "UpgradePlan", what: str, json: bool) -> None:
     if made.was == made.to:
         print(f"nothing to do: this is state {made.to}")
         return
-    print(f"from state {made.was} to {made.to}: {len(made.changes)} files {what}")
+    print(f"from state {made.was} to {made.to}: {counted(len(made.changes), 'file')} {what}")
     output.print_table(("file", "formats"), [(change.path, change.formats) for change in made.changes])
     for path, problem in made.problems.items():
         print(f"{path} stays as it is: {problem}")

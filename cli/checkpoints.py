@@ -7,6 +7,7 @@ import typer
 
 from cli import complete, names, output, place
 from cli.verbs import AsJson, group, verb
+from trainer.base.counting import counted
 
 if TYPE_CHECKING:
     from resources.trainings.store import TrainingStore
@@ -76,7 +77,8 @@ def verify(
         found = verified(where, commit, lambda done, whole: shown.update(f"{done / 1e9:.1f} of {whole / 1e9:.1f} GB"))
     if json:
         return output.print_json({"training": store.id, "step": commit.step, "tier": tier, **vars(found)})
-    print(f"{store.id}@{commit.step} is whole on the {tier} tier: {found.files} files, {found.bytes:,} bytes")
+    size = f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')}"
+    print(f"{store.id}@{commit.step} is whole on the {tier} tier: {size}")
 
 
 @verb(app, "slipway checkpoints export tiny-dec@400 --to ./tiny-llama")

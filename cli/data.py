@@ -9,6 +9,7 @@ import typer
 from cli import complete, names, output, place
 from cli.verbs import AsJson, group, verb
 from trainer.base import listing
+from trainer.base.counting import counted
 
 if TYPE_CHECKING:
     from assets.datasets.inspection import Inspection
@@ -75,7 +76,8 @@ def history(dataset: Dataset, json: AsJson = False) -> None:
     if json:
         return output.print_json(found)
     for past in found:
-        told = f"{past.documents:,} documents  {past.tokens:,} tokens  {past.shards} shards"
+        counts = (past.documents, "document"), (past.tokens, "token"), (past.shards, "shard")
+        told = "  ".join(counted(number, noun) for number, noun in counts)
         print(f"~{past.ago}  {past.sha256[:12]}  {past.fault or told}")
 
 
@@ -233,7 +235,8 @@ def gc(
     if json:
         return output.print_json({**vars(found), "applied": apply})
     did = "removed" if apply else "would remove"
-    print(f"{did} {len(found.files)} files of {found.bytes / 1e9:.3f} GB; {found.kept_snapshots} snapshots stay")
+    files = f"{counted(len(found.files), 'file')} of {found.bytes / 1e9:.3f} GB"
+    print(f"{did} {files}; snapshots that stay: {found.kept_snapshots}")
 
 
 @verb(app, "slipway data scrub --rebuild")
@@ -264,7 +267,7 @@ def scrub(
     if json:
         output.print_json(found)
     else:
-        print(f"{found.files:,} files of {found.bytes / 1e9:.3f} GB read, {len(found.damaged)} damaged")
+        print(f"{counted(found.files, 'file')} of {found.bytes / 1e9:.3f} GB read, {len(found.damaged)} damaged")
         for told in (*map(scrubbing.sentence, found.damaged), *(f"not read: {each}" for each in found.unread)):
             print(told)
     if found.lost or found.unread:
@@ -316,7 +319,9 @@ def _inspected(found: "Inspection") -> Sequence[str]:
         f"{found.dataset} {found.snapshot[:12]}: {found.kept:,} of {found.rows:,} documents are kept ({share:.1%})"
     ]
     for heading, totals in (("split", found.splits), ("language", found.languages)):
-        lines += [f"{heading} {each.name}: {each.documents:,} documents, {each.bytes / 1e6:,.1f} MB" for each in totals]
+        for each in totals:
+            documents = counted(each.documents, "document")
+            lines.append(f"{heading} {each.name}: {documents}, {each.bytes / 1e6:,.1f} MB")
     for removal in found.removals:
         lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
         for each in removal.examples:

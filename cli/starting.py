@@ -9,6 +9,7 @@ import typer
 
 from cli import complete, names, output, place, trainings
 from cli.verbs import AsJson, group, verb
+from trainer.base.counting import counted
 from trainer.config.profiles import PROFILES
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def plan(
     chosen = _named(recipe)
     recipes = assignments.load_with(folder.selected(), "trainings", chosen, fields or ())
     asked = planned(recipes, chosen, on)
-    with output.progress(f"planning {chosen} on {asked.question.ranks} ranks"):
+    with output.progress(f"planning {chosen} on {counted(asked.question.ranks, 'rank')}"):
         verdict = _verdict(asked.question, asked.room, recipes.trainings[chosen].storage)
     nodes = asked.question.nodes
     room = room_of(asked.room.nvme_bytes, verdict.host.nvme_spare, recipes.trainings[chosen].placement.nvme_gigabytes)

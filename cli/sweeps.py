@@ -7,6 +7,7 @@ import typer
 
 from cli import names, output, place
 from cli.verbs import AsJson, group, verb
+from trainer.base.counting import counted
 
 if TYPE_CHECKING:
     from assets.sweeps.state import SweepState
@@ -99,7 +100,7 @@ def export(
     from assets.sweeps import optuna_export
 
     store, state = _opened(sweep)
-    with output.progress(f"writing {len(state.trials)} trials to {file}"):
+    with output.progress(f"writing {counted(len(state.trials), 'trial')} to {file}"):
         optuna_export.export(state, store.read(), file)
     output.note(f"{file} has the study {store.sweep}")
 

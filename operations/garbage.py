@@ -16,6 +16,7 @@ from operations import references
 from resources.mlflow.registry import Registry
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from trainer.base.counting import counted
 
 
 class GarbageConfig(dg.Config):
@@ -36,8 +37,9 @@ def collect_garbage(
     """Raises as `collected` does."""
     found = collected(tiers, tracking, config.snapshots, config.hours, config.dry_run, context.log.info)
     context.log.info(
-        f"{'would remove' if config.dry_run else 'removed'} {len(found.files)} files of {found.bytes / 1e9:.3f} GB; "
-        f"{found.kept_snapshots} snapshots stay"
+        f"{'would remove' if config.dry_run else 'removed'} "
+        f"{counted(len(found.files), 'file')} of {found.bytes / 1e9:.3f} GB; "
+        f"snapshots that stay: {found.kept_snapshots}"
     )
     names = [str(path.relative_to(tiers.durable_path)) for path in found.files[:100]]
     figures: dict[str, Any] = {"files": len(found.files), "bytes": found.bytes, "first": names}

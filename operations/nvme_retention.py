@@ -20,6 +20,7 @@ from resources.tiers import Tiers
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import job_name
 from resources.trainings.roots import trainings, trials
+from trainer.base.counting import counted
 from trainer.node_task import Result, RetainTask
 
 
@@ -63,10 +64,11 @@ def retain_on_nodes(
 
 def _sentence(retained: Result, dry_run: bool) -> str:
     return (
-        f"{'would remove' if dry_run else 'removed'} {len(retained['removed_snapshots'])} snapshots, "
-        f"{retained['removed_shards']} shards of {retained['removed_bytes'] / 1e9:.2f} GB and "
-        f"{retained['removed_partial']} partial files; {retained['kept_snapshots']} snapshots of "
-        f"{retained['kept_bytes'] / 1e9:.2f} GB stay, {retained['leased_snapshots']} of them in use"
+        f"{'would remove' if dry_run else 'removed'} {counted(len(retained['removed_snapshots']), 'snapshot')}, "
+        f"{counted(retained['removed_shards'], 'shard')} of {retained['removed_bytes'] / 1e9:.2f} GB and "
+        f"{counted(retained['removed_partial'], 'partial file')}; what stays: "
+        f"{counted(retained['kept_snapshots'], 'snapshot')} of "
+        f"{retained['kept_bytes'] / 1e9:.2f} GB, {retained['leased_snapshots']} of them in use"
     )
 
 

@@ -12,6 +12,7 @@ from assets.sweeps.samplers import MODELS, TrialSampler
 from assets.sweeps.schedulers.choice import scheduler_of
 from assets.sweeps.schedulers.protocol import SweepScheduler
 from assets.sweeps.state import SweepState
+from trainer.base.counting import counted
 
 EXHAUSTED = "the space"
 """What sets the trials of a sweep to those that it has, once its space has no more."""
@@ -62,7 +63,7 @@ def _too_many_failures(sweep: SweepState) -> Closed | None:
         return None
     ended = failed[-1].ended
     last = f"the last, trial {failed[-1].number}: {ended.reason if ended else ''}"
-    return closing(sweep, "failed", f"{len(failed)} trials failed, at most {most} may; {last}")
+    return closing(sweep, "failed", f"{counted(len(failed), 'trial')} failed, at most {most} may; {last}")
 
 
 def _at_the_goal(sweep: SweepState) -> Closed | None:
@@ -105,8 +106,9 @@ def _new_trial(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampl
 
 def _exhausted(sweep: SweepState) -> str:
     if sweep.plan.sampler == "grid":
-        return f"the grid has no more than {sweep.drawn} trials"
-    return f"after {sweep.drawn} trials hardly any draw fits the constraints: {'; '.join(sweep.plan.constraints)}"
+        return f"the grid has no more than {counted(sweep.drawn, 'trial')}"
+    constraints = "; ".join(sweep.plan.constraints)
+    return f"after {counted(sweep.drawn, 'trial')} hardly any draw fits the constraints: {constraints}"
 
 
 def _let_go(sweep: SweepState) -> Decided | None:

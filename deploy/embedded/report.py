@@ -10,6 +10,7 @@ from rich.table import Table
 from assets import plots
 from deploy.embedded.made import Chain
 from resources.home import Home
+from trainer.base.counting import counted
 
 
 def lines(chain: Chain) -> Iterator[str]:
@@ -58,10 +59,8 @@ def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
     snapshot, sweep, training = chain.snapshot, chain.sweep, chain.training
     assert snapshot is not None and sweep is not None and training is not None
     split = snapshot.splits
-    yield (
-        "snapshot",
-        f"{snapshot.sha256[:16]}  {sum(s.documents for s in split.values())} documents of {snapshot.dataset}",
-    )
+    documents = counted(sum(s.documents for s in split.values()), "document")
+    yield "snapshot", f"{snapshot.sha256[:16]}  {documents} of {snapshot.dataset}"
     yield "tokens", ", ".join(f"{name} {s.tokens:,}" for name, s in split.items())
     stopped = sum(trial.state == "stopped" for trial in sweep.trials.values())
     yield "trials", f"{len(sweep.trials)}, {stopped} stopped early, {sweep.compute_saved:.0%} of the steps saved"
@@ -70,7 +69,7 @@ def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
         yield "best trial", f"{sweep.best.number}: {chosen}"
     losses = chain.losses()
     claim = training.newest_claim()
-    yield "training", f"{training.id}, {claim.token.incarnation if claim else 0} incarnation(s)"
+    yield "training", f"{training.id}, {counted(claim.token.incarnation if claim else 0, 'incarnation')}"
     yield "loss", f"{losses[0][1]:.3f} at step {losses[0][0]} to {losses[-1][1]:.3f} at step {losses[-1][0]}"
     for commit, score in chain.scores:
         figures = f"validation loss {score.loss:.3f}, {score.bits_per_byte:.3f} bits per byte"

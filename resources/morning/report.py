@@ -21,6 +21,7 @@ from resources.morning.facts import (
 )
 from resources.trainings import incident_reports, post_mortem
 from resources.trainings.incident_reports import RECOVERING, IncidentReport
+from trainer.base.counting import counted
 
 INCIDENT, TRAINING, CHECKPOINT, TIER, GATE, NODE, RECORDS = (
     "incident",
@@ -119,8 +120,8 @@ class MorningReport:
         """The first thing that a person reads."""
         waits = len(self.waiting)
         todo = f"{waits} {'thing waits' if waits == 1 else 'things wait'} for a person" if waits else "nobody is needed"
-        many = "1 incident" if self.incidents == 1 else f"{self.incidents} incidents"
-        lost = f"{many}, {self.seconds_lost:,.0f} s and {self.steps_lost:,} steps lost"
+        steps = counted(self.steps_lost, "step")
+        lost = f"{counted(self.incidents, 'incident')}, {self.seconds_lost:,.0f} s and {steps} lost"
         ended = f"{len(self.succeeded)} finished, {len(self.stopped)} stopped by a person"
         return f"{todo}; {lost}; trainings: {ended}"
 

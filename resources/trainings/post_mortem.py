@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from resources.trainings import tails
 from resources.trainings.incident_reports import OVER, RECOVERING, IncidentReport
 from resources.trainings.store import TrainingStore
+from trainer.base.counting import counted
 from trainer.diagnosis import folder
 from trainer.diagnosis.folder import DiagnosisManifest
 from trainer.record import incidents
 from trainer.record.accounting import buckets
+from trainer.record.tokens import Token
 
 RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
@@ -43,8 +45,7 @@ def cost(report: IncidentReport) -> str:
         return "what it cost is not known yet" if report.state == RECOVERING else "no step followed"
     if report.steps_lost is None:
         return f"{report.seconds_lost:,.1f} s lost until the next incident"
-    steps = "1 step" if report.steps_lost == 1 else f"{report.steps_lost:,} steps"
-    return f"{report.seconds_lost:,.1f} s and {steps} lost"
+    return f"{report.seconds_lost:,.1f} s and {counted(report.steps_lost, 'step')} lost"
 
 
 def went_on(report: IncidentReport) -> str:
@@ -55,7 +56,8 @@ def went_on(report: IncidentReport) -> str:
         return "nowhere yet" if report.state == RECOVERING else "nowhere"
     from_step = f" from step {report.resumed_from:,}" if report.resumed_from is not None else ""
     nodes = f" on {', '.join(report.resumed_on)}" if report.resumed_on else ""
-    return f"{report.resumed}{nodes}{from_step}, claimed by {report.resumed_by}"
+    resumed = Token.parse(report.resumed).words
+    return f"{resumed}{nodes}{from_step}, claimed by {report.resumed_by}"
 
 
 def named(report: IncidentReport) -> str:

@@ -147,7 +147,10 @@ def _running(
     if not ranks:
         if waits:
             return WAITING, _waiting(waits)
-        return STARTING, f"starting: its job is {'coming up' if facts.submitted(facts.incarnation) else 'submitted'}"
+        return (
+            STARTING,
+            f"starting: its job is {'coming up' if facts.submitted(facts.incarnation) else 'being submitted'}",
+        )
     last = min(ranks, key=lambda sight: (_order(sight.place.phase), sight.place.step, sight.place.done))
     hung = [sight for sight in ranks if sight.age >= hang_after(sight)]
     if hung:

@@ -16,8 +16,8 @@ from tests.embedded.slipway import MARK
 from tests.embedded.tutorial import Reader, blocks
 from trainer.base import processes
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
-PATIENCE_SECONDS = 1500.0
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
+PATIENCE_SECONDS = 3000.0
 
 
 @pytest.fixture

@@ -41,7 +41,6 @@ class Window:
     def open(self, url: str) -> None:
         """Show a page, with its scripts loaded."""
         self.page.goto(url, wait_until="load")
-        self._close_greeting()
 
     def until_shown(self, *texts: str) -> None:
         """Wait until a person can read each of these on the page; fails when one does not come into sight."""
@@ -66,12 +65,6 @@ class Window:
         self.page.set_viewport_size({"width": WIDTH, "height": height})
         with Image.open(io.BytesIO(self.page.screenshot())) as shown:
             shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
-
-    def _close_greeting(self) -> None:
-        """Dagster greets everybody once, in front of the page."""
-        greeting = self.page.get_by_role("button", name="Skip")
-        if greeting.count():
-            greeting.first.click()
 
 
 @contextmanager

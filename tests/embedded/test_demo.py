@@ -106,7 +106,7 @@ def test_its_table_names_all_that_was_made(slipway: Slipway, first: Ended):
     shown = table(first.output)
     assert shown["snapshot"] == f"{store.specification().snapshot[:16]}  {TEXTS} documents of small-texts"
     assert shown["trials"].startswith(f"{TRIALS}, ")
-    assert shown["training"] == f"{store.id}, 1 incarnation(s)"
+    assert shown["training"] == f"{store.id}, 1 incarnation"
     (at_first, loss), *_, (at_last, last) = ledger.loss_curve(store.events())
     assert shown["loss"] == f"{loss:.3f} at step {at_first} to {last:.3f} at step {at_last}"
     assert last < loss
@@ -206,7 +206,7 @@ def test_the_next_run_goes_on_from_the_checkpoint(slipway: Slipway, stopped: tup
         event["step"] for event in store.events() if event["event"] == "step" and event["incarnation"] > incarnation
     ]
     assert (min(done), max(done)) == (step + 1, STEPS)
-    assert table(resumed.output)["training"] == f"{store.id}, 2 incarnation(s)"
+    assert table(resumed.output)["training"] == f"{store.id}, 2 incarnations"
 
 
 def demo(slipway: Slipway) -> Ended:

@@ -5,12 +5,15 @@ what a click in the UI asks for.
 """
 
 import contextlib
+import socket
 import textwrap
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import uvicorn
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
@@ -27,6 +30,7 @@ OVERRIDES: dict[str, Any] = {
         "module": "dagster._core.launcher.sync_in_memory_run_launcher",
         "class": "SyncInMemoryRunLauncher",
     },
+    "nux": {"enabled": False},
     "compute_logs": {"module": "dagster._core.storage.noop_compute_log_manager", "class": "NoOpComputeLogManager"},
 }
 """Runs wait in the queue until a test has them executed, here and now."""
@@ -73,7 +77,8 @@ class Webserver:
 
     def __init__(self, context: WorkspaceProcessContext) -> None:
         self._context = context
-        self._client = TestClient(create_app_from_workspace_process_context(context))
+        self.app = create_app_from_workspace_process_context(context)
+        self._client = TestClient(self.app)
         self._location = {"repositoryLocationName": "slipway", "repositoryName": "__repository__"}
 
     def jobs(self) -> list[str]:
@@ -172,3 +177,17 @@ def served(instance: dg.DagsterInstance, folder: Path, recipes: Path, home: Path
     target = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(origin, location_name="slipway"))
     with WorkspaceProcessContext(instance, target) as context:
         yield Webserver(context)
+
+
+@contextlib.contextmanager
+def listening(server: Webserver) -> Iterator[str]:
+    """The same webserver at an address, for a browser."""
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        serving = uvicorn.Server(uvicorn.Config(server.app, log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=serving.run, args=([place],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{place.getsockname()[1]}"
+        finally:
+            serving.should_exit = True
+            thread.join()

@@ -64,7 +64,7 @@ def test_a_failed_incarnation_is_an_incident_with_its_cause_and_it_says_what_it_
     platform.apply("incidents")
     last, _ = told(platform, KEY, name)
     assert (last["state"], last["steps_lost"], last["resumed_from"]) == ("over", 2, 8)
-    assert last["went_on"].startswith("000002.0000 on node-0 from step 8")
+    assert last["went_on"].startswith("incarnation 2 on node-0 from step 8")
     assert last["seconds_lost"] == pytest.approx(accounts.costs(store.folder)["000001.0000"].seconds, abs=0.01)
     assert "data:image/png" in last["timeline"] and "## Seconds" in last["post_mortem"]
     written = incidents.evidence(store.folder, "000001.0000") / "post-mortem.md"

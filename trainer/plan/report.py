@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from trainer.base.counting import counted
 from trainer.plan.room import Room
 from trainer.plan.verdict import PlanVerdict, gib
 
@@ -9,7 +10,7 @@ from trainer.plan.verdict import PlanVerdict, gib
 def report(verdict: PlanVerdict, room: Room) -> Iterator[str]:
     """The lines of the report."""
     fits = "fits" if verdict.fits else "does not fit"
-    yield f"{verdict.parameters:,} parameters on {verdict.ranks} ranks: it {fits} on {verdict.room}."
+    yield f"{verdict.parameters:,} parameters on {counted(verdict.ranks, 'rank')}: it {fits} on {verdict.room}."
     yield from (f"  {problem}" for problem in verdict.problems)
     if verdict.remedies:
         yield f"  With {' '.join(verdict.remedies)} it fits."

@@ -17,6 +17,11 @@ class Token:
     def __str__(self) -> str:
         return f"{self.incarnation:06d}.{self.generation:04d}"
 
+    @property
+    def words(self) -> str:
+        """For a person; the generation is named where ranks were started anew inside the incarnation."""
+        return f"incarnation {self.incarnation}" + (f", generation {self.generation}" if self.generation else "")
+
     @staticmethod
     def parse(text: str) -> "Token":
         incarnation, generation = text.split(".")

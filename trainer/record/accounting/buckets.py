@@ -62,7 +62,7 @@ TITLES = {
     UNDETECTED: "until detected",
     RESTART: "detection to restart",
     AWAY: "control plane away",
-    WAITING: "waiting for nodes",
+    WAITING: "waiting for its start",
     QUEUE: "queue",
     STARTING: "starting",
     STAGING: "staging",
