@@ -16,6 +16,7 @@ from assets import keys
 from assets.execution import pods
 from assets.exporting import Exporting
 from recipes.training import ModelRecipe
+from resources import exports
 from resources.compute.protocol import Compute
 from resources.mlflow.promotion import champion
 from resources.mlflow.registry import FOLDER_TAG, Version
@@ -52,8 +53,9 @@ class Serving:
 
         Raises NotServed and ValueError for a version that cannot be served, DamagedCheckpoint, and Unavailable.
         """
-        served = self.exported(version)
-        state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
+        with exports.wanting(self.tiers.durable_path, version.model):
+            served = self.exported(version)
+            state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
         self.ensure()
         return state
 
@@ -94,7 +96,7 @@ class Serving:
         if FOLDER_TAG not in version.tags:
             raise NotServed(f"model {version.model}: version {version.number} is none of our checkpoints")
         target = self.records.export(version.model, version.manifest)
-        manifest = _verified(target) if target.exists() else ""
+        manifest = _verified(target) if exports.wanted_now(target) else ""
         if not manifest:
             commit = Commit(0, Token(0), version.tags[FOLDER_TAG], version.manifest)
             manifest = self._export(version, commit)
@@ -103,7 +105,7 @@ class Serving:
 
     def _export(self, version: Version, commit: Commit) -> str:
         """Raises ValueError, DamagedCheckpoint, and OSError."""
-        from trainer.start import export as exports  # with all families of models, which few runs need
+        from trainer.start import export  # with all families of models, which few runs need
 
         target = self.records.export(version.model, version.manifest)
         precision = self.compute.serving(self.tiers).precision
@@ -111,9 +113,9 @@ class Serving:
         if version.training and (store := trainings(self.tiers).store(version.training)).folder.is_dir():
             exporting, terms = Exporting(self.tiers, self.compute, self.say), store.terms()
             if exporting.is_for_a_job(commit, terms, target):
-                return exporting.export(commit, terms, target, None, precision, exports.FILE_BYTES)
+                return exporting.export(commit, terms, target, None, precision, export.FILE_BYTES)
         source = self.tiers.durable_path / commit.folder
-        return exports.export(source, target, commit.manifest, precision=precision)
+        return export.export(source, target, commit.manifest, precision=precision)
 
 
 def _verified(target: Path) -> str:
@@ -123,7 +125,7 @@ def _verified(target: Path) -> str:
         for name, expected in read_manifest(target, manifest).files.items():
             verify_file(target / name, expected)
         return manifest
-    target.rename(target.with_name(f"{target.name}.damaged-{time.time_ns()}"))
+    exports.set_damaged_aside(target)
     return ""
 
 
