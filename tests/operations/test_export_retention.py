@@ -3,11 +3,10 @@
 import os
 import time
 from pathlib import Path
-from typing import Any
 
-import dagster as dg
 import pytest
 
+from operations import export_retention
 from operations.export_retention import ExportLimits, RetainedExports, retain
 from recipes.load import Recipes
 from resources import exports
@@ -15,15 +14,17 @@ from resources.exports import EXPORTS
 from resources.serving import wishes
 from resources.short_jobs.attempts import ShortJob, newest
 from resources.tiers import Tiers
+from resources.trainings.records import Specification, Terms
+from resources.trainings.roots import trainings
+from resources.trainings.store import TrainingStore
 from serving.records import ServedVersion, ServingRecords, ServingWish, SwitchPolicy, SwitchVerdict
-from tests.sensors.platform import BY, Platform
 from trainer.base import codec
 from trainer.checkpoint.disk import publication
 from trainer.checkpoint.tiers import replicas
 from trainer.checkpoint.tiers.tier import DURABLE
 from trainer.record import fence
 
-MODEL = "small"
+MODEL, BY = "small", "a test"
 NOW = ExportLimits(versions=1, hours=0.0, days=0.0)
 """Nothing stays for its age."""
 
@@ -117,7 +118,9 @@ def test_what_was_wanted_a_short_while_ago_stays(tiers: Tiers, records: ServingR
     folder = records.durable / exported(records, 1).folder
     assert exports.wanted_now(folder)
     day = ExportLimits(versions=1, hours=24.0, days=0.0)
-    assert retained(tiers, day).staying == {str(folder.relative_to(records.durable)): ("it was wanted a short while ago",)}
+    assert retained(tiers, day).staying == {
+        str(folder.relative_to(records.durable)): ("it was wanted a short while ago",)
+    }
     aged(folder)
     retained(tiers, day)
     assert not folder.exists() and not exports.wanted_now(folder)
@@ -191,9 +194,7 @@ def test_a_model_whose_records_cannot_be_read_keeps_all_of_its_exports_and_the_o
     assert failed.startswith("model small: nothing more was removed: ") and "000001.json" in failed
 
 
-def test_a_job_s_record_that_cannot_be_read_stops_all_before_anything_is_removed(
-    tiers: Tiers, records: ServingRecords
-):
+def test_a_job_s_record_that_cannot_be_read_stops_all_before_anything_is_removed(tiers: Tiers, records: ServingRecords):
     exported(records, 1)
     job = records.durable / "short-jobs" / "generate-0" / "000001" / "job.json"
     job.parent.mkdir(parents=True)
@@ -205,40 +206,55 @@ def test_a_job_s_record_that_cannot_be_read_stops_all_before_anything_is_removed
 
 def test_a_link_among_the_exports_is_left_alone(tiers: Tiers, records: ServingRecords, tmp_path: Path):
     exported(records, 1)
-    elsewhere = tmp_path / "elsewhere"
-    (records.durable / records.exports(MODEL) / ("1" * 64)).rename(elsewhere)
-    (records.exports(MODEL) / ("1" * 64)).symlink_to(elsewhere)
+    elsewhere, place = tmp_path / "elsewhere", records.export(MODEL, "1" * 64)
+    place.rename(elsewhere)
+    place.symlink_to(elsewhere)
     assert retained(tiers).going == {} and (elsewhere / "weights").exists()
 
 
-def asked_for(platform: Platform, name: str) -> Path:
-    folder = platform.home.durable / EXPORTS / name
+def trained(tiers: Tiers, name: str, init: str = "") -> TrainingStore:
+    """A training with a checkpoint of step 5."""
+    terms = Terms(1, 1, 1, 30.0, 2, init=init)
+    store = trainings(tiers).propose(Specification(name, {}, "0" * 64, "1" * 64), terms)
+    assert store.claim(1, ("node-0",), "first start", BY)
+    commit = fence.Commit(5, fence.Token(1), f"checkpoints/{store.id}/5", "0" * 64, {"loss": 1.0}, 1e9)
+    fence.commit(store.folder, commit)
+    replicas.record(store.folder, commit, DURABLE, 10)
+    return store
+
+
+def asked_for(tiers: Tiers, name: str) -> Path:
+    """An export that a person asked for 31 days ago."""
+    folder = tiers.durable_path / EXPORTS / name
     publication.write(folder, "test/1", {"weights": bytes(10)})
     aged(folder, 31 * 24)
     return folder
 
 
-def run(platform: Platform, **config: Any) -> dg.ExecuteInProcessResult:
-    job = platform.repository.get_job("export_retention")
-    ops = {"ops": {"retain_exports": {"config": config}}}
-    return job.execute_in_process(ops, instance=platform.instance, resources=platform.resources)
-
-
-def test_what_a_person_asked_for_goes_after_its_days_unless_its_checkpoint_is_gone_or_a_training_starts_from_it(
-    platform: Platform,
-):
-    store = platform.wanted("a test")
-    assert store.claim(1, ("node-0",), "first start", BY)
-    commit = fence.Commit(5, fence.Token(1), f"checkpoints/{store.id}/5", "0" * 64, {"loss": 1.0}, 1e9)
-    fence.commit(store.folder, commit)
-    replicas.record(store.folder, commit.name, DURABLE)
-    again, gone, young = (asked_for(platform, f"{store.id}.{name}") for name in ("5-bf16", "6-bf16", "5-fp32"))
+def test_what_a_person_asked_for_goes_after_its_days_while_its_checkpoint_can_give_it_again(tiers: Tiers):
+    store = trained(tiers, "one")
+    again, young = (asked_for(tiers, f"{store.id}.5-{kind}") for kind in ("bf16", "fp32"))
+    last_copy = asked_for(tiers, f"{store.id}.6-bf16")
+    starts = asked_for(tiers, f"{trained(tiers, 'two').id}.5-bf16")
+    trained(tiers, "three", init=str(starts))
     os.utime(young)
-    told = run(platform, dry_run=True)
-    assert again.exists() and told.success
-    told = run(platform)
-    assert [path.exists() for path in (again, gone, young)] == [False, True, True]
-    [step] = [event for event in told.all_events if event.event_type_value == "STEP_OUTPUT"]
-    metadata = step.step_output_data.metadata
-    assert metadata["exports"].value == 1
-    assert "cannot be made again" in str(metadata["staying"].value)
+    told = retained(tiers, ExportLimits())
+    assert told.going.keys() == {f"exports/{again.name}"}
+    assert [path.exists() for path in (again, young, last_copy, starts)] == [False, True, True, True]
+    assert "cannot be made again" in told.staying[f"exports/{last_copy.name}"][0]
+    assert "three" in told.staying[f"exports/{starts.name}"][0]
+
+
+@pytest.mark.nightly
+def test_the_operation_shows_what_goes_and_what_stays_and_removes_nothing_when_it_is_dry(
+    tiers: Tiers, records: ServingRecords
+):
+    answered(records, exported(records, 1))
+    old = exported(records, 2)
+    for dry_run in (True, False):
+        ops = {"ops": {"retain_exports": {"config": {"dry_run": dry_run}}}}
+        done = export_retention.job(Recipes()).execute_in_process(ops, resources={"tiers": tiers})
+        [output] = [event for event in done.all_events if event.event_type_value == "STEP_OUTPUT"]
+        told = output.step_output_data.metadata
+        assert list(told["going"].value) == [old.folder] and len(told["staying"].value) == 1
+        assert there(records) == ("12" if dry_run else "1")
