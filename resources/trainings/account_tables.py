@@ -8,7 +8,7 @@ cost(training, recipe, sweep, trial, team, cause, day, bucket, spot, rank_hours,
                                                     what its ranks held; money where prices are set
 
 `team` is the owner that the recipe has today. The cause of an interruption is why it happened; that of a cost is why
-the training began (new data, a schedule's tick), empty for one that a person began.
+the training began, in one of the words of `naming.kind_of_cause`: empty for one that a person began.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from resources import warehouse
-from resources.trainings import accounts, costs
+from resources.trainings import accounts, costs, naming
 from resources.trainings.costs import Prices
 from resources.trainings.roots import TRIALS
 from resources.trainings.store import TrainingStore
@@ -73,19 +73,20 @@ class CostSubject:
     team: str
     """Empty where no recipe says."""
     cause: str
+    """Why it began, as `naming.kind_of_cause` says."""
 
 
 def subject(store: TrainingStore, owners: Mapping[str, str]) -> CostSubject:
     """Whom a training's cost is for; `owners` are those of the recipes, by name."""
     try:
-        specification = store.specification()
+        specification, cause = store.specification(), naming.kind_of_cause(store.specification(), store.terms())
     except (ValueError, OSError):
         return CostSubject("", "", None, "", "")
     above = store.folder.parent
     sweep, _, number = store.id.rpartition(".") if above.name == TRIALS else ("", "", "")
     team = owners.get(sweep.rpartition("-")[0]) or owners.get(specification.recipe, "")
     trial = int(number) if number.isdecimal() else None
-    return CostSubject(specification.recipe, sweep, trial, team, specification.cause)
+    return CostSubject(specification.recipe, sweep, trial, team, cause)
 
 
 def rows(stores: Iterable[TrainingStore], prices: Prices | None = None, owners: Mapping[str, str] = NOBODY) -> Rows:
