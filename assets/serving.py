@@ -12,14 +12,14 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys
+from assets import asked, keys
 from assets.execution import pods
 from assets.exporting import Exporting
 from recipes.training import ModelRecipe
 from resources import exports
 from resources.compute.protocol import Compute
 from resources.mlflow.promotion import champion
-from resources.mlflow.registry import FOLDER_TAG, Version
+from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, Version
 from resources.serving import wishes
 from resources.serving.wishes import NotServed
 from resources.short_jobs.running import Say
@@ -57,7 +57,16 @@ class Serving:
             served = self.exported(version)
             state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
         self.ensure()
+        self._count_trained(version, served)
         return state
+
+    def _count_trained(self, version: Version, served: ServedVersion) -> None:
+        """Count what the version was trained on, beside which is shown what it is asked; served it is in any case."""
+        try:
+            if snapshot := version.tags.get(SNAPSHOT_TAG):
+                asked.count_trained(self.tiers.durable_path, version.model, served, snapshot)
+        except (ValueError, OSError) as error:
+            self.say(f"what it is asked will not be compared with what it was trained on: {error}")
 
     def stop(self, model: str, by: str, why: str) -> ServedState:
         """Want nothing of a model any more."""
@@ -192,6 +201,36 @@ def served_models(recipes: Sequence[ModelRecipe]) -> dict[str, list[ModelRecipe]
 def served_assets(recipes: Sequence[ModelRecipe]) -> list[dg.AssetsDefinition]:
     """One for each registered model that can be asked."""
     return [served_asset(model, leading) for model, leading in served_models(recipes).items()]
+
+
+def asked_observation(model: str, drift: asked.LiveDrift, day: str) -> dg.AssetObservation:
+    """The event that shows what is asked, beside what was trained on."""
+    told = ", ".join(f"{name} differ by {index:.3g}" for name, index in drift.figures.items())
+    most = ", ".join(f"{language} {share:.0%}" for language, share in drift.languages.items())
+    return dg.AssetObservation(
+        served_key(model),
+        description=f"asked {drift.texts:,} times in {asked.DAYS} days ({most}); from what was trained on {told}",
+        metadata={
+            "asked": drift.texts,
+            "asked_not_counted": drift.left_out,
+            "asked_day": day,
+            "asked_languages": dg.MetadataValue.json(dict(drift.languages)),
+            **{f"asked_{name}_drift": dg.MetadataValue.float(index) for name, index in drift.figures.items()},
+        },
+    )
+
+
+def asked_of(tiers: Tiers, model: str) -> asked.LiveDrift | None:
+    """What the champion is asked while it is what answers; None where it does not, or too little is known.
+
+    Raises OSError and UndecodableRecord.
+    """
+    held = champion_of(tiers, model)
+    settled = ServingRecords(tiers.durable_path).state(model).settled
+    if held is None or settled is None or settled.checkpoint != held.manifest or SNAPSHOT_TAG not in held.tags:
+        return None
+    found = asked.live_drift(tiers.durable_path, model, settled, held.tags[SNAPSHOT_TAG])
+    return found if found is not None and found.figures else None
 
 
 def answering_observation(model: str, answering: Answering, state: ServedState) -> dg.AssetObservation:

@@ -1,4 +1,4 @@
-"""Causes: a training that began by itself says why, in its id, its name and its page; and what it cost is added up so."""
+"""Causes: a training that began by itself says why, in its id and its name; and what it cost is added up so."""
 
 import datetime
 
