@@ -31,6 +31,7 @@ from assets.training import training_assets
 from operations import (
     branching,
     checkpoint_retention,
+    export_retention,
     exporting,
     garbage,
     logs,
@@ -119,6 +120,7 @@ def schedules_of(recipes: Recipes) -> list[dg.ScheduleDefinition]:
         *(quality.schedule_of(recipe) for recipe in quality.watched(recipes)),
         *(retraining(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain),
         checkpoint_retention.schedule,
+        export_retention.schedule,
         nvme_retention.schedule,
         storage.schedule,
         morning.schedule,
@@ -193,6 +195,7 @@ def build(
             *(quality.job_of(recipe) for recipe in quality.watched(recipes)),
             checkpoint_retention.job,
             resealing.job,
+            export_retention.job(recipes),
             nvme_retention.job,
             nodes.set_job,
             nodes.diagnose_job,

@@ -4,6 +4,7 @@ Whoever asks for it (new data, a fall in quality), the same limits hold: the coo
 section `renewal`.
 """
 
+import datetime
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,7 @@ from recipes.training import ModelRecipe, TrainingRecipe
 from resources.mlflow.promotion import champion
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from resources.trainings import accounts
+from resources.trainings import costs
 from resources.trainings.roots import trainings
 from resources.trainings.store import Trainings, TrainingStore
 from trainer.data import contents, snapshots
@@ -83,12 +84,10 @@ def _check_limits(renewal: RenewalSection, known: list[TrainingStore], now: floa
 
 
 def rank_hours(store: TrainingStore, since: float) -> float:
-    """Hours of its ranks since a moment, from the first process on; 0 for one that cannot be read."""
-    if (found := accounts.of_if_any(store.folder)) is None:
-        return 0.0
-    account, facts = found[0], store.read()
-    ranks = max(1, len(facts.nodes)) * facts.terms.ranks_per_node
-    return max(0.0, account.end - max(account.started, since)) * ranks / HOUR
+    """Hours in which its ranks held a processor or a GPU, since the day of a moment; 0 for one that cannot be read."""
+    held = costs.of_if_any(store.folder)
+    first = datetime.datetime.fromtimestamp(since, datetime.UTC).date()
+    return sum(each.rank_hours for each in held.shares if each.day >= first) if held else 0.0
 
 
 def _with_champion(recipe: TrainingRecipe, current: str, tiers: Tiers) -> TrainingRecipe:

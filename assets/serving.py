@@ -12,13 +12,14 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets import keys
+from assets import asked, keys
 from assets.execution import pods
 from assets.exporting import Exporting
 from recipes.training import ModelRecipe
+from resources import exports
 from resources.compute.protocol import Compute
 from resources.mlflow.promotion import champion
-from resources.mlflow.registry import FOLDER_TAG, Version
+from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, Version
 from resources.serving import wishes
 from resources.serving.wishes import NotServed
 from resources.short_jobs.running import Say
@@ -52,10 +53,20 @@ class Serving:
 
         Raises NotServed and ValueError for a version that cannot be served, DamagedCheckpoint, and Unavailable.
         """
-        served = self.exported(version)
-        state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
+        with exports.wanting(self.tiers.durable_path, version.model):
+            served = self.exported(version)
+            state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
         self.ensure()
+        self._count_trained(version, served)
         return state
+
+    def _count_trained(self, version: Version, served: ServedVersion) -> None:
+        """Count what the version was trained on, beside which is shown what it is asked; served it is in any case."""
+        try:
+            if snapshot := version.tags.get(SNAPSHOT_TAG):
+                asked.count_trained(self.tiers.durable_path, version.model, served, snapshot)
+        except (ValueError, OSError) as error:
+            self.say(f"what it is asked will not be compared with what it was trained on: {error}")
 
     def stop(self, model: str, by: str, why: str) -> ServedState:
         """Want nothing of a model any more."""
@@ -94,7 +105,7 @@ class Serving:
         if FOLDER_TAG not in version.tags:
             raise NotServed(f"model {version.model}: version {version.number} is none of our checkpoints")
         target = self.records.export(version.model, version.manifest)
-        manifest = _verified(target) if target.exists() else ""
+        manifest = _verified(target) if exports.wanted_now(target) else ""
         if not manifest:
             commit = Commit(0, Token(0), version.tags[FOLDER_TAG], version.manifest)
             manifest = self._export(version, commit)
@@ -103,7 +114,7 @@ class Serving:
 
     def _export(self, version: Version, commit: Commit) -> str:
         """Raises ValueError, DamagedCheckpoint, and OSError."""
-        from trainer.start import export as exports  # with all families of models, which few runs need
+        from trainer.start import export  # with all families of models, which few runs need
 
         target = self.records.export(version.model, version.manifest)
         precision = self.compute.serving(self.tiers).precision
@@ -111,9 +122,9 @@ class Serving:
         if version.training and (store := trainings(self.tiers).store(version.training)).folder.is_dir():
             exporting, terms = Exporting(self.tiers, self.compute, self.say), store.terms()
             if exporting.is_for_a_job(commit, terms, target):
-                return exporting.export(commit, terms, target, None, precision, exports.FILE_BYTES)
+                return exporting.export(commit, terms, target, None, precision, export.FILE_BYTES)
         source = self.tiers.durable_path / commit.folder
-        return exports.export(source, target, commit.manifest, precision=precision)
+        return export.export(source, target, commit.manifest, precision=precision)
 
 
 def _verified(target: Path) -> str:
@@ -123,7 +134,7 @@ def _verified(target: Path) -> str:
         for name, expected in read_manifest(target, manifest).files.items():
             verify_file(target / name, expected)
         return manifest
-    target.rename(target.with_name(f"{target.name}.damaged-{time.time_ns()}"))
+    exports.set_damaged_aside(target)
     return ""
 
 
@@ -190,6 +201,36 @@ def served_models(recipes: Sequence[ModelRecipe]) -> dict[str, list[ModelRecipe]
 def served_assets(recipes: Sequence[ModelRecipe]) -> list[dg.AssetsDefinition]:
     """One for each registered model that can be asked."""
     return [served_asset(model, leading) for model, leading in served_models(recipes).items()]
+
+
+def asked_observation(model: str, drift: asked.LiveDrift, day: str) -> dg.AssetObservation:
+    """The event that shows what is asked, beside what was trained on."""
+    told = ", ".join(f"{name} differ by {index:.3g}" for name, index in drift.figures.items())
+    most = ", ".join(f"{language} {share:.0%}" for language, share in drift.languages.items())
+    return dg.AssetObservation(
+        served_key(model),
+        description=f"asked {drift.texts:,} times in {asked.DAYS} days ({most}); from what was trained on {told}",
+        metadata={
+            "asked": drift.texts,
+            "asked_not_counted": drift.left_out,
+            "asked_day": day,
+            "asked_languages": dg.MetadataValue.json(dict(drift.languages)),
+            **{f"asked_{name}_drift": dg.MetadataValue.float(index) for name, index in drift.figures.items()},
+        },
+    )
+
+
+def asked_of(tiers: Tiers, model: str) -> asked.LiveDrift | None:
+    """What the champion is asked while it is what answers; None where it does not, or too little is known.
+
+    Raises OSError and UndecodableRecord.
+    """
+    held = champion_of(tiers, model)
+    settled = ServingRecords(tiers.durable_path).state(model).settled
+    if held is None or settled is None or settled.checkpoint != held.manifest or SNAPSHOT_TAG not in held.tags:
+        return None
+    found = asked.live_drift(tiers.durable_path, model, settled, held.tags[SNAPSHOT_TAG])
+    return found if found is not None and found.figures else None
 
 
 def answering_observation(model: str, answering: Answering, state: ServedState) -> dg.AssetObservation:

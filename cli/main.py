@@ -16,6 +16,7 @@ from cli import (
     checkpoints,
     cluster,
     data,
+    exports,
     generation,
     incidents,
     instance,
@@ -37,7 +38,7 @@ from resources.told import is_for_people, sentence
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 DAGSTERS_INTERRUPTION = "DagsterExecutionInterruptedError"
 """What Ctrl-C, or a request to end, becomes while Dagster runs a step; importing its class would take seconds."""
-assert serving.SECTION and generation.SECTION  # their verbs are those of models
+assert serving.SECTION and generation.SECTION and exports.SECTION  # their verbs are those of models
 app = typer.Typer(
     name="slipway",
     cls=Sections,

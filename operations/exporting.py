@@ -15,15 +15,13 @@ from assets import keys
 from assets.execution import pods
 from assets.exporting import Exporting
 from recipes.training import ModelRecipe
+from resources import exports
 from resources.compute.protocol import Compute
 from resources.tiers import Tiers
 from resources.trainings.branching import commit_at
 from resources.trainings.roots import trainings
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.tier import TierUnavailable
-
-EXPORTS = "exports"
-"""On the durable tier."""
 
 
 class WeightType(enum.Enum):
@@ -51,11 +49,11 @@ def export_job(recipe: ModelRecipe) -> dg.JobDefinition:
         """Raises Failure with the reason where it cannot be written; one that is there already is kept."""
         training, step = keys.parse_checkpoint_partition(context.partition_key)
         store = trainings(tiers).store(training)
-        target = tiers.durable_path / EXPORTS / f"{training}.{step}-{config.precision.value}"
+        target = tiers.durable_path / exports.EXPORTS / f"{training}.{step}-{config.precision.value}"
         exporting = Exporting(tiers, compute, context.log.info)
         try:
             commit = commit_at(store, step)
-            if not target.exists():
+            if not exports.wanted_now(target):
                 exporting.write(
                     commit, store.terms(), target, None, config.precision.value, int(config.file_gigabytes * 1e9)
                 )

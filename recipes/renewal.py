@@ -11,7 +11,8 @@ Positive = Annotated[float, Field(gt=0)]
 
 
 class RenewalSection(RecipeSection):
-    """When a training starts anew by itself: on new data, on drift, and when the champion has become worse on it."""
+    """When a training starts anew by itself: on new data, on drift of them or of what people ask, and when the champion
+    has become worse."""
 
     new_data: Annotated[float, Field(gt=0, le=1)] | None = None
     """The share of documents, between 0 and 1, that are new since the newest training's snapshot, from which on it
@@ -21,6 +22,10 @@ class RenewalSection(RecipeSection):
     newest training's snapshot to the current one, from which on it starts; null for never. Above 0.25 counts as a
     large change. `checks.drift` of a dataset compares with the snapshot before: many small steps pass that, and add
     up here."""
+    live_drift: Positive | None = None
+    """The population stability index of the languages or tokens of what the served champion was asked in the last
+    7 days, against the documents that it was trained on, from which on it starts, once there is a snapshot that is
+    newer than the newest training's; null for never. It takes 200 questions."""
     quality: str | None = None
     """When the champion is measured on the current snapshot: a cron string, or null for never. If it is worse there
     than on record by more than both intervals, the champion before it comes back where that is better, and a training

@@ -1,10 +1,11 @@
-"""Renewals: starts a training anew when its dataset has enough new documents, or other ones.
+"""Renewals: starts a training anew when its dataset has enough new documents, or other ones, or people ask otherwise.
 
 Should be: the newest training of a recipe with `renewal.new_data` or `renewal.drift` has nearly all documents of the
-current snapshot, and documents like those.
-Is: the current snapshot of each dataset, and the snapshot of the recipe's newest training.
+current snapshot, and documents like those; with `renewal.live_drift`, documents like what people ask.
+Is: the current snapshot of each dataset, the snapshot of the recipe's newest training, and what the front has counted.
 Follows: a training on the current snapshot, whose cause names the snapshot, so that a tick that is evaluated twice
-gives one training. A snapshot that was looked at is not looked at again; one that the recipe's limits hold back is.
+gives one training. A snapshot that was looked at is not looked at again, unless people ask otherwise by then; one that
+the recipe's limits hold back is.
 """
 
 import json
@@ -16,8 +17,9 @@ import dagster as dg
 from assets import drift, training_data
 from assets.datasets.snapshots.difference import difference
 from assets.renewing import NotRenewed, of_recipe, renew
+from assets.serving import asked_of
 from recipes.renewal import RenewalSection
-from recipes.training import TrainingRecipe
+from recipes.training import ModelRecipe, TrainingRecipe
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings
@@ -26,6 +28,8 @@ from trainer.data import snapshots
 from trainer.data.mixtures import MixtureSnapshot
 
 NAME = "renewals"
+ASKED = ": asked otherwise"
+"""In the cursor, after the name of a recipe: the snapshot that was looked at as people asked otherwise."""
 
 
 def renewals(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
@@ -47,10 +51,10 @@ def renewals(recipes: dict[str, TrainingRecipe]) -> dg.SensorDefinition:
         for name, recipe in watched.items():
             try:
                 current = training_data.current(recipe, tiers.durable_path)
-                if current is None or seen.get(name) == current:
+                if current is None or _is_seen(seen, recipe, current, tiers):
                     continue
                 told.append(_look(recipe, current, tiers, tracking, context.instance))
-                seen[name] = current
+                seen[name if seen.get(name) != current else f"{name}{ASKED}"] = current
             except NotRenewed as error:
                 told.append(f"{name} waits: {error}")
             except (ValueError, OSError) as error:  # each recipe alone
@@ -68,7 +72,9 @@ def _look(recipe: TrainingRecipe, current: str, tiers: Tiers, tracking: Tracking
     before = known[-1].read().specification.snapshot
     assert recipe.renewal is not None
     told = []
-    for reason in _reasons(recipe.renewal, before, current, tiers):
+    if before == current:
+        return f"{recipe.name}: it has been trained on the current snapshot"
+    for reason in _reasons(recipe, before, current, tiers):
         if reason.holds:
             origin = {"renewal": reason.name, "before": before, **reason.figures}
             cause = f"{reason.name} {current[:12]}"
@@ -88,11 +94,35 @@ class RenewalReason:
 
 
 def _compares(renewal: RenewalSection) -> bool:
-    return renewal.new_data is not None or renewal.drift is not None
+    return any(each is not None for each in (renewal.new_data, renewal.drift, renewal.live_drift))
 
 
-def _reasons(renewal: RenewalSection, before: str, current: str, tiers: Tiers) -> Iterator[RenewalReason]:
+def _is_seen(seen: Mapping[str, str], recipe: TrainingRecipe, current: str, tiers: Tiers) -> bool:
+    """Whether a snapshot was looked at; people may ask otherwise after that, and then it is looked at once more."""
+    if seen.get(recipe.name) != current:
+        return False
+    if seen.get(f"{recipe.name}{ASKED}") == current:
+        return True
+    return (found := _asked(recipe, tiers)) is None or not found.holds
+
+
+def _asked(recipe: TrainingRecipe, tiers: Tiers) -> RenewalReason | None:
+    """What people ask the champion, beside what it was trained on; None where that is not compared or not known."""
+    assert recipe.renewal is not None
+    if recipe.renewal.live_drift is None or not isinstance(recipe, ModelRecipe):
+        return None
+    found = asked_of(tiers, recipe.registered_model)
+    if found is None:
+        return None
+    told = ", ".join(f"{name} of what is asked differ by {value:.3g}" for name, value in found.figures.items())
+    holds = found.cause >= recipe.renewal.live_drift
+    return RenewalReason("live requests", holds, {"asked": found.texts, **found.figures}, told)
+
+
+def _reasons(recipe: TrainingRecipe, before: str, current: str, tiers: Tiers) -> Iterator[RenewalReason]:
     """What the recipe compares, one after the other: a later one is not computed where an earlier one holds."""
+    assert recipe.renewal is not None
+    renewal = recipe.renewal
     if renewal.new_data is not None:
         share = new_share(before, current, tiers)
         told = f"{share:.1%} of the documents are new"
@@ -102,6 +132,8 @@ def _reasons(renewal: RenewalSection, before: str, current: str, tiers: Tiers) -
         figures = {name: round(value, 4) for name, value in found.items()}
         told = ", ".join(f"{name} drifted by {value:.3g}" for name, value in found.items()) or "drift is not known"
         yield RenewalReason("drift", max(found.values(), default=0.0) >= renewal.drift, figures, told)
+    if (reason := _asked(recipe, tiers)) is not None:
+        yield reason
 
 
 def new_share(before: str, current: str, tiers: Tiers) -> float:

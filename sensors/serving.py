@@ -3,8 +3,9 @@
 Should be: a model whose champion is to be followed has its newest champion wanted; what is wanted has a server.
 Is: the wishes on record, the promotions, whether the server runs, and what it says of itself.
 Follows: a run of the served asset for a champion that was not wanted yet; a server that is started again; an
-observation of the asset when something else answers. A champion that came back from its canary is champion no more:
-the one before it is again, with the reason on record, until a person promotes the first one again.
+observation of the asset when something else answers, and once a day of what it is asked. A champion that came back from
+its canary is champion no more: the one before it is again, with the reason on record, until a person promotes the first
+one again.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,15 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.serving import SERVES_TAG, answering_observation, champion_of, served_key, served_models
+from assets.serving import (
+    SERVES_TAG,
+    answering_observation,
+    asked_observation,
+    asked_of,
+    champion_of,
+    served_key,
+    served_models,
+)
 from assets.subjects import Subject
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
@@ -21,12 +30,15 @@ from resources.mlflow.sending_back import send_back
 from resources.tiers import Tiers
 from sensors.support.runs import NewestRuns
 from sensors.support.tick import Tick
+from serving.asked import today
 from serving.records import Answering, ServingRecords
 
 NAME = "serving"
 BY = f"sensor {NAME}"
 _shown: dict[tuple[Path, str], Answering] = {}
 """What was last shown of each model; it is shown again by a new process."""
+_told: dict[tuple[Path, str], str] = {}
+"""The day on which it was last shown what each model is asked."""
 
 
 def serving(recipes: Sequence[ModelRecipe]) -> dg.SensorDefinition:
@@ -47,7 +59,7 @@ def serving(recipes: Sequence[ModelRecipe]) -> dg.SensorDefinition:
         tick.each(known, _subject, lambda model: _follow(tick, tiers, records, model))
         if wanted:
             tick.visit(Subject("the server"), lambda: compute.serving(tiers).ensure(records))
-        tick.each(known, _shown_subject, lambda model: _show(tick, records, model))
+        tick.each(known, _shown_subject, lambda model: _show(tick, tiers, records, model))
         return tick.result()
 
     return sensor
@@ -92,9 +104,13 @@ def _sent_back(model: str, why: str) -> dg.AssetObservation:
     return dg.AssetObservation(served_key(model), description=description, metadata={"sent_back": description})
 
 
-def _show(tick: Tick, records: ServingRecords, model: str) -> None:
-    """Observe what answers, when that is something else than before."""
+def _show(tick: Tick, tiers: Tiers, records: ServingRecords, model: str) -> None:
+    """Observe what answers, when that is something else than before, and once a day what it is asked."""
     answering = records.answering(model)
     if answering is not None and _shown.get((records.folder, model)) != answering:
         tick.events.append(answering_observation(model, answering, records.state(model)))
         _shown[records.folder, model] = answering
+    day = today()
+    if _told.get((records.folder, model)) != day and (drift := asked_of(tiers, model)) is not None:
+        tick.events.append(asked_observation(model, drift, day))
+        _told[records.folder, model] = day

@@ -24,6 +24,8 @@ WANTED, VERDICT, ANSWERING, FRONT = (
     "slipway.serving.answering/1",
     "slipway.serving.front/1",
 )
+SERVING = "serving"
+"""On the durable tier, the folder of all records."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ class ServingRecords:
     """The records of one durable tier."""
 
     def __init__(self, durable: Path) -> None:
-        self.durable, self.folder = durable, durable / "serving"
+        self.durable, self.folder = durable, durable / SERVING
 
     def models(self) -> list[str]:
         """The models of which anything was ever wanted."""
@@ -209,9 +211,13 @@ class ServingRecords:
         """Keep where the front is."""
         codec.replace(self.folder / "front.json", front, FRONT)
 
+    def exports(self, model: str) -> Path:
+        """The folder of a model's exports."""
+        return self.folder / model / "models"
+
     def export(self, model: str, checkpoint: str) -> Path:
         """Where the export of a checkpoint is, or is to be."""
-        return self.folder / model / "models" / checkpoint
+        return self.exports(model) / checkpoint
 
     def _newest(self, model: str) -> int:
         folder = self.folder / model / "wanted"

@@ -108,6 +108,7 @@ def test_the_schedules_run_by_default(folder: Path):
     schedules = [schedule for schedule in built(folder).schedules or [] if isinstance(schedule, dg.ScheduleDefinition)]
     assert {schedule.name: schedule.cron_schedule for schedule in schedules} == {
         "checkpoint_retention_hourly": "17 * * * *",
+        "export_retention_nightly": "45 3 * * *",
         "metadata_backup_schedule": "0 4 * * *",
         "morning_after_schedule": "0 6 * * *",
         "nvme_retention_weekly": "0 2 * * 0",

@@ -9,14 +9,14 @@ result that is there. `job.json` is create-only, so that all who adopt an attemp
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from resources.launchers import document
 from resources.launchers.protocol import Job
-from trainer.base import atomic, codec, digest
+from trainer.base import atomic, codec, digest, listing
 from trainer.record import outcomes
 from trainer.record.outcomes import ShortJobOutcome
 
@@ -114,6 +114,15 @@ def newest(durable: Path, wanted: ShortJob) -> ShortJobAttempt:
     attempt = ShortJobAttempt(folder, max(numbers, default=1))
     ended = attempt.outcome()
     return attempt.next() if ended is not None and ended.failure else attempt
+
+
+def under_way(durable: Path) -> Iterator[Job]:
+    """The jobs of all attempts that have begun and have no outcome. Raises OSError and codec.UndecodableRecord."""
+    for name in listing.names_if_there(durable / FOLDER):
+        for number in filter(str.isdigit, listing.names_if_there(durable / FOLDER / name)):
+            attempt = ShortJobAttempt(durable / FOLDER / name, int(number))
+            if attempt.outcome() is None and (job := attempt.claimed()) is not None:
+                yield job
 
 
 def remove_old(durable: Path, before: float, release: Callable[[str], bool]) -> None:

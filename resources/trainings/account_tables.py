@@ -11,7 +11,8 @@ quotas(team, per, begins, ends, rank_hours, used, remaining)
                                                     the quotas of the settings, in the period of now
 
 `team` is the owner that the recipe has today, or the training's last one. The cause of an interruption is why it
-happened; that of a cost is why the training began (new data, a schedule's tick), empty for one that a person began.
+happened; that of a cost is why the training began, in one of the words of `naming.kind_of_cause`: empty for one that a
+person began.
 """
 
 import itertools
@@ -22,7 +23,7 @@ from types import MappingProxyType
 from typing import Any
 
 from resources import warehouse
-from resources.trainings import accounts, costs
+from resources.trainings import accounts, costs, naming
 from resources.trainings.costs import Prices
 from resources.trainings.quotas import QuotaStanding
 from resources.trainings.roots import TRIALS
@@ -82,19 +83,20 @@ class CostSubject:
     team: str
     """Empty where no recipe says."""
     cause: str
+    """Why it began, as `naming.kind_of_cause` says."""
 
 
 def subject(store: TrainingStore, owners: Mapping[str, str]) -> CostSubject:
     """Whom a training's cost is for; `owners` are those of the recipes, by name."""
     try:
-        specification = store.specification()
+        specification, cause = store.specification(), naming.kind_of_cause(store.specification(), store.terms())
     except (ValueError, OSError):
         return CostSubject("", "", None, "", "")
     above = store.folder.parent
     sweep, _, number = store.id.rpartition(".") if above.name == TRIALS else ("", "", "")
     team = owners.get(sweep.rpartition("-")[0]) or owners.get(specification.recipe, "")
     trial = int(number) if number.isdecimal() else None
-    return CostSubject(specification.recipe, sweep, trial, team, specification.cause)
+    return CostSubject(specification.recipe, sweep, trial, team, cause)
 
 
 def rows(

@@ -43,9 +43,28 @@ def special(specification: Specification, terms: Terms) -> str:
         words.append(f"trial {origin.get('trial', '?')} of {origin['sweep']}")
     words += [str(each) for each in origin.get(GIVEN, ())]
     if specification.cause:
-        words.append(specification.cause)
+        words.append(_told(specification, terms))
     text = ", ".join(words)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def kind_of_cause(specification: Specification, terms: Terms) -> str:
+    """Why a training began, as one of a few words: sweep, branch, schedule, again (a person's), or what a renewal names
+    (new data, drift, live requests, quality); empty for one that is as its recipe says."""
+    origin = terms.origin
+    if specification.branch is not None:
+        return "branch"
+    if "sweep" in origin:
+        return "sweep"
+    if "renewal" in origin:
+        return str(origin["renewal"])
+    return "schedule" if "schedule" in origin else "again" if specification.cause else ""
+
+
+def _told(specification: Specification, terms: Terms) -> str:
+    """The cause in words; that of a renewal has them already."""
+    kind = kind_of_cause(specification, terms)
+    return f"{kind}: {specification.cause}" if kind in ("schedule", "again") else specification.cause
 
 
 def _pairs(changed: Mapping[str, Any]) -> str:

@@ -55,8 +55,8 @@ class Front:
             for model in self._records.models():
                 if model not in self.switches:
                     switch = self.switches[model] = ModelSwitch(model, self._records, self._maker, self._url)
-                    task = asyncio.create_task(switch.quality.run(self._session))
-                    self._beside.add(task)
+                    beside = (switch.quality.run(self._session), switch.asked.run())
+                    self._beside |= {asyncio.create_task(each) for each in beside}
                 await self._follow(model)
             if any(switch.backends for switch in self.switches.values()):
                 self.wanted_at = time.monotonic()
@@ -72,7 +72,11 @@ class Front:
             self._unreadable[model] = str(error)
 
     async def end(self) -> None:
-        """End all backends once nothing is under way."""
+        """End all backends once nothing is under way; what was counted is kept."""
+        await asyncio.gather(*(switch.asked.end() for switch in self.switches.values()))
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
         await asyncio.gather(*(switch.end() for switch in self.switches.values()))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:

@@ -120,7 +120,7 @@ class Passing:
         if response.status == 200:
             tokens = parsing.value(whole)["usage"]["completion_tokens"]
             self.switch.seen(backend).add(first, first / max(1, tokens))
-            self.switch.quality.offer(self.document)
+            self.switch.note(self.document)
         self._finish(backend, response.status, first)
         return web.Response(body=whole, status=response.status, headers=self._headers(backend, response))
 
@@ -143,7 +143,7 @@ class Passing:
                 chunk = await anext(chunks, b"")
             whole = time.monotonic() - self.begun
             self.switch.seen(backend).add(first, whole / max(1, events - 2))
-            self.switch.quality.offer(self.document)
+            self.switch.note(self.document)
         except aiohttp.ClientError as error:
             status = 502
             self.switch.seen(backend).fail()

@@ -46,7 +46,7 @@ class QualityComparison:
 
     def offer(self, document: Any) -> None:
         """The request that was just answered: its text is compared while a switch is under way."""
-        text = _text(document)
+        text = written(document)
         if self._pair() is not None and self.works and len(text) >= SHORTEST:
             with contextlib.suppress(asyncio.QueueFull):
                 self._texts.put_nowait(text[:LONGEST])
@@ -84,7 +84,7 @@ async def bits_per_byte(session: aiohttp.ClientSession, backend: Backend, text: 
     return float(-sum(chances)) / math.log(2) / len(text.encode())
 
 
-def _text(document: Any) -> str:
+def written(document: Any) -> str:
     """What a person wrote: the prompt, or the last message of a chat."""
     if not isinstance(document, dict):
         return ""

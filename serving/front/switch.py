@@ -7,9 +7,11 @@ other ends what it has begun, and ends. A backend that dies is started again, af
 import asyncio
 import time
 from collections import deque
+from typing import Any
 
+from serving.front.asked import AskedCounter
 from serving.front.backends import Backend, BackendMaker
-from serving.front.quality import QualityComparison
+from serving.front.quality import QualityComparison, written
 from serving.front.rollout import Answered, decide, goes_to_new, waits_for
 from serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchVerdict
 
@@ -33,6 +35,7 @@ class ModelSwitch:
         self.changed = asyncio.Event()
         """Set when somebody who waits for a backend should look again."""
         self.quality = QualityComparison(lambda: self.pair, self._add_pair)
+        self.asked = AskedCounter(records.durable, model, lambda: self.state.settled)
         self._requests = 0
         self._crashes: dict[str, int] = {}
         self._deaths: dict[str, str] = {}
@@ -105,6 +108,11 @@ class ModelSwitch:
         """Note by how much the new version predicts a text worse, unless others are compared by now."""
         if pair == self.pair:
             self.pairs.append(worse)
+
+    def note(self, document: Any) -> None:
+        """A request that was just answered: it is counted, and versions under comparison are compared on it."""
+        self.quality.offer(document)
+        self.asked.offer(written(document))
 
     async def end(self) -> None:
         """End all backends, once nothing is under way."""

@@ -1,6 +1,7 @@
 """`slipway models serve`, `served`, `ask`: what they say where nothing is served, and what is on record."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,3 +66,16 @@ def test_a_person_stops_a_model(slipway: Call, records: ServingRecords):
     assert (said.code, said.out) == (0, f"{MODEL}: nothing answers any more\n")
     wanted = records.state(MODEL).wanted
     assert wanted is not None and (wanted.want, wanted.why) == ("stop", "enough") and wanted.by.endswith("by hand")
+
+
+def test_what_nothing_loads_is_listed_first_and_removed_with_apply(slipway: Call, records: ServingRecords):
+    (records.durable.parent / "recipes").mkdir()
+    for letter in ("1", "2"):
+        folder = records.export(MODEL, letter * 64)
+        folder.mkdir(parents=True)
+        os.utime(folder, (1, 1))
+    said = slipway("models", "gc")
+    assert said.code == 0 and "would remove 2 exports of 0.000 GB; 0 stay" in said.out, said.err
+    assert folder.exists()
+    told = json.loads(slipway("models", "gc", "--apply", "--json").out)
+    assert told["applied"] and len(told["going"]) == 2 and not folder.exists()

@@ -2,14 +2,29 @@
 
 import json
 
+import dagster as dg
+import pytest
+
+from assets.asked import count_trained
 from assets.datasets.snapshots import pointer
 from assets.datasets.texts import steps
+from assets.serving import served_key
 from assets.suites import making, measured, suite
 from recipes.renewal import RenewalSection
 from recipes.suite import HeldOutSection
+from resources.mlflow.promotion import PROMOTION, Promotion
+from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG
+from resources.serving import local, wishes
 from resources.trainings.duties import Duty
-from tests.sensors.platform import Platform
+from resources.trainings.store import TrainingStore
+from serving import asked
+from serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
+from tests.sensors.platform import BY, Platform
+from tests.serving.models import exported
+from trainer.base import codec
 from trainer.data import shards
+
+MODEL = "tiny-model"
 
 
 def renewing(platform: Platform, cool_down_hours: float = 0.0, gpu_hours: float | None = None) -> Platform:
@@ -106,3 +121,62 @@ def test_new_documents_like_the_others_are_no_drift(platform: Platform):
     platform.apply("renewals")
     assert platform.trainings.opened(Duty.RUN) == []
     assert json.loads(platform.cursors["renewals"] or "{}") != {}
+
+
+def answering_champion(platform: Platform) -> ServedVersion:
+    """The first training's last checkpoint is the champion, has all of the traffic, and was counted as it was served."""
+    durable, trained = platform.home.durable, platform.finished()
+    snapshot, commit = trained.specification().snapshot, trained.commits()[-1]
+    tags = {SNAPSHOT_TAG: snapshot, FOLDER_TAG: commit.folder}
+    held = Promotion(MODEL, "1", commit.manifest, None, "slipway:/x", tags, "gate", "it passed", 1.0)
+    codec.create_only(durable / "models" / MODEL / "promotions" / "000001.json", held, PROMOTION)
+    made = exported(durable, 1)
+    version = ServedVersion("1", commit.manifest, made.folder, made.manifest)
+    records = ServingRecords(durable)
+    state = wishes.serve(records, MODEL, version, SwitchPolicy(), True, BY, "a test")
+    assert records.judge(state, SwitchVerdict("all", "seen"))
+    count_trained(durable, MODEL, version, snapshot)
+    return version
+
+
+def ask(platform: Platform, version: ServedVersion, text: str) -> None:
+    """What a front counts of 300 questions."""
+    durable, counts = platform.home.durable, asked.TextCounts()
+    for _ in range(300):
+        counts.add(text, list(text.encode()))
+    name = asked.tokenizer_of(durable / version.folder)
+    asked.AskedRecords(durable, MODEL).keep(asked.today(), name, "a-front", counts)
+
+
+def test_questions_unlike_the_training_data_start_one_training_once_there_are_newer_data(platform: Platform):
+    section = RenewalSection(live_drift=0.5, cool_down_hours=0.0)
+    platform = platform.with_training(platform.recipe.model_copy(update={"renewal": section}))
+    version, before = answering_champion(platform), {store.id for store in platform.trainings.stores()}
+
+    def began() -> list[TrainingStore]:
+        for _ in range(2):
+            platform.apply("renewals")
+        return [each for each in platform.trainings.stores() if each.id not in before]
+
+    assert began() == []
+    ask(platform, version, "Der schnelle braune Fuchs springt über den faulen Hund, und niemand stört sich daran.")
+    assert began() == []  # on the same data it would be the same training
+    current = grow(platform, 1)
+    [store] = began()
+    assert store.specification().cause == f"live requests {current[:12]}"
+    assert store.terms().origin["renewal"] == "live requests" and store.terms().origin["asked"] == 300
+    [store] = began()
+
+
+def test_the_asset_shows_once_a_day_what_is_asked_beside_what_was_trained_on(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(local.LocalServing, "ensure", lambda self, records: None)
+    ask(platform, answering_champion(platform), "Der schnelle braune Fuchs springt über den faulen Hund.")
+    for _ in range(2):
+        platform.apply("serving")
+    where = dg.AssetRecordsFilter(asset_key=served_key(MODEL))
+    found = [each.asset_observation for each in platform.instance.fetch_observations(where, limit=10).records]
+    [shown] = [each for each in found if each is not None and "asked" in each.metadata]
+    assert shown.metadata["asked"].value == 300 and shown.metadata["asked_languages_drift"].value > 0.25  # type: ignore[operator]
+    assert "asked 300 times in 7 days (de 100%)" in str(shown.description)

@@ -39,8 +39,17 @@ def remove_file(root: Path, name: str) -> bool:
 
 def rename_file(root: Path, name: str, other: str) -> bool:
     """Give the file `name` of `root` the name `other` in its folder. False when it is not there. Raises OSError."""
+    return _rename(root, name, other, stat.S_ISREG)
+
+
+def rename_folder(root: Path, name: str, other: str) -> bool:
+    """Give the folder `name` of `root` the name `other` beside it. False when it is not there. Raises OSError."""
+    return _rename(root, name, other, stat.S_ISDIR)
+
+
+def _rename(root: Path, name: str, other: str, kind: Callable[[int], bool]) -> bool:
     with _parent(root, name) as (parent, last):
-        if parent is None or not _is_plain(root, name, parent, last, stat.S_ISREG):
+        if parent is None or not _is_plain(root, name, parent, last, kind):
             return False
         os.rename(last, other, src_dir_fd=parent, dst_dir_fd=parent)
     return True

@@ -7,8 +7,9 @@ kinds here: articles, prepositions, conjunctions and auxiliaries. Languages are 
 from functools import cache
 
 from assets.datasets.cleaning import words
-from assets.datasets.cleaning.language import SOURCE_CODE, UNKNOWN
+from assets.datasets.cleaning.language import SOURCE_CODE
 from assets.datasets.cleaning.words import WordHashes
+from trainer.data.languages import UNKNOWN
 
 ENGLISH = "en"
 STOP_WORDS = {

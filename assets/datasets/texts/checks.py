@@ -103,7 +103,7 @@ def undecodable(snapshot: shards.TextSnapshot, tier: Path, encoding: TextEncodin
     A document must end with the end-of-document token, and the tokens before it must decode to a text that the
     documents table keeps in the same split.
     """
-    sampled, end = list(_sample(snapshot, tier)), snapshot.tokenizer.end_of_document
+    sampled, end = list(sample(snapshot, tier)), snapshot.tokenizer.end_of_document
     hashes = [_text_hash(encoding, tokens[:-1]) for _, tokens in sampled]
     known = document_table.splits_of(table, hashes)
     wrong = sum(
@@ -128,10 +128,10 @@ def drift(before: Path, after: Path) -> dict[str, float]:
     return {"lengths": stability_index(old.lengths, new.lengths), "languages": stability_index(*languages)}
 
 
-def _sample(snapshot: shards.TextSnapshot, tier: Path) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+def sample(snapshot: shards.TextSnapshot, tier: Path, most: int = SAMPLE) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """Documents by number, at even distances over all splits: the split's name and the tokens."""
     total = sum(split.documents for split in snapshot.splits.values())
-    wanted = set(np.linspace(0, total - 1, min(SAMPLE, total), dtype=int).tolist())
+    wanted = set(np.linspace(0, total - 1, min(most, total), dtype=int).tolist())
     begin = 0
     for name, split in snapshot.splits.items():
         for shard in split.shards:

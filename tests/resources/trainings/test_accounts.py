@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from resources.trainings import account_tables, accounts
+from resources.trainings import account_tables, accounts, costs
 from resources.trainings.costs import Prices
 from resources.trainings.decision import Action
 from resources.trainings.quotas import Quota, QuotaStanding
-from resources.trainings.store import TrainingStore
+from resources.trainings.records import Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
 from tests.cli import homes
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import ENDLESS, Lab, happened, numbers, until_committed
@@ -141,6 +142,50 @@ def test_a_trials_cost_is_its_sweeps_and_of_the_sweeps_team(tmp_path: Path) -> N
     store.folder.rename(moved)
     told = account_tables.subject(TrainingStore(moved), {"search": "team:theirs", "tiny": "team:ours"})
     assert (told.recipe, told.sweep, told.trial, told.team) == ("tiny", "search-0123", 7, "team:theirs")
+
+
+def held(root: Trainings, recipe: str, cause: str = "", **origin: str) -> TrainingStore:
+    """A training of two ranks that has succeeded."""
+    terms = Terms(1, 2, 1, 60.0, 3, origin=origin)
+    store = root.propose(Specification(recipe, {"run": {"steps": 9}}, "0" * 64, "1" * 64, cause), terms)
+    root.start(store, "ada", "the test wants it")
+    assert store.claim(1, ("node-0", "node-1"), "first start", "ada")
+    begun = accounts.of(store.folder).end
+    step = {"event": "step", "t": begun, "step": 1, "loss": 1.0}
+    write(store.folder, Token(1), {"event": "phase", "t": begun, "phase": "training", "since": begun}, step)
+    store.record_exit(1, "succeeded", "", "ada")
+    return store
+
+
+def test_costs_add_up_by_training_trial_team_and_cause(tmp_path: Path) -> None:
+    own, sweep = Trainings(tmp_path / "trainings"), Trainings(tmp_path / "sweeps" / "search-0123" / "trials")
+    ticks = [held(own, "tiny", f"2026-01-{day}T03:00:00+00:00", schedule=day) for day in ("04", "11")]
+    by_hand, again = held(own, "tiny"), held(own, "tiny", "to be sure")
+    fall, trial = held(own, "other", "quality 0123456789ab", renewal="quality"), held(sweep, "tiny", sweep="search")
+    trial = TrainingStore(trial.folder.rename(trial.folder.with_name("search-0123.7")))
+    owners, prices = {"tiny": "team:a", "other": "team:b", "search": "team:c"}, Prices("EUR", on_demand=2.0, spot=0.5)
+
+    def sums(column: str) -> dict[str | int | None, float]:
+        query = f"SELECT {column}, sum(rank_hours), sum(money) FROM cost GROUP BY ALL"
+        found = account_tables.ask([*ticks, by_hand, again, fall, trial], query, prices, owners)[1]
+        assert all(money == pytest.approx(2 * hours) for _, hours, money in found)
+        return {name: hours for name, hours, _ in found}
+
+    def of(*stores: TrainingStore) -> Any:
+        hours = [found.rank_hours for each in stores if (found := costs.of_if_any(each.folder)) is not None]
+        assert len(hours) == len(stores) and min(hours) > 0
+        return pytest.approx(sum(hours))
+
+    assert sums("cause") == {
+        "schedule": of(*ticks),
+        "": of(by_hand),
+        "again": of(again),
+        "quality": of(fall),
+        "sweep": of(trial),
+    }
+    assert sums("team") == {"team:a": of(*ticks, by_hand, again), "team:b": of(fall), "team:c": of(trial)}
+    assert sums("trial") == {None: of(*ticks, by_hand, again, fall), 7: of(trial)}
+    assert sums("training") == {each.id: of(each) for each in (*ticks, by_hand, again, fall, trial)}
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from resources.trainings.naming import name, special
+from resources.trainings.naming import kind_of_cause, name, special
 from resources.trainings.records import BranchRecord, Specification, Terms
 
 pytestmark = pytest.mark.pure
@@ -27,4 +27,17 @@ def test_a_trial_a_branch_and_a_repetition_say_so():
     branch = BranchRecord("tiny-decoder-0", "trainings/x", "c", 80, "m", {"run.seed": 1})
     assert special(PLAIN, trial) == "trial 3 of wide"
     assert special(dataclasses.replace(PLAIN, branch=branch), TERMS) == "from tiny-decoder-0@80 with run.seed=1"
-    assert special(dataclasses.replace(PLAIN, cause="to be sure"), TERMS) == "to be sure"
+    assert special(dataclasses.replace(PLAIN, cause="to be sure"), TERMS) == "again: to be sure"
+    assert (kind_of_cause(PLAIN, trial), kind_of_cause(dataclasses.replace(PLAIN, branch=branch), TERMS)) == (
+        "sweep",
+        "branch",
+    )
+
+
+def test_a_training_that_began_by_itself_says_why():
+    tick, fall = "2026-01-04T03:00:00+00:00", "quality 0123456789ab"
+    scheduled = dataclasses.replace(PLAIN, cause=tick), dataclasses.replace(TERMS, origin={"schedule": tick})
+    fallen = dataclasses.replace(PLAIN, cause=fall), dataclasses.replace(TERMS, origin={"renewal": "quality"})
+    assert (special(*scheduled), kind_of_cause(*scheduled)) == (f"schedule: {tick}", "schedule")
+    assert (special(*fallen), kind_of_cause(*fallen)) == (fall, "quality")
+    assert kind_of_cause(PLAIN, TERMS) == ""

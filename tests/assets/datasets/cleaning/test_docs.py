@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from assets.datasets.cleaning import minhash, ngrams, pii, rules
-from assets.datasets.cleaning.language import SCORE_LEAST, WINDOW, WINDOWS
 from recipes.cleaning import RULE_NAMES, CleaningSection
+from trainer.data.languages import SCORE_LEAST, WINDOW, WINDOWS
 
 pytestmark = pytest.mark.pure
 
