@@ -5,8 +5,10 @@ needs, or decoded images with their labels. A file whose version is the same as 
 and changed files are read.
 """
 
+import dataclasses
 import functools
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +63,10 @@ def extract(
     fresh = [file for file in listing.files if known.get(file.name, ("",))[0] != file.version]
     rows = {file.name: known[file.name] for file in listing.files if file.name in known}
     size = sum(file.bytes for file in fresh)
-    tasks = [_Unit(recipe, kind, listing, unit, durable, shop) for unit in _units(fresh)]
-    done = 0
-    for task, found in zip(tasks, workers.run(_extract, tasks, size), strict=True):
+    alone = dataclasses.replace(listing, files=(), unread=())  # a task has no use for the files of the others
+    tasks = [_Unit(recipe, kind, alone, unit, durable, shop) for unit in _units(fresh)]
+    done, everywhere = 0, listing.kind != "stdlib"  # which each machine has for itself
+    for task, found in zip(tasks, workers.run(_extract, tasks, size, everywhere=everywhere), strict=True):
         rows |= {file: (version, *rest) for file, version, *rest in found}
         done += sum(file.bytes for file in task.files)
         report(f"read {done / 1e6:,.0f} of {size / 1e6:,.0f} MB of new and changed files")
@@ -142,7 +145,8 @@ def _extract(unit: _Unit) -> list[list[Any]]:
     settled = all(file.settled for file in unit.files)
     if settled and shards.made_young(path) and all(version for _, version, *_ in _files_of(path)):
         return _files_of(path)
-    made, broken_off = unit.shop / f"{unit.key}.parquet", dict[str, UnreadFile]()
+    # A name of its own: another worker may be at the same unit, because this one was taken for dead.
+    made, broken_off = unit.shop / f"{unit.key}-{uuid.uuid4().hex}.parquet", dict[str, UnreadFile]()
     while (broken := _write_segment(unit, made, broken_off)) is not None:
         broken_off |= broken
     atomic.move(made, path)

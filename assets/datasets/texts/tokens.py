@@ -5,6 +5,7 @@ files of tokens in the workshop, from which the new shards are written.
 """
 
 import functools
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,13 +151,16 @@ def _encode(task: _Encoding) -> tuple[list[str], npt.NDArray[np.int64], npt.NDAr
     hashes: list[str] = []
     counts: list[int] = []
     wanted = task.wanted
-    with writing(task.spool), task.spool.open("wb") as spool:
+    # Renamed at its end: another worker may be at the same spool, because this one was taken for dead.
+    made = task.spool.with_suffix(f".{uuid.uuid4().hex}")
+    with writing(made), made.open("wb") as spool:
         for blake3, text in segments.texts(task.segment, wanted):
             # The same tokens as `encode_ordinary`, whose list of Python integers would be ten times as large.
             tokens = encoding.encode_to_numpy(text, disallowed_special=())
             spool.write(np.append(tokens, described.end_of_document).astype(dtype).tobytes())
             hashes.append(blake3)
             counts.append(len(tokens) + 1)
+    made.rename(task.spool)
     assert set(hashes) == wanted, "a kept document is in the segment that the index names"
     ends = np.cumsum(counts, dtype=np.int64)
     return hashes, ends - counts, np.array(counts, np.int64)
