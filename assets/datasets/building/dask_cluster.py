@@ -86,11 +86,11 @@ class DaskCluster:
 
 def security(certificates: Path) -> "Security":
     """What the processes of a cluster show each other, and demand. Raises ValueError, naming it, for a missing file."""
-    from distributed.security import Security
-
     for name in (AUTHORITY, CERTIFICATE, KEY):
         if not (certificates / name).is_file():
             raise ValueError(f"compute.dask.certificates: found no {name} in {certificates}, expected the file")
+    from distributed.security import Security
+
     authority, certificate, key = (str(certificates / name) for name in (AUTHORITY, CERTIFICATE, KEY))
     roles = {
         f"tls_{role}_{part}": path
@@ -160,7 +160,8 @@ def _error(future: "Future") -> BaseException:
     error = future.exception()
     if not isinstance(error, KilledWorker):
         return error
+    count = error.allowed_failures + 1
     return RuntimeError(
-        f"a task of the dataset build ended {error.allowed_failures + 1} workers of Dask, one after the other; "
-        "the usual reason is lack of memory: give the workers more"
+        f"a task of the dataset build ended {count} worker{'s' * (count > 1)} of Dask, one after the other; the usual "
+        "reason is lack of memory: give the workers more"
     )

@@ -34,6 +34,11 @@ def on(cluster: DaskCluster | None) -> Iterator[None]:
         _cluster.reset(token)
 
 
+def current() -> DaskCluster | None:
+    """The cluster whose workers are used now; None for those of this machine."""
+    return _cluster.get()
+
+
 def available() -> int:
     """How many processors this process may use; in a pod, as many as its limit allows."""
     from loky import cpu_count
@@ -55,7 +60,7 @@ def run(
     the same time. An exception of a task is raised here; the death of a worker of this machine, for example for lack
     of memory, raises RuntimeError, and so does a task that ends one worker of a cluster after the other.
     """
-    cluster = _cluster.get()
+    cluster = current()
     if cluster is not None and everywhere and tasks and size >= WORTH_A_PROCESS:
         yield from cluster.run(function, tasks)
         return

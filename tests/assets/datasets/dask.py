@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from assets.datasets.building.build_log import quiet
-from assets.datasets.building.dask_cluster import AUTHORITY, CERTIFICATE, KEY, DaskCluster
+from assets.datasets.building.dask_cluster import AUTHORITY, CERTIFICATE, KEY, DaskCluster, security
+from tests.conftest import until
 
 ROOT = Path(__file__).parents[3]
 PROCESS = [sys.executable, "-m", "assets.datasets.building.dask_process"]
@@ -25,9 +26,10 @@ PROCESS = [sys.executable, "-m", "assets.datasets.building.dask_process"]
 class Cluster:
     """A scheduler and its workers."""
 
-    def __init__(self, certificates: Path) -> None:
+    def __init__(self, certificates: Path, **environment: str) -> None:
+        """`environment` is that of the scheduler, beside this process' own."""
         self.certificates = certificates
-        self._scheduler = self._start("scheduler", "--port", "0")
+        self._scheduler = self._start("scheduler", "--port", "0", **environment)
         assert self._scheduler.stdout is not None
         self.scheduler = self._scheduler.stdout.readline().strip()
         self.workers: list[subprocess.Popen[str]] = []
@@ -36,10 +38,19 @@ class Cluster:
     def cluster(self) -> DaskCluster:
         return DaskCluster(self.scheduler, self.certificates, quiet)
 
-    def start_worker(self, **environment: str) -> "subprocess.Popen[str]":
-        worker = self._start("worker", "--scheduler", self.scheduler, "--port", "0", **environment)
+    def start_worker(self) -> "subprocess.Popen[str]":
+        worker = self._start("worker", "--scheduler", self.scheduler, "--port", "0")
         self.workers.append(worker)
         return worker
+
+    def wait(self) -> None:
+        """Wait until the scheduler knows all workers."""
+        from distributed import Client
+
+        with Client(self.scheduler, security=security(self.certificates), set_as_default=False) as client:
+            until(
+                lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == len(self.workers), "the workers to join"
+            )
 
     def restart_scheduler(self) -> None:
         """Kill the scheduler and start another one at the same address."""
@@ -65,10 +76,10 @@ class Cluster:
 
 
 @contextmanager
-def started(folder: Path, workers: int) -> Iterator[Cluster]:
+def started(folder: Path, workers: int, **environment: str) -> Iterator[Cluster]:
     """A scheduler and so many workers, until the block ends."""
     write_certificates(folder)
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, **environment)
     try:
         for _ in range(workers):
             cluster.start_worker()
