@@ -211,6 +211,9 @@ class DatasetRecipe(Recipe):
     split: SplitSection = SplitSection()
     shards: ShardsSection = ShardsSection()
     checks: ChecksSection = ChecksSection()
+    engine: Literal["local", "dask"] | None = None
+    """Where documents are read, cleaned and encoded: `local`, in the step's own pod, or `dask`, by the workers of
+    `compute.dask` in the platform's settings; by default, there if the settings have it. It changes no byte."""
     resources: dict[str, Quantity] = Field(default={})
     """The resources of the pods that build the dataset on a cluster, such as `memory: 128Gi`; the cluster's settings
     decide the others."""

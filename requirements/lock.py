@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 FOLDER = Path(__file__).parent
 PYPROJECT = FOLDER.parent / "pyproject.toml"
-_PLATFORM = ["--extra=platform", "--extra=serving"]  # an embedded instance serves too
+_PLATFORM = ["--extra=platform", "--extra=serving", "--extra=engine"]  # one image for runs, the front and workers
 EXTRAS = {"trainer": [], "platform": _PLATFORM, "dev": [*_PLATFORM, "--extra=dev"]}
 """Which extras of pyproject.toml each file of the lock holds."""
 OPTIONS = [

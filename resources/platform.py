@@ -6,6 +6,7 @@ in `_file` names the file that does, and credentials of an object store come fro
 
 import functools
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -85,6 +86,21 @@ class NodeTaskSettings(RecipeSection):
     """The PriorityClass of these pods."""
 
 
+def _scheduler(address: str) -> str:
+    if not re.fullmatch(r"tls://[^\s/:@]+:[0-9]{1,5}", address):
+        raise ValueError("expected tls://HOST:PORT: who may reach a scheduler without certificates may run any code")
+    return address
+
+
+class DaskSettings(RecipeSection):
+    """The cluster of Dask whose workers read, clean and encode the documents of datasets (docs/datasets.md)."""
+
+    scheduler: Annotated[str, AfterValidator(_scheduler)]
+    """The address of its scheduler: `tls://host:8786`."""
+    certificates: Text
+    """The folder of ca.crt, tls.crt and tls.key, which all processes of the cluster have, and no others."""
+
+
 class ComputeSettings(RecipeSection):
     """How jobs run on the cluster, and what its nodes give them."""
 
@@ -100,6 +116,8 @@ class ComputeSettings(RecipeSection):
     node_tasks: NodeTaskSettings = NodeTaskSettings()
     steps: StepSettings = StepSettings()
     """What the pods of heavy steps get: building a dataset, evaluating, restoring."""
+    dask: DaskSettings | None = None
+    """The workers that build datasets; without it, each step builds in its own pod."""
     quarantine: HealthRules = HealthRules()
     """When a node that something speaks against is taken out of service; without `apply`, it is only recorded."""
 
@@ -205,6 +223,12 @@ class Platform(RecipeSection):
 def named(environ: Mapping[str, str] = os.environ) -> Path | None:
     """The file that SLIPWAY_PLATFORM names; None for an embedded instance."""
     return Path(environ[VARIABLE]) if environ.get(VARIABLE) else None
+
+
+def dask_here() -> DaskSettings | None:
+    """The cluster of Dask in the settings that SLIPWAY_PLATFORM names; None without them, or without one."""
+    file = named()
+    return load(file).compute.dask if file else None
 
 
 def prices_here() -> Prices | None:

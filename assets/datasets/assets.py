@@ -14,6 +14,7 @@ import dagster as dg
 from assets import keys
 from assets.datasets import inspection, page
 from assets.datasets.building.build_log import BuildLog
+from assets.datasets.engine import engine
 from assets.datasets.kind import DatasetKind
 from assets.datasets.kinds import dataset_kind
 from assets.datasets.snapshots import difference, own_checks, pointer
@@ -56,7 +57,9 @@ def _documents(recipe: DatasetRecipe, kind: DatasetKind[Any]) -> dg.AssetsDefini
     )
     def documents_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         own_checks.refuse_wrong(recipe, kind.table)
-        record = kind.make_documents(recipe, tiers.durable_path, _told_by(context))
+        report = _told_by(context)
+        with engine(recipe, report):
+            record = kind.make_documents(recipe, tiers.durable_path, report)
         return dg.MaterializeResult(
             data_version=dg.DataVersion(record.result["blake3"]),
             metadata=kind.of_documents(record, tiers.durable_path),
@@ -106,7 +109,8 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
     )
     def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> Iterator[dg.MaterializeResult[None]]:
         durable, report = tiers.durable_path, _told_by(context)
-        record = kind.make_snapshot(recipe, durable, report)
+        with engine(recipe, report):
+            record = kind.make_snapshot(recipe, durable, report)
         made = kind.read(durable, record.result["sha256"])
         parent = _parent(durable, made, kind)
         outcomes = kind.outcomes(recipe, made, parent, durable, report)

@@ -205,6 +205,14 @@ class Dex(Component):
     """The host of the issuer's address."""
 
 
+class Dask(Component):
+    enabled: bool
+    """Whether there are a scheduler of Dask and workers, `builder`, that build datasets."""
+    secret: Name | Literal[""]
+    """An existing Secret with ca.crt, tls.crt and tls.key, as cert-manager makes it; whoever has it may run any code in
+    the workers. Required where `enabled`."""
+
+
 class Runs(Component):
     """Dagster's own runs: short jobs that make datasets, submit trainings and watch them."""
 
@@ -311,6 +319,8 @@ class Chart(Values):
     code: Component
     daemon: Component
     mlflow: MLflow
+    dask: Dask
+    builder: Replicated
     runs: Runs
     platform: PlatformValues
     network: Network

@@ -35,6 +35,7 @@ FULL: dict[str, Any] = {
         "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}],
     },
     "mlflow": {"hosts": ["mlflow.example"]},
+    "dask": {"enabled": True, "secret": "slipway-dask"},
     "runs": {"nodeSelector": {"pool": "cpu"}, "tolerations": [{"key": "pool", "operator": "Exists"}]},
     "platform": {
         "serving": {"image": f"registry.example/vllm@{DIGEST}", "host": "models.example"},

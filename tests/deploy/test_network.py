@@ -14,6 +14,7 @@ def component(name: str) -> End:
 
 
 WEBSERVER, CODE, DAEMON, RUN, MLFLOW = map(component, ("webserver", "code", "daemon", "run", "mlflow"))
+DASK, BUILDER = component("dask"), component("builder")
 JOBS = {name: Job(name, ("python", "-m", "trainer"), {}, nodes=("a", "b")) for name in ("llama-i1", "other-i7")}
 TRAINING = End("slipway-training", {"slipway/job": "llama-i1"})
 ITS_STORE = End("slipway-training", {"slipway/job": "llama-i1-store"})
@@ -38,6 +39,10 @@ REACHED = [
     *[(each, DATABASE, 6432, "TCP") for each in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW)],
     *[(each, API, 6443, "TCP") for each in (WEBSERVER, CODE, DAEMON, RUN)],
     *[(each, STORE, 443, "TCP") for each in (CODE, RUN, MLFLOW, TRAINING)],
+    *[(each, DASK, 8786, "TCP") for each in (RUN, BUILDER)],
+    *[(each, BUILDER, 8787, "TCP") for each in (DASK, BUILDER)],
+    (BUILDER, STORE, 443, "TCP"),
+    (BUILDER, DNS, 53, "UDP"),
     (TRAINING, TRAINING, 29500, "TCP"),
     (TRAINING, TRAINING, 41234, "TCP"),
     (TRAINING, ITS_STORE, 29500, "TCP"),
@@ -74,6 +79,10 @@ NOT_REACHED = [
     (DAEMON, STORE, 443, "TCP"),
     (INGRESS, CODE, 4000, "TCP"),
     (RUN, DATABASE, 22, "TCP"),
+    *[(each, DASK, 8786, "TCP") for each in (WEBSERVER, CODE, DAEMON, MLFLOW, TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
+    *[(each, BUILDER, 8787, "TCP") for each in (RUN, CODE, TRAINING, OTHER_TEAM)],
+    *[(BUILDER, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (MLFLOW, 5000), (WORLD, 443))],
+    *[(DASK, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (STORE, 443), (WORLD, 443))],
 ]
 
 

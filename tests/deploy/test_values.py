@@ -95,6 +95,7 @@ def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str
         ({"platform": {"tracking": {"uri": "http://elsewhere"}}}, "platform.tracking.uri: found a value"),
         ({"platform": {"tracking": {"secret": "mlflow"}}}, "platform.tracking.uri: found a value"),
         ({"platform": {"tracking": {"uri": "http://a", "secret": "b"}}}, "platform.tracking: found uri and secret"),
+        ({"dask": {"enabled": True}}, "dask.secret: found none, expected an existing Secret with ca.crt"),
     ],
 )
 def test_values_that_contradict_each_other_are_refused(given: dict[str, Any], told: str):

@@ -1,13 +1,17 @@
 """Workers: processes that read, clean and encode at the same time, because threads would wait for Python's lock.
 
-The library loky starts them without importing what the parent runs (a Dagster step takes seconds to import), and they
-die with their parent, however it dies.
+They are processes of this machine, or those of a cluster of Dask where `on` says so. The library loky starts those of
+this machine without importing what the parent runs (a Dagster step takes seconds to import), and they die with their
+parent, however it dies.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from assets.datasets.building.dask_cluster import DaskCluster
 from trainer.base.processes import die_with_parent
 
 Task = TypeVar("Task")
@@ -15,6 +19,24 @@ Result = TypeVar("Result")
 
 WORTH_A_PROCESS = 4 << 20
 """Bytes of work below which starting processes takes longer than the work itself."""
+
+_cluster: ContextVar[DaskCluster | None] = ContextVar("cluster", default=None)
+"""Not an argument: the engine decides no byte of what a build makes, and nothing between here and the asset cares."""
+
+
+@contextlib.contextmanager
+def on(cluster: DaskCluster | None) -> Iterator[None]:
+    """Within it, work that is worth it is done by the workers of the cluster; with None, by those of this machine."""
+    token = _cluster.set(cluster)
+    try:
+        yield
+    finally:
+        _cluster.reset(token)
+
+
+def current() -> DaskCluster | None:
+    """The cluster whose workers are used now; None for those of this machine."""
+    return _cluster.get()
 
 
 def available() -> int:
@@ -25,14 +47,23 @@ def available() -> int:
 
 
 def run(
-    function: Callable[[Task], Result], tasks: Sequence[Task], size: int, workers: int | None = None
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    size: int,
+    workers: int | None = None,
+    everywhere: bool = True,
 ) -> Iterator[Result]:
     """The results of the tasks in their order, each as soon as it and all results before it are ready.
 
-    `size` is the approximate number of bytes that all tasks together process. Results must not depend on where a task
-    runs. An exception of a task is raised here; the death of a worker, for example for lack of memory, raises
-    RuntimeError.
+    `size` is the approximate number of bytes that all tasks together process; `everywhere` is whether other machines
+    have the files that they name. Results must not depend on where a task runs, and a task may be done twice, even at
+    the same time. An exception of a task is raised here; the death of a worker of this machine, for example for lack
+    of memory, raises RuntimeError, and so does a task that ends one worker of a cluster after the other.
     """
+    cluster = current()
+    if cluster is not None and everywhere and tasks and size >= WORTH_A_PROCESS:
+        yield from cluster.run(function, tasks)
+        return
     count = min(workers or available(), len(tasks))
     if count <= 1 or size < WORTH_A_PROCESS:
         yield from map(function, tasks)

@@ -9,6 +9,7 @@ import errno
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +22,9 @@ def workshop(durable: Path, dataset: str) -> Iterator[Path]:
     home = building(durable, dataset)
     with writing_content(durable), lock.exclusive(home):
         for leftover in home.iterdir():
-            shutil.rmtree(leftover)
+            # Under another name first, so that a worker of the killed build adds no file while it is removed.
+            gone = leftover.rename(home / f"gone-{uuid.uuid4().hex}")
+            shutil.rmtree(gone)
         folder = Path(tempfile.mkdtemp(dir=home))
         try:
             yield folder

@@ -8,6 +8,7 @@ and changed files are read.
 import dataclasses
 import functools
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,8 @@ def extract(
     place = dataclasses.replace(listing, files=(), unread=())  # each worker gets its own files, and not all of them
     tasks = [_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh)]
     phase = Phase(report, "reading new and changed files", size / 1e6, "MB")
-    for task, found in zip(tasks, workers.run(_extract, tasks, size), strict=True):
+    everywhere = listing.kind != "stdlib"  # which each machine has for itself
+    for task, found in zip(tasks, workers.run(_extract, tasks, size, everywhere=everywhere), strict=True):
         rows |= {file: (version, *rest) for file, version, *rest in found}
         phase.add(sum(file.bytes for file in task.files) / 1e6)
     # A file that changed a moment ago may change again within the same tick of its file system's clock.
@@ -144,7 +146,8 @@ def _extract(unit: _Unit) -> list[list[Any]]:
     settled = all(file.settled for file in unit.files)
     if settled and shards.made_young(path) and all(version for _, version, *_ in _files_of(path)):
         return _files_of(path)
-    made, broken_off = unit.shop / f"{unit.key}.parquet", dict[str, UnreadFile]()
+    # A name of its own: another worker may be at the same unit, because this one was taken for dead.
+    made, broken_off = unit.shop / f"{unit.key}-{uuid.uuid4().hex}.parquet", dict[str, UnreadFile]()
     while (broken := _write_segment(unit, made, broken_off)) is not None:
         broken_off |= broken
     atomic.move(made, path)

@@ -45,7 +45,9 @@ def quoted(
     key = digest.of_bytes(atomic.canonical_json([VERSION, cleaner.VERSION, shortest, *items]))
     known = _read(memory, key)
     paths = {Path(path).stem: Path(path) for path in segments}
-    fresh = [_Search(path, tuple(items), shortest) for name, path in paths.items() if name not in known]
+    looked_for = shop / "items.json"
+    atomic.replace(looked_for, atomic.canonical_json(list(items)), shop)
+    fresh = [_Search(path, looked_for, shortest) for name, path in paths.items() if name not in known]
     size = sum(search.segment.stat().st_size for search in fresh)
     phase = Phase(report, "looking for items of evaluation sets", len(fresh), "segments")
     for search, found in zip(fresh, workers.run(_search, fresh, size), strict=True):
@@ -63,11 +65,15 @@ class _Search:
     """What one worker does: a segment, and what to look for in it."""
 
     segment: Path
-    items: tuple[str, ...]
+    items: Path
+    """A file in the workshop: the items may be many, and each task is sent for itself."""
     shortest: int
 
 
-_search_for = functools.lru_cache(maxsize=1)(ItemSearch)
+@functools.lru_cache(maxsize=1)
+def _search_for(items: Path, shortest: int) -> ItemSearch:
+    """The search for a build's items, made once in a process."""
+    return ItemSearch(parsing.value(items.read_bytes()), shortest)
 
 
 def _search(search: _Search) -> Quotes:

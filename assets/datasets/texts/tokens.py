@@ -6,6 +6,7 @@ workshop too: memory holds a batch of documents, however many there are.
 """
 
 import functools
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -211,7 +212,9 @@ def _encode(task: _Encoding) -> Path:
         hashes.clear()
         counts.clear()
 
-    with writing(task.spool), task.spool.open("wb") as spool, pq.ParquetWriter(task.located, LOCATED) as table:
+    # Renamed at their end: another worker may be at the same files, because this one was taken for dead.
+    made, places = (path.with_suffix(f".{uuid.uuid4().hex}") for path in (task.spool, task.located))
+    with writing(made), made.open("wb") as spool, pq.ParquetWriter(places, LOCATED) as table:
         for blake3, text in segments.texts(task.segment, task.wanted):
             # The same tokens as `encode_ordinary`, whose list of Python integers would be ten times as large.
             tokens = encoding.encode_to_numpy(text, disallowed_special=())
@@ -222,6 +225,8 @@ def _encode(task: _Encoding) -> Path:
                 note()
         if counts:
             note()
+    places.rename(task.located)
+    made.rename(task.spool)
     return task.located
 
 

@@ -1,4 +1,5 @@
-{{- /* Parts that several objects share. A component is one of webserver, code, daemon, mlflow, run, trainer. */ -}}
+{{- /* Parts that several objects share. A component is one of webserver, code, daemon, mlflow, run, dask,
+     builder, trainer. */ -}}
 
 {{- define "slipway.labels" -}}
 app.kubernetes.io/name: slipway
@@ -62,6 +63,18 @@ SLIPWAY_PLATFORM: /etc/slipway/platform/platform.yaml
 {{- include "slipway.objectStoreEnvironment" . | nindent 0 }}
 {{- end }}
 
+{{- /* That of one component: what runs the tasks of builds knows neither the database nor the settings. */ -}}
+{{- define "slipway.environmentOf" -}}
+{{- if has .component (list "dask" "builder") -}}
+HOME: /tmp
+{{- if eq .component "builder" }}
+{{- include "slipway.objectStoreEnvironment" .root | nindent 0 }}
+{{- end }}
+{{- else -}}
+{{- include "slipway.environment" .root }}
+{{- end }}
+{{- end }}
+
 {{- define "slipway.objectStoreEnvironment" -}}
 {{- with .Values.objectStore -}}
 {{- if .secret }}
@@ -78,7 +91,7 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 
 {{- /* Not empty where the values ask for the component. */ -}}
 {{- define "slipway.has" -}}
-{{- $wanted := dict "mlflow" .root.Values.mlflow.enabled "proxy" .root.Values.identity.issuer "dex" .root.Values.dex.image -}}
+{{- $wanted := dict "mlflow" .root.Values.mlflow.enabled "proxy" .root.Values.identity.issuer "dex" .root.Values.dex.image "dask" .root.Values.dask.enabled "builder" .root.Values.dask.enabled -}}
 {{- if or (not (hasKey $wanted .component)) (get $wanted .component) }}true{{ end }}
 {{- end }}
 
@@ -92,21 +105,26 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- /* Volumes and mounts, by component; `mlflow` mounts no data, `webserver` only reads the logs of runs. */ -}}
 {{- define "slipway.volumes" -}}
 - {name: tmp, emptyDir: {}}
+{{- if not (has .component (list "dask" "builder")) }}
 - {name: postgresql, secret: {secretName: {{ .root.Values.postgresql.secret }}, defaultMode: 0440}}
-{{- if ne .component "mlflow" }}
+{{- end }}
+{{- if and (has .component (list "dask" "builder" "run")) .root.Values.dask.enabled }}
+- {name: dask, secret: {secretName: {{ .root.Values.dask.secret }}, defaultMode: 0440}}
+{{- end }}
+{{- if not (has .component (list "mlflow" "dask" "builder")) }}
 - {name: instance, configMap: {name: {{ .root.Release.Name }}-instance}}
 - {name: platform, configMap: {name: {{ .root.Release.Name }}-platform}}
 {{- end }}
 {{- if and (eq .component "webserver") .root.Values.identity.secret }}
 - {name: identity, secret: {secretName: {{ .root.Values.identity.secret }}, items: [{key: token, path: token}], defaultMode: 0440}}
 {{- end }}
-{{- if has .component (list "webserver" "code" "run") }}
+{{- if has .component (list "webserver" "code" "run" "builder") }}
 - {name: durable, persistentVolumeClaim: {claimName: {{ .root.Values.volumes.durable.claim }}}}
 {{- end }}
-{{- if and (has .component (list "code" "run")) .root.Values.volumes.corpora.claim }}
+{{- if and (has .component (list "code" "run" "builder")) .root.Values.volumes.corpora.claim }}
 - {name: corpora, persistentVolumeClaim: {claimName: {{ .root.Values.volumes.corpora.claim }}, readOnly: true}}
 {{- end }}
-{{- if and (has .component (list "code" "run" "mlflow")) .root.Values.objectStore.secret }}
+{{- if and (has .component (list "code" "run" "mlflow" "builder")) .root.Values.objectStore.secret }}
 - {name: object-store, secret: {secretName: {{ .root.Values.objectStore.secret }}, defaultMode: 0440}}
 {{- end }}
 {{- if and (eq .component "run") .root.Values.checkpoints.secret }}
@@ -122,21 +140,26 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 
 {{- define "slipway.mounts" -}}
 - {name: tmp, mountPath: /tmp}
+{{- if not (has .component (list "dask" "builder")) }}
 - {name: postgresql, mountPath: /secrets/postgresql, readOnly: true}
-{{- if ne .component "mlflow" }}
+{{- end }}
+{{- if and (has .component (list "dask" "builder" "run")) .root.Values.dask.enabled }}
+- {name: dask, mountPath: /secrets/dask, readOnly: true}
+{{- end }}
+{{- if not (has .component (list "mlflow" "dask" "builder")) }}
 - {name: instance, mountPath: /etc/dagster, readOnly: true}
 - {name: platform, mountPath: /etc/slipway/platform, readOnly: true}
 {{- end }}
 {{- if and (eq .component "webserver") .root.Values.identity.secret }}
 - {name: identity, mountPath: /secrets/identity, readOnly: true}
 {{- end }}
-{{- if has .component (list "webserver" "code" "run") }}
+{{- if has .component (list "webserver" "code" "run" "builder") }}
 - {name: durable, mountPath: {{ .root.Values.volumes.durable.path }}{{ if eq .component "webserver" }}, readOnly: true{{ end }}}
 {{- end }}
-{{- if and (has .component (list "code" "run")) .root.Values.volumes.corpora.claim }}
+{{- if and (has .component (list "code" "run" "builder")) .root.Values.volumes.corpora.claim }}
 - {name: corpora, mountPath: {{ .root.Values.volumes.corpora.path }}, readOnly: true}
 {{- end }}
-{{- if and (has .component (list "code" "run" "mlflow")) .root.Values.objectStore.secret }}
+{{- if and (has .component (list "code" "run" "mlflow" "builder")) .root.Values.objectStore.secret }}
 - {name: object-store, mountPath: /secrets/object-store, readOnly: true}
 {{- end }}
 {{- if and (eq .component "run") .root.Values.checkpoints.secret }}
@@ -169,8 +192,11 @@ spec:
         slipway/settings: {{ printf "%s%s" (include "slipway.instance" .root) (include "slipway.platform" .root) | sha256sum }}
     spec:
       serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
-      automountServiceAccountToken: {{ ne .component "mlflow" }}
+      automountServiceAccountToken: {{ not (has .component (list "mlflow" "dask" "builder")) }}
       enableServiceLinks: false
+      {{- with .runtimeClass }}
+      runtimeClassName: {{ . }}
+      {{- end }}
       {{- with .root.Values.priorityClass }}
       priorityClassName: {{ . }}
       {{- end }}
@@ -189,7 +215,7 @@ spec:
           securityContext: {{- include "slipway.containerSecurity" .root | nindent 12 }}
           resources: {{- include "slipway.resources" $values.resources | nindent 12 }}
           env:
-            {{- range $name, $value := include "slipway.environment" .root | fromYaml }}
+            {{- range $name, $value := include "slipway.environmentOf" . | fromYaml }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
             {{- end }}
             {{- if and (eq .component "webserver") .root.Values.identity.secret }}

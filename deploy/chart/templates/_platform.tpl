@@ -60,6 +60,9 @@ compute:
   {{- with .Values.platform.steps }}
   steps: {{- toYaml . | nindent 4 }}
   {{- end }}
+  {{- if .Values.dask.enabled }}
+  dask: {scheduler: tls://{{ .Release.Name }}-dask:8786, certificates: /secrets/dask}
+  {{- end }}
   {{- with .Values.platform.quarantine }}
   quarantine: {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -1,0 +1,167 @@
+"""A cluster of Dask: the pure functions of a build run on its workers, which other machines may have.
+
+A worker gets the paths of files in the durable tier and leaves its result there, so that no text passes through the
+scheduler or the build. Whatever ends before its result is known is done again elsewhere: a task that ran twice gives
+the same bytes, and only the name of a finished file is ever seen. Only workers with the build's own code are given
+tasks (`building.code`).
+"""
+
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from assets.datasets.building import code
+from assets.datasets.building.build_log import BuildLog
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+    from distributed.security import Security
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+IN_FLIGHT = 256
+"""Tasks that the cluster knows at a time, each of a few kilobytes; the build holds no more results than these."""
+LOOK_SECONDS = 10.0
+"""How often a build that waits looks whether there is a worker for it."""
+PATIENCE_SECONDS = 600.0
+"""How long the scheduler may be away before a build gives up: longer than its pod takes to start on another node."""
+CONNECT_SECONDS = 30.0
+AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
+"""The names of the files in a folder of certificates, as cert-manager gives them."""
+
+
+@dataclass(frozen=True)
+class DaskCluster:
+    """A scheduler, and the folder of the certificates with which all of its processes know each other."""
+
+    scheduler: str
+    """`tls://host:port`."""
+    certificates: Path
+    report: BuildLog
+    """Told once when a build waits for a worker, or for the scheduler."""
+
+    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
+        """The results of the tasks in their order.
+
+        An exception of a task is raised here. Raises RuntimeError when a task ends one worker after the other, for
+        example for lack of memory, and ConnectionError when the scheduler is away for longer than patience lasts.
+        """
+        done, last = 0, time.monotonic()
+        while done < len(tasks):
+            with self._connected(last) as client:
+                for result in _results(client, function, tasks[done:], self.report):
+                    done, last = done + 1, time.monotonic()
+                    yield result
+            if done < len(tasks):
+                self.report(f"the scheduler {self.scheduler} was lost: its tasks are given to it again")
+
+    def _connected(self, since: float) -> "Client":
+        """A connection to the scheduler, which has been away since `since`, of this process' own clock."""
+        from distributed import Client
+
+        told = False
+        while True:
+            try:
+                return Client(
+                    self.scheduler, security=security(self.certificates), timeout=CONNECT_SECONDS, set_as_default=False
+                )
+            except (OSError, ssl.SSLError) as error:
+                if time.monotonic() - since > PATIENCE_SECONDS:
+                    raise ConnectionError(
+                        f"compute.dask.scheduler: found no scheduler at {self.scheduler} for "
+                        f"{PATIENCE_SECONDS:.0f} s, expected one that takes the certificates of "
+                        f"{self.certificates}: {error}"
+                    ) from error
+                if not told:
+                    self.report(f"waits for the scheduler {self.scheduler}: {error}")
+                    told = True
+            time.sleep(1.0)
+
+
+def security(certificates: Path) -> "Security":
+    """What the processes of a cluster show each other, and demand. Raises ValueError, naming it, for a missing file."""
+    for name in (AUTHORITY, CERTIFICATE, KEY):
+        if not (certificates / name).is_file():
+            raise ValueError(f"compute.dask.certificates: found no {name} in {certificates}, expected the file")
+    from distributed.security import Security
+
+    authority, certificate, key = (str(certificates / name) for name in (AUTHORITY, CERTIFICATE, KEY))
+    roles = {
+        f"tls_{role}_{part}": path
+        for role in ("scheduler", "worker", "client")
+        for part, path in (("cert", certificate), ("key", key))
+    }
+    return Security(tls_ca_file=authority, require_encryption=True, **roles)
+
+
+def resource(of_code: str) -> str:
+    """What a worker with this code has one of, and a task for it needs."""
+    return f"slipway-{of_code}"
+
+
+def _results(
+    client: "Client", function: Callable[[Task], Result], tasks: Sequence[Task], report: BuildLog
+) -> Iterator[Result]:
+    """The results of the first tasks, in their order: of all unless the scheduler is lost meanwhile."""
+    needed, waiting, begun = resource(code.digest_of_code()), deque["Future"](), 0
+    while begun < len(tasks) or waiting:
+        while begun < len(tasks) and len(waiting) < IN_FLIGHT:
+            waiting.append(client.submit(function, tasks[begun], resources={needed: 1}, pure=False))
+            begun += 1
+        future = waiting.popleft()
+        _wait(client, future, needed, report)
+        if future.status == "error":
+            raise _error(future)
+        if future.status != "finished":
+            return
+        try:
+            result = future.result()
+        except (OSError, CancelledError):  # lost after the task had finished
+            return
+        yield result
+
+
+def _wait(client: "Client", future: "Future", needed: str, report: BuildLog) -> None:
+    """Wait until the task has ended, whichever way; say once when no worker could take it."""
+    from distributed import wait
+
+    told = False
+    while not future.done():
+        try:
+            with client.as_current():
+                wait([future], timeout=LOOK_SECONDS)
+        except TimeoutError:
+            if not told and not future.done() and not _workers(client, needed):
+                report(f"waits for a worker of Dask with the code {needed}: there is none now")
+                told = True
+        except CancelledError:  # the scheduler was lost
+            return
+
+
+def _workers(client: "Client", needed: str) -> bool:
+    """Whether there is a worker that could take the tasks; true where the scheduler does not say."""
+    try:
+        found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)
+    except (OSError, CancelledError):
+        return True
+    return any(needed in worker["resources"] for worker in found["workers"].values())
+
+
+def _error(future: "Future") -> BaseException:
+    """What a task raised, or that it ended its workers."""
+    from distributed.scheduler import KilledWorker
+
+    error: BaseException = future.exception()
+    if not isinstance(error, KilledWorker):
+        return error
+    count = error.allowed_failures + 1
+    return RuntimeError(
+        f"a task of the dataset build ended {count} worker{'s' * (count > 1)} of Dask, one after the other; the usual "
+        "reason is lack of memory: give the workers more"
+    )

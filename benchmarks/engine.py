@@ -1,0 +1,161 @@
+"""A dataset on the cluster of Dask: what two workers gain over one, its cost on small data, and its memory.
+
+``python -m benchmarks.engine [--megabytes N] [--small N]``: makes a corpus of N MB from the sources of installed Python
+packages, again and again with some words exchanged; builds it in one process, and with one and with two workers in
+processes of their own beside their scheduler, each time from nothing; the bytes must be the same. Before that, the same
+with a small corpus. Memory is the most that one process held at any time (VmHWM).
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from assets.datasets.building import workers
+from assets.datasets.texts import steps, tokenizer
+from recipes.dataset import DatasetRecipe
+from tests.assets.datasets import dask
+from trainer.data import shards
+
+OLD = 1_700_000_000
+"""When all files seem to have been written: long ago, so that no build waits for them to be still."""
+EXCHANGED = 0.02
+"""The share of a copy's words that are others: enough for no copy to be a near-duplicate of the one before."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine")
+    parser.add_argument("--megabytes", type=float, default=200, help="of text to build from")
+    parser.add_argument("--small", type=float, default=8, help="megabytes of a corpus that needs no cluster")
+    parser.add_argument("--folder", type=Path, help="where to work: with space for four times the corpus")
+    parser.add_argument("--build", nargs=3, metavar=("RECIPE", "DURABLE", "SCHEDULER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.build:
+        return _build(*options.build)
+    with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
+        for megabytes in (options.small, options.megabytes):
+            _measure(Path(scratch) / f"{megabytes:g}", megabytes)
+
+
+def _measure(home: Path, megabytes: float) -> None:
+    """Build with each engine and print what it took."""
+    _write_corpus(home / "corpus", megabytes * 1e6)
+    tokenizer_of = _tokenizer(home)
+    what, seconds, made = f"{megabytes:g} MB", dict[str, float](), set[str]()
+    for engine, count in (("one process", 0), ("one worker", 1), ("two workers", 2)):
+        durable = home / "durable"
+        with dask.started(home / "certificates", count) as cluster:
+            cluster.wait()
+            seconds[engine], memory, snapshot = _built(_recipe(home, tokenizer_of), durable, cluster if count else None)
+            of_workers = max((_most_megabytes(worker.pid) for worker in cluster.workers), default=0.0)
+        made.add(snapshot)
+        _print(f"{what}, {engine}: wall time", "s", "lower", seconds[engine])
+        _print(f"{what}, {engine}: memory of the build", "MB", "lower", memory, 2000)
+        if count:
+            _print(f"{what}, {engine}: memory of the largest worker", "MB", "lower", of_workers, 2000)
+        shutil.rmtree(durable)
+    assert len(made) == 1, f"found snapshots {made}, expected one"
+    _print(f"{what}: two workers beside one", "times", "higher", seconds["one worker"] / seconds["two workers"], 1.8)
+    _print(f"{what}: one worker beside one process", "times", "lower", seconds["one worker"] / seconds["one process"])
+    shutil.rmtree(home)
+
+
+def _built(recipe: DatasetRecipe, durable: Path, cluster: dask.Cluster | None) -> tuple[float, float, str]:
+    """Build in a process of its own; its seconds, its megabytes at most, and the snapshot's SHA-256."""
+    scheduler = f"{cluster.scheduler} {cluster.certificates}" if cluster else ""
+    command = [sys.executable, "-m", "benchmarks.engine", "--build", recipe.model_dump_json(), str(durable), scheduler]
+    told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()[-1])
+    return float(told["seconds"]), float(told["megabytes"]), str(told["snapshot"])
+
+
+def _build(recipe_json: str, durable_path: str, scheduler: str) -> None:
+    """Make documents and snapshot, and print what it took."""
+    from assets.datasets.building.dask_cluster import DaskCluster
+
+    recipe, durable, cluster = DatasetRecipe.model_validate_json(recipe_json), Path(durable_path), None
+    if scheduler:
+        address, certificates = scheduler.split(" ", 1)
+        cluster = DaskCluster(address, Path(certificates), lambda line: print(line, file=sys.stderr))
+    else:
+        workers.WORTH_A_PROCESS = sys.maxsize
+    begun = time.monotonic()
+    with workers.on(cluster):
+        steps.make_documents(recipe, durable)
+        steps.make_tokenizer(recipe, durable)
+        snapshot = steps.make_snapshot(recipe, durable).result["sha256"]
+    seconds = time.monotonic() - begun
+    print(json.dumps({"seconds": seconds, "megabytes": _most_megabytes(os.getpid()), "snapshot": snapshot}))
+
+
+def _tokenizer(home: Path) -> Path:
+    """A tokenizer that all builds use, trained on a part of the corpus."""
+    _write_corpus(home / "sample", 2e6)
+    recipe, durable = _recipe(home, None, "sample"), home / "first"
+    steps.make_documents(recipe, durable)
+    made = shards.TokenizerRecord(**steps.make_tokenizer(recipe, durable).result)
+    (home / "tokenizer.json").write_bytes(tokenizer.read(durable, made.sha256))
+    shutil.rmtree(durable)
+    return home / "tokenizer.json"
+
+
+def _recipe(home: Path, tokenizer_file: Path | None, corpus: str = "corpus") -> DatasetRecipe:
+    return DatasetRecipe.model_validate(
+        {
+            "name": "corpus",
+            "source": {"kind": "directory", "path": str(home / corpus)},
+            "cleaning": {"mask": ("email", "ip", "secret")},
+            "tokenizer": {"vocab_size": 8192, "file": str(tokenizer_file) if tokenizer_file else None},
+        }
+    )
+
+
+def _write_corpus(folder: Path, size: float) -> None:
+    """Text files of about a megabyte, each of other documents than all others."""
+    folder.mkdir(parents=True)
+    words, written, number, lines, waiting = random.Random(0), 0.0, 0, list[str](), 0
+    for text in _texts():
+        varied = re.sub(
+            r"\w+", lambda word: f"w{words.randrange(10**6)}" if words.random() < EXCHANGED else word[0], text
+        )
+        lines.append(json.dumps({"text": varied}))
+        waiting += len(lines[-1]) + 1
+        if waiting >= 1e6 or written + waiting >= size:
+            path = folder / f"{number:06}.jsonl"
+            path.write_text("\n".join(lines) + "\n")
+            os.utime(path, (OLD, OLD))
+            written, number, lines, waiting = written + waiting, number + 1, [], 0
+        if written >= size:
+            return
+
+
+def _texts() -> Iterator[str]:
+    """Sources of installed packages, again and again."""
+    paths = sorted(Path(sysconfig.get_path("purelib")).rglob("*.py"))
+    while True:
+        for path in paths:
+            text = path.read_text(errors="ignore")
+            if 500 < len(text) < 100_000:
+                yield text
+
+
+def _most_megabytes(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) / 1e3 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def _print(metric: str, unit: str, better: str, ours: float, aim: float | None = None) -> None:
+    line = {"benchmark": "engine", "metric": metric, "unit": unit, "better": better}
+    print(json.dumps({**line, "ours": round(ours, 3), "peers": {}, "aim": aim}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
