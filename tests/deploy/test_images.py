@@ -69,9 +69,17 @@ def test_the_base_has_no_default(image: str):
 def test_the_user_is_not_root_and_the_bytecode_is_compiled(image: str):
     found = instructions(image)
     assert found[-1] == ("USER", "1000:1000")
-    compiled = [index for index, (_, rest) in enumerate(found) if "compileall" in rest]
-    code = [index for index, (what, rest) in enumerate(found) if what == "COPY" and "--from" not in rest]
-    assert len(compiled) == 1 and compiled[0] > max(code), "what is copied later would not be compiled"
+    packages, own = (
+        [index for index, (_, rest) in enumerate(found) if "compileall" in rest and rest.endswith(folder)]
+        for folder in ("/opt/venv/lib", "/opt/slipway")
+    )
+    copied_code = [
+        index
+        for index, (what, rest) in enumerate(found)
+        if what == "COPY" and "--from" not in rest and "requirements/" not in rest
+    ]
+    assert len(packages) == len(own) == 1 and own[0] > max(copied_code), "what is copied later would not be compiled"
+    assert packages[0] < min(copied_code), "another code would make the layer of the packages anew"
 
 
 @pytest.mark.parametrize("image", IMAGES)
