@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from recipes import yaml_lines
 from recipes.kinds import KINDS
-from recipes.problems import Path, Place, Problem, dotted, shown
+from recipes.problems import Path, Place, Problem, dotted, shown, unknown
 from recipes.yaml_lines import Document
 
 PREFIX = "SLIPWAY_"
@@ -66,7 +66,7 @@ def _set(document: Document, path: Path, variable: str, text: str) -> Iterator[P
         return
     known = document.value.get("parameters")
     if path[0] == "parameters" and isinstance(known, dict) and path[1] not in known:
-        yield Problem(Place(variable), dotted(path), "an unknown parameter", f"one of {', '.join(known)}")
+        yield Problem(Place(variable), dotted(path), unknown("parameter", path[1], known), f"one of {', '.join(known)}")
         return
     try:
         document.set(path, value.value, Place(variable))

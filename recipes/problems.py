@@ -3,6 +3,7 @@
 All problems of all recipes are collected and raised together, so that a person can correct them all at once.
 """
 
+import difflib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -59,6 +60,12 @@ class InvalidRecipes(ValueError):
 
 def dotted(path: Path) -> str:
     return ".".join(map(str, path))
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """An unknown name in words, with the known one that was probably meant: `an unknown field (did you mean steps?)`."""
+    meant = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"an unknown {what} (did you mean {meant[0]}?)" if meant else f"an unknown {what}"
 
 
 def shown(value: Any) -> str:

@@ -15,7 +15,7 @@ import pydantic
 from pydantic_core import ErrorDetails
 
 from recipes.parts import RecipeSection
-from recipes.problems import Path, RecipeFault, shown
+from recipes.problems import Path, RecipeFault, shown, unknown
 from trainer.base.invalid import Invalid
 
 Model = TypeVar("Model", bound=pydantic.BaseModel)
@@ -103,8 +103,8 @@ def _fault(kind: Any, value: Any, error: ErrorDetails) -> RecipeFault:
         case "missing":
             return RecipeFault(path, "nothing", _words(_kind_at(kind, error["loc"])))
         case "extra_forbidden" | "unexpected_keyword_argument":
-            known = ", ".join(fields_of(_members(_kind_at(kind, error["loc"][:-1]))[0]))
-            return RecipeFault(path, "an unknown field", f"one of {known}")
+            known = fields_of(_members(_kind_at(kind, error["loc"][:-1]))[0])
+            return RecipeFault(path, unknown("field", str(path[-1]), known), f"one of {', '.join(known)}")
         case "union_tag_not_found":
             return RecipeFault((*path, "kind"), "nothing", "the kind of this section")
         case "union_tag_invalid":

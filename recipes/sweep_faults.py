@@ -209,7 +209,7 @@ def _domain_faults(
         fault = _refusal(trial, {parameter: value})
         if fault is None:
             continue
-        if fault.found == "an unknown parameter":
+        if fault.found.startswith("an unknown parameter"):
             yield RecipeFault(("space", parameter), fault.found, fault.expected)
             return
         if not _fits_elsewhere(parameter, value, trial, space):

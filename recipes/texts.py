@@ -5,20 +5,38 @@ A run has the recipes that its code location was loaded with, whatever a person 
 
 import base64
 import json
+import os
 import zlib
 from pathlib import Path
+from typing import NamedTuple
 
 from recipes.kinds import KINDS
 from trainer.base import parsing
 
-Texts = dict[str, str]
+
+
+class Unread(NamedTuple):
+    """In the place of the text of a file that cannot be read: a folder, a dangling link, one without permission."""
+
+    why: str
+    """What the system says of it."""
+
+
+Texts = dict[str, str | Unread]
 """By their paths in the folder, such as `trainings/tiny.yaml`; bytes that are no UTF-8 are escaped as surrogates."""
 
 
 def read(folder: Path) -> Texts:
-    """The texts of all recipes of a folder. Raises OSError for a file that cannot be read."""
+    """The texts of all recipes of a folder; one that cannot be read leaves the others."""
     paths = [path for kind in KINDS for path in sorted((folder / kind).glob("[!.]*.y*ml"))]
-    return {f"{path.parent.name}/{path.name}": path.read_bytes().decode(errors="surrogateescape") for path in paths}
+    return {f"{path.parent.name}/{path.name}": _text(path) for path in paths}
+
+
+def _text(path: Path) -> str | Unread:
+    try:
+        return path.read_bytes().decode(errors="surrogateescape")
+    except OSError as error:
+        return Unread(os.strerror(error.errno) if error.errno else str(error))
 
 
 def encoded(text: str) -> bytes:
@@ -33,5 +51,5 @@ def packed(written: Texts) -> str:
 
 def unpacked(text: str) -> Texts:
     """What `packed` was given."""
-    found: Texts = parsing.value(zlib.decompress(base64.b64decode(text)))
-    return found
+    found: dict[str, str | list[str]] = parsing.value(zlib.decompress(base64.b64decode(text)))
+    return {name: each if isinstance(each, str) else Unread(*each) for name, each in found.items()}

@@ -25,7 +25,7 @@ from recipes.gate import GateSection
 from recipes.initial import InitSection
 from recipes.kubernetes import Amounts, KubernetesSection, TrainingWork
 from recipes.parts import Count, Recipe, RecipeSection, Text
-from recipes.problems import RecipeFault
+from recipes.problems import RecipeFault, unknown
 from recipes.renewal import RenewalSection
 from recipes.strict import RefusedValue, fields_of, validate, validate_section
 from trainer.base import parsing
@@ -263,9 +263,9 @@ def with_parameters(training: ModelRecipe, parameters: Mapping[str, Any]) -> Mod
 
     Raises RefusedValue with a fault for every parameter that is unknown or not accepted.
     """
-    unknown = [fault for parameter in parameters if (fault := _unknown(training, parameter))]
-    if unknown:
-        raise RefusedValue(unknown)
+    faults = [fault for parameter in parameters if (fault := _unknown(training, parameter))]
+    if faults:
+        raise RefusedValue(faults)
     value = training.model_dump(mode="json")
     for parameter, item in parameters.items():
         *sections, field = parameter.split(".")
@@ -294,15 +294,15 @@ def _unknown(training: ModelRecipe, parameter: str) -> RecipeFault | None:
     if section == "mix" and training.mix is None:
         return RecipeFault((parameter,), "a parameter of a mix", "a training with a section mix")
     if section not in known:
-        return RecipeFault(
-            (parameter,), "an unknown parameter", f"<section>.<field>, the section one of {', '.join(known)}"
-        )
+        found = unknown("parameter", section, known)
+        return RecipeFault((parameter,), found, f"<section>.<field>, the section one of {', '.join(known)}")
     value, name = getattr(training, section), section
     for field in fields:
         possible = fields_of(type(value)) if _is_section(value) else value if isinstance(value, Mapping) else ()
         if field not in possible:
             expected = ", ".join(f"{name}.{each}" for each in possible) or f"{name}, which has no fields"
-            return RecipeFault((parameter,), "an unknown parameter", f"one of {expected}" if possible else expected)
+            found = unknown("parameter", field, possible)
+            return RecipeFault((parameter,), found, f"one of {expected}" if possible else expected)
         value = value[field] if isinstance(value, Mapping) else getattr(value, field)
         name = f"{name}.{field}"
     return None

@@ -54,8 +54,8 @@ layers: 4 -> layers: 0
     model.layers: found 0, expected a number above 0
 
 layers: 4 -> layrs: 4\n  layers: 4
-    model.layrs: found an unknown field, expected one of kind, layers, width, heads, kv_heads, hidden, rope_base,
-        rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features,
+    model.layrs: found an unknown field (did you mean layers?), expected one of kind, layers, width, heads, kv_heads,
+        hidden, rope_base, rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features,
         attention
 
 layers: 4 -> preset: gpt-2\n  layers: 4
@@ -283,7 +283,7 @@ def test_all_problems_of_all_files_are_reported_at_once(folder: Folder):
         f"{SWEEP}:{eta}: scheduler.eta: found 1, expected 2 or more",
         f'{TRAINING}:{layers}: model.layers: found "four", expected a whole number',
         f"{TRAINING}:{steps - 1}: run.steps: found nothing, expected a whole number",
-        f"{TRAINING}:{steps}: run.stepps: found an unknown field, "
+        f"{TRAINING}:{steps}: run.stepps: found an unknown field (did you mean steps?), "
         "expected one of steps, seed, precision, shuffle_shards, freeze",
     ]
 

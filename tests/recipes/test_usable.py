@@ -1,6 +1,7 @@
 """A bad recipe takes out its own lane, and what stands on it; the others can be used."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,13 @@ def test_the_texts_that_were_read_make_the_same_recipes_whatever_is_written_afte
     (folder / "trainings" / "tiny-decoder.yaml").write_text("no recipe any more")
     (folder / "trainings" / "bigram.yaml").unlink()
     assert usable(folder, written, {}).recipes == before
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to("nowhere")], ids=["folder", "dangling link"])
+def test_a_recipe_that_cannot_be_read_leaves_the_others(make: Callable[[Path], None], folder: Path):
+    make(folder / "trainings" / "other.yaml")
+    written = texts.unpacked(texts.packed(texts.read(folder)))
+    for found in (usable(folder, None, {}), usable(folder, written, {})):
+        [other] = found.broken
+        assert other.name == "other" and other.problems[0].endswith('", expected a file that can be read')
+        assert sorted(found.recipes.all_trainings) == ["bigram", "tiny-decoder"]

@@ -43,6 +43,8 @@ ADVICE: Mapping[str, str] = {
     "a zip archive under another name": "name it .zip, or exclude it",
     "an archive of another format": "unpack it",
     "encrypted": "unpack it",
+    "longer than the limit": "raise reading.longest_megabytes, or exclude it",
+    "no text field": "name the field or column that has the text in reading.text_field",
     "not UTF-8": "name its encoding in reading.encoding",
     "packed inside an archive": "unpack it",
 }

@@ -38,6 +38,8 @@ def find(durable: Path, dataset: str, name: str) -> Snapshot:
     if not known:
         made = f"slipway data build {dataset}"
         raise ValueError(f"dataset {dataset}: found no snapshot in {durable}, expected one; to make it: {made}")
+    if name == "~1" and len(known) == 1:
+        raise ValueError(f"dataset {dataset}: found one snapshot, {known[0][:12]}, expected an earlier one too")
     if name.startswith("~"):
         found = known[-1 - int(name[1:])] if name[1:].isdigit() and int(name[1:]) < len(known) else None
         meant = [found] if found else []
