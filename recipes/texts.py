@@ -14,7 +14,6 @@ from recipes.kinds import KINDS
 from trainer.base import parsing
 
 
-
 class Unread(NamedTuple):
     """In the place of the text of a file that cannot be read: a folder, a dangling link, one without permission."""
 

@@ -40,7 +40,9 @@ def test_an_override_sets_an_existing_parameter(scripted: Folder):
 def test_an_override_of_an_unknown_parameter_is_refused(scripted: Folder):
     name = "SLIPWAY_TRAININGS__BIGRAM__PARAMETERS__STPES"
     (problem,) = scripted.problems({name: "7"})
-    assert problem.startswith(f"{name}: parameters.stpes: found an unknown parameter (did you mean steps?), expected one of steps, batch, ")
+    assert problem.startswith(
+        f"{name}: parameters.stpes: found an unknown parameter (did you mean steps?), expected one of steps, batch, "
+    )
 
 
 @pytest.mark.parametrize(
