@@ -1,0 +1,107 @@
+"""The images, built for real and run as pods run them: user 1000, a read-only root, nothing of this machine."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from requirements.install import wanted_torch
+from tests.deploy.image_builder import BuiltImage, ImageBuilder, layers_folder, why_not
+from tests.deploy.test_lock import locked
+from tests.trainer.conftest import STEPS, Training
+
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+WITHOUT_BYTECODE = re.compile(r"py312_intrinsics")
+SECRET = re.compile(r"(^|/)(\.netrc|\.npmrc|\.pypirc|pip\.conf|credentials|id_\w+|\.git|\.env|.*_history)$")
+BUILD_LEFT = ("var/lib/apt/lists", "var/cache/apt/archives", "root/.cache", "tmp", "build")
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> ImageBuilder:
+    return ImageBuilder(layers_folder(tmp_path_factory), REVISION)
+
+
+@pytest.fixture(scope="module")
+def trainer(builder: ImageBuilder) -> Iterator[BuiltImage]:
+    with contextmanager(builder.build)("trainer") as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def platform(builder: ImageBuilder) -> Iterator[BuiltImage]:
+    with contextmanager(builder.build)("platform") as built:
+        yield built
+
+
+@pytest.fixture(params=["trainer", "platform"])
+def image(request: pytest.FixtureRequest) -> BuiltImage:
+    built: BuiltImage = request.getfixturevalue(request.param)
+    return built
+
+
+def test_the_image_carries_its_revision_and_is_not_root(image: BuiltImage):
+    assert image.environment["SLIPWAY_REVISION"] == REVISION
+    assert image.config["Labels"]["org.opencontainers.image.revision"] == REVISION
+    assert image.config["User"] == "1000:1000"
+
+
+def test_every_module_has_its_bytecode(image: BuiltImage):
+    modules = [each for each in (image.mounted / "opt").rglob("*.py") if not WITHOUT_BYTECODE.search(each.name)]
+    tag = image.run("python", "-c", "import sys; print(sys.implementation.cache_tag)").stdout.strip()
+    cached = [each.parent / "__pycache__" / f"{each.stem}.{tag}.pyc" for each in modules]
+    assert modules and [str(each) for each in cached if not each.exists()] == []
+
+
+def test_the_image_has_the_versions_of_the_lock_and_no_others(image: BuiltImage):
+    name = image.config["Labels"]["org.opencontainers.image.title"].removeprefix("slipway ")
+    listed = image.run("python", "-m", "pip", "list", "--format=freeze").stdout.split()
+    found = {canonicalize_name(line.split("==")[0]): line.split("==")[1] for line in listed}
+    python = image.run("python", "-c", "import platform; print(platform.python_version())").stdout.strip()
+    here = {"python_full_version": python, "python_version": python.rpartition(".")[0]}
+    wanted = [each for each in locked(name) if each.marker is None or each.marker.evaluate(here)]
+    assert found.pop("torch").split("+")[0] == wanted_torch().split("==")[1]
+    apart = {"pip", *(canonicalize_name(each.name) for each in locked("torch"))}
+    assert {each: version for each, version in found.items() if each not in apart} == {
+        canonicalize_name(each.name): str(each.specifier)[2:] for each in wanted
+    }
+
+
+def test_nothing_of_the_build_and_no_secret_is_left(image: BuiltImage):
+    left = [str(file) for folder in BUILD_LEFT for file in (image.mounted / folder).rglob("*.*") if file.is_file()]
+    assert left == []
+    held = (each.relative_to(image.mounted) for top in ("opt", "root", "home", "etc") for each in walk(image, top))
+    assert [str(each) for each in held if SECRET.search(str(each)) and (image.mounted / each).stat().st_size] == []
+
+
+def walk(image: BuiltImage, top: str) -> Iterator[Path]:
+    """The files below one folder of the image, less the packages' own."""
+    return (each for each in (image.mounted / top).rglob("*") if each.is_file() and "site-packages" not in each.parts)
+
+
+def test_another_code_leaves_the_layers_below_it_as_they_are(builder: ImageBuilder, trainer: BuiltImage):
+    """A node that has one release pulls of the next what differs, and that is not torch."""
+    with contextmanager(ImageBuilder(builder.folder, "f" * 40).build)("trainer") as later:
+        assert later.environment["SLIPWAY_REVISION"] == "f" * 40
+        assert later.layers[:4] == trainer.layers[:4], "the base, the compiler, the packages, the code"
+
+
+def test_the_trainer_trains_on_a_read_only_root(trainer: BuiltImage, tmp_path: Path):
+    training = Training(tmp_path, "in an image")
+    for each in [tmp_path, *tmp_path.rglob("*")]:
+        each.chmod(0o777 if each.is_dir() else 0o666)
+    done = trainer.run("python", "-m", "trainer", str(training.config), shared=tmp_path, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stderr
+    [*_, last] = training.commits()
+    assert last.step == STEPS
+
+
+def test_the_command_and_the_definitions_load_in_the_platform(platform: BuiltImage):
+    done = platform.run("python", "-m", "cli", "recipes", "--help")
+    assert done.returncode == 0 and "check" in done.stdout, done.stderr
+    loaded = platform.run("python", "-c", "import definitions; print(len(definitions.defs.jobs or ()))")
+    assert loaded.returncode == 0, loaded.stderr
