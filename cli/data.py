@@ -72,7 +72,7 @@ def history(dataset: Dataset, json: AsJson = False) -> None:
     from assets.datasets.snapshots import history as snapshots
 
     here = place.here()
-    found = snapshots.history(here.durable, names.resolved(dataset, _known(here), "dataset"))
+    found = snapshots.history(here.durable, _made(dataset, here))
     if json:
         return output.print_json(found)
     for past in found:
@@ -96,7 +96,7 @@ def diff(
     from assets.datasets.snapshots.history import find
 
     here = place.here()
-    name = names.resolved(dataset, _known(here), "dataset")
+    name = _made(dataset, here)
     before, after = (find(here.durable, name, each) for each in (old, new))
     with output.progress("comparing"):
         found = difference(before, after, here.durable)
@@ -122,7 +122,7 @@ def inspect(
     from assets.datasets.snapshots.history import find
 
     here = place.here()
-    made = find(here.durable, names.resolved(dataset, _known(here), "dataset"), snapshot)
+    made = find(here.durable, _made(dataset, here), snapshot)
     with output.progress("reading the documents table"):
         found = inspection.inspect(here.durable, made, examples, reason)
     if json:
@@ -280,16 +280,28 @@ def _known(here: place.Workplace) -> list[str]:
     return [name for name in listing.names_if_there(datasets) if (datasets / name / "history.journal").exists()]
 
 
+def _made(given: str, here: place.Workplace) -> str:
+    """The dataset with a snapshot that is meant. Raises ValueError, for a recipe's without one too."""
+    from assets.datasets.snapshots.history import none_of
+
+    made, recipes = _known(here), complete.datasets(given)
+    if recipes and not any(name.startswith(given) for name in made):
+        raise none_of(names.resolved(given, recipes, "dataset"))
+    return names.resolved(given, made, "dataset")
+
+
 def _sha256(given: str) -> str:
     """The snapshot that is meant: named in full, or as a dataset's present one. Raises ValueError."""
     if len(given) == 64 and set(given) <= set("0123456789abcdef"):
         return given
+    from assets.datasets.snapshots.history import none_of
     from assets.datasets.snapshots.pointer import current
 
     here = place.here()
-    found = current(here.durable, names.resolved(given, _known(here), "dataset"))
+    name = _made(given, here)
+    found = current(here.durable, name)
     if found is None:
-        raise ValueError(f"dataset {given}: found no snapshot, expected one; to make it: slipway data build {given}")
+        raise none_of(name)
     return found
 
 

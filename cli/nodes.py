@@ -1,6 +1,8 @@
 """Nodes: what the fleet says of them, what their hardware gives, and taking one out of service."""
 
+import argparse
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +10,7 @@ import typer
 
 from cli import complete, names, output, place
 from cli.verbs import AsJson, group, verb
+from trainer.preflight.arguments import expectation, size
 
 if TYPE_CHECKING:
     from resources.fleet.health.standing import NodeRecord
@@ -19,7 +22,26 @@ Node = Annotated[
     str, typer.Argument(metavar="NODE", help="Its name, or the beginning of it.", autocompletion=complete.nodes)
 ]
 Why = Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the next operator.")]
+
 Apply = Annotated[bool, typer.Option("--apply", help="Do it, and do not only say what would be done.")]
+
+
+def _size(given: str) -> str:
+    """A size as a preflight takes it, or none. Raises BadParameter."""
+    return _read(size, given) if given else given
+
+
+def _expectations(given: list[str] | None) -> list[str]:
+    """Expectations as a preflight takes them. Raises BadParameter."""
+    return [_read(expectation, each) for each in given or ()]
+
+
+def _read(read: Callable[[str], object], given: str) -> str:
+    try:
+        read(given)
+    except argparse.ArgumentTypeError as error:
+        raise typer.BadParameter(str(error)) from None
+    return given
 
 
 @verb(app, "slipway nodes list", name="list")
@@ -154,13 +176,19 @@ def exempt(
 @verb(app, "slipway nodes preflight --folder /nvme --expect 'disk read=7'")
 def preflight(
     folder: Annotated[
-        Path | None, typer.Option(help="A folder on the disk to measure; by default the temporary one.")
+        Path | None,
+        typer.Option(help="A folder on the disk to measure; by default the temporary one."),
     ] = None,
-    disk_size: Annotated[str, typer.Option(help="Bytes of the file there, such as 512M or 4G.")] = "512M",
-    largest: Annotated[str, typer.Option(help="The largest all-reduce; by default 4G on GPUs, 64M on CPUs.")] = "",
-    seconds: Annotated[float, typer.Option(help="How long to measure.")] = 9.0,
+    disk_size: Annotated[
+        str, typer.Option(callback=_size, help="Bytes of the file there, such as 512M or 4G.")
+    ] = "512M",
+    largest: Annotated[
+        str, typer.Option(callback=_size, help="The largest all-reduce; by default 4G on GPUs, 64M on CPUs.")
+    ] = "",
+    seconds: Annotated[float, typer.Option(min=0, help="How long to measure.")] = 9.0,
     expect: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="What a line should give, in its unit.")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", callback=_expectations, help="What a line should give, in its unit."),
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -171,7 +199,8 @@ def preflight(
     """
     from trainer.preflight.__main__ import main
 
-    options = ["--folder", str(folder or tempfile.gettempdir()), "--disk-size", disk_size, "--seconds", str(seconds)]
+    place_to_measure = _there(folder or Path(tempfile.gettempdir()), "--folder")
+    options = ["--folder", str(place_to_measure), "--disk-size", disk_size, "--seconds", str(seconds)]
     options += ["--largest", largest] if largest else []
     options += [word for each in expect or () for word in ("--expect", each)]
     with output.progress("measuring"):
@@ -216,8 +245,8 @@ def kill(node: Node, json: AsJson = False) -> None:
 @verb(app, "slipway nodes clean --nvme /nvme/slipway --gigabytes 800 --days 7 --dry-run")
 def clean(
     nvme: Annotated[Path, typer.Option(help="The folder on this node's NVMe.")],
-    gigabytes: Annotated[float, typer.Option(help="The most that may lie there.")],
-    days: Annotated[float, typer.Option(help="A snapshot that was not used for longer goes.")],
+    gigabytes: Annotated[float, typer.Option(min=0, help="The most that may lie there.")],
+    days: Annotated[float, typer.Option(min=0, help="A snapshot that was not used for longer goes.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, and say what would go.")] = False,
     json: AsJson = False,
 ) -> None:
@@ -228,10 +257,17 @@ def clean(
     from trainer.staging.retention import retain
 
     with output.progress("cleaning"):
-        retained = retain(nvme, gigabytes, days, dry_run)
+        retained = retain(_there(nvme, "--nvme"), gigabytes, days, dry_run)
     if json:
         return output.print_json(retained)
     output.print_fields(vars(retained))
+
+
+def _there(folder: Path, option: str) -> Path:
+    """The folder. Raises ValueError where there is none."""
+    if not folder.is_dir():
+        raise ValueError(f"{option}: found {'a file' if folder.exists() else 'nothing'} at {folder}, expected a folder")
+    return folder
 
 
 def _full(given: str) -> str:

@@ -66,7 +66,9 @@ def _set(document: Document, path: Path, variable: str, text: str) -> Iterator[P
         return
     known = document.value.get("parameters")
     if path[0] == "parameters" and isinstance(known, dict) and path[1] not in known:
-        yield Problem(Place(variable), dotted(path), unknown("parameter", path[1], known), f"one of {', '.join(known)}")
+        yield Problem(
+            Place(variable), dotted(path), unknown("parameter", str(path[1]), known), f"one of {', '.join(known)}"
+        )
         return
     try:
         document.set(path, value.value, Place(variable))

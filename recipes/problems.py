@@ -63,7 +63,7 @@ def dotted(path: Path) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """An unknown name in words, with the known one that was probably meant: `an unknown field (did you mean steps?)`."""
+    """An unknown name in words, with the known one that was probably meant."""
     meant = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
     return f"an unknown {what} (did you mean {meant[0]}?)" if meant else f"an unknown {what}"
 

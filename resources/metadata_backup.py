@@ -131,7 +131,13 @@ def newest(tier: Tier) -> str:
 
 def made_at(folder: str) -> float:
     """When a backup was made, by its name; in seconds since the epoch. Raises ValueError for another name."""
-    return datetime.strptime(folder, f"{FOLDER}/%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC).timestamp()
+    try:
+        return datetime.strptime(folder, f"{FOLDER}/%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise ValueError(
+            f"backup {folder}: found no name of one, expected a folder as slipway backup prints it, "
+            f"such as {FOLDER}/20260131T060000.000000Z"
+        ) from None
 
 
 @contextlib.contextmanager

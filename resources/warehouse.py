@@ -205,7 +205,8 @@ def query(
             asked = connection.execute(text)
             found = asked.fetchall()
         except duckdb.Error as error:
-            raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}") from None
+            tables = f"; the tables are {', '.join(columns)}" if isinstance(error, duckdb.CatalogException) else ""
+            raise ValueError(f"query {text!r}: {str(error).splitlines()[0]}{tables}") from None
         return [name for name, *_ in asked.description or ()], [tuple(row) for row in found]
 
 

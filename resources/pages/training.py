@@ -11,7 +11,8 @@ from typing import Any
 from resources import links
 from resources.pages import curves, frame
 from resources.pages.reading import TrainingView, differences
-from resources.trainings.standing import FAILED, HANGING, duration
+from resources.trainings.standing import FAILED, HANGING
+from trainer.base.durations import duration
 
 ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""

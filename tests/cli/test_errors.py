@@ -32,6 +32,41 @@ ROOT = Path(__file__).parents[2]
         (["plan", "tiny", "run.steps"], 1, "run.steps: found no FIELD=VALUE, expected for example run.steps=50"),
         (["plan", "tiny", "run.steps=no"], 1, 'run.steps=no: run.steps: found "no", expected a whole number'),
         (["nodes", "kill", "node-7"], 1, "node node-7: found none that begins so, expected one of node-0, node-1"),
+        (
+            ["nodes", "preflight", "--expect", "disk=fast"],
+            2,
+            "Invalid value for '--expect': found 'disk=fast', expected NAME=VALUE, for example 'disk read=7'; "
+            "see `slipway nodes preflight --help`",
+        ),
+        (
+            ["nodes", "preflight", "--disk-size", "1M"],
+            2,
+            "Invalid value for '--disk-size': found '1M', expected 8M or more, for example 512M or 4G; "
+            "see `slipway nodes preflight --help`",
+        ),
+        (["nodes", "preflight", "--folder", "none"], 1, "--folder: found nothing at none, expected a folder"),
+        (
+            ["nodes", "clean", "--nvme", "none", "--gigabytes", "8", "--days", "7"],
+            1,
+            "--nvme: found nothing at none, expected a folder",
+        ),
+        (
+            ["restore", "yesterday"],
+            1,
+            "backup yesterday: found no name of one, expected a folder as slipway backup prints it, "
+            "such as metadata/20260131T060000.000000Z",
+        ),
+        (
+            ["data", "history", "python"],
+            1,
+            "dataset python-stdlib: found no snapshot, expected one; to make it: slipway data build python-stdlib",
+        ),
+        (
+            ["ls", "--sql", "FROM none"],
+            1,
+            "query 'FROM none': Catalog Error: Table with name none does not exist!; "
+            "the tables are trainings, spent, lost, cost",
+        ),
         (["models", "show", "none"], 1, "model none: found none that begins so, and there is none"),
         (
             ["nodes", "cordon", "node-0", "--why", "noise"],

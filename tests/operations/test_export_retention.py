@@ -256,5 +256,7 @@ def test_the_operation_shows_what_goes_and_what_stays_and_removes_nothing_when_i
         done = export_retention.job(Recipes()).execute_in_process(ops, resources={"tiers": tiers})
         [output] = [event for event in done.all_events if event.event_type_value == "STEP_OUTPUT"]
         told = output.step_output_data.metadata
-        assert list(told["going"].value) == [old.folder] and len(told["staying"].value) == 1
+        going, staying = told["going"].value, told["staying"].value
+        assert isinstance(going, list) and isinstance(staying, list)
+        assert going == [old.folder] and len(staying) == 1
         assert there(records) == ("12" if dry_run else "1")

@@ -55,7 +55,8 @@ TRAININGS__TINY_DECODER__RUN__STEPS=[1
     run.steps: found a mistake in the YAML (while parsing a flow sequence, expected ',' or ']', but got
     '<stream end>'), expected YAML
 TRAININGS__TINY_DECODER__RUN__STEP=1
-    run.step: found an unknown field (did you mean steps?), expected one of steps, seed, precision, shuffle_shards, freeze
+    run.step: found an unknown field (did you mean steps?), expected one of steps, seed, precision,
+    shuffle_shards, freeze
 TRAININGS__TINY_DECODER__MODEL={layers: 1, width: 2, heads: 1, kv_heads: 1, hidden: x}
     model.hidden: found "x", expected a whole number
 TRAININGS__TINY_DECODER__OWNER__X=1

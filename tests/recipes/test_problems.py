@@ -55,8 +55,8 @@ layers: 4 -> layers: 0
 
 layers: 4 -> layrs: 4\n  layers: 4
     model.layrs: found an unknown field (did you mean layers?), expected one of kind, layers, width, heads, kv_heads,
-        hidden, rope_base, rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm, tied, head_features,
-        attention
+        hidden, rope_base, rope_scaling, positions, longest, norm, norm_epsilon, activation, bias, window, qk_norm,
+        tied, head_features, attention
 
 layers: 4 -> preset: gpt-2\n  layers: 4
     model.preset: found "gpt-2", expected one of gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-3.1-8b, llama-3.1-70b,
@@ -94,7 +94,8 @@ model: # -> model:\n  kind: json.decoder #
         trainer.config.shapes.Shape that says what it reads
 
 kv_heads: 2 # -> kv_heads: 2\n  kind: encoder #
-    -0 model.kv_heads: found an unknown field, expected one of kind, layers, width, heads, hidden, masked
+    -0 model.kv_heads: found an unknown field (did you mean heads?), expected one of kind, layers, width,
+        heads, hidden, masked
 
 precision: fp32 -> precision: fp12
     run.precision: found "fp12", expected 'fp32', 'bf16', 'fp16' or 'fp8'
@@ -184,9 +185,15 @@ run.steps: 80 -> run.steps: 80\n  model.width: 130
     -1 trial: found parameters that model.heads (4) does not fit, expected a divisor of width (130) there
 
 optimiser.beta2: -> optimiser.beta3:
-    space.optimiser.beta3: found an unknown parameter, expected one of optimiser.kind, optimiser.learning_rate,
-        optimiser.schedule, optimiser.warmup_steps, optimiser.final_fraction, optimiser.decay_fraction, optimiser.beta1,
-        optimiser.beta2, optimiser.momentum, optimiser.weight_decay, optimiser.clip
+    space.optimiser.beta3: found an unknown parameter (did you mean beta2?), expected one of optimiser.kind,
+        optimiser.learning_rate, optimiser.schedule, optimiser.warmup_steps, optimiser.final_fraction,
+        optimiser.decay_fraction, optimiser.beta1, optimiser.beta2, optimiser.momentum, optimiser.weight_decay,
+        optimiser.clip
+
+optimiser.beta2: -> optimizer.beta2:
+    space.optimizer.beta2: found an unknown parameter (did you mean optimiser?), expected <section>.<field>, the section
+        one of model, batch, optimiser, run, checkpoint, validation, communication, mix, layout, storage, observation,
+        evaluation, hardware, runtime, recovery
 
 optimiser.beta2: -> beta2:
     space.beta2: found an unknown parameter, expected <section>.<field>, the section one of model, batch,

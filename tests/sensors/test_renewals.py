@@ -124,7 +124,7 @@ def test_new_documents_like_the_others_are_no_drift(platform: Platform):
 
 
 def answering_champion(platform: Platform) -> ServedVersion:
-    """The first training's last checkpoint is the champion, has all of the traffic, and was counted as it was served."""
+    """The first training's last checkpoint is the champion, has all of the traffic, and its documents are counted."""
     durable, trained = platform.home.durable, platform.finished()
     snapshot, commit = trained.specification().snapshot, trained.commits()[-1]
     tags = {SNAPSHOT_TAG: snapshot, FOLDER_TAG: commit.folder}

@@ -112,7 +112,7 @@ def test_too_few_questions_tell_nothing_and_enough_are_compared_with_the_trainin
         records.keep(asked.today(), tokenizer, "here", counts(ENGLISH, times))
         found = live.live_drift(tmp_path, MODEL, version, snapshot.sha256)
         assert found is not None and found.texts == times and bool(found.figures) is known
-    assert found.cause > 1.0 and found.languages == {"en": 1.0}
+    assert found is not None and found.cause > 1.0 and found.languages == {"en": 1.0}
 
 
 @pytest.mark.nightly

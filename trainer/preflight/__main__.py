@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import socket
 import sys
 import tempfile
@@ -20,10 +19,9 @@ from trainer.base import console
 from trainer.base.processes import die_with_parent
 from trainer.node.world import World, join
 from trainer.preflight import arithmetic, collective, disk, file_systems, findings, node
+from trainer.preflight.arguments import GIB, MIB, expectation, size
 from trainer.preflight.findings import Finding
 
-MIB, GIB = 2**20, 2**30
-SCALES = {"": 1, "K": 2**10, "M": MIB, "G": GIB}
 GRACE_SECONDS = 120.0
 """Seconds beyond those for measuring: for imports, for connecting the ranks, and for the last fsync of a slow disk."""
 
@@ -93,38 +91,22 @@ def _parser() -> argparse.ArgumentParser:
         help="another folder whose file system is tried: that of a tier; may be given several times",
     )
     parser.add_argument(
-        "--disk-size", type=_size, default=512 * MIB, help="bytes of the file that is written there; default: 512M"
+        "--disk-size", type=size, default=512 * MIB, help="bytes of the file that is written there; default: 512M"
     )
-    parser.add_argument("--largest", type=_size, help="the largest all-reduce; default: 4G on GPUs, 64M on CPUs")
+    parser.add_argument("--largest", type=size, help="the largest all-reduce; default: 4G on GPUs, 64M on CPUs")
     parser.add_argument("--seconds", type=float, default=9.0, help="seconds to measure for; default: %(default)g")
     parser.add_argument(
         "--grace", type=float, default=GRACE_SECONDS, help="seconds beyond them before giving up; default: %(default)g"
     )
     parser.add_argument(
         "--expect",
-        type=_expectation,
+        type=expectation,
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="the value that a line should reach, in its unit: 'disk read=7'",
     )
     return parser
-
-
-def _size(text: str) -> int:
-    """Bytes, with K, M or G for their binary multiples."""
-    match = re.fullmatch(r"(\d+)([KMG]?)", text)
-    size = int(match[1]) * SCALES[match[2]] if match else 0
-    if size < disk.BLOCK:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected 8M or more, for example 512M or 4G")
-    return size
-
-
-def _expectation(text: str) -> tuple[str, float]:
-    match = re.fullmatch(r"(.+)=(\d+(?:\.\d+)?)", text)
-    if match is None or not float(match[2]):
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME=VALUE, for example 'disk read=7'")
-    return match[1], float(match[2])
 
 
 if __name__ == "__main__":

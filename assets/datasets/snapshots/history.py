@@ -36,8 +36,7 @@ def find(durable: Path, dataset: str, name: str) -> Snapshot:
     """The snapshot of a dataset that `name` selects. Raises ValueError when it selects none or several."""
     known = pointer.past(durable, dataset)
     if not known:
-        made = f"slipway data build {dataset}"
-        raise ValueError(f"dataset {dataset}: found no snapshot in {durable}, expected one; to make it: {made}")
+        raise none_of(dataset)
     if name == "~1" and len(known) == 1:
         raise ValueError(f"dataset {dataset}: found one snapshot, {known[0][:12]}, expected an earlier one too")
     if name.startswith("~"):
@@ -49,6 +48,11 @@ def find(durable: Path, dataset: str, name: str) -> Snapshot:
         listed = ", ".join(sha256[:12] for sha256 in known)
         raise ValueError(f"dataset {dataset}: {name} selects {len(meant)} snapshots, expected one of {listed}")
     return snapshots.read(durable, meant[0])
+
+
+def none_of(dataset: str) -> ValueError:
+    """What is said of a dataset that has pointed at no snapshot yet."""
+    return ValueError(f"dataset {dataset}: found no snapshot, expected one; to make it: slipway data build {dataset}")
 
 
 def _past(durable: Path, ago: int, sha256: str) -> PastSnapshot:

@@ -1,0 +1,26 @@
+"""Arguments of a preflight: sizes and expectations as they are written, read without what measures."""
+
+import argparse
+import re
+
+from trainer.preflight.disk import BLOCK
+
+MIB, GIB = 2**20, 2**30
+SCALES = {"": 1, "K": 2**10, "M": MIB, "G": GIB}
+
+
+def size(text: str) -> int:
+    """Bytes, with K, M or G for their binary multiples. Raises ArgumentTypeError for what is none, or below 8M."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", text)
+    found = int(match[1]) * SCALES[match[2]] if match else 0
+    if found < BLOCK:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected 8M or more, for example 512M or 4G")
+    return found
+
+
+def expectation(text: str) -> tuple[str, float]:
+    """The name of a line and the value that it should reach. Raises ArgumentTypeError for what is no such pair."""
+    match = re.fullmatch(r"(.+)=(\d+(?:\.\d+)?)", text)
+    if match is None or not float(match[2]):
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME=VALUE, for example 'disk read=7'")
+    return match[1], float(match[2])
