@@ -336,9 +336,9 @@ def _inspected(found: "Inspection") -> Sequence[str]:
             lines.append(f"{heading} {each.name}: {documents}, {each.bytes / 1e6:,.1f} MB")
     for removal in found.removals:
         lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
-        for each in removal.examples:
-            lines.append(f"  {each.document}{f': because of {each.because}' if each.because else ''}")
-            lines += [f"      {each.begins}"] if each.begins else []
+        for example in removal.examples:
+            lines.append(f"  {example.document}{f': because of {example.because}' if example.because else ''}")
+            lines += [f"      {example.begins}"] if example.begins else []
     return lines + [f"not read, {file.reason}: {file.name}" for file in found.files_left_out]
 
 

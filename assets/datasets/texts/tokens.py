@@ -149,6 +149,7 @@ def _by_segment(missing: pa.RecordBatchReader, shop: Path) -> dict[str, int]:
                         writer.close()
                     sizes[name], writer = 0, pq.ParquetWriter(_missing_path(shop, name), missing.schema)
                 sizes[name] += pa.compute.sum(rows["bytes"]).as_py()
+                assert writer is not None
                 with writing(_missing_path(shop, name)):
                     writer.write_batch(rows)
     finally:
