@@ -14,7 +14,7 @@ pytestmark = pytest.mark.pure
 
 def test_a_phase_says_how_much_is_done_and_how_long_the_rest_takes(monkeypatch):
     clock = iter([0.0, 0.0, 30.0, 30.0])
-    monkeypatch.setattr(phase.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr("assets.datasets.building.phase.time.monotonic", lambda: next(clock))
     lines: list[str] = []
     Phase(lines.append, "encoding", 400, "MB").add(100)
     assert lines == ["encoding: 100 of 400 MB (25%), 90 s left"]
