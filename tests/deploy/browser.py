@@ -41,7 +41,7 @@ class Ingress(urllib.request.HTTPSHandler):
 
         req.add_unredirected_header("X-Forwarded-Proto", "https")
         req.add_unredirected_header("X-Forwarded-For", "203.0.113.9")
-        answered: http.client.HTTPResponse = self.do_open(connection, req)  # type: ignore[arg-type]
+        answered: http.client.HTTPResponse = self.do_open(connection, req)
         return answered
 
 

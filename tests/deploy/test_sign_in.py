@@ -3,6 +3,7 @@
 Both programs are looked for on PATH. The test's ingress ends TLS; the names of Services become ports of this machine.
 """
 
+import functools
 import json
 import shutil
 import socket
@@ -74,7 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             processes = [started(folder, command) for command in commands]
             try:
                 for port, path in ((issuer, "/healthz"), (proxy, "/ping")):
-                    until(lambda port=port, path=path: answers(port, path), f"{path} of {port}: see {folder}", 120)
+                    until(functools.partial(answers, port, path), f"{path} of {port}: see {folder}", 120)
                 yield Place(webserver, {HOST: proxy, "login.example": issuer})
             finally:
                 for process in processes:

@@ -35,7 +35,7 @@ def affordable(megabytes: float, between: Between, splitting: pre_tokenizers.Pre
     two = one + _cost(between(MEASURED, 2 * MEASURED), known, splitting)
     if not one or two == one:
         return megabytes
-    parts: float = (MEMORY / one) ** (1 / log2(two / one))
+    parts = float((MEMORY / one) ** (1 / log2(two / one)))
     return min(megabytes, max(parts, 2.0) * MEASURED)
 
 

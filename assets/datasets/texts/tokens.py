@@ -6,6 +6,7 @@ workshop too: memory holds a batch of documents, however many there are.
 """
 
 import functools
+import itertools
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -140,21 +141,13 @@ def _by_segment(missing: pa.RecordBatchReader, shop: Path) -> dict[str, int]:
     """Write the rows of each segment, which come one after the other, to a file of its own; returns the bytes of the
     texts by segment."""
     sizes: dict[str, int] = {}
-    writer: pq.ParquetWriter | None = None
-    try:
-        for batch in missing:
-            for name, rows in _runs(batch):
-                if name not in sizes:
-                    if writer is not None:
-                        writer.close()
-                    sizes[name], writer = 0, pq.ParquetWriter(_missing_path(shop, name), missing.schema)
-                sizes[name] += pa.compute.sum(rows["bytes"]).as_py()
-                assert writer is not None
-                with writing(_missing_path(shop, name)):
-                    writer.write_batch(rows)
-    finally:
-        if writer is not None:
-            writer.close()
+    rows = (run for batch in missing for run in _runs(batch))
+    for name, of_segment in itertools.groupby(rows, key=lambda run: run[0]):
+        path, sizes[name] = _missing_path(shop, name), 0
+        with writing(path), pq.ParquetWriter(path, missing.schema) as writer:
+            for _, batch in of_segment:
+                sizes[name] += pa.compute.sum(batch["bytes"]).as_py()
+                writer.write_batch(batch)
     return sizes
 
 

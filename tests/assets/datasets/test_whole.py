@@ -24,7 +24,12 @@ def noted(durable, shard, tmp_path):
 def read(monkeypatch):
     """The files that are read for their hash."""
     paths, is_whole = [], verify.is_whole
-    monkeypatch.setattr(verify, "is_whole", lambda path, content: [paths.append(path), is_whole(path, content)][1])
+
+    def watched(path, content):
+        paths.append(path)
+        return is_whole(path, content)
+
+    monkeypatch.setattr(verify, "is_whole", watched)
     return paths
 
 
