@@ -32,7 +32,7 @@ mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 for folder in $SHARED; do mkdir -p "$root$folder"; mount --bind "$folder" "$root$folder"; done # below /tmp
-exec chroot --userspec=1000:1000 "$root" "$@"
+exec /usr/sbin/chroot --userspec=1000:1000 "$root" "$@"
 """
 """A pod's view of an image: its root read-only, /tmp of its own, no user but 1000."""
 
@@ -70,6 +70,14 @@ class BuiltImage:
     def run(self, *words: str, shared: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
         """Run a program of the image to its end."""
         return subprocess.run(self.command(*words), env=self.environ(shared, **more), capture_output=True, text=True)
+
+    def said(self, *words: str) -> str:
+        """What a program of the image prints. Raises CalledProcessError for one that fails."""
+        done = self.run(*words)
+        if done.returncode:
+            print(done.stderr)
+        done.check_returncode()
+        return done.stdout.strip()
 
 
 class ImageBuilder:
