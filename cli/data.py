@@ -331,9 +331,9 @@ def _inspected(found: "Inspection") -> Sequence[str]:
         f"{found.dataset} {found.snapshot[:12]}: {found.kept:,} of {found.rows:,} documents are kept ({share:.1%})"
     ]
     for heading, totals in (("split", found.splits), ("language", found.languages)):
-        for each in totals:
-            documents = counted(each.documents, "document")
-            lines.append(f"{heading} {each.name}: {documents}, {each.bytes / 1e6:,.1f} MB")
+        for total in totals:
+            documents = counted(total.documents, "document")
+            lines.append(f"{heading} {total.name}: {documents}, {total.bytes / 1e6:,.1f} MB")
     for removal in found.removals:
         lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
         for example in removal.examples:

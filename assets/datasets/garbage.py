@@ -18,7 +18,7 @@ from pathlib import Path
 
 from assets.datasets.building.build_log import BuildLog, quiet
 from assets.datasets.building.memo import Memo
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.building.workshop import building, collecting
 from assets.datasets.documents import document_table, extracts
 from assets.datasets.snapshots.pointer import current, past
@@ -91,7 +91,7 @@ def _remove(
         if held.stat().st_mtime >= oldest or (path.parent.name == "snapshots" and path.stem in kept):
             _put_back(durable, aside.pop(path))
     needed = _needed(durable, kept)
-    phase = Phase(report, "removing what nothing refers to", len(aside), "files")
+    phase = BuildPhase(report, "removing what nothing refers to", len(aside), "files")
     for path, held in aside.items():
         if path in needed:
             _put_back(durable, held)

@@ -20,7 +20,7 @@ LOOK_SECONDS = 1.0
 """Between two looks at how far a query is."""
 
 
-class Phase:
+class BuildPhase:
     """One phase: `doing` is its name, `total` how much is to be done, in `unit`; None where nobody knows that. Without
     a unit only the share is told."""
 
@@ -59,11 +59,11 @@ def asking(connection: duckdb.DuckDBPyConnection, report: BuildLog, doing: str) 
     ended = threading.Event()
 
     def look() -> None:
-        phase, percent = Phase(report, doing, 100, ""), 0.0
+        phase, percent = BuildPhase(report, doing, 100, ""), 0.0
         while not ended.wait(LOOK_SECONDS):
             before, percent = percent, min(max(connection.query_progress(), 0.0), 99.0)
             if percent < before:  # the next query
-                phase = Phase(report, doing, 100, "")
+                phase = BuildPhase(report, doing, 100, "")
             phase.reach(percent)
 
     looking = threading.Thread(target=look, daemon=True)

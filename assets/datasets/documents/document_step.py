@@ -10,7 +10,7 @@ from typing import Any
 
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.memo import Memo, Record
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.building.workshop import workshop
 from assets.datasets.documents import document_table, extraction, takedowns, unread
 from assets.datasets.documents.extracts import Extracts
@@ -81,7 +81,7 @@ def _still_source(recipe: DatasetRecipe, report: BuildLog) -> SourceListing:
     """
     deadline = time.monotonic() + STILL_SECONDS
     while True:
-        listing = sources.list_source(recipe, Phase(report, "listing the source", None, "files"))
+        listing = sources.list_source(recipe, BuildPhase(report, "listing the source", None, "files"))
         if all(file.settled for file in listing.files) or time.monotonic() > deadline:
             return listing
         time.sleep(0.2)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents.extracts import Extracts, digest_of, known_files, newest, segment_path, write_index
 from assets.datasets.documents.kind import DocumentKind
@@ -66,7 +66,7 @@ def extract(
     size = sum(file.bytes for file in fresh)
     place = dataclasses.replace(listing, files=(), unread=())  # each worker gets its own files, and not all of them
     tasks = [_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh)]
-    phase = Phase(report, "reading new and changed files", size / 1e6, "MB")
+    phase = BuildPhase(report, "reading new and changed files", size / 1e6, "MB")
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
     for task, found in zip(tasks, workers.run(_extract, tasks, size, everywhere=everywhere), strict=True):
         rows |= {file: (version, *rest) for file, version, *rest in found}

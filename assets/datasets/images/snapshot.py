@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.building.whole import WholeShards
 from assets.datasets.documents import document_table
 from assets.datasets.documents.document_table import SPLITS, DocumentTable
@@ -68,7 +68,7 @@ def build(
     with document_table.connect(shop) as connection:
         known, whole = _in_parent(parent, connection, durable), WholeShards(durable, plan.dataset)
         pack = _Packing(connection, plan.images, index, names, known, whole, durable, shop)
-        phase = Phase(report, "packing", plan.table.kept, "images")
+        phase = BuildPhase(report, "packing", plan.table.kept, "images")
         splits = {split: pack.split(kept(connection, table, split), phase) for split in SPLITS}
     snapshot = images.ImageSnapshot(
         dataset=plan.dataset,
@@ -131,7 +131,7 @@ class _Packing:
     durable: Path
     shop: Path
 
-    def split(self, rows: pa.Table, phase: Phase) -> images.ImageSplit:
+    def split(self, rows: pa.Table, phase: BuildPhase) -> images.ImageSplit:
         """Write a split's shards, one at a time, except those that the parent has."""
         labels, size = _labels(rows, self.classes), images.ImageShape(*self._shape).bytes
         written: list[images.ImageShard] = []

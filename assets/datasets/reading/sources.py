@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.reading.items import Reason
 from recipes.dataset import DatasetRecipe, DirectorySource, ObjectStoreSource, StdlibSource
 from trainer.objects.bucket import Bucket
@@ -77,7 +77,7 @@ class SourceListing:
             raise UnreadFile(words, "gone since it was listed") from None
 
 
-def list_source(recipe: DatasetRecipe, phase: Phase | None = None) -> SourceListing:
+def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None) -> SourceListing:
     """List the files of a recipe's source; each one that is found is counted in the phase.
 
     Raises ValueError, naming the recipe, when there is no such folder or bucket, when it may not be read, or when no
@@ -93,7 +93,7 @@ def list_source(recipe: DatasetRecipe, phase: Phase | None = None) -> SourceList
     return SourceListing(source.kind, _description(source), tuple(files), tuple(sorted(left_out)), place)
 
 
-def _counted(files: Iterator[SourceFile], phase: Phase | None) -> Iterator[SourceFile]:
+def _counted(files: Iterator[SourceFile], phase: BuildPhase | None) -> Iterator[SourceFile]:
     for file in files:
         yield file
         if phase:

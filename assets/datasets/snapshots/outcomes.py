@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.documents import document_table
 from recipes.dataset import DatasetRecipe
 from resources import warehouse
@@ -33,7 +33,7 @@ class Outcome:
 
 def in_turn(checks: Sequence[Callable[[], Outcome]], report: BuildLog) -> list[Outcome]:
     """The outcomes of checks, in their order; the log is told how many are left."""
-    phase, found = Phase(report, "checking", len(checks), "checks"), []
+    phase, found = BuildPhase(report, "checking", len(checks), "checks"), []
     for check in checks:
         found.append(check())
         phase.add(1)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.cleaning import cleaner
 from assets.datasets.cleaning.items import ItemSearch
 from trainer.base import atomic, digest, parsing
@@ -49,7 +49,7 @@ def quoted(
     atomic.replace(looked_for, atomic.canonical_json(list(items)), shop)
     fresh = [_Search(path, looked_for, shortest) for name, path in paths.items() if name not in known]
     size = sum(search.segment.stat().st_size for search in fresh)
-    phase = Phase(report, "looking for items of evaluation sets", len(fresh), "segments")
+    phase = BuildPhase(report, "looking for items of evaluation sets", len(fresh), "segments")
     for search, found in zip(fresh, workers.run(_search, fresh, size), strict=True):
         known[search.segment.stem] = found
         phase.add(1)

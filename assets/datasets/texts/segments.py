@@ -83,7 +83,7 @@ def configuration(recipe: DatasetRecipe) -> list[Any]:
     return [cleaner.VERSION, encodings.VERSION, recipe.reading.content(), cleaning, cleaner.files_of(recipe.cleaning)]
 
 
-class Place(NamedTuple):
+class TextPlace(NamedTuple):
     """Where a document is: its file and its number there; and the BLAKE3 of its cleaned text."""
 
     file: str
@@ -91,7 +91,7 @@ class Place(NamedTuple):
     blake3: str
 
 
-def texts(segment: Path, wanted: Iterable[Place]) -> Iterator[tuple[str, str]]:
+def texts(segment: Path, wanted: Iterable[TextPlace]) -> Iterator[tuple[str, str]]:
     """The BLAKE3 and text of the wanted documents of a segment, a row group at a time.
 
     They are wanted in the order of files' names and numbers, which is that of a segment: so one at a time is looked

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import writing_content
 from assets.datasets.documents import document_table
@@ -63,7 +63,7 @@ def build(
     located = tokens.in_parent(parent, WholeShards(durable, plan.dataset), durable, shop)
     with document_table.connect(shop) as connection:
         located = tokens.encode_missing(located, table, index, plan.tokenizer.sha256, durable, shop, connection, report)
-        packing_all, splits = Phase(report, "packing", plan.table.kept, "documents"), {}
+        packing_all, splits = BuildPhase(report, "packing", plan.table.kept, "documents"), {}
         for split in SPLITS:
             rows = _ordered(connection, table, split, located)
             splits[split] = _pack(rows, located, plan, durable, shop, packing_all)
@@ -89,7 +89,7 @@ def _ordered(
 
 
 def _pack(
-    rows: pa.RecordBatchReader, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path, phase: Phase
+    rows: pa.RecordBatchReader, located: tokens.Located, plan: TextPlan, durable: Path, shop: Path, phase: BuildPhase
 ) -> shards.TokenSplit:
     """Write a split's shards, one at a time, except those that the parent has."""
     written, text_bytes, dtype = list[shards.TokenShard](), 0, plan.tokenizer.dtype

@@ -16,7 +16,7 @@ from assets.datasets.documents import document_table
 from assets.datasets.documents.extracts import segment_path
 from assets.datasets.texts import encoders, segments, sentence_pieces
 from assets.datasets.texts.encoders import TextEncoding
-from assets.datasets.texts.segments import Place
+from assets.datasets.texts.segments import TextPlace
 from trainer.base import atomic, digest, parsing
 from trainer.data import vocabulary
 from trainer.data.shards import TokenizerRecord
@@ -130,7 +130,7 @@ def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path
         chosen = connection.sql(SAMPLE, params=values).to_arrow_reader(ROWS_AT_ONCE)
         rows = (row for batch in chosen for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
         for segment, places in itertools.groupby(rows, key=lambda row: row[0]):
-            wanted = (Place(*place) for _, *place in places)
+            wanted = (TextPlace(*place) for _, *place in places)
             yield from (text for _, text in segments.texts(segment_path(durable, segment), wanted))
 
 

@@ -21,14 +21,14 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import Phase
+from assets.datasets.building.phase import BuildPhase
 from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents import document_table
 from assets.datasets.documents.extracts import segment_path
 from assets.datasets.texts import segments, tokenizer
 from assets.datasets.texts.encoders import TextEncoding
-from assets.datasets.texts.segments import Place
+from assets.datasets.texts.segments import TextPlace
 from trainer.data import shards
 
 LOCATED = pa.schema(
@@ -130,7 +130,7 @@ def encode_missing(
         for place, name in enumerate(sizes)
     ]
     total = sum(sizes.values())
-    phase = Phase(report, "encoding new text", total / 1e6, "MB")
+    phase = BuildPhase(report, "encoding new text", total / 1e6, "MB")
     for size, found in zip(sizes.values(), workers.run(_encode, tasks, total), strict=True):
         located.documents.append(found)
         phase.add(size / 1e6)
@@ -184,11 +184,11 @@ class _Encoding:
         return self.shop / f"{self.segment.stem}.located.parquet"
 
     @property
-    def wanted(self) -> Iterator[Place]:
+    def wanted(self) -> Iterator[TextPlace]:
         """The documents, in the order of the segment."""
         with pq.ParquetFile(_missing_path(self.shop, self.segment.stem)) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=["name", "number", "blake3"]):
-                yield from map(Place, *(column.to_pylist() for column in batch.columns))
+                yield from map(TextPlace, *(column.to_pylist() for column in batch.columns))
 
 
 def _encode(task: _Encoding) -> Path:

@@ -17,7 +17,7 @@ from assets.datasets.documents import extraction, extracts
 from assets.datasets.reading import sources
 from assets.datasets.texts import segments
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
-from assets.datasets.texts.segments import Place
+from assets.datasets.texts.segments import TextPlace
 from tests.assets.datasets.corpora import recipe_for, write_file
 from tests.assets.datasets.forked import Settings, forker
 from trainer.base import processes
@@ -126,7 +126,7 @@ def test_a_segments_texts_are_read_a_row_group_at_a_time(tmp_path, durable):
         found = extraction.extract(recipe, TEXT_DOCUMENTS, sources.list_source(recipe), durable, shop, quiet)
     [segment] = extracts.segments(found.index, durable)
     found = pq.read_table(segment, columns=["file", "number", "blake3"])
-    wanted = [Place(**row) for row in found.to_pylist()]
+    wanted = [TextPlace(**row) for row in found.to_pylist()]
     before, held, sizes = pa.total_allocated_bytes(), [], []
     for _, text in segments.texts(segment, wanted):
         held.append(pa.total_allocated_bytes() - before)

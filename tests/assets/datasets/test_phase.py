@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from assets.datasets.building import phase
-from assets.datasets.building.phase import Phase, asking
+from assets.datasets.building.phase import BuildPhase, asking
 from tests.conftest import until
 
 pytestmark = pytest.mark.pure
@@ -16,13 +16,13 @@ def test_a_phase_says_how_much_is_done_and_how_long_the_rest_takes(monkeypatch):
     clock = iter([0.0, 0.0, 30.0, 30.0])
     monkeypatch.setattr("assets.datasets.building.phase.time.monotonic", lambda: next(clock))
     lines: list[str] = []
-    Phase(lines.append, "encoding", 400, "MB").add(100)
+    BuildPhase(lines.append, "encoding", 400, "MB").add(100)
     assert lines == ["encoding: 100 of 400 MB (25%), 90 s left"]
 
 
 def test_the_end_of_a_phase_is_told_however_soon_it_comes():
     lines: list[str] = []
-    packing = Phase(lines.append, "packing", 3, "documents")
+    packing = BuildPhase(lines.append, "packing", 3, "documents")
     for _ in range(3):
         packing.add(1)
     assert lines[-1] == "packing: 3 of 3 documents (100%)"
@@ -31,12 +31,12 @@ def test_the_end_of_a_phase_is_told_however_soon_it_comes():
 def test_a_phase_of_which_nobody_knows_the_end_says_how_much_is_done(monkeypatch):
     monkeypatch.setattr(phase, "SECONDS", 0.0)
     lines: list[str] = []
-    Phase(lines.append, "listing the source", None, "files").add(12_000)
+    BuildPhase(lines.append, "listing the source", None, "files").add(12_000)
     assert lines == ["listing the source: 12,000 files"]
 
 
 def test_a_phase_with_nothing_to_do_is_done():
-    assert Phase(print, "encoding", 0, "MB").line == "encoding: 0 of 0 MB (100%)"
+    assert BuildPhase(print, "encoding", 0, "MB").line == "encoding: 0 of 0 MB (100%)"
 
 
 def test_a_query_says_how_far_it_is_while_it_runs(monkeypatch):
