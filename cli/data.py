@@ -1,23 +1,18 @@
 """Datasets: building them, comparing their snapshots, bringing them to nodes and object stores, removing garbage."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import complete, names, output, place
+from cli import complete, data_lines, names, output, place
 from cli.verbs import AsJson, group, verb
 from trainer.base import listing
 from trainer.base.counting import counted
 
 if TYPE_CHECKING:
-    from assets.datasets.inspection import Inspection
-    from assets.datasets.snapshots.difference import SnapshotDifference
-    from operations.takedown import TakedownReport
+    pass
 
-SHOWN = 10
-"""Rules, languages and sources that a comparison of snapshots shows of each, those that differ most first."""
 app = group("Datasets: build, list, diff, inspect, takedown, stage, replicate, gc, scrub.")
 
 Dataset = Annotated[
@@ -103,7 +98,7 @@ def diff(
     if json:
         return output.print_json({"old": before.sha256, "new": after.sha256, **vars(found)})
     print(f"{before.sha256[:12]} to {after.sha256[:12]}")
-    print("\n".join(_told(found)))
+    print("\n".join(data_lines.difference(found)))
 
 
 @verb(app, "slipway data inspect python-stdlib --reason near_duplicate --examples 10")
@@ -127,7 +122,7 @@ def inspect(
         found = inspection.inspect(here.durable, made, examples, reason)
     if json:
         return output.print_json(found)
-    print("\n".join(_inspected(found)))
+    print("\n".join(data_lines.inspection(found)))
 
 
 @verb(app, "slipway data takedown my-texts --url https://a.example/page --why 'its author asked for it'")
@@ -160,7 +155,7 @@ def takedown(
         told = take_down(
             recipe, here.tiers, here.tracking, instance, asked, near, lambda line: shown.update(f"{name}: {line}")
         )
-    output.print_json(told) if json else print("\n".join(_taken_down(told)))
+    output.print_json(told) if json else print("\n".join(data_lines.takedown(told)))
 
 
 @verb(app, "slipway data stage python-stdlib --to /nvme/slipway")
@@ -303,52 +298,6 @@ def _sha256(given: str) -> str:
     if found is None:
         raise none_of(name)
     return found
-
-
-def _told(found: "SnapshotDifference") -> Sequence[str]:
-    lines = ["documents: a documents table is gone, so they cannot be compared"]
-    if found.documents is not None:
-        lines = []
-        for kind in ("added", "removed", "changed", "same"):
-            examples = ", ".join(found.documents.examples.get(kind, ()))
-            lines.append(f"documents {kind}: {getattr(found.documents, kind):,}{f' ({examples})' if examples else ''}")
-    for kind, changed in found.groups.items():
-        what = "left out by rule" if kind == "rule" else kind
-        for each in changed[:SHOWN]:
-            was, now = each.before, each.now
-            sizes = f"{was.bytes / 1e6:,.1f} to {now.bytes / 1e6:,.1f} MB"
-            lines.append(f"{what} {each.name}: {was.documents:,} to {now.documents:,} documents, {sizes}")
-        lines += [f"{what}: {len(changed) - SHOWN} more differ"] if len(changed) > SHOWN else []
-    other = "" if found.same_tokenizer else ", of another tokenizer"
-    lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
-    lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {found.new_bytes / 1e6:,.1f} MB to move")
-    return lines
-
-
-def _inspected(found: "Inspection") -> Sequence[str]:
-    share = found.kept / max(found.rows, 1)
-    lines = [
-        f"{found.dataset} {found.snapshot[:12]}: {found.kept:,} of {found.rows:,} documents are kept ({share:.1%})"
-    ]
-    for heading, totals in (("split", found.splits), ("language", found.languages)):
-        for total in totals:
-            documents = counted(total.documents, "document")
-            lines.append(f"{heading} {total.name}: {documents}, {total.bytes / 1e6:,.1f} MB")
-    for removal in found.removals:
-        lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
-        for example in removal.examples:
-            lines.append(f"  {example.document}{f': because of {example.because}' if example.because else ''}")
-            lines += [f"      {example.begins}"] if example.begins else []
-    return lines + [f"not read, {file.reason}: {file.name}" for file in found.files_left_out]
-
-
-def _taken_down(told: "TakedownReport") -> Sequence[str]:
-    lines = [f"taken down: {each}" for each in told.documents]
-    lines += [f"nearly equal, not taken down (--near): {each}" for each in told.near]
-    lines += [f"{told.dataset} points at snapshot {told.snapshot}"]
-    lines += [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in told.snapshots.items()]
-    lines += [f"seen by training {each}" for each in told.trainings]
-    return lines + [f"seen by model {each}" for each in told.models]
 
 
 def _tell(fields: dict[str, object], json: bool) -> None:

@@ -17,7 +17,7 @@ from recipes.strict import RefusedValue, validate
 from recipes.suite import SuiteRecipe
 from recipes.sweep import SweepRecipe
 from recipes.sweep_faults import sweep_faults
-from recipes.texts import Texts, Unread
+from recipes.texts import Texts, UnreadText
 from recipes.training import ModelRecipe, TrainingRecipe
 from recipes.yaml_lines import Document
 
@@ -106,9 +106,9 @@ def _files(folder: Path, written: Texts, problems: list[Problem]) -> Iterator[Re
         yield RecipeFile(kind, path, _with_name(_document(text, file, problems), kind, path.stem, problems))
 
 
-def _document(text: str | Unread, file: str, problems: list[Problem]) -> Document | None:
+def _document(text: str | UnreadText, file: str, problems: list[Problem]) -> Document | None:
     """What is written in a file, or None when it cannot be read or is not YAML."""
-    if isinstance(text, Unread):
+    if isinstance(text, UnreadText):
         problems.append(Problem(Place(file), "", f'"{text.why}"', "a file that can be read"))
         return None
     document, found = yaml_lines.read(texts.encoded(text), file)

@@ -14,14 +14,14 @@ from recipes.kinds import KINDS
 from trainer.base import parsing
 
 
-class Unread(NamedTuple):
+class UnreadText(NamedTuple):
     """In the place of the text of a file that cannot be read: a folder, a dangling link, one without permission."""
 
     why: str
     """What the system says of it."""
 
 
-Texts = dict[str, str | Unread]
+Texts = dict[str, str | UnreadText]
 """By their paths in the folder, such as `trainings/tiny.yaml`; bytes that are no UTF-8 are escaped as surrogates."""
 
 
@@ -31,11 +31,11 @@ def read(folder: Path) -> Texts:
     return {f"{path.parent.name}/{path.name}": _text(path) for path in paths}
 
 
-def _text(path: Path) -> str | Unread:
+def _text(path: Path) -> str | UnreadText:
     try:
         return path.read_bytes().decode(errors="surrogateescape")
     except OSError as error:
-        return Unread(os.strerror(error.errno) if error.errno else str(error))
+        return UnreadText(os.strerror(error.errno) if error.errno else str(error))
 
 
 def encoded(text: str) -> bytes:
@@ -51,4 +51,4 @@ def packed(written: Texts) -> str:
 def unpacked(text: str) -> Texts:
     """What `packed` was given."""
     found: dict[str, str | list[str]] = parsing.value(zlib.decompress(base64.b64decode(text)))
-    return {name: each if isinstance(each, str) else Unread(*each) for name, each in found.items()}
+    return {name: each if isinstance(each, str) else UnreadText(*each) for name, each in found.items()}

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.dask_cluster import DaskCluster
 from recipes.dataset import DatasetRecipe
 from resources import platform
 from resources.platform import DaskSettings
@@ -23,6 +22,9 @@ def engine(recipe: DatasetRecipe, report: BuildLog) -> AbstractContextManager[No
         return workers.on(None)
     settings: DaskSettings | None = platform.dask_here()
     if settings is not None:
+        # Imported here, because every process of Dagster loads this module and few platforms have a cluster of Dask.
+        from assets.datasets.building.dask_cluster import DaskCluster
+
         return workers.on(DaskCluster(settings.scheduler, Path(settings.certificates), report))
     if recipe.engine == "dask":
         raise ValueError(

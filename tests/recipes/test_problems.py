@@ -347,10 +347,3 @@ def test_a_name_that_assets_cannot_have_is_refused(folder: Folder, name: str):
         f"datasets/{name}: found the file name {name}, "
         "expected lower-case letters, digits and single hyphens, then .yaml"
     ]
-
-
-def test_a_folder_without_recipes_is_reported(folder: Folder):
-    nowhere = folder.path / "nowhere"
-    assert Folder(nowhere).problems() == [
-        f"{nowhere}: found no recipes, expected a folder with at least one of datasets/, suites/, trainings/, sweeps/"
-    ]

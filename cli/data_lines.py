@@ -1,0 +1,60 @@
+"""What the commands of datasets print of a comparison, an inspection and a takedown, line by line."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trainer.base.counting import counted
+
+if TYPE_CHECKING:
+    from assets.datasets.inspection import Inspection
+    from assets.datasets.snapshots.difference import SnapshotDifference
+    from operations.takedown import TakedownReport
+
+SHOWN = 10
+"""Rules, languages and sources that a comparison of snapshots shows of each, those that differ most first."""
+
+
+def difference(found: "SnapshotDifference") -> Sequence[str]:
+    lines = ["documents: a documents table is gone, so they cannot be compared"]
+    if found.documents is not None:
+        lines = []
+        for kind in ("added", "removed", "changed", "same"):
+            examples = ", ".join(found.documents.examples.get(kind, ()))
+            lines.append(f"documents {kind}: {getattr(found.documents, kind):,}{f' ({examples})' if examples else ''}")
+    for kind, changed in found.groups.items():
+        what = "left out by rule" if kind == "rule" else kind
+        for each in changed[:SHOWN]:
+            was, now = each.before, each.now
+            sizes = f"{was.bytes / 1e6:,.1f} to {now.bytes / 1e6:,.1f} MB"
+            lines.append(f"{what} {each.name}: {was.documents:,} to {now.documents:,} documents, {sizes}")
+        lines += [f"{what}: {len(changed) - SHOWN} more differ"] if len(changed) > SHOWN else []
+    other = "" if found.same_tokenizer else ", of another tokenizer"
+    lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
+    lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {found.new_bytes / 1e6:,.1f} MB to move")
+    return lines
+
+
+def inspection(found: "Inspection") -> Sequence[str]:
+    share = found.kept / max(found.rows, 1)
+    lines = [
+        f"{found.dataset} {found.snapshot[:12]}: {found.kept:,} of {found.rows:,} documents are kept ({share:.1%})"
+    ]
+    for heading, totals in (("split", found.splits), ("language", found.languages)):
+        for total in totals:
+            documents = counted(total.documents, "document")
+            lines.append(f"{heading} {total.name}: {documents}, {total.bytes / 1e6:,.1f} MB")
+    for removal in found.removals:
+        lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
+        for example in removal.examples:
+            lines.append(f"  {example.document}{f': because of {example.because}' if example.because else ''}")
+            lines += [f"      {example.begins}"] if example.begins else []
+    return lines + [f"not read, {file.reason}: {file.name}" for file in found.files_left_out]
+
+
+def takedown(told: "TakedownReport") -> Sequence[str]:
+    lines = [f"taken down: {each}" for each in told.documents]
+    lines += [f"nearly equal, not taken down (--near): {each}" for each in told.near]
+    lines += [f"{told.dataset} points at snapshot {told.snapshot}"]
+    lines += [f"in snapshot {sha256[:12]} of {dataset}" for sha256, dataset in told.snapshots.items()]
+    lines += [f"seen by training {each}" for each in told.trainings]
+    return lines + [f"seen by model {each}" for each in told.models]
