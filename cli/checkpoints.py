@@ -127,7 +127,9 @@ def reseal(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, and say what needs which key.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Seal all encrypted checkpoints anew with the newest key, so that an older one can be taken out of its file.
+    """Wrap the keys of encrypted checkpoints anew.
+
+    They are wrapped with the newest key, so that an older one can be taken out of its file.
 
     Write the new key as the first line of the key file before. No checkpoint is written again: the keys of its files
     are wrapped. It can be interrupted at any moment, and goes on when it is called again. It ends with 1 while

@@ -21,7 +21,7 @@ Id = Annotated[
 
 @verb(app, "slipway quotas", section=SECTION)
 def quotas(json: AsJson = False) -> None:
-    """List how many rank-hours each team may use, has used and has left, and until when.
+    """List what each team may use, and has used.
 
     A team without any left starts no further training until then; what has begun goes on.
     """
