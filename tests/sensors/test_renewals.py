@@ -13,7 +13,7 @@ from assets.suites import making, measured, suite
 from recipes.renewal import RenewalSection
 from recipes.suite import HeldOutSection
 from resources.mlflow.promotion import PROMOTION, Promotion
-from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG
+from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG
 from resources.serving import local, wishes
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
@@ -127,7 +127,7 @@ def answering_champion(platform: Platform) -> ServedVersion:
     """The first training's last checkpoint is the champion, has all of the traffic, and its documents are counted."""
     durable, trained = platform.home.durable, platform.finished()
     snapshot, commit = trained.specification().snapshot, trained.commits()[-1]
-    tags = {SNAPSHOT_TAG: snapshot, FOLDER_TAG: commit.folder}
+    tags = {SNAPSHOT_TAG: snapshot, FOLDER_TAG: commit.folder, MANIFEST_TAG: commit.manifest}
     held = Promotion(MODEL, "1", commit.manifest, None, "slipway:/x", tags, "gate", "it passed", 1.0)
     codec.create_only(durable / "models" / MODEL / "promotions" / "000001.json", held, PROMOTION)
     made = exported(durable, 1)

@@ -281,7 +281,7 @@ def test_a_sweep_whose_space_has_no_further_trial_is_complete_with_those_that_it
     constraints = ("optimiser.weight_decay < 0 or model.layers > 9",)
     closed = fold(whole(*begun(constraints=constraints), power_law)).closed
     assert closed is not None and (closed.outcome, closed.best_trial) == ("complete", 0)
-    assert closed.reason == f"after 1 trials hardly any draw fits the constraints: {constraints[0]}"
+    assert closed.reason == f"after 1 trial hardly any draw fits the constraints: {constraints[0]}"
 
 
 def test_while_a_sweep_is_open_a_trial_that_runs_may_be_its_best():
