@@ -27,6 +27,7 @@ from resources.tiers import Tiers
 from resources.trainings.roots import trainings
 from serving.records import ServedVersion, ServingRecords
 from trainer.base import lock, removal
+from trainer.base.counting import counted
 from trainer.checkpoint.tiers.tier import DURABLE
 
 NAME = "export_retention"
@@ -69,7 +70,9 @@ class RetainedExports:
 
     def sentence(self, dry_run: bool) -> str:
         did = "would remove" if dry_run else "removed"
-        return f"{did} {len(self.going)} exports of {self.bytes / 1e9:.3f} GB; {len(self.staying)} stay"
+        gone = counted(len(self.going), "export")
+        stay = counted(len(self.staying), "stays", "stay")
+        return f"{did} {gone} of {self.bytes / 1e9:.3f} GB; {stay}"
 
 
 def retain(tiers: Tiers, recipes: Recipes, limits: ExportLimits, dry_run: bool, say: Say) -> RetainedExports:

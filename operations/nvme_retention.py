@@ -99,7 +99,7 @@ def release_jobs(context: dg.OpExecutionContext, config: JobAge, tiers: Tiers, c
                 released.extend(job for job in jobs if launcher.release(job))
 
         failed += alone.each(context, root.stores(), release)
-    context.log.info(f"released {len(released)} jobs that ended more than {config.days:g} days ago")
+    context.log.info(f"released {counted(len(released), 'job')} that ended more than {config.days:g} days ago")
     if failed:
         raise dg.Failure("; ".join(failed), metadata={"released": len(released)})
     return dg.Output(None, metadata={"released": len(released)})
