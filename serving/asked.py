@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from serving import languages
 from serving.records import ServingRecords
 from trainer.base import codec, digest, listing
-from trainer.data import languages
 from trainer.start.huggingface import TOKENIZER
 
 FORMAT = "slipway.serving.asked/1"

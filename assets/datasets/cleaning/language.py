@@ -2,7 +2,7 @@
 
 from pathlib import PurePosixPath
 
-from trainer.data import languages
+from serving import languages
 
 PACKED = frozenset({".gz", ".zst"})
 

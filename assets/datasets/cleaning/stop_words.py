@@ -9,7 +9,7 @@ from functools import cache
 from assets.datasets.cleaning import words
 from assets.datasets.cleaning.language import SOURCE_CODE
 from assets.datasets.cleaning.words import WordHashes
-from trainer.data.languages import UNKNOWN
+from serving.languages import UNKNOWN
 
 ENGLISH = "en"
 STOP_WORDS = {

@@ -9,7 +9,7 @@ import yaml
 
 from assets.datasets.cleaning import minhash, ngrams, pii, rules
 from recipes.cleaning import RULE_NAMES, CleaningSection
-from trainer.data.languages import SCORE_LEAST, WINDOW, WINDOWS
+from serving.languages import SCORE_LEAST, WINDOW, WINDOWS
 
 pytestmark = pytest.mark.pure
 
