@@ -210,10 +210,8 @@ def test_a_build_says_that_all_workers_have_other_code_and_fails_when_that_lasts
     monkeypatch.setattr(code, "digest_of_code", lambda: "f" * 16)
     monkeypatch.setattr(dask_cluster, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(dask_cluster, "WORKER_PATIENCE_SECONDS", 0.5)
-    found = rf"found \d workers? with slipway-{theirs}"
-    with pytest.raises(
-        RuntimeError, match=rf"compute\.dask: {found} .*, expected .* code of this build, slipway-f{{16}}"
-    ):
+    found, own = rf"found \d workers? with slipway-{theirs}", r"with the code of this build, slipway-f{16}"
+    with pytest.raises(RuntimeError, match=rf"compute\.dask: {found} .*, expected one {own}"):
         list(dataclasses.replace(cluster.cluster, report=lines.append).run(_refuse, [1]))
     [line] = lines
     assert re.search(rf"waits for a worker of Dask {own}: {found}", line)
