@@ -38,6 +38,11 @@ class Cluster:
     def cluster(self) -> DaskCluster:
         return DaskCluster(self.scheduler, self.certificates, quiet)
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the cluster."""
+        return [process.pid for process in (self._scheduler, *self.workers)]
+
     def start_worker(self) -> "subprocess.Popen[str]":
         worker = self._start("worker", "--scheduler", self.scheduler, "--port", "0")
         self.workers.append(worker)
