@@ -1,6 +1,6 @@
 """A dataset on the cluster of Dask: what two workers gain over one, its cost on small data, and its memory.
 
-``python -m benchmarks.engine [--megabytes N] [--small N]``: makes a corpus of N MB from the sources of installed Python
+``python -m benchmarks.engine [--megabytes N] [--small N] [--unit N]``: makes a corpus of N MB from the sources of installed Python
 packages, again and again with some words exchanged; builds it in one process, and with one and with two workers in
 processes of their own beside their scheduler, each time from nothing; the bytes must be the same. Before that, the same
 with a small corpus. Memory is the most that one process held at any time (VmHWM).
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.datasets.building import workers
+from assets.datasets.documents import extraction
 from assets.datasets.texts import steps, tokenizer
 from recipes.dataset import DatasetRecipe
 from tests.assets.datasets import dask
@@ -39,7 +40,9 @@ def main() -> None:
     parser.add_argument("--small", type=float, default=8, help="megabytes of a corpus that needs no cluster")
     parser.add_argument("--folder", type=Path, help="where to work: with space for four times the corpus")
     parser.add_argument("--build", nargs=3, metavar=("RECIPE", "DURABLE", "SCHEDULER"), help=argparse.SUPPRESS)
+    parser.add_argument("--unit", type=float, default=32, help="megabytes of files in one task; the product's: 32")
     options = parser.parse_args()
+    extraction.UNIT_BYTES = int(options.unit * (1 << 20))
     if options.build:
         return _build(*options.build)
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
@@ -79,7 +82,8 @@ def _measure(home: Path, megabytes: float) -> None:
 def _built(recipe: DatasetRecipe, durable: Path, cluster: dask.Cluster | None) -> dict[str, Any]:
     """Build in a process of its own: its seconds, its CPU-seconds, its megabytes at most, and the snapshot."""
     scheduler = f"{cluster.scheduler} {cluster.certificates}" if cluster else ""
-    command = [sys.executable, "-m", "benchmarks.engine", "--build", recipe.model_dump_json(), str(durable), scheduler]
+    command = [sys.executable, "-m", "benchmarks.engine", "--unit", str(extraction.UNIT_BYTES / (1 << 20))]
+    command += ["--build", recipe.model_dump_json(), str(durable), scheduler]
     lines = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
     told: dict[str, Any] = json.loads(lines[-1])
     return told
