@@ -1,9 +1,9 @@
 """A dataset on the cluster of Dask: what two workers gain over one, its cost on small data, and its memory.
 
-``python -m benchmarks.engine [--megabytes N] [--small N] [--unit N]``: makes a corpus of N MB from the sources of installed Python
-packages, again and again with some words exchanged; builds it in one process, and with one and with two workers in
-processes of their own beside their scheduler, each time from nothing; the bytes must be the same. Before that, the same
-with a small corpus. Memory is the most that one process held at any time (VmHWM).
+``python -m benchmarks.engine [--megabytes N] [--small N] [--unit N]``: makes a corpus of N MB from the sources of
+installed Python packages, again and again with some words exchanged; builds it in one process, and with one and with
+two workers in processes of their own beside their scheduler, each time from nothing; the bytes must be the same. Before
+that, the same with a small corpus. Memory is the most that one process held at any time (VmHWM).
 """
 
 import argparse
