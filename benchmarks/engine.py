@@ -1,9 +1,9 @@
 """A dataset on the cluster of Dask: what two workers gain over one, its cost on small data, and its memory.
 
-``python -m benchmarks.engine [--megabytes N] [--small N]``: makes a corpus of N MB from the sources of installed Python
-packages, again and again with some words exchanged; builds it in one process, and with one and with two workers in
-processes of their own beside their scheduler, each time from nothing; the bytes must be the same. Before that, the same
-with a small corpus. Memory is the most that one process held at any time (VmHWM).
+``python -m benchmarks.engine [--megabytes N] [--small N] [--unit N]``: makes a corpus of N MB from the sources of
+installed Python packages, again and again with some words exchanged; builds it in one process, and with one and with
+two workers in processes of their own beside their scheduler, each time from nothing; the bytes must be the same. Before
+that, the same with a small corpus. Memory is the most that one process held at any time (VmHWM).
 """
 
 import argparse
@@ -19,8 +19,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from assets.datasets.building import workers
+from assets.datasets.documents import extraction
 from assets.datasets.texts import steps, tokenizer
 from recipes.dataset import DatasetRecipe
 from tests.assets.datasets import dask
@@ -38,7 +40,9 @@ def main() -> None:
     parser.add_argument("--small", type=float, default=8, help="megabytes of a corpus that needs no cluster")
     parser.add_argument("--folder", type=Path, help="where to work: with space for four times the corpus")
     parser.add_argument("--build", nargs=3, metavar=("RECIPE", "DURABLE", "SCHEDULER"), help=argparse.SUPPRESS)
+    parser.add_argument("--unit", type=float, default=32, help="megabytes of files in one task; the product's: 32")
     options = parser.parse_args()
+    extraction.UNIT_BYTES = int(options.unit * (1 << 20))
     if options.build:
         return _build(*options.build)
     with tempfile.TemporaryDirectory(dir=options.folder) as scratch:
@@ -50,31 +54,39 @@ def _measure(home: Path, megabytes: float) -> None:
     """Build with each engine and print what it took."""
     _write_corpus(home / "corpus", megabytes * 1e6)
     tokenizer_of = _tokenizer(home)
-    what, seconds, made = f"{megabytes:g} MB", dict[str, float](), set[str]()
+    what, seconds, used, made = f"{megabytes:g} MB", dict[str, float](), dict[str, float](), set[str]()
     for engine, count in (("one process", 0), ("one worker", 1), ("two workers", 2)):
         durable = home / "durable"
         with dask.started(home / "certificates", count) as cluster:
             cluster.wait()
-            seconds[engine], memory, snapshot = _built(_recipe(home, tokenizer_of), durable, cluster if count else None)
+            begun = sum(_cpu_seconds(pid) for pid in cluster.pids)
+            told = _built(_recipe(home, tokenizer_of), durable, cluster if count else None)
+            seconds[engine] = told["seconds"]
+            used[engine] = told["cpu"] + sum(_cpu_seconds(pid) for pid in cluster.pids) - begun
             of_workers = max((_most_megabytes(worker.pid) for worker in cluster.workers), default=0.0)
-        made.add(snapshot)
+        made.add(told["snapshot"])
         _print(f"{what}, {engine}: wall time", "s", "lower", seconds[engine])
-        _print(f"{what}, {engine}: memory of the build", "MB", "lower", memory, 2000)
+        _print(f"{what}, {engine}: CPU time of all processes", "CPU-s", "lower", used[engine])
+        _print(f"{what}, {engine}: memory of the build", "MB", "lower", told["megabytes"], 2000)
         if count:
             _print(f"{what}, {engine}: memory of the largest worker", "MB", "lower", of_workers, 2000)
         shutil.rmtree(durable)
     assert len(made) == 1, f"found snapshots {made}, expected one"
     _print(f"{what}: two workers beside one", "times", "higher", seconds["one worker"] / seconds["two workers"], 1.8)
     _print(f"{what}: one worker beside one process", "times", "lower", seconds["one worker"] / seconds["one process"])
+    for engine in ("one worker", "two workers"):
+        _print(f"{what}: CPU time, {engine} beside one process", "times", "lower", used[engine] / used["one process"])
     shutil.rmtree(home)
 
 
-def _built(recipe: DatasetRecipe, durable: Path, cluster: dask.Cluster | None) -> tuple[float, float, str]:
-    """Build in a process of its own; its seconds, its megabytes at most, and the snapshot's SHA-256."""
+def _built(recipe: DatasetRecipe, durable: Path, cluster: dask.Cluster | None) -> dict[str, Any]:
+    """Build in a process of its own: its seconds, its CPU-seconds, its megabytes at most, and the snapshot."""
     scheduler = f"{cluster.scheduler} {cluster.certificates}" if cluster else ""
-    command = [sys.executable, "-m", "benchmarks.engine", "--build", recipe.model_dump_json(), str(durable), scheduler]
-    told = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()[-1])
-    return float(told["seconds"]), float(told["megabytes"]), str(told["snapshot"])
+    command = [sys.executable, "-m", "benchmarks.engine", "--unit", str(extraction.UNIT_BYTES / (1 << 20))]
+    command += ["--build", recipe.model_dump_json(), str(durable), scheduler]
+    lines = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()
+    told: dict[str, Any] = json.loads(lines[-1])
+    return told
 
 
 def _build(recipe_json: str, durable_path: str, scheduler: str) -> None:
@@ -87,13 +99,13 @@ def _build(recipe_json: str, durable_path: str, scheduler: str) -> None:
         cluster = DaskCluster(address, Path(certificates), lambda line: print(line, file=sys.stderr))
     else:
         workers.WORTH_A_PROCESS = sys.maxsize
-    begun = time.monotonic()
+    begun, cpu = time.monotonic(), _cpu_seconds(os.getpid())
     with workers.on(cluster):
         steps.make_documents(recipe, durable)
         steps.make_tokenizer(recipe, durable)
         snapshot = steps.make_snapshot(recipe, durable).result["sha256"]
-    seconds = time.monotonic() - begun
-    print(json.dumps({"seconds": seconds, "megabytes": _most_megabytes(os.getpid()), "snapshot": snapshot}))
+    took = {"seconds": time.monotonic() - begun, "cpu": _cpu_seconds(os.getpid()) - cpu}
+    print(json.dumps({**took, "megabytes": _most_megabytes(os.getpid()), "snapshot": snapshot}))
 
 
 def _tokenizer(home: Path) -> Path:
@@ -150,6 +162,12 @@ def _texts() -> Iterator[str]:
 def _most_megabytes(pid: int) -> float:
     status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) / 1e3 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def _cpu_seconds(pid: int) -> float:
+    """User and system time of a process, and of those that it started and that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _print(metric: str, unit: str, better: str, ours: float, aim: float | None = None) -> None:

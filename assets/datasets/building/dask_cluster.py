@@ -8,7 +8,7 @@ tasks (`building.code`).
 
 import ssl
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
@@ -31,6 +31,8 @@ LOOK_SECONDS = 10.0
 """How often a build that waits looks whether there is a worker for it."""
 PATIENCE_SECONDS = 600.0
 """How long the scheduler may be away before a build gives up: longer than its pod takes to start on another node."""
+WORKER_PATIENCE_SECONDS = 1800.0
+"""How long a task waits for a worker with its code: longer than an autoscaler takes for a node and its image."""
 CONNECT_SECONDS = 30.0
 AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
 """The names of the files in a folder of certificates, as cert-manager gives them."""
@@ -50,7 +52,8 @@ class DaskCluster:
         """The results of the tasks in their order.
 
         An exception of a task is raised here. Raises RuntimeError when a task ends one worker after the other, for
-        example for lack of memory, and ConnectionError when the scheduler is away for longer than patience lasts.
+        example for lack of memory, or when no worker has this build's code for longer than patience lasts, and
+        ConnectionError when the scheduler is away for longer.
         """
         done, last = 0, time.monotonic()
         while done < len(tasks):
@@ -109,11 +112,16 @@ def _results(
     client: "Client", function: Callable[[Task], Result], tasks: Sequence[Task], report: BuildLog
 ) -> Iterator[Result]:
     """The results of the first tasks, in their order: of all unless the scheduler is lost meanwhile."""
+    from distributed.client import ClosedClientError
+
     needed, waiting, begun = resource(code.digest_of_code()), deque["Future"](), 0
     while begun < len(tasks) or waiting:
-        while begun < len(tasks) and len(waiting) < IN_FLIGHT:
-            waiting.append(client.submit(function, tasks[begun], resources={needed: 1}, pure=False))
-            begun += 1
+        try:
+            while begun < len(tasks) and len(waiting) < IN_FLIGHT:
+                waiting.append(client.submit(function, tasks[begun], resources={needed: 1}, pure=False))
+                begun += 1
+        except ClosedClientError:  # lost while the result before was used, and not found again
+            return
         future = waiting.popleft()
         _wait(client, future, needed, report)
         if future.status == "error":
@@ -128,29 +136,51 @@ def _results(
 
 
 def _wait(client: "Client", future: "Future", needed: str, report: BuildLog) -> None:
-    """Wait until the task has ended, whichever way; say once when no worker could take it."""
+    """Wait until the task has ended, whichever way.
+
+    Says when no worker could take it, and raises RuntimeError when that lasts longer than patience.
+    """
     from distributed import wait
 
-    told = False
+    alone: float | None = None
     while not future.done():
         try:
             with client.as_current():
                 wait([future], timeout=LOOK_SECONDS)
         except TimeoutError:
-            if not told and not future.done() and not _workers(client, needed):
-                report(f"waits for a worker of Dask with the code {needed}: there is none now")
-                told = True
+            found = _codes_of_workers(client)
+            if found is None or future.done():
+                continue
+            others = _listed(found)
+            if needed in found:
+                alone = None
+            elif alone is None:
+                alone = time.monotonic()
+                report(f"waits for a worker of Dask with the code of this build, {needed}: found {others}")
+            elif time.monotonic() - alone > WORKER_PATIENCE_SECONDS:
+                raise RuntimeError(
+                    f"compute.dask: found {others} for {WORKER_PATIENCE_SECONDS:.0f} s, expected one with the code of "
+                    f"this build, {needed}: let the workers run the build's own image"
+                ) from None
         except CancelledError:  # the scheduler was lost
             return
 
 
-def _workers(client: "Client", needed: str) -> bool:
-    """Whether there is a worker that could take the tasks; true where the scheduler does not say."""
+def _codes_of_workers(client: "Client") -> Counter[str] | None:
+    """How many workers there are with each code; None where the scheduler does not say."""
     try:
         found: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)
     except (OSError, CancelledError):
-        return True
-    return any(needed in worker["resources"] for worker in found["workers"].values())
+        return None
+    return Counter(
+        name for worker in found["workers"].values() for name in worker["resources"] if name.startswith(resource(""))
+    )
+
+
+def _listed(codes: Counter[str]) -> str:
+    """Workers with other code, as a person reads them."""
+    several = (f"{count} worker{'s' * (count > 1)} with {name}" for name, count in sorted(codes.items()))
+    return ", ".join(several) or "no worker"
 
 
 def _error(future: "Future") -> BaseException:

@@ -22,7 +22,15 @@ from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.phase import BuildPhase
 from assets.datasets.building.workshop import writing
-from assets.datasets.documents.extracts import Extracts, digest_of, known_files, newest, segment_path, write_index
+from assets.datasets.documents.extracts import (
+    Extracts,
+    FileRow,
+    digest_of,
+    known_files,
+    newest,
+    segment_path,
+    write_index,
+)
 from assets.datasets.documents.kind import DocumentKind
 from assets.datasets.reading.items import NO_TEXT, UnfitDocument
 from assets.datasets.reading.opened_file import OpenedFile
@@ -62,23 +70,28 @@ def extract(
     key = _key(recipe, kind)
     known = known_files(durable, recipe.name, key)
     fresh = [file for file in listing.files if known.get(file.name, ("",))[0] != file.version]
-    rows = {file.name: known[file.name] for file in listing.files if file.name in known}
+    old = (file for file in listing.files if known.get(file.name, ("",))[0] == file.version)
+    # Names and versions are the listing's own: memory holds no string of a file twice.
+    rows: dict[str, FileRow] = {file.name: (file.version, *known[file.name][1:]) for file in old}
+    del known
     size = sum(file.bytes for file in fresh)
     place = dataclasses.replace(listing, files=(), unread=())  # each worker gets its own files, and not all of them
     tasks = [_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh)]
     phase = BuildPhase(report, "reading new and changed files", size / 1e6, "MB")
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
     for task, found in zip(tasks, workers.run(_extract, tasks, size, everywhere=everywhere), strict=True):
-        rows |= {file: (version, *rest) for file, version, *rest in found}
+        for file, (_, version, *rest, _) in zip(task.files, found, strict=True):
+            rows[file.name] = (version and file.version, *rest, task.key)
         phase.add(sum(file.bytes for file in task.files) / 1e6)
     # A file that changed a moment ago may change again within the same tick of its file system's clock.
     unsettled = {file.name for file in listing.files if not file.settled}
-    ordered = [(name, "" if name in unsettled else rows[name][0], *rows[name][1:]) for name in sorted(rows)]
+    names = sorted(rows)
+    ordered = ((name, "" if name in unsettled else rows[name][0], *rows[name][1:]) for name in names)
     return Extracts(
         write_index(durable, recipe.name, key, ordered, shop),
-        digest_of((name, blake3) for name, _, _, blake3, _ in ordered),
-        len(ordered),
-        sum(size for _, _, size, _, _ in ordered),
+        digest_of((name, rows[name][2]) for name in names),
+        len(rows),
+        sum(size for _, size, _, _ in rows.values()),
         len(fresh),
     )
 

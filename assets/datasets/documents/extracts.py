@@ -3,6 +3,7 @@
 Segments are Parquet files, a cache of what was read and cleaned: how files are grouped in them changes no result.
 """
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from blake3 import blake3
 
 from assets.datasets.building.workshop import writing
-from trainer.base import atomic, digest, parsing, verify
+from trainer.base import atomic, parsing, verify
 
 INDEX = pa.schema(
     [
@@ -24,6 +26,9 @@ INDEX = pa.schema(
         pa.field("segment", pa.string(), nullable=False),
     ]
 )
+ROWS_AT_ONCE = 65_536
+FileRow = tuple[Any, ...]
+"""Version, bytes, BLAKE3 and segment of a file."""
 KEY = b"slipway.extraction"
 """In the metadata of an index: the hash of everything but the files that decided what it leads to."""
 
@@ -63,7 +68,7 @@ def newest(durable: Path, dataset: str) -> Path:
     return folder / "extracts" / str(name)
 
 
-def known_files(durable: Path, dataset: str, key: str) -> dict[str, tuple[Any, ...]]:
+def known_files(durable: Path, dataset: str, key: str) -> dict[str, FileRow]:
     """The rows of the newest index by file name, without the files whose segment is gone.
 
     There are none when the index was written with another key.
@@ -71,22 +76,27 @@ def known_files(durable: Path, dataset: str, key: str) -> dict[str, tuple[Any, .
     path = newest(durable, dataset)
     if not path.exists():
         return {}
-    table = pq.ParquetFile(path).read()
-    if table.schema.metadata[KEY].decode() != key:
-        return {}
-    there = {name for name in set(table["segment"].to_pylist()) if segment_path(durable, name).exists()}
-    rows = zip(*(table[field.name].to_pylist() for field in INDEX), strict=True)
-    return {name: (version, *rest, segment) for name, version, *rest, segment in rows if segment in there}
+    known, there = dict[str, FileRow](), dict[str, str | None]()
+    with pq.ParquetFile(path) as index:
+        if index.schema_arrow.metadata[KEY].decode() != key:
+            return {}
+        for batch in index.iter_batches(ROWS_AT_ONCE):
+            for name, *rest, segment in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if segment not in there:
+                    there[segment] = segment if segment_path(durable, segment).exists() else None
+                if kept := there[segment]:  # one string for all files of a segment
+                    known[name] = (*rest, kept)
+    return known
 
 
-def write_index(durable: Path, dataset: str, key: str, rows: list[tuple[Any, ...]], shop: Path) -> Path:
-    """Write an index, named by its hash, and make it the dataset's newest one."""
+def write_index(durable: Path, dataset: str, key: str, rows: Iterable[tuple[Any, ...]], shop: Path) -> Path:
+    """Write an index, named by its hash, and make it the dataset's newest one; memory holds a batch of the rows."""
     folder, made = durable / "datasets" / dataset, shop / "extracts.parquet"
-    columns = zip(zip(*rows, strict=True), INDEX, strict=True)
-    schema = INDEX.with_metadata({KEY: key})
-    table = pa.table([pa.array(column, field.type) for column, field in columns], schema=schema)
-    with writing(made):
-        pq.write_table(table, made)
+    schema, waiting = INDEX.with_metadata({KEY: key}), iter(rows)
+    with writing(made), pq.ParquetWriter(made, schema) as writer:
+        while batch := list(itertools.islice(waiting, ROWS_AT_ONCE)):
+            columns = zip(zip(*batch, strict=True), INDEX, strict=True)
+            writer.write_table(pa.table([pa.array(column, field.type) for column, field in columns], schema=schema))
     path = folder / "extracts" / f"{verify.measure(made).blake3[:16]}.parquet"
     atomic.move(made, path)  # the same bytes if it is there, and young
     pointer = atomic.readable_json({"index": path.name})
@@ -96,5 +106,10 @@ def write_index(durable: Path, dataset: str, key: str, rows: list[tuple[Any, ...
 
 
 def digest_of(files: Iterable[tuple[str, str]]) -> str:
-    """BLAKE3 over the names and contents of files, which are in the order of their names."""
-    return digest.of_bytes(atomic.canonical_json(list(files)))
+    """BLAKE3 over the names and contents of files, which are in the order of their names: of their canonical JSON, of
+    which memory holds one file's."""
+    hashed, between = blake3(b"["), b""
+    for name, content in files:
+        hashed.update(between + atomic.canonical_json([name, content]))
+        between = b","
+    return hashed.update(b"]").hexdigest()

@@ -15,7 +15,8 @@ MEMORY = 1_000_000_000
 """Bytes that the trainer's pieces may take, about: the growth is extrapolated."""
 PIECE_BYTES = 350
 BYTE_BYTES = 50
-"""What the trainer takes for a piece, and in addition for each of its bytes (measured: benchmarks/RESULTS.md)."""
+"""What the trainer takes for a piece, and in addition for each of its bytes (measured: benchmarks/RESULTS.md, "Training
+of a tokenizer: memory")."""
 MEASURED = 2.0
 """Megabytes of text in each of the two parts whose pieces are counted."""
 Between = Callable[[float, float], Iterable[str]]

@@ -38,19 +38,25 @@ class Cluster:
     def cluster(self) -> DaskCluster:
         return DaskCluster(self.scheduler, self.certificates, quiet)
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes of the cluster."""
+        return [process.pid for process in (self._scheduler, *self.workers)]
+
     def start_worker(self) -> "subprocess.Popen[str]":
         worker = self._start("worker", "--scheduler", self.scheduler, "--port", "0")
         self.workers.append(worker)
         return worker
 
     def wait(self) -> None:
-        """Wait until the scheduler knows all workers."""
+        """Wait until the scheduler knows all workers that run."""
         from distributed import Client
 
         with Client(self.scheduler, security=security(self.certificates), set_as_default=False) as client:
-            until(
-                lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == len(self.workers), "the workers to join"
-            )
+            until(lambda: len(client.scheduler_info(n_workers=-1)["workers"]) == self._running(), "the workers to join")
+
+    def _running(self) -> int:
+        return sum(worker.poll() is None for worker in self.workers)
 
     def restart_scheduler(self) -> None:
         """Kill the scheduler and start another one at the same address."""

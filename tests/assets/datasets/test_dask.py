@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -190,17 +192,40 @@ def test_a_build_goes_on_when_its_scheduler_was_lost(tmp_path):
 
 
 @pytest.mark.nightly
-def test_workers_with_other_code_are_given_no_task_and_the_build_says_so(cluster, monkeypatch):
-    class Told(Exception):
-        pass
+def test_a_scheduler_that_is_lost_for_long_while_a_result_is_used_is_no_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_cluster, "CONNECT_SECONDS", 3.0)
+    monkeypatch.setattr(dask_cluster, "IN_FLIGHT", 1)
+    with dask.started(tmp_path / "dask", 1) as running, running.cluster._connected(time.monotonic()) as client:
+        results = dask_cluster._results(client, str, [1, 2], lambda _: None)
+        assert next(results) == "1"
+        running.end()
+        until(lambda: client.status == "closed", "the client to give up the scheduler")
+        assert list(results) == []
 
-    def tell(line: str) -> None:
-        raise Told(line)
 
+@pytest.mark.nightly
+def test_a_build_says_that_all_workers_have_other_code_and_fails_when_that_lasts(cluster, monkeypatch):
+    cluster.wait()
+    theirs, lines = code.digest_of_code(), list[str]()
     monkeypatch.setattr(code, "digest_of_code", lambda: "f" * 16)
     monkeypatch.setattr(dask_cluster, "LOOK_SECONDS", 0.1)
-    with pytest.raises(Told, match=r"waits for a worker of Dask with the code slipway-f{16}: there is none now"):
-        list(dataclasses.replace(cluster.cluster, report=tell).run(_refuse, [1]))
+    monkeypatch.setattr(dask_cluster, "WORKER_PATIENCE_SECONDS", 0.5)
+    found, own = rf"found \d workers? with slipway-{theirs}", r"with the code of this build, slipway-f{16}"
+    with pytest.raises(RuntimeError, match=rf"compute\.dask: {found} .*, expected one {own}"):
+        list(dataclasses.replace(cluster.cluster, report=lines.append).run(_refuse, [1]))
+    [line] = lines
+    assert re.search(rf"waits for a worker of Dask {own}: {found}", line)
+
+
+@pytest.mark.nightly
+def test_a_build_without_a_worker_fails_when_that_lasts(tmp_path, monkeypatch):
+    monkeypatch.setattr(dask_cluster, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(dask_cluster, "WORKER_PATIENCE_SECONDS", 0.5)
+    with (
+        dask.started(tmp_path / "dask", 0) as running,
+        pytest.raises(RuntimeError, match=r"compute\.dask: found no worker for .*, expected one with the code"),
+    ):
+        list(running.cluster.run(_refuse, [1]))
 
 
 @pytest.mark.nightly

@@ -1,6 +1,7 @@
 """Extraction: only new and changed files are read, and their grouping changes nothing."""
 
 import os
+import tracemalloc
 
 import pyarrow.parquet as pq
 import pytest
@@ -11,6 +12,7 @@ from assets.datasets.documents import extraction, extracts
 from assets.datasets.reading import sources
 from assets.datasets.texts.documents import TEXT_DOCUMENTS
 from tests.assets.datasets.corpora import recipe_for, write_file
+from trainer.base import atomic, digest
 
 pytestmark = pytest.mark.pure
 
@@ -170,3 +172,30 @@ def test_a_copy_that_keeps_the_time_of_modification_is_read(corpus, durable):
     second.write_bytes(first.read_bytes())
     os.utime(second, (1, 1))
     assert extract(recipe, durable).read == 1
+
+
+def test_the_digest_of_files_is_that_of_their_canonical_json():
+    files = [("a", "0" * 64), ("ä/b", "1" * 64)]
+    for some in ([], files[:1], files):
+        assert extracts.digest_of(iter(some)) == digest.of_bytes(atomic.canonical_json(some))
+
+
+def test_an_index_is_written_and_hashed_a_batch_at_a_time(durable, monkeypatch):
+    monkeypatch.setattr(extracts, "ROWS_AT_ONCE", 100)
+    rows = [(f"{number:06}", "1-2-3", number, f"{number:064}", "a" * 64) for number in range(2000)]
+
+    def write(count: int) -> None:
+        with workshop(durable, "corpus") as shop:
+            extracts.write_index(durable, "corpus", "key", iter(rows[:count]), shop)
+        extracts.digest_of((name, blake3) for name, _, _, blake3, _ in rows[:count])
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        write(count)
+        _, found = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return found
+
+    write(100)  # what is imported at the first time does not count
+    assert peak(2000) < 3 * peak(200)
+    assert [tuple(row.values()) for row in pq.read_table(extracts.newest(durable, "corpus")).to_pylist()] == rows[:200]
