@@ -77,7 +77,8 @@ def _job(
         tracking: Tracking,
     ) -> dg.Output[None]:
         """Raises Failure with the reason where it is refused."""
-        gate = Gate(in_a_run(context, tiers, compute), tracking, model, recipes.trainings, recipes.suites)
+        measuring = in_a_run(context, tiers, compute)  # type: ignore[arg-type]
+        gate = Gate(measuring, tracking, model, recipes.trainings, recipes.suites)
         try:
             done = do(gate, config, identity.of_run(context.run))
         except ValueError as error:
