@@ -188,7 +188,7 @@ def build(
             *(branching.replay_job(recipe) for recipe in recipes.trainings.values()),
             *(branching.update_job(recipe) for recipe in recipes.all_trainings.values()),
             *(trainings.start_job(recipe) for recipe in recipes.all_trainings.values()),
-            *(trainings.operation_job(recipe) for recipe in recipes.all_trainings.values()),
+            *(job for recipe in recipes.all_trainings.values() for job in trainings.operation_jobs(recipe)),
             *(exporting.export_job(recipe) for recipe in recipes.trainings.values()),
             *serving.serve_jobs(list(recipes.trainings.values())),
             *promotion.promotion_jobs(recipes),

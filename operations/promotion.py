@@ -1,15 +1,15 @@
-"""Promotion in the UI: one job that promotes, rolls back, demotes, approves, freezes or thaws, by typed configuration.
+"""Promotion in the UI: jobs of each model that promote, roll back, demote, approve, refuse, freeze or thaw a version.
 
 Each of them is the operation that the command line has, at the same door and with the same record.
 """
 
 from collections.abc import Callable
-from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import dagster as dg
-from pydantic import Field, create_model
+from pydantic import Field
 
+from assets import keys
 from assets.execution import pods
 from assets.gate import Gate
 from assets.measuring import in_a_run
@@ -17,42 +17,58 @@ from recipes.load import Recipes
 from resources.compute.protocol import Compute
 from resources.mlflow import holding, identity
 from resources.mlflow.promotion import Promotion
-from resources.mlflow.registry import Version
+from resources.mlflow.registry import CANDIDATE, Version
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 
 
-class Operation(Enum):
-    """What is done to a model."""
+class Reason(dg.Config):
+    """Why it is asked."""
 
-    PROMOTE = "promote"
-    ROLLBACK = "rollback"
-    DEMOTE = "demote"
-    APPROVE = "approve"
-    REFUSE = "refuse"
-    FREEZE = "freeze"
-    THAW = "thaw"
+    why: str = Field(default="asked in the UI", description="The reason, kept on record")
 
 
-class ModelOperation(dg.Config):
-    """One operation on one model; the launchpad offers the models of the recipes."""
+class Promoting(Reason):
+    """Which version."""
 
-    model: Enum = Field(description="The registered model")
-    operation: Operation = Field(description="What is done to it")
-    version: int | None = Field(default=None, description="The version; a rollback without one takes the one before")
-    why: str = Field(description="The reason, kept on record")
+    version: int = Field(default=0, ge=0, description="The version; 0 for the candidate, which was registered last")
+
+
+class RollingBack(Reason):
+    """To which version."""
+
+    version: int = Field(default=0, ge=0, description="The version; 0 for the one that was the champion before")
+
+
+ConfigT = TypeVar("ConfigT", bound=Reason)
 
 
 def promotion_jobs(recipes: Recipes) -> list[dg.JobDefinition]:
-    """The job for all models of these recipes; none where no recipe makes a model."""
+    """The jobs of all models of these recipes: one for each model and verb, with its own configuration."""
     models = sorted({recipe.registered_model for recipe in recipes.trainings.values()})
-    return [_promotion_job(recipes, models)] if models else []
+    return [job for model in models for job in _jobs_of(recipes, model)]
 
 
-def _promotion_job(recipes: Recipes, models: list[str]) -> dg.JobDefinition:
-    offered: Any = _offering(models)
+def _jobs_of(recipes: Recipes, model: str) -> list[dg.JobDefinition]:
+    return [
+        _job(recipes, model, "promote", Promoting, _promote, f"Makes a version of {model} the champion, if it passes."),
+        _job(recipes, model, "rollback", RollingBack, _rollback, f"Makes a former champion of {model} the champion."),
+        _job(recipes, model, "demote", Reason, _demote, f"Lets {model} have no champion."),
+        _job(recipes, model, "approve", Promoting, _approve, f"Lets a version of {model} be promoted."),
+        _job(recipes, model, "refuse", Promoting, _refuse, f"Does not let a version of {model} be promoted."),
+        _job(recipes, model, "freeze", Reason, _freeze, f"Lets no version of {model} be promoted until it is thawed."),
+        _job(recipes, model, "thaw", Reason, _thaw, f"Lets versions of {model} be promoted again."),
+    ]
 
-    @dg.op(tags=pods.tags("model"))
+
+def _job(
+    recipes: Recipes, model: str, verb: str, schema: type[ConfigT], do: Callable[[Gate, ConfigT, str], str], told: str
+) -> dg.JobDefinition:
+    """The job of one verb; `do` puts it on record, by a person, and returns what was done."""
+    lane = keys.lane(model)
+    offered: Any = schema
+
+    @dg.op(name=f"{lane}_{verb}_model", tags=pods.tags("model"))
     def operate(
         context: dg.OpExecutionContext,
         config: offered,
@@ -60,30 +76,21 @@ def _promotion_job(recipes: Recipes, models: list[str]) -> dg.JobDefinition:
         compute: Compute,
         tracking: Tracking,
     ) -> dg.Output[None]:
-        """Raises Failure with the reason where the operation is refused."""
-        assert isinstance(config, ModelOperation)
-        measuring, model = in_a_run(context, tiers, compute), str(config.model.value)  # type: ignore[arg-type]
+        """Raises Failure with the reason where it is refused."""
+        measuring = in_a_run(context, tiers, compute)  # type: ignore[arg-type]
         gate = Gate(measuring, tracking, model, recipes.trainings, recipes.suites)
         try:
-            told = _DONE[config.operation](gate, config, identity.of_run(context.run))
+            done = do(gate, config, identity.of_run(context.run))
         except ValueError as error:
             raise dg.Failure(str(error)) from None
-        context.log.info(told)
-        return dg.Output(None, metadata={"model": model, "told": told, "why": config.why})
+        context.log.info(done)
+        return dg.Output(None, metadata={"model": model, "told": done, "why": config.why})
 
-    @dg.job(name="model_operation", description="Promotes, rolls back, demotes, approves, freezes or thaws a model.")
+    @dg.job(name=f"{lane}_{verb}", description=told)
     def job() -> None:
         operate()
 
     return job
-
-
-def _offering(models: list[str]) -> type[ModelOperation]:
-    """The configuration whose `model` is one of these; Dagster takes two types of one name for the same."""
-    chosen = Enum(" or ".join(models), {name: name for name in models})  # type: ignore[misc]
-    return create_model(
-        ModelOperation.__name__, __base__=ModelOperation, model=(chosen, Field(description="The registered model"))
-    )
 
 
 def previous(gate: Gate) -> Version:
@@ -96,52 +103,51 @@ def previous(gate: Gate) -> Version:
     return found
 
 
-def _version(gate: Gate, config: ModelOperation) -> Version:
-    found = gate.registry.version(gate.model, config.version) if config.version else None
+def _version(gate: Gate, number: int) -> Version:
+    """The version of this number, the candidate for 0. Raises ValueError where there is none."""
+    found = gate.registry.version(gate.model, number) if number else gate.registry.aliased(gate.model, CANDIDATE)
+    if found is None and not number:
+        raise ValueError(f"model {gate.model}: it has no candidate yet: none of its checkpoints is registered")
     if found is None:
-        raise ValueError(f"model {gate.model}: field version: found {config.version}, expected one of its versions")
+        there = sorted(int(each.number) for each in gate.registry.versions() if each.model == gate.model)
+        expected = ", ".join(map(str, there)) or "none, as none is registered"
+        raise ValueError(f"model {gate.model}: field version: found {number}, expected one of {expected}")
     return found
 
 
-def _promote(gate: Gate, config: ModelOperation, by: str) -> str:
-    return _told(gate.promote(_version(gate, config), by, config.why))
+def _promote(gate: Gate, config: Promoting, by: str) -> str:
+    return _told(gate.promote(_version(gate, config.version), by, config.why))
 
 
-def _rollback(gate: Gate, config: ModelOperation, by: str) -> str:
-    version = _version(gate, config) if config.version else previous(gate)
+def _rollback(gate: Gate, config: RollingBack, by: str) -> str:
+    version = _version(gate, config.version) if config.version else previous(gate)
     return _told(gate.rollback(version, by, config.why))
 
 
-def _demote(gate: Gate, config: ModelOperation, by: str) -> str:
+def _demote(gate: Gate, config: Reason, by: str) -> str:
     return f"version {gate.promotions.demote(by, config.why).before} is the champion no more"
 
 
-def _approve(gate: Gate, config: ModelOperation, by: str) -> str:
-    approved = config.operation is Operation.APPROVE
-    said = holding.Approval(approved, by, config.why)
-    gate.promotions.approve(_version(gate, config), said)
-    return f"version {config.version} is {'approved' if approved else 'refused'}"
+def _approve(gate: Gate, config: Promoting, by: str) -> str:
+    version = _version(gate, config.version)
+    gate.promotions.approve(version, holding.Approval(True, by, config.why))
+    return f"version {version.number} is approved"
 
 
-def _freeze(gate: Gate, config: ModelOperation, by: str) -> str:
+def _refuse(gate: Gate, config: Promoting, by: str) -> str:
+    version = _version(gate, config.version)
+    gate.promotions.approve(version, holding.Approval(False, by, config.why))
+    return f"version {version.number} is refused"
+
+
+def _freeze(gate: Gate, config: Reason, by: str) -> str:
     held = holding.set_freeze(gate.promotions.folder, by, config.why)
     return f"frozen by {held.by}: {held.why}"
 
 
-def _thaw(gate: Gate, config: ModelOperation, by: str) -> str:
+def _thaw(gate: Gate, config: Reason, by: str) -> str:
     gate.promotions.thaw(by)
     return "it may be promoted again"
-
-
-_DONE: dict[Operation, Callable[[Gate, ModelOperation, str], str]] = {
-    Operation.PROMOTE: _promote,
-    Operation.ROLLBACK: _rollback,
-    Operation.DEMOTE: _demote,
-    Operation.APPROVE: _approve,
-    Operation.REFUSE: _approve,
-    Operation.FREEZE: _freeze,
-    Operation.THAW: _thaw,
-}
 
 
 def _told(made: Promotion) -> str:

@@ -3,7 +3,9 @@
 They do what the command does (`slipway run`, `stop`, `pause`, `resume`, `rm`), with the same records.
 """
 
-import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import dagster as dg
 from pydantic import Field
@@ -34,28 +36,20 @@ class StartConfig(dg.Config):
     )
 
 
-class TrainingRequestKind(enum.Enum):
-    """What a person may ask of a training; the launchpad offers these names."""
+class Reason(dg.Config):
+    """Why it is asked."""
 
-    start = "start"
-    stop = "stop"
-    pause = "pause"
-    resume = "resume"
-    delete = "delete"
+    why: str = Field(default="asked in the UI", description="The reason, kept on record")
 
 
-class TrainingOperation(dg.Config):
-    """One request."""
+class Removal(Reason):
+    """What is to happen to a training that has ended."""
 
-    operation: TrainingRequestKind = Field(
-        description="start one that is offered; stop and pause: with a checkpoint of its last step; resume: from its "
-        "newest checkpoint; delete: say what would be removed, and with `remove` let it go"
-    )
     remove: bool = Field(
         default=False,
-        description="With delete: let its checkpoints go; the hourly retention removes those that nothing refers to",
+        description="False: only say what would be removed. True: let its checkpoints go; the hourly retention removes "
+        "those that nothing refers to",
     )
-    why: str = Field(default="asked in the UI", description="The reason, kept on record")
 
 
 def start_job(recipe: TrainingRecipe) -> dg.JobDefinition:
@@ -93,54 +87,84 @@ def start_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     return job
 
 
-def operation_job(recipe: TrainingRecipe) -> dg.JobDefinition:
-    """The job that starts, stops, pauses, resumes or deletes a training of the recipe."""
-    lane = keys.lane(recipe.name)
+ConfigT = TypeVar("ConfigT", bound=Reason)
 
-    @dg.op(name=f"{lane}_operate_training", tags=pods.tags("set"))
-    def operate_training(
-        context: dg.OpExecutionContext, config: TrainingOperation, tiers: Tiers, compute: Compute, tracking: Tracking
+
+def operation_jobs(recipe: TrainingRecipe) -> list[dg.JobDefinition]:
+    """The jobs that stop, pause, resume and delete a training of the recipe, each with its own fields."""
+    return [
+        _job(recipe, "stop", Reason, _stop, "Stops a training (the partition) with a checkpoint of its last step."),
+        _job(recipe, "pause", Reason, _pause, "Stops a training (the partition) until it is resumed; frees its nodes."),
+        _job(recipe, "resume", Reason, _resume, "Lets a training (the partition) go on, or begin where it is offered."),
+        _job(
+            recipe, "delete", Removal, _delete, "Says what deleting a training (the partition) removes, and deletes it."
+        ),
+    ]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request: of which training, and by whom."""
+
+    store: TrainingStore
+    by: str
+    tiers: Tiers
+    tracking: Tracking
+
+
+def _job(
+    recipe: TrainingRecipe, verb: str, schema: type[ConfigT], do: Callable[[Asked, ConfigT], str], described: str
+) -> dg.JobDefinition:
+    """The job of one verb; `do` puts the request on record and returns what follows, for a person."""
+    lane = keys.lane(recipe.name)
+    offered: Any = schema
+
+    @dg.op(name=f"{lane}_{verb}_training", tags=pods.tags("set"))
+    def operate(
+        context: dg.OpExecutionContext, config: offered, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the training cannot do so."""
         store, by = trainings(tiers).store(context.partition_key), identity.of_run(context.run)
         try:
-            told = _operate(store, config, by, tiers, tracking)
+            told = do(Asked(store, by, tiers, tracking), config)
         except ValueError as error:
             raise dg.Failure(str(error)) from None
         context.log.info(told)
         return dg.Output(None, metadata={"training": store.id, "told": told, "why": config.why})
 
-    @dg.job(
-        name=f"{lane}_operation",
-        partitions_def=keys.training_partitions(recipe.name),
-        description="Starts, stops, pauses, resumes or deletes a training (the partition).",
-    )
+    @dg.job(name=f"{lane}_{verb}", partitions_def=keys.training_partitions(recipe.name), description=described)
     def job() -> None:
-        operate_training()
+        operate()
 
     return job
 
 
-def _operate(store: TrainingStore, config: TrainingOperation, by: str, tiers: Tiers, tracking: Tracking) -> str:
-    """Put the request on record; what follows from it, for a person. Raises ValueError."""
-    root = trainings(tiers)
-    match config.operation:
-        case TrainingRequestKind.start | TrainingRequestKind.resume:
-            by_hand.resume(root, store, by, config.why)
-            return f"{store.id} is wanted; the job watch starts it from its newest checkpoint, or from the beginning"
-        case TrainingRequestKind.stop | TrainingRequestKind.pause:
-            _stop(store, by, config)
-            return f"{store.id} is to stop: its job saves a checkpoint of its last step, and ends"
-        case TrainingRequestKind.delete:
-            if not config.remove:
-                found = deleting.outlook(root, store, tiers, tracking)
-                return f"{store.id}: nothing is removed yet, as `remove` is not set. It would be so: {found.sentence()}"
-            found = deleting.delete(root, store, tiers, tracking, by, config.why)
-            return f"{store.id} is let go, and the next retention removes it: {found.sentence()}"
+def _stop(asked: Asked, config: Reason) -> str:
+    return _stopped(asked, config.why)
 
 
-def _stop(store: TrainingStore, by: str, config: TrainingOperation) -> None:
+def _pause(asked: Asked, config: Reason) -> str:
+    return _stopped(asked, f"paused: {config.why}")
+
+
+def _resume(asked: Asked, config: Reason) -> str:
+    by_hand.resume(trainings(asked.tiers), asked.store, asked.by, config.why)
+    return f"{asked.store.id} is wanted; the job watch starts it from its newest checkpoint, or from the beginning"
+
+
+def _delete(asked: Asked, config: Removal) -> str:
+    root, store = trainings(asked.tiers), asked.store
+    if not config.remove:
+        found = deleting.outlook(root, store, asked.tiers, asked.tracking)
+        return f"{store.id}: nothing is removed yet, as `remove` is not set. It would be so: {found.sentence()}"
+    found = deleting.delete(root, store, asked.tiers, asked.tracking, asked.by, config.why)
+    return f"{store.id} is let go, and the next retention removes it: {found.sentence()}"
+
+
+def _stopped(asked: Asked, why: str) -> str:
+    """Put on record that the training is to stop. Raises ValueError for one that is not wanted."""
+    store = asked.store
     if not store.read().unfinished:
         raise ValueError(f"training {store.id}: found one that is not wanted, expected one that runs or waits")
-    paused = config.operation is TrainingRequestKind.pause
-    store.want("stop", by, f"paused: {config.why}" if paused else config.why)
+    store.want("stop", asked.by, why)
+    return f"{store.id} is to stop: its job saves a checkpoint of its last step, and ends"

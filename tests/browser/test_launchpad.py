@@ -56,8 +56,8 @@ def test_a_person_pauses_a_training_and_reads_what_follows(
     url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, home: Home
 ):
     store = _shown(instance, homes.running(home, ALONE, 25))
-    asked = "{alone_operate_training: {config: {operation: pause, why: the nodes are needed}}}"
-    run = _launched(window, url, "alone_operation", asked, store.id)
+    asked = "{alone_pause_training: {config: {why: the nodes are needed}}}"
+    run = _launched(window, url, "alone_pause", asked, store.id)
     told = server.execute(run)["told"]
     desired = store.desired()
     assert desired is not None and (desired.want, desired.why) == ("stop", "paused: the nodes are needed")
@@ -69,15 +69,43 @@ def test_a_person_reads_what_deleting_a_training_removes_before_anything_goes(
 ):
     store = _shown(instance, homes.ended(home, PAIR, "failed", "it diverged", 50, 75))
     Trainings(store.folder.parent).close(store.id, Duty.CHECKPOINTS)  # nothing waits for an evaluation
-    run = _launched(window, url, "pair_operation", "{pair_operate_training: {config: {operation: delete}}}", store.id)
+    run = _launched(window, url, "pair_delete", "", store.id)
     server.execute(run)
     expect(window.page.get_by_text("checkpoints of steps 50, 75 go").first).to_be_visible(timeout=PATIENCE)
     assert not store.read().let_go
 
 
-def test_a_word_that_is_no_operation_is_refused_before_a_run_begins(url: str, window: Window):
-    _typed(window, url, "alone_operation", "{alone_operate_training: {config: {operation: burn}}}")
-    expect(window.page.get_by_text(re.compile("Value at path")).first).to_be_visible(timeout=PATIENCE)
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        ("drill_alone_promote", "it has no candidate yet"),
+        ("drill_alone_rollback", "it has no former champion"),
+        ("drill_alone_serve", "there is no champion"),
+        ("drill_alone_freeze", "frozen by"),
+    ],
+)
+def test_a_person_launches_the_dialog_of_a_model_as_it_opens_and_reads_what_follows(
+    url: str, window: Window, server: Webserver, job: str, told: str
+):
+    run = _launched(window, url, job, "")
+    server.execute(run)
+    expect(window.page.get_by_text(told).first).to_be_visible(timeout=PATIENCE)
+
+
+def test_a_person_stops_a_training_and_lets_it_go_on(
+    url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, home: Home
+):
+    store = _shown(instance, homes.running(home, ALONE, 30))
+    for job, want in (("alone_stop", "stop"), ("alone_resume", "run")):
+        told = server.execute(_launched(window, url, job, "", store.id))["told"]
+        desired = store.desired()
+        assert desired is not None and desired.want == want
+        expect(window.page.get_by_text(told).first).to_be_visible(timeout=PATIENCE)
+
+
+def test_a_field_that_is_none_is_refused_before_a_run_begins(url: str, window: Window):
+    _typed(window, url, "alone_pause", "{alone_pause_training: {config: {burn: true}}}")
+    expect(window.page.get_by_text(re.compile("unexpected config entry")).first).to_be_visible(timeout=PATIENCE)
     expect(window.page.get_by_role("button", name="Launch Run")).to_be_disabled(timeout=PATIENCE)
 
 
@@ -89,7 +117,7 @@ def _shown(instance: dg.DagsterInstance, store: TrainingStore) -> TrainingStore:
 
 
 def _typed(window: Window, url: str, job: str, ops: str, partition: str = "") -> None:
-    """Open a job's launchpad, choose a partition, and write the configuration of its ops."""
+    """Open a job's launchpad, choose a partition, and write the configuration of its ops; empty: as it opens."""
     page = window.page
     window.open(f"{url}/locations/slipway/jobs/{job}/playground")
     editor = page.locator(".CodeMirror").first
@@ -98,12 +126,14 @@ def _typed(window: Window, url: str, job: str, ops: str, partition: str = "") ->
         page.get_by_placeholder("Partition").click(timeout=PATIENCE)
         page.get_by_text(partition, exact=True).last.click(timeout=PATIENCE)
         expect(page.get_by_text(f"partition: {partition}").first).to_be_visible(timeout=PATIENCE)
+    if not ops:
+        return
     editor.click(timeout=PATIENCE)
     page.keyboard.press("Control+A")
     page.keyboard.insert_text(f"ops: {ops}")
 
 
-def _launched(window: Window, url: str, job: str, ops: str, partition: str) -> str:
+def _launched(window: Window, url: str, job: str, ops: str, partition: str = "") -> str:
     """Launch a run as a person does; returns its id, which is in the address of the page that follows."""
     _typed(window, url, job, ops, partition)
     window.page.get_by_role("button", name="Launch Run").click(timeout=PATIENCE)

@@ -17,7 +17,8 @@ from tests.operations.webserver import Webserver
 ALONE, PAIR = small_recipes.ALONE, small_recipes.PAIR
 PATHS = {"durable", "nvme", "backup", "origins", "folder", "uri", "uri_file", "target", "settings"}
 """Fields that would move a folder of the platform for one run."""
-OPERATE, OPERATE_PAIR = "alone_operate_training", "pair_operate_training"
+TAKES_WORDS = {"set", "search_steer", "node_set", "network_bisect", "training_logs"}
+"""Jobs, without the name of a training's recipe, that need a choice or words of which only a person knows."""
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +63,32 @@ def test_no_launchpad_lets_a_person_move_a_folder_of_the_platform(server: Webser
 
 
 def test_the_launchpad_offers_what_there_is(server: Webserver):
-    assert server.schema("model_operation")["choices"]["drill-alone or drill-pair"] == ["drill-alone", "drill-pair"]
-    requests = server.schema("alone_operation")["choices"]["TrainingRequestKind"]
-    assert requests == ["start", "stop", "pause", "resume", "delete"]
     assert server.schema("alone_export")["choices"]["WeightType"] == ["bf16", "fp32"]
-    assert {"script_start", "script_operation"} <= set(server.jobs())
+    assert {f"script_{verb}" for verb in ("start", "stop", "pause", "resume", "delete")} <= set(server.jobs())
+    models = {f"drill_{name}_{verb}" for name in ("alone", "pair") for verb in ("promote", "rollback", "demote")}
+    assert models <= set(server.jobs())
+
+
+def test_the_dialog_of_an_action_can_be_launched_as_it_opens(server: Webserver, instance: dg.DagsterInstance):
+    known(instance, "alone-000000000003")
+    verbs = ("promote", "rollback", "demote", "approve", "refuse", "freeze", "thaw", "serve")
+    for job in (f"drill_alone_{verb}" for verb in verbs):
+        assert server.refusals(job) == [], job
+    for job in (f"alone_{verb}" for verb in ("stop", "pause", "resume", "delete")):
+        assert server.refusals(job, "alone-000000000003") == [], job
+
+
+def test_only_a_job_that_needs_a_choice_or_words_of_a_person_opens_with_a_missing_field(server: Webserver):
+    red = {job for job in server.jobs() if server.refusals(job)}
+    assert {job.removeprefix("alone_").removeprefix("pair_").removeprefix("script_") for job in red} == TAKES_WORDS
+
+
+def test_a_version_that_is_not_there_is_refused_with_those_that_are(server: Webserver):
+    asked = server.launch("drill_alone_promote", {"drill_alone_promote_model": {"version": 7}})
+    expected = "expected one of none, as none is registered"
+    assert server.execute(asked)["failure"] == f"model drill-alone: field version: found 7, {expected}"
+    newest = server.execute(server.launch("drill_alone_promote"))
+    assert newest["failure"] == "model drill-alone: it has no candidate yet: none of its checkpoints is registered"
 
 
 def test_a_training_is_paused_and_resumed_and_the_run_says_what_follows(
@@ -74,15 +96,13 @@ def test_a_training_is_paused_and_resumed_and_the_run_says_what_follows(
 ):
     store = homes.running(home, ALONE, 25)
     known(instance, store.id)
-    paused = server.launch(
-        "alone_operation", {OPERATE: {"operation": "pause", "why": "the nodes are needed"}}, store.id
-    )
+    paused = server.launch("alone_pause", {"alone_pause_training": {"why": "the nodes are needed"}}, store.id)
     assert "its job saves a checkpoint" in server.execute(paused)["told"]
     desired = store.desired()
     assert desired is not None and (desired.want, desired.why) == ("stop", "paused: the nodes are needed")
     twice = server.execute(server.again(paused))
     assert twice["failure"] == f"training {store.id}: found one that is not wanted, expected one that runs or waits"
-    resumed = server.launch("alone_operation", {OPERATE: {"operation": "resume"}}, store.id)
+    resumed = server.launch("alone_resume", partition=store.id)
     assert "from its newest checkpoint" in server.execute(resumed)["told"]
     desired = store.desired()
     assert desired is not None and desired.want == "run"
@@ -100,13 +120,13 @@ def test_a_training_that_has_ended_is_deleted_once_a_person_has_read_what_goes(
     store = homes.ended(home, PAIR, "failed", "it diverged", 50, 75)
     Trainings(store.folder.parent).close(store.id, Duty.CHECKPOINTS)  # nothing waits for an evaluation
     instance.add_dynamic_partitions(keys.training_partitions(PAIR).name or "", [store.id])
-    shown = server.execute(server.launch("pair_operation", {OPERATE_PAIR: {"operation": "delete"}}, store.id))
+    shown = server.execute(server.launch("pair_delete", partition=store.id))
     assert "nothing is removed yet" in shown["told"] and "checkpoints of steps 50, 75 go" in shown["told"]
     assert not store.read().let_go
-    asked = {OPERATE_PAIR: {"operation": "delete", "remove": True, "why": "a wrong rate"}}
-    done = server.execute(server.launch("pair_operation", asked, store.id))
+    asked = {"pair_delete_training": {"remove": True, "why": "a wrong rate"}}
+    done = server.execute(server.launch("pair_delete", asked, store.id))
     assert "the next retention removes it" in done["told"] and store.read().let_go
-    server.execute(server.launch("pair_operation", {OPERATE_PAIR: {"operation": "resume"}}, store.id))
+    server.execute(server.launch("pair_resume", partition=store.id))
     assert not store.read().let_go
-    refused = server.execute(server.launch("pair_operation", {OPERATE_PAIR: {"operation": "delete"}}, store.id))
+    refused = server.execute(server.launch("pair_delete", partition=store.id))
     assert refused["failure"].endswith("found it under way, expected one that has ended: stop it first")

@@ -65,6 +65,15 @@ query Schema($selector: PipelineSelector!) {
   }
 }
 """
+_VALID = """
+query Valid($pipeline: PipelineSelector!, $config: RunConfigData!) {
+  isPipelineConfigValid(pipeline: $pipeline, runConfigData: $config, mode: "default") {
+    __typename
+    ... on RunConfigValidationInvalid { errors { message } }
+    ... on Error { message }
+  }
+}
+"""
 _JOBS = """
 query Jobs($selector: RepositorySelector!) {
   repositoryOrError(repositorySelector: $selector) { ... on Repository { jobs { name } } }
@@ -95,6 +104,15 @@ class Webserver:
             "choices": {each["givenName"]: [v["value"] for v in each["values"]] for each in types if "values" in each},
             "fields": {field["name"] for each in types for field in each.get("fields", ())},
         }
+
+    def refusals(self, job: str, partition: str | None = None) -> list[str]:
+        """What the launchpad of a job finds wrong with the text that it opens with."""
+        text = self.schema(job)["text"]
+        pipeline = {**self._location, "pipelineName": job}
+        found = self._ask(_VALID, {"pipeline": pipeline, "config": text})["isPipelineConfigValid"]
+        if found["__typename"] == "PipelineConfigValidationValid":
+            return []
+        return [each["message"] for each in found["errors"]]
 
     def launch(self, job: str, config: Mapping[str, Any] | None = None, partition: str | None = None) -> str:
         """Ask for a run of a job with the configuration of its ops; returns the run's id."""

@@ -73,7 +73,12 @@ def test_all_steps_of_the_platform_give_advice(tmp_path: Path):
     shutil.copytree(RECIPES, tmp_path / "recipes")
     made = build(load(tmp_path / "recipes", {}), embedded_resources(Home(tmp_path / "home")))
     found = {op.name: op for op in steps(made)}
-    assert {"small_decoder__training", "operate", "small_texts__snapshot", "small_decoder__sweep"} <= set(found)
+    assert {
+        "small_decoder__training",
+        "small_decoder_stop_training",
+        "small_texts__snapshot",
+        "small_decoder__sweep",
+    } <= set(found)
     jobs = {node.name for job in made.get_repository_def().get_all_jobs() for node in job.graph.node_defs}
     assert jobs == set(found)
 
