@@ -13,6 +13,7 @@ from assets.execution import pods
 from recipes import assignments
 from recipes.training import TrainingRecipe
 from resources.compute.protocol import Compute
+from resources.mlflow import identity
 from resources.tiers import Tiers
 from resources.trainings import replays
 from resources.trainings.roots import trainings
@@ -56,7 +57,7 @@ def branch_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the checkpoint cannot be continued so."""
         training, step = keys.parse_checkpoint_partition(context.partition_key)
-        root, by = trainings(tiers), f"run {context.run_id}"
+        root, by = trainings(tiers), identity.of_run(context.run)
         asked = (config.fields, {recipe.name: recipe}, by, config.name, compute.revision)
         try:
             store = branching.branch(root, root.store(training), step, *asked)
@@ -122,7 +123,9 @@ def update_job(recipe: TrainingRecipe) -> dg.JobDefinition:
         """Raises Failure with the reason where the training cannot be changed so."""
         store = trainings(tiers).store(context.partition_key)
         try:
-            found = updating.update(store, config.fields, {recipe.name: recipe}, f"run {context.run_id}", config.why)
+            found = updating.update(
+                store, config.fields, {recipe.name: recipe}, identity.of_run(context.run), config.why
+            )
         except ValueError as error:
             raise dg.Failure(str(error)) from error
         shown = {each.field: f"{each.old!r} to {each.new!r}, {each.takes_effect}" for each in found}

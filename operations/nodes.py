@@ -13,6 +13,7 @@ from assets import keys
 from assets.execution import pods
 from resources.compute.protocol import Compute
 from resources.fleet.health.standing import Standing
+from resources.mlflow import identity
 from resources.node_tasks import network
 from resources.node_tasks.network import NetworkCheck
 from resources.tiers import Tiers
@@ -42,7 +43,7 @@ class NodeConfig(dg.Config):
 @dg.op(tags=pods.tags("node"))
 def set_node(context: dg.OpExecutionContext, config: NodeConfig, tiers: Tiers, compute: Compute) -> dg.Output[None]:
     """Raises Failure with the reason where there is no such node."""
-    node, door, who = context.partition_key, compute.node_health(tiers), f"run {context.run_id}"
+    node, door, who = context.partition_key, compute.node_health(tiers), identity.of_run(context.run)
     try:
         if config.choice is Choice.exempt:
             door.exempt(node, who, config.why)
@@ -101,7 +102,7 @@ def bisect_nodes(
     check = NetworkCheck(
         compute.launcher(), compute.node_health(tiers), tiers.durable_path, ranks, compute.poll_seconds
     )
-    task, who = CollectiveTask(config.megabytes * 2**20, config.seconds), f"run {context.run_id}"
+    task, who = CollectiveTask(config.megabytes * 2**20, config.seconds), identity.of_run(context.run)
     about = config.about or context.run_id
     try:
         found = check.bisect(about, config.nodes, config.good, task, who, context.log.info)

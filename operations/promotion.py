@@ -13,6 +13,7 @@ from assets import keys
 from assets.execution import pods
 from assets.gate import Gate
 from assets.measuring import in_a_run
+from operations.asking import Asking
 from recipes.load import Recipes
 from resources.compute.protocol import Compute
 from resources.mlflow import holding, identity
@@ -22,25 +23,25 @@ from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 
 
-class Reason(dg.Config):
-    """Why it is asked."""
-
-    why: str = Field(default="asked in the UI", description="The reason, kept on record")
-
-
-class Promoting(Reason):
-    """Which version."""
+class PromoteConfig(Asking):
+    """Which version becomes champion."""
 
     version: int = Field(default=0, ge=0, description="The version; 0 for the candidate, which was registered last")
 
 
-class RollingBack(Reason):
-    """To which version."""
+class RollbackConfig(Asking):
+    """Which version becomes champion again."""
 
     version: int = Field(default=0, ge=0, description="The version; 0 for the one that was the champion before")
 
 
-ConfigT = TypeVar("ConfigT", bound=Reason)
+class JudgeConfig(Asking):
+    """Which version a person has looked at: no other one may take its place before the launch."""
+
+    version: int = Field(ge=1, description="The version")
+
+
+ConfigT = TypeVar("ConfigT", bound=Asking)
 
 
 def promotion_jobs(recipes: Recipes) -> list[dg.JobDefinition]:
@@ -51,13 +52,22 @@ def promotion_jobs(recipes: Recipes) -> list[dg.JobDefinition]:
 
 def _jobs_of(recipes: Recipes, model: str) -> list[dg.JobDefinition]:
     return [
-        _job(recipes, model, "promote", Promoting, _promote, f"Makes a version of {model} the champion, if it passes."),
-        _job(recipes, model, "rollback", RollingBack, _rollback, f"Makes a former champion of {model} the champion."),
-        _job(recipes, model, "demote", Reason, _demote, f"Lets {model} have no champion."),
-        _job(recipes, model, "approve", Promoting, _approve, f"Lets a version of {model} be promoted."),
-        _job(recipes, model, "refuse", Promoting, _refuse, f"Does not let a version of {model} be promoted."),
-        _job(recipes, model, "freeze", Reason, _freeze, f"Lets no version of {model} be promoted until it is thawed."),
-        _job(recipes, model, "thaw", Reason, _thaw, f"Lets versions of {model} be promoted again."),
+        _job(
+            recipes,
+            model,
+            "promote",
+            PromoteConfig,
+            _promote,
+            f"Makes a version of {model} champion, if it passes.",
+        ),
+        _job(
+            recipes, model, "rollback", RollbackConfig, _rollback, f"Makes a former champion of {model} champion again."
+        ),
+        _job(recipes, model, "demote", Asking, _demote, f"Lets {model} have no champion."),
+        _job(recipes, model, "approve", JudgeConfig, _approve, f"Lets a version of {model} be promoted."),
+        _job(recipes, model, "refuse", JudgeConfig, _refuse, f"Does not let a version of {model} be promoted."),
+        _job(recipes, model, "freeze", Asking, _freeze, f"Lets no version of {model} be promoted until it is thawed."),
+        _job(recipes, model, "thaw", Asking, _thaw, f"Lets versions of {model} be promoted again."),
     ]
 
 
@@ -110,42 +120,42 @@ def _version(gate: Gate, number: int) -> Version:
         raise ValueError(f"model {gate.model}: it has no candidate yet: none of its checkpoints is registered")
     if found is None:
         there = sorted(int(each.number) for each in gate.registry.versions() if each.model == gate.model)
-        expected = ", ".join(map(str, there)) or "none, as none is registered"
-        raise ValueError(f"model {gate.model}: field version: found {number}, expected one of {expected}")
+        expected = f"expected one of {', '.join(map(str, there))}" if there else "and no version is registered"
+        raise ValueError(f"model {gate.model}: field version: found {number}, {expected}")
     return found
 
 
-def _promote(gate: Gate, config: Promoting, by: str) -> str:
+def _promote(gate: Gate, config: PromoteConfig, by: str) -> str:
     return _told(gate.promote(_version(gate, config.version), by, config.why))
 
 
-def _rollback(gate: Gate, config: RollingBack, by: str) -> str:
+def _rollback(gate: Gate, config: RollbackConfig, by: str) -> str:
     version = _version(gate, config.version) if config.version else previous(gate)
     return _told(gate.rollback(version, by, config.why))
 
 
-def _demote(gate: Gate, config: Reason, by: str) -> str:
+def _demote(gate: Gate, config: Asking, by: str) -> str:
     return f"version {gate.promotions.demote(by, config.why).before} is the champion no more"
 
 
-def _approve(gate: Gate, config: Promoting, by: str) -> str:
+def _approve(gate: Gate, config: JudgeConfig, by: str) -> str:
     version = _version(gate, config.version)
     gate.promotions.approve(version, holding.Approval(True, by, config.why))
     return f"version {version.number} is approved"
 
 
-def _refuse(gate: Gate, config: Promoting, by: str) -> str:
+def _refuse(gate: Gate, config: JudgeConfig, by: str) -> str:
     version = _version(gate, config.version)
     gate.promotions.approve(version, holding.Approval(False, by, config.why))
     return f"version {version.number} is refused"
 
 
-def _freeze(gate: Gate, config: Reason, by: str) -> str:
+def _freeze(gate: Gate, config: Asking, by: str) -> str:
     held = holding.set_freeze(gate.promotions.folder, by, config.why)
     return f"frozen by {held.by}: {held.why}"
 
 
-def _thaw(gate: Gate, config: Reason, by: str) -> str:
+def _thaw(gate: Gate, config: Asking, by: str) -> str:
     gate.promotions.thaw(by)
     return "it may be promoted again"
 

@@ -9,8 +9,10 @@ from pydantic import Field
 from assets import keys
 from assets.execution import pods
 from assets.serving import Serving, champion_of, served_models
+from operations.asking import Asking
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
+from resources.mlflow import identity
 from resources.mlflow.registry import Registry
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
@@ -18,7 +20,7 @@ from serving.records import SwitchPolicy
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 
 
-class ServeConfig(dg.Config):
+class ServeConfig(Asking):
     """What is wanted of a model."""
 
     want: Literal["serve", "back", "stop"] = Field(
@@ -26,7 +28,6 @@ class ServeConfig(dg.Config):
     )
     version: int = Field(default=0, description="The version to serve; 0 for the champion, and for those that follow")
     percent: float = Field(default=100.0, description="Of new requests, until it is compared with the one before")
-    why: str = Field(default="asked in the UI", description="The reason, kept on record")
 
 
 def serve_job(model: str) -> dg.JobDefinition:
@@ -38,7 +39,7 @@ def serve_job(model: str) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: ServeConfig, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where it cannot be done."""
-        serving, by = Serving(tiers, compute, lambda words: context.log.info(words)), f"run {context.run_id}"
+        serving, by = Serving(tiers, compute, lambda words: context.log.info(words)), identity.of_run(context.run)
         try:
             if config.want == "stop":
                 state = serving.stop(model, by, config.why)

@@ -10,8 +10,10 @@ from assets.execution import pods
 from assets.sweeps import steering
 from assets.sweeps.assets import current_subject, find_sweep
 from assets.sweeps.store import SweepStore, sweeps
+from operations.asking import Asking
 from recipes.sweep import SweepRecipe
 from recipes.training import ModelRecipe
+from resources.mlflow import identity
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 
@@ -25,7 +27,7 @@ class SweepRequestKind(enum.Enum):
     SPEND = "spend"
 
 
-class SteeringConfig(dg.Config):
+class SteeringConfig(Asking):
     """One request."""
 
     request: SweepRequestKind = Field(
@@ -35,7 +37,6 @@ class SteeringConfig(dg.Config):
         default=[], description="With spend, FIELD=VALUE: trials=64, parallel=8, limits.retries=2, goal.at_most=1.9"
     )
     sweep: str = Field(default="", description="The sweep's id; empty for the recipe's present sweep")
-    why: str = Field(default="asked in the UI", description="The reason, kept on record")
 
 
 def steer_job(recipe: SweepRecipe, training: ModelRecipe) -> dg.JobDefinition:
@@ -47,7 +48,7 @@ def steer_job(recipe: SweepRecipe, training: ModelRecipe) -> dg.JobDefinition:
         context: dg.OpExecutionContext, config: SteeringConfig, tiers: Tiers, tracking: Tracking
     ) -> dg.Output[None]:
         """Raises Failure with the reason where the sweep cannot do so."""
-        by = f"run {context.run_id}"
+        by = identity.of_run(context.run)
         try:
             store = _named(config.sweep, recipe, training, tiers, tracking)
             shown = _ask(store, config, by)

@@ -14,6 +14,7 @@ from assets import keys
 from assets.execution import pods
 from assets.start import start
 from operations import deleting
+from operations.asking import Asking
 from recipes import assignments
 from recipes.training import TrainingRecipe
 from resources.compute.protocol import Compute
@@ -36,13 +37,7 @@ class StartConfig(dg.Config):
     )
 
 
-class Reason(dg.Config):
-    """Why it is asked."""
-
-    why: str = Field(default="asked in the UI", description="The reason, kept on record")
-
-
-class Removal(Reason):
+class DeleteConfig(Asking):
     """What is to happen to a training that has ended."""
 
     remove: bool = Field(
@@ -87,17 +82,21 @@ def start_job(recipe: TrainingRecipe) -> dg.JobDefinition:
     return job
 
 
-ConfigT = TypeVar("ConfigT", bound=Reason)
+ConfigT = TypeVar("ConfigT", bound=Asking)
 
 
 def operation_jobs(recipe: TrainingRecipe) -> list[dg.JobDefinition]:
     """The jobs that stop, pause, resume and delete a training of the recipe, each with its own fields."""
     return [
-        _job(recipe, "stop", Reason, _stop, "Stops a training (the partition) with a checkpoint of its last step."),
-        _job(recipe, "pause", Reason, _pause, "Stops a training (the partition) until it is resumed; frees its nodes."),
-        _job(recipe, "resume", Reason, _resume, "Lets a training (the partition) go on, or begin where it is offered."),
+        _job(recipe, "stop", Asking, _stop, "Stops a training (the partition) with a checkpoint of its last step."),
+        _job(recipe, "pause", Asking, _pause, "Stops a training (the partition) until it is resumed; frees its nodes."),
+        _job(recipe, "resume", Asking, _resume, "Lets a training (the partition) go on, or begin where it is offered."),
         _job(
-            recipe, "delete", Removal, _delete, "Says what deleting a training (the partition) removes, and deletes it."
+            recipe,
+            "delete",
+            DeleteConfig,
+            _delete,
+            "Says what goes with a training (the partition), and deletes it.",
         ),
     ]
 
@@ -139,20 +138,20 @@ def _job(
     return job
 
 
-def _stop(asked: Asked, config: Reason) -> str:
+def _stop(asked: Asked, config: Asking) -> str:
     return _stopped(asked, config.why)
 
 
-def _pause(asked: Asked, config: Reason) -> str:
+def _pause(asked: Asked, config: Asking) -> str:
     return _stopped(asked, f"paused: {config.why}")
 
 
-def _resume(asked: Asked, config: Reason) -> str:
+def _resume(asked: Asked, config: Asking) -> str:
     by_hand.resume(trainings(asked.tiers), asked.store, asked.by, config.why)
     return f"{asked.store.id} is wanted; the job watch starts it from its newest checkpoint, or from the beginning"
 
 
-def _delete(asked: Asked, config: Removal) -> str:
+def _delete(asked: Asked, config: DeleteConfig) -> str:
     root, store = trainings(asked.tiers), asked.store
     if not config.remove:
         found = deleting.outlook(root, store, asked.tiers, asked.tracking)
