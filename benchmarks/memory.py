@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _measure(home: Path, count: int, files: bool, what: str) -> dict[str, float]:
-    """Build from nothing and after every hundredth file changed, and print what it took; the peaks of the first build by stage."""
+    """Build from nothing and after a change, and print what it took; the peaks of the first build by stage."""
     _write_corpus(home / "corpus", count, files)
     first = _watched(home)
     _change(home / "corpus", files)
