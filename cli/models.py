@@ -54,9 +54,9 @@ def show(
     from resources.mlflow.registry import CHAMPION
 
     here = place.here()
+    name = _name(here, model)
     with output.progress("asking the registry"):
         registry = _registry(here)
-        name = names.resolved(model, registry.models() if registry else [], "model")
         assert registry is not None
         promotions = Promotions(registry, here.durable, name)
         promoted, champion, pointed = (
@@ -90,9 +90,11 @@ def promote(
 
     It is compared with the champion of now, and judged again where that is another one than before.
     """
-    with output.progress(f"judging version {version}"):
+    with output.progress("asking the registry"):
         gate = gate_of(model)
-        made = gate.promote(version_of(gate, version), place.who(), why)
+        found = version_of(gate, version)
+    with output.progress(f"judging version {version}"):
+        made = gate.promote(found, place.who(), why)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
@@ -109,13 +111,18 @@ def rollback(
 
     Its bytes must be what was committed.
     """
-    with output.progress("verifying it"):
+    from resources.mlflow import promotion
+
+    with output.progress("asking the registry"):
+        here = place.here()
+        held = promotion.champion(here.durable, _name(here, model))
+        chosen = version if version is not None else int(held.before or 0) if held else 0
+        if version is None and not chosen:
+            raise ValueError(f"model {_name(here, model)}: it has no former champion")
         gate = gate_of(model)
-        held = gate.promotions.champion()
-        chosen = version or (int(held.before) if held and held.before else 0)
-        if not chosen:
-            raise ValueError(f"model {gate.model}: it has no former champion")
-        made = gate.rollback(version_of(gate, chosen), place.who(), why)
+        found = version_of(gate, chosen)
+    with output.progress(f"verifying version {chosen}"):
+        made = gate.rollback(found, place.who(), why)
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
@@ -214,30 +221,45 @@ def _sentence(made: "Promotion") -> str:
 
 def gate_of(model: str) -> "Gate":
     """What promotes the versions of the model that a name means. Raises ValueError."""
+    here = place.here()
+    name = _name(here, model)
+
     from assets.gate import Gate
     from assets.measuring import Measuring
     from recipes.load import load, recipes_folder
 
-    here = place.here()
-    registry, recipes = _registry(here), load(recipes_folder())
-    name = names.resolved(model, registry.models() if registry else [], "model")
+    recipes = load(recipes_folder())
     measuring = Measuring(here.tiers, here.compute, output.note)
     return Gate(measuring, here.tracking, name, recipes.trainings, recipes.suites)
 
 
 def version_of(gate: "Gate", number: int) -> "Version":
+    """The version of the gate's model with this number. Raises ValueError that lists those that there are."""
     found = gate.registry.version(gate.model, number)
     if found is None:
-        raise ValueError(
-            f"model {gate.model}: found no version {number}; to list them: slipway models show {gate.model}"
-        )
+        known = gate.registry.numbers(gate.model)
+        expected = f"expected one of {names.listed([str(each) for each in known])}" if known else "and it has none"
+        raise ValueError(f"model {gate.model}: found no version {number}, {expected}")
     return found
+
+
+def _name(here: place.Workplace, model: str) -> str:
+    """The registered model that a name means. Raises ValueError that lists those that there are.
+
+    Each has a folder on the durable tier from its registration on: a wrong name is told before anything slow is
+    imported or asked.
+    """
+    from resources.mlflow import promotion
+
+    return names.resolved(model, promotion.models(here.durable) if _has_registry(here) else [], "model")
 
 
 def _registry(here: place.Workplace) -> "Registry | None":
     """The registry; None in a home where nothing has been tracked yet, so that looking there makes no database."""
     from resources.mlflow.registry import Registry
 
-    if here.home is not None and not (here.home.root / "mlflow.db").exists():
-        return None
-    return Registry(here.tracking, here.durable)
+    return Registry(here.tracking, here.durable) if _has_registry(here) else None
+
+
+def _has_registry(here: place.Workplace) -> bool:
+    return here.home is None or (here.home.root / "mlflow.db").exists()

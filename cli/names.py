@@ -17,8 +17,8 @@ def resolved(given: str, names: Collection[str], what: str) -> str:
     if len(meant) == 1:
         return meant[0]
     if meant:
-        raise ValueError(f"{what} {given}: found {len(meant)} that begin so, expected one of {_listed(meant)}")
-    known = f"expected one of {_listed(sorted(names))}" if names else "and there is none"
+        raise ValueError(f"{what} {given}: found {len(meant)} that begin so, expected one of {listed(meant)}")
+    known = f"expected one of {listed(sorted(names))}" if names else "and there is none"
     raise ValueError(f"{what} {given}: found none that begins so, {known}")
 
 
@@ -30,6 +30,7 @@ def with_step(given: str) -> tuple[str, int | None]:
     return training, int(step) if at else None
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """The first of these names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

@@ -78,6 +78,12 @@ class Registry:
         found = self._client.search_model_versions(f"name = '{model}' and version_number = {number}")
         return _version(found[0]) if found else None
 
+    def numbers(self, model: str) -> list[int]:
+        """The numbers of the versions of a model."""
+        asked = f"name = '{model}'"
+        pages = _pages(lambda token: self._client.search_model_versions(asked, max_results=1000, page_token=token))
+        return sorted(int(found.version) for found in pages)
+
     def models(self) -> list[str]:
         """The names of the registered models."""
         pages = _pages(lambda token: self._client.search_registered_models(max_results=1000, page_token=token))

@@ -91,8 +91,42 @@ def test_a_version_that_cannot_be_judged_is_not_promoted(slipway: Call, model: P
     registered(model, 10)
     said = slipway("models", "promote", MODEL, 1)
     assert said.code == 1 and "version 1: it is none of our checkpoints" in said.err
-    assert f"slipway: model {MODEL}: found no version 9" in slipway("models", "promote", MODEL, 9).err
     assert champion(model) is None
+
+
+@pytest.mark.parametrize("verb", ["promote", "rollback"])
+def test_a_version_that_is_not_there_is_told_with_those_that_are(slipway: Call, model: Promotions, verb: str):
+    promoted(model, 10)
+    promoted(model, 20)
+    said = slipway("models", verb, MODEL, 9)
+    assert (said.code, said.err) == (1, f"slipway: model {MODEL}: found no version 9, expected one of 1, 2\n")
+
+
+@pytest.mark.parametrize(
+    "asked", [("show",), ("promote", 3), ("rollback",), ("demote",), ("freeze",), ("evaluate", 1)], ids=str
+)
+def test_a_model_that_is_not_there_is_told_before_the_registry_is_asked(
+    slipway: Call, model: Promotions, monkeypatch: pytest.MonkeyPatch, asked: tuple[object, ...]
+):
+    registered(model, 10)
+
+    def opened(*_: object) -> None:
+        raise AssertionError("the registry was opened")
+
+    monkeypatch.setattr(Registry, "__init__", opened)
+    verb, *rest = asked
+    said = slipway("models", verb, "nope", *rest)
+    told = f"slipway: model nope: found none that begins so, expected one of {MODEL}\n"
+    assert (said.code, said.err) == (1, told)
+
+
+def test_a_rollback_without_a_former_champion_is_told_before_the_registry_is_asked(
+    slipway: Call, model: Promotions, monkeypatch: pytest.MonkeyPatch
+):
+    registered(model, 10)
+    monkeypatch.delattr(Registry, "__init__")
+    said = slipway("models", "rollback", MODEL)
+    assert (said.code, said.err) == (1, f"slipway: model {MODEL}: it has no former champion\n")
 
 
 @pytest.mark.nightly

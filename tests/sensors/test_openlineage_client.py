@@ -1,0 +1,81 @@
+"""OpenLineage's own client reads our events: each becomes its objects and comes out as it was.
+
+The client's classes are generated from the published schema of each facet, so a field that a facet does not have, one
+that it requires, and the schema's version are checked by them. Opt-in: pip install openlineage-python.
+"""
+
+import importlib
+import json
+from typing import Any
+
+import pytest
+
+from resources.openlineage.target import OpenLineage
+from tests.sensors.platform import Platform
+
+event_v2 = pytest.importorskip(
+    "openlineage.client.event_v2", reason="openlineage-python is not installed", exc_type=ModuleNotFoundError
+)
+
+MODULES = {
+    "DatasetVersionDatasetFacet": "dataset_version_dataset",
+    "JobTypeJobFacet": "job_type_job",
+}
+"""The module of the client's generated classes that has the class of a facet."""
+
+
+def read(event: dict[str, Any]) -> Any:
+    """The client's object. Raises TypeError and ValueError for an event that is none of the standard's."""
+    given = {key: value for key, value in event.items() if key != "schemaURL"}
+    given["eventType"] = event_v2.RunState(event["eventType"])
+    given["run"] = event_v2.Run(event["run"]["runId"], facets(event["run"]))
+    given["job"] = event_v2.Job(**{**event["job"], "facets": facets(event["job"])})
+    for side, of in (("inputs", event_v2.InputDataset), ("outputs", event_v2.OutputDataset)):
+        given[side] = [of(**{**each, "facets": facets(each)}) for each in event[side]]
+    return event_v2.RunEvent(**given)
+
+
+def facets(holder: dict[str, Any]) -> dict[str, Any]:
+    """The client's object of each facet: that of its own class, or of the base that a facet of ours extends."""
+    return {name: facet(name, told) for name, told in holder["facets"].items()}
+
+
+def facet(name: str, told: dict[str, Any]) -> Any:
+    kind = told["_schemaURL"].rpartition("/")[2]
+    fields = {key: value for key, value in told.items() if key not in ("_producer", "_schemaURL")}
+    if name.startswith("slipway_"):
+        base = getattr(importlib.import_module("openlineage.client.generated.base"), kind)
+        return base(producer=told["_producer"]).with_additional_properties(**fields)
+    module = importlib.import_module(f"openlineage.client.generated.{MODULES[kind]}")
+    return getattr(module, kind)(producer=told["_producer"], **fields)
+
+
+def told(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as the client writes it: without the empty facets that it adds to every dataset."""
+    written = importlib.import_module("openlineage.client.serde").Serde.to_dict(read(event))
+    for side, added in (("inputs", "inputFacets"), ("outputs", "outputFacets")):
+        for each in written[side]:
+            assert each.pop(added) == {}
+    return dict(written)
+
+
+def events(platform: Platform) -> list[dict[str, Any]]:
+    path = platform.root / "events.jsonl"
+    platform.resources["openlineage"] = OpenLineage(file=str(path))
+    platform.apply("openlineage")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_the_events_of_a_snapshot_and_a_training_that_succeeds_come_out_as_they_were(platform: Platform):
+    platform.finished()
+    made = events(platform)
+    assert {each["job"]["facets"]["jobType"]["jobType"] for each in made} == {"DATASET", "TRAINING"}
+    assert [told(event) for event in made] == made
+
+
+def test_a_facet_with_a_field_that_the_standard_lacks_is_refused(platform: Platform):
+    platform.finished()
+    event = events(platform)[0]
+    event["job"]["facets"]["jobType"]["colour"] = "blue"
+    with pytest.raises(TypeError, match="colour"):
+        read(event)
