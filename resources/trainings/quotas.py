@@ -4,6 +4,9 @@ A quota holds back starts, and nothing else: a training that has begun since it 
 failure, however much it uses. One that is held back waits, and begins by itself in the next period. What is used is
 read from the accounts of the owner's trainings and trials, those that run now included; the account of one whose
 ledger has not grown is not made anew.
+
+What a start will use is not known before, so nothing is reserved: starts at once all pass while some of a quota is
+left, and together they may use more than it has.
 """
 
 import datetime

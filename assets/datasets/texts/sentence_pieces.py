@@ -54,7 +54,7 @@ def converted(data: bytes) -> bytes:
     """The JSON of `tokenizers` for a SentencePiece model. Raises ValueError for one that cannot be converted."""
     try:
         model = read(data)
-    except (IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
+    except (IndexError, struct.error, UnicodeDecodeError, TypeError, AttributeError) as error:
         raise ValueError(f"not a SentencePiece model: {error}") from None
     if reason := _why_not(model):
         raise ValueError(f"a SentencePiece model whose {reason}")
@@ -62,7 +62,8 @@ def converted(data: bytes) -> bytes:
 
 
 def read(data: bytes) -> SentencePieceModel:
-    """Decode a model's file. Raises IndexError, struct.error, TypeError or UnicodeDecodeError for other bytes."""
+    """Decode a model's file. Raises IndexError, struct.error, TypeError, AttributeError or UnicodeDecodeError for other
+    bytes."""
     fields = list(_fields(data))
     trained, normalised = (dict(_fields(_last(fields, number))) for number in (2, 3))
     return SentencePieceModel(
@@ -116,6 +117,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
         if byte < 0x80:
             return value, at
+        if shift >= 70:  # 64 bits take ten digits: the time for a number without an end would grow with its square
+            raise TypeError("found a whole number of more than ten bytes")
 
 
 def _why_not(model: SentencePieceModel) -> str:

@@ -100,7 +100,7 @@ def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
     try:
         data = file.read_bytes()
         data = sentence_pieces.converted(data) if sentence_pieces.is_model(data) else data
-        encoder = encoding(data)
+        encoder, exact = encoding(data), encoders.Exact(data)
         describe(data)
     except FileNotFoundError:
         raise ValueError(f"tokenizer.file: found nothing at {file}, expected the JSON of a tokenizer") from None
@@ -108,15 +108,23 @@ def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
         raise ValueError(
             f"tokenizer.file: {file}: {error}; expected a byte-level BPE in JSON, or a SentencePiece BPE"
         ) from error
-    exact = encoders.Exact(data)
     for text in itertools.chain([PROBE], texts):
-        tokens = encoder.encode_ordinary(text)
-        if encoder.decode(tokens) != text:
-            written = encoders.difference(text, encoder.decode(tokens))
-            raise ValueError(f"tokenizer.file: {file}: its tokens do not decode to the text: {written}")
-        if not isinstance(encoder, encoders.Exact) and tokens != exact.encode_ordinary(text):
-            raise ValueError(f"tokenizer.file: {file}: tiktoken and tokenizers give other tokens of {text[:100]!r}")
+        if fault := _fault(encoder, exact, text):
+            raise ValueError(f"tokenizer.file: {file}: {fault}")
     return data
+
+
+def _fault(encoder: TextEncoding, exact: encoders.Exact, text: str) -> str:
+    """What is wrong with the tokens of a text; empty where nothing is."""
+    try:
+        tokens = encoder.encode_ordinary(text)
+        decoded = encoder.decode(tokens)
+        agree = isinstance(encoder, encoders.Exact) or tokens == exact.encode_ordinary(text)
+    except Exception as error:  # the libraries raise plain Exceptions
+        return f"it does not encode {text[:100]!r}: {error}"
+    if decoded != text:
+        return f"its tokens do not decode to the text: {encoders.difference(text, decoded)}"
+    return "" if agree else f"tiktoken and tokenizers give other tokens of {text[:100]!r}"
 
 
 def sample(table: Path, index: Path, megabytes: float, durable: Path, shop: Path, after: float = 0.0) -> Iterator[str]:

@@ -1,0 +1,71 @@
+"""Planted secrets in what is made for those who ask: a scrape of metrics, served pages, and the objects of a job.
+
+What is left on disk is scanned in `test_planted_secrets.py`.
+"""
+
+import json
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from operations.metrics.serve import PlatformExporter, PlatformPlaces
+from resources.kubernetes.cluster import Cluster
+from resources.launchers.kubernetes import network, orders
+from resources.launchers.kubernetes.names import object_name
+from resources.launchers.kubernetes.workloads import KINDS
+from resources.mlflow.tracking import PASSWORD
+from resources.pages.routes import routes
+from resources.trainings.job import Paths, job
+from resources.trainings.records import Specification, Terms
+from resources.trainings.store import Trainings, TrainingStore
+from resources.unavailable import Unavailable
+
+KEY, SECRET = "c0ffee5ec2e7" * 5 + "beef", "PLANTED-0fd2"
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path) -> TrainingStore:
+    """A training that encrypts its checkpoints and whose first incarnation has begun."""
+    key_file = tmp_path / "key"
+    key_file.write_text(KEY)
+    terms = Terms(1, 1, 1, 60.0, 3, operation={"storage": {"key_file": str(key_file)}})
+    store = Trainings(tmp_path / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, ""), terms)
+    store.want("run", "test", "the test wants it")
+    assert store.claim(1, ("node-0",), "first start", "test")
+    return store
+
+
+def shown(*texts: str) -> list[str]:
+    """Which of the secrets are in these texts."""
+    return [each for each in (KEY, SECRET) if any(each in text for text in texts)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_objects_of_a_job_name_the_file_of_a_key_and_hold_no_secret(
+    encrypted: TrainingStore, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("AWS_SECRET_ACCESS_KEY", PASSWORD):
+        monkeypatch.setenv(name, SECRET)
+    started = job(encrypted.read(), Paths(tmp_path / "durable", "/nvme", "s3://backup"), "a revision", "a run")
+    name, cluster = object_name(started.name), Cluster(image="slipway-trainer:test")
+    parts = [*network.parts(name, started, cluster), *KINDS[kind].objects(name, started, cluster)]
+    made = json.dumps([orders.written(name, started), *parts])
+    assert str(tmp_path / "key") in made
+    assert shown(made) == []
+
+
+def away() -> NoReturn:
+    raise Unavailable("the cluster is away")
+
+
+def test_a_scrape_of_metrics_and_the_pages_show_no_secret(encrypted: TrainingStore, tmp_path: Path):
+    places = PlatformPlaces(tmp_path / "durable", {}, away, away)
+    scraped = PlatformExporter(places, None, jobs=True).text()
+    assert encrypted.id in scraped
+    served = TestClient(Starlette(routes=routes(tmp_path / "durable", lambda: {})))
+    answers = [served.get(f"/slipway{path}") for path in ("", "/health", "/morning", f"/trainings/{encrypted.id}")]
+    assert encrypted.id in answers[0].text and [each.status_code for each in answers] == [200] * 4
+    assert shown(scraped, *(each.text for each in answers)) == []
