@@ -217,7 +217,7 @@ class SweepTrials:
     def _stopped_by_hand(self, number: int, store: TrainingStore) -> events.Ended | None:
         """The end of a trial that a person does not want any more, which is no failure of it."""
         wanted = store.desired()
-        if wanted is None or wanted.want != "stop" or wanted.by == BY:
+        if wanted is None or wanted.want != "stop" or wanted.by == BY or wanted.by_platform:
             return None
         return events.Ended(trial=number, outcome="stopped", reason=f"stopped by {wanted.by}: {wanted.why}")
 
