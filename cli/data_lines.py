@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from trainer.base.byte_size import words
 from trainer.base.counting import counted
 
 if TYPE_CHECKING:
@@ -25,12 +26,12 @@ def difference(found: "SnapshotDifference") -> Sequence[str]:
         what = "left out by rule" if kind == "rule" else kind
         for each in changed[:SHOWN]:
             was, now = each.before, each.now
-            sizes = f"{was.bytes / 1e6:,.1f} to {now.bytes / 1e6:,.1f} MB"
+            sizes = f"{words(was.bytes)} to {words(now.bytes)}"
             lines.append(f"{what} {each.name}: {was.documents:,} to {now.documents:,} documents, {sizes}")
         lines += [f"{what}: {len(changed) - SHOWN} more differ"] if len(changed) > SHOWN else []
     other = "" if found.same_tokenizer else ", of another tokenizer"
     lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
-    lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {found.new_bytes / 1e6:,.1f} MB to move")
+    lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {words(found.new_bytes)} to move")
     return lines
 
 
@@ -42,7 +43,7 @@ def inspection(found: "Inspection") -> Sequence[str]:
     for heading, totals in (("split", found.splits), ("language", found.languages)):
         for total in totals:
             documents = counted(total.documents, "document")
-            lines.append(f"{heading} {total.name}: {documents}, {total.bytes / 1e6:,.1f} MB")
+            lines.append(f"{heading} {total.name}: {documents}, {words(total.bytes)}")
     for removal in found.removals:
         lines.append(f"left out, {removal.reason}: {removal.documents:,} ({removal.documents / found.rows:.1%})")
         for example in removal.examples:

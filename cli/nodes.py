@@ -132,8 +132,8 @@ def bisect(
 ) -> None:
     """Find the nodes that spoil the network.
 
-    By all-reduces among ever smaller groups. The nodes must be free. A node that is found is reported as suspect, and
-    goes into quarantine as the rules say.
+    By all-reduces among ever smaller groups of the nodes, which must be free: two at least, or one and a good one. A
+    node that is found is reported as suspect, and goes into quarantine as the rules say.
     """
     import uuid
 
@@ -149,10 +149,14 @@ def bisect(
     say = (lambda line: None) if json else print
     state = check.bisect(uuid.uuid4().hex, suspects, peers, task, place.who(), say, expect)
     if json:
-        return output.print_json({"bad": state.bad, "unresolved": state.unresolved, "good": state.good})
-    print(f"bad: {', '.join(state.bad) or 'none'}")
+        output.print_json({"bad": state.bad, "unresolved": state.unresolved, "good": state.good})
+    elif state.bad:
+        print(f"spoils the network: {', '.join(state.bad)}")
+    elif not state.unresolved:
+        print(f"none of them spoils the network: {', '.join(suspects)}")
     if state.unresolved:
-        print(f"nothing is known of {', '.join(state.unresolved)}: name a good node with --good")
+        unknown = ", ".join(state.unresolved)
+        raise ValueError(f"nothing is known of {unknown}: no good node was left to measure with, name one with --good")
 
 
 @verb(app, "slipway nodes exempt node-1 --why 'it is used for tests'")

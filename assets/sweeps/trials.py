@@ -122,7 +122,7 @@ class SweepTrials:
     def interrupt(self, trial: Trial, why: str, steps: int, control: TrainingControl) -> list[events.Event]:
         """Have a running trial save and leave its slot; Paused at the step that it saved, once it has left."""
         store = self.store(trial.number)
-        store.want("stop", BY, why)
+        store.want("stop", BY, why, by_platform=True)
         if self.advance(store, control, None) is not Action.DONE:
             return []
         facts, reports = store.read(), self.new_reports(trial)
@@ -140,7 +140,7 @@ class SweepTrials:
         store = self.store(trial.number)
         if not (store.folder / files.SPECIFICATION).exists():
             return [events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
-        store.want("stop", BY, reason)
+        store.want("stop", BY, reason, by_platform=True)
         if self.advance(store, control, None) is not Action.DONE:
             return []
         return [*self.new_reports(trial), events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
@@ -217,7 +217,7 @@ class SweepTrials:
     def _stopped_by_hand(self, number: int, store: TrainingStore) -> events.Ended | None:
         """The end of a trial that a person does not want any more, which is no failure of it."""
         wanted = store.desired()
-        if wanted is None or wanted.want != "stop" or wanted.by == BY:
+        if wanted is None or wanted.want != "stop" or wanted.by == BY or wanted.by_platform:
             return None
         return events.Ended(trial=number, outcome="stopped", reason=f"stopped by {wanted.by}: {wanted.why}")
 

@@ -89,7 +89,7 @@ class TrainingControl:
             case Action.RECORD:
                 self._record(store, facts, job, by)
             case Action.GIVE_UP:
-                store.want("stop", by, f"{seen.exhausted}; {_cause(facts)}")
+                store.want("stop", by, f"{seen.exhausted}; {_cause(facts)}", by_platform=True)
             case Action.WAIT | Action.DONE:
                 pass
         return action

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from resources.trainings import accounts, incidents
+from resources.trainings import accounts, budgets, incidents
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
 from trainer.base import journal
@@ -176,9 +176,14 @@ def _state(facts: TrainingFacts, following: Claim | None) -> str:
 
 
 def is_stopped_by_person(facts: TrainingFacts) -> bool:
-    """Whether a person asked that the training run no more."""
+    """Whether a person asked that the training run no more; not where the platform gave it up or a sweep ended it."""
     wish = facts.desired
-    return wish is not None and not facts.wanted and (wish.by.endswith("by hand") or "was cancelled" in wish.why)
+    if wish is None or facts.wanted:
+        return False
+    if wish.by_platform is None:  # an earlier version: a command that gave a training up did so in a person's name
+        named = wish.by.endswith("by hand") or "was cancelled" in wish.why
+        return named and budgets.IN_A_ROW not in wish.why
+    return not wish.by_platform
 
 
 def _last_step(store: Path, token: Token) -> int:

@@ -1,18 +1,32 @@
-"""News: what happens to a training, as lines for a person, from its ledger while it runs."""
+"""News: what happens to a training, as sentences for a person, from its ledger while it runs.
+
+`SENTENCES` has the events that are shown, each with its sentence. An event that it lacks is not shown: what only
+figures are computed from, and what a later event says better.
+"""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
 from resources.trainings.store import TrainingStore
+from trainer.base import byte_size
+from trainer.base.counting import counted
+from trainer.base.durations import duration
 from trainer.base.journal import JournalEvent
-from trainer.record import ledger
+from trainer.record import causes, ledger, phases
 
 POLL_SECONDS = 0.5
 EVERY_STEPS = 10
 """Every so many steps, one is shown."""
-SILENT = ("segment", "bound", "node_usage")
+PHASES = {
+    phases.STARTING: "the ranks start",
+    phases.STAGING: "the nodes copy the shards that the steps read",
+    phases.BUILDING: "the ranks build the model",
+    phases.RESTORING: "the ranks restore a checkpoint",
+    phases.COMPILING: "the ranks compile the model",
+}
+"""What is shown of the phases: those before the first step, which may take long."""
 
 
 def until_ended(store: TrainingStore, control: TrainingControl | None, by: str) -> Iterator[str]:
@@ -31,14 +45,111 @@ def until_ended(store: TrainingStore, control: TrainingControl | None, by: str) 
 
 def of_event(event: JournalEvent) -> str:
     """An event of the ledger as a line for a person; empty for an event that is not shown."""
-    name, at = event["event"], time.strftime("%H:%M:%S", time.localtime(event["t"]))
-    if name in SILENT or (name == "step" and event["step"] % EVERY_STEPS):
+    sentence = SENTENCES.get(event["event"])
+    said = sentence(event) if sentence else ""
+    return f"{time.strftime('%H:%M:%S', time.localtime(event['t']))} {said}" if said else ""
+
+
+def _step(event: JournalEvent) -> str:
+    if event["step"] % EVERY_STEPS:
         return ""
-    if name == "step":
-        return f"{at} step {event['step']}: loss {event['loss']:.4f}, {event['seconds']:.3f} s"
-    fields = ", ".join(f"{field} {value}" for field, value in event.items() if field in SHOWN)
-    return f"{at} {name.replace('_', ' ')}" + (f": {fields}" if fields else "")
+    return f"step {event['step']}: loss {event['loss']:.4f}, {event['seconds']:.3f} s"
 
 
-SHOWN = ("step", "outcome", "cause", "reason", "nodes", "world", "device", "loss", "tier", "commit")
-"""The fields that say most about an event."""
+def _wanted(event: JournalEvent) -> str:
+    return f"{event['by']} wants the training to {event['want']}" + _because(event.get("why", ""))
+
+
+def _claimed(event: JournalEvent) -> str:
+    return f"it is to run on {_names(event['nodes'])}{_because(event['cause'])}"
+
+
+def _phase(event: JournalEvent) -> str:
+    return next((said for phase, said in PHASES.items() if phase.name == event["phase"]), "")
+
+
+def _started(event: JournalEvent) -> str:
+    device = f" on {event['device']}" if "device" in event else ""
+    return f"{counted(event['world'], 'rank')} started{device}"
+
+
+def _restored(event: JournalEvent) -> str:
+    return f"it goes on from step {event['step']}, restored in {duration(event['seconds'])}"
+
+
+def _committed(event: JournalEvent) -> str:
+    tier = f" on the {event['tier']} tier" if event.get("tier") else ""
+    return f"checkpoint of step {event['step']} saved{tier}, {byte_size.words(event['bytes'])}"
+
+
+def _detected(event: JournalEvent) -> str:
+    """Of a supervisor without a reason: an incident, which the record of it says better, or the end that follows."""
+    return f"the ranks start again: {event['reason']}" if event.get("reason") else ""
+
+
+def _incident(event: JournalEvent) -> str:
+    where = f" on {_names(event['nodes'])}" if event.get("nodes") else ""
+    kind = causes.cause(event["kind"]).name.replace("_", " ") or "unknown cause"
+    action = f"; {event['action']}" if event.get("action") else ""
+    return f"incident ({kind}){where}: {_first_line(event['cause'])}{action}"
+
+
+def _ended(event: JournalEvent) -> str:
+    return f"the start {event['outcome']} at step {event['step']}{_because(event.get('reason', ''))}"
+
+
+def _changed(event: JournalEvent) -> str:
+    pairs = ", ".join(f"{name} from {was} to {now}" for name, (was, now) in event["changed"].items())
+    return f"{pairs} after step {event['step']}, asked by {event['asked_by']}{_because(event.get('why', ''))}"
+
+
+def _because(reason: str) -> str:
+    return f": {_first_line(reason)}" if reason else ""
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]
+
+
+def _names(nodes: list[str]) -> str:
+    return ", ".join(nodes)
+
+
+SENTENCES: dict[str, Callable[[JournalEvent], str]] = {
+    "wanted": _wanted,
+    "claimed": _claimed,
+    "submitted": lambda event: "its job was handed to the launcher",
+    "phase": _phase,
+    "started": _started,
+    "restored": _restored,
+    "step": _step,
+    "step_left": lambda event: f"step {event['step']} was left undone: {event['reason']}",
+    "grace_too_short": lambda event: f"a stop now would lose steps: {event['reason']}",
+    "validated": lambda event: f"validation loss after step {event['step']}: {event['loss']:.4f}",
+    "committed": _committed,
+    "commit_failed": lambda event: f"the checkpoint of step {event['step']} was not saved: {event['reason']}",
+    "replication_failed": lambda event: (
+        f"the checkpoint of step {event['step']} was not copied to the {event['tier']} tier: {event['reason']}"
+    ),
+    "set_aside": lambda event: f"checkpoint {event['commit']} is damaged and counts no more: {event['reason']}",
+    "released": lambda event: f"checkpoint {event['commit']} counts again: {event['reason']}",
+    "passed_over": lambda event: f"checkpoint {event['commit']} is passed over: {event['reason']}",
+    "source_failed": lambda event: f"{event['node']} did not give a file of a checkpoint: {event['reason']}",
+    "memory_damaged": lambda event: f"step {event['step']} in the nodes' memory is passed over: {event['reason']}",
+    "tier_away": lambda event: f"it waits for a tier: {event['reason']}",
+    "skipped": lambda event: f"the batch of step {event['step']} is left out: {event['reason']}",
+    "detected": _detected,
+    "incident": _incident,
+    "grown": lambda event: f"it starts again with {_names(event['nodes'])} too: {event['cause']}",
+    "away": lambda event: f"nothing looked after the training for {duration(event['seconds'])}",
+    "changed": _changed,
+    "change_refused": lambda event: f"a change that {event['asked_by']} asked for was refused: {event['reason']}",
+    "not_recorded": lambda event: (
+        f"{counted(event['events'], 'event')} could not be recorded while the store was not writable"
+    ),
+    "profile_failed": lambda event: (
+        f"the profile of steps {event['first']} to {event['last']} was not written: " + str(event["reason"])
+    ),
+    "drill": lambda event: f"drill on rank {event['rank']}, asked by {event['by']}: {event['what'] or event['kind']}",
+    "ended": _ended,
+}

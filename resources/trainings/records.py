@@ -123,6 +123,9 @@ class Desired:
     at: float
     incarnation: int | None = None
     """The newest incarnation then; None where it was not known, and in a record of an earlier version."""
+    by_platform: bool | None = None
+    """Whether the platform decided so: it gave the training up, or a sweep ended its trial. `by` does not tell, because
+    a person's own command gives up too. None in a record of an earlier version."""
 
 
 @dataclass(frozen=True)

@@ -88,10 +88,11 @@ class TrainingStore:
         """The number of the record of what should be, 0 before the first."""
         return facts.newest_desired(self.folder)
 
-    def want(self, want: str, by: str, why: str) -> int:
+    def want(self, want: str, by: str, why: str, by_platform: bool = False) -> int:
         """Record what should be, "run" or "stop"; a record of what is desired already changes nothing.
 
-        Returns the number of the record that says so.
+        by_platform: whether nobody asked for it, as when a training is given up, whoever's process does so. Returns the
+        number of the record that says so.
         """
         while True:
             number = facts.newest_desired(self.folder)
@@ -100,7 +101,7 @@ class TrainingStore:
                 return number
             path = files.numbered(self.folder, files.DESIRED, number + 1)
             newest = self._newest_incarnation()
-            if records.create(Desired(want, by, why, time.time(), newest), path):
+            if records.create(Desired(want, by, why, time.time(), newest, by_platform), path):
                 with contextlib.suppress(OSError):  # the record stands, and says the same
                     self._note(by, "wanted", newest or 0, want=want, why=why)
                 return number + 1

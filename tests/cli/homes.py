@@ -47,7 +47,7 @@ def ended(at: Home, recipe: str, outcome: str, reason: str, *steps: int) -> Trai
     store = running(at, recipe, *steps)
     store.record_exit(1, outcome, reason, "ada", NODES[:1])
     if outcome != "succeeded":
-        store.want("stop", "ada", reason)
+        store.want("stop", "ada", reason, by_platform=outcome == "failed")
     return store
 
 

@@ -1,4 +1,4 @@
-"""A script of one's own on the platform: its node is lost, and it recovers and is shown as our trainings are (T11)."""
+"""A script of one's own on the platform: its node is lost, and it recovers and is shown as our trainings are."""
 
 import json
 

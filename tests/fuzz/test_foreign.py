@@ -1,4 +1,4 @@
-"""Fuzzing (X3) of recipes, image manifests, shards, models of others, and Kubernetes' objects.
+"""Fuzzing of recipes, image manifests, shards, models of others, and Kubernetes' objects.
 
 As in `test_readers.py`, a reader gives a value or its clear error. A header that speaks of more bytes than there
 are allocates nothing.

@@ -1,4 +1,4 @@
-"""Fuzzing (X3) of what peers answer: whatever comes, a node has bytes or a clear error, in bounded memory.
+"""Fuzzing of what peers answer: whatever comes, a node has bytes or a clear error, in bounded memory.
 
 The answers go over a real connection, since the parser of HTTP is a part of what is tested.
 """

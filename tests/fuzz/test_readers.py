@@ -1,4 +1,4 @@
-"""Fuzzing (X3): whatever bytes others write, a reader gives a value or its clear error; no path leaves a folder."""
+"""Fuzzing: whatever bytes others write, a reader gives a value or its clear error; no path leaves a folder."""
 
 import json
 from collections.abc import Callable

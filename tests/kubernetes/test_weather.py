@@ -1,4 +1,4 @@
-"""Jobs on Kubernetes in hostile weather (K2): each fault ends in the right state, with its reason."""
+"""Jobs on Kubernetes in hostile weather: each fault ends in the right state, with its reason."""
 
 import dataclasses
 from collections.abc import Iterator

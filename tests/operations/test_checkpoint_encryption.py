@@ -1,4 +1,4 @@
-"""Encrypted checkpoints (C7) on the platform: a bad key starts no job, and the right one opens them everywhere."""
+"""Encrypted checkpoints on the platform: a bad key starts no job, and the right one opens them everywhere."""
 
 from pathlib import Path
 

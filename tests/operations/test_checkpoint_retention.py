@@ -1,4 +1,4 @@
-"""Retention of checkpoints (C3), through the platform's own definitions: on record first, then the bytes."""
+"""Retention of checkpoints, through the platform's own definitions: on record first, then the bytes."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Backup of the metadata (C8, U9): consistent while it is written to, verified, and really restored."""
+"""Backup of the metadata: consistent while it is written to, verified, and really restored."""
 
 import sqlite3
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ def test_it_shows_what_waits_for_a_person_and_writes_the_page_and_the_digest(pla
     store = platform.wanted("failing")
     assert store.claim(1, ("node-0",), "first start", BY)
     store.record_exit(1, "failed", "model: found 3 heads", BY, ("node-0",), kind=causes.CONFIGURATION)
-    store.want("stop", "job watch", "it would fail again")
+    store.want("stop", "job watch", "it would fail again", by_platform=True)
     platform.apply("incidents")
     done = platform.materialise([morning.KEY])
     assert done.success

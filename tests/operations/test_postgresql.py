@@ -1,4 +1,4 @@
-"""Backup and restore of a cluster (U9): real databases on a real server, by PostgreSQL's own tools."""
+"""Backup and restore of a cluster: real databases on a real server, by PostgreSQL's own tools."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Restore drill (C8): a checkpoint of each tier is really restored, and its loss compared with the recorded one."""
+"""Restore drill: a checkpoint of each tier is really restored, and its loss compared with the recorded one."""
 
 from pathlib import Path
 from typing import Any

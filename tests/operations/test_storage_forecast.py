@@ -1,4 +1,4 @@
-"""Storage planned (C9): what checkpoints take of each tier, and when it is full, with a check that warns in time."""
+"""Storage planned: what checkpoints take of each tier, and when it is full, with a check that warns in time."""
 
 from collections.abc import Iterator
 from pathlib import Path

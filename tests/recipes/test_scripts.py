@@ -1,4 +1,4 @@
-"""Recipes of scripts: their fields, and the problems of a script that cannot run (T11)."""
+"""Recipes of scripts: their fields, and the problems of a script that cannot run."""
 
 import shutil
 from pathlib import Path

@@ -96,7 +96,7 @@ def test_an_incident_that_a_generation_survived_has_a_partition_with_its_step(pl
 
 def test_a_training_that_was_given_up_waits_for_a_person_and_the_page_says_so_first(platform: Platform):
     store = failed(platform, "model: found 3 heads, expected an even number", causes.CONFIGURATION)
-    store.want("stop", "job watch", "it would fail again")
+    store.want("stop", "job watch", "it would fail again", by_platform=True)
     platform.apply("incidents")
     [only] = told(platform, KEY, keys.incident_partition(store.id, "000001.0000"))
     assert only["state"] == "waits for a person" and "recipe" in only["to_be_done"]

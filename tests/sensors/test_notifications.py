@@ -36,7 +36,7 @@ def test_what_happens_to_trainings_and_nodes_reaches_a_webhook_once(platform: Pl
         store = platform.wanted("failing")
         assert store.claim(1, ("node-0",), "first start", BY)
         store.record_exit(1, "failed", "model: found 3 heads", BY, ("node-0",), kind=causes.CONFIGURATION)
-        store.want("stop", "job watch", "it would fail again")
+        store.want("stop", "job watch", "it would fail again", by_platform=True)
         now = store.exit().at  # type: ignore[union-attr]
         record = NodeRecord("node-1", 1, Standing.REPAIR, Standing.DIAGNOSING, "preflight", "Xid 79", now)
         assert NodeRegister(platform.home.durable).add(record)

@@ -1,4 +1,4 @@
-"""Checkpoints on the NVMe of several nodes (C3), by real agents with disks of their own: one node may be lost."""
+"""Checkpoints on the NVMe of several nodes, by real agents with disks of their own: one node may be lost."""
 
 import shutil
 from pathlib import Path

@@ -46,8 +46,12 @@ class BisectionState:
 
 
 def begin(suspects: Sequence[str], good: Sequence[str] = ()) -> BisectionState:
-    """Before the first round; `good` are nodes that are known to be good. Raises ValueError for a node named twice."""
+    """Before the first round; `good` are nodes that are known to be good. Raises ValueError for a node named twice,
+    and for a single node, which has none to exchange with."""
     named = [*suspects, *good]
+    if len(named) < 2:
+        alone = named[0] if named else "none"
+        raise ValueError(f"nodes: found {alone} alone, expected two at least, or one and a good one")
     if twice := sorted({node for node in named if named.count(node) > 1}):
         raise ValueError(f"nodes: found {', '.join(twice)} twice, expected each node once")
     return BisectionState(_halves(tuple(suspects)), tuple(good))

@@ -1,7 +1,7 @@
 """Phase: how far a long part of a build is and how long it will still take, as one line in the log of the build.
 
 Everything that takes long tells it here, so that the log of a step, the page of its asset and the command line say it
-in the same words: "encoding: 120 of 400 MB (30 %), 2 min left".
+in the same words: "encoding: 120.0 MB of 400.0 MB (30%), 2 min left".
 """
 
 import contextlib
@@ -12,8 +12,11 @@ from collections.abc import Iterator
 import duckdb
 
 from assets.datasets.building.build_log import BuildLog
+from trainer.base import byte_size
 from trainer.base.durations import duration
 
+BYTES = "bytes"
+"""The unit of phases that count bytes."""
 SECONDS = 5.0
 """Between two lines of a phase; its last line is always told."""
 LOOK_SECONDS = 1.0
@@ -22,7 +25,7 @@ LOOK_SECONDS = 1.0
 
 class BuildPhase:
     """One phase: `doing` is its name, `total` how much is to be done, in `unit`; None where nobody knows that. Without
-    a unit only the share is told."""
+    a unit only the share is told; `BYTES` are told in the unit that fits them."""
 
     def __init__(self, report: BuildLog, doing: str, total: float | None, unit: str) -> None:
         self._report, self._doing, self._total, self._unit = report, doing, total, unit
@@ -44,13 +47,23 @@ class BuildPhase:
     def line(self) -> str:
         """How far it is; the time left is what the rest takes at the mean rate until now."""
         if self._total is None:
-            return f"{self._doing}: {self._done:,.0f} {self._unit}"
+            return f"{self._doing}: {self._amount(self._done)}"
         share = min(self._done / self._total, 1.0) if self._total else 1.0
-        amount = f"{self._done:,.0f} of {self._total:,.0f} {self._unit} ({share:.0%})"
+        amount = f"{self._of_total} ({share:.0%})"
         told = f"{self._doing}: {amount if self._unit else f'{share:.0%}'}"
         if not 0 < share < 1:
             return told
         return f"{told}, {duration((time.monotonic() - self._began) * (1 / share - 1))} left"
+
+    @property
+    def _of_total(self) -> str:
+        assert self._total is not None
+        if self._unit == BYTES:
+            return f"{byte_size.words(self._done)} of {byte_size.words(self._total)}"
+        return f"{self._done:,.0f} of {self._total:,.0f} {self._unit}"
+
+    def _amount(self, amount: float) -> str:
+        return byte_size.words(amount) if self._unit == BYTES else f"{amount:,.0f} {self._unit}"
 
 
 @contextlib.contextmanager

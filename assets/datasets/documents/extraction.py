@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BuildPhase
+from assets.datasets.building.phase import BYTES, BuildPhase
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents.extracts import (
     Extracts,
@@ -77,12 +77,12 @@ def extract(
     size = sum(file.bytes for file in fresh)
     place = dataclasses.replace(listing, files=(), unread=())  # each worker gets its own files, and not all of them
     tasks = [_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh)]
-    phase = BuildPhase(report, "reading new and changed files", size / 1e6, "MB")
+    phase = BuildPhase(report, "reading new and changed files", size, BYTES)
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
     for task, found in zip(tasks, workers.run(_extract, tasks, size, everywhere=everywhere), strict=True):
         for file, (_, version, *rest, _) in zip(task.files, found, strict=True):
             rows[file.name] = (version and file.version, *rest, task.key)
-        phase.add(sum(file.bytes for file in task.files) / 1e6)
+        phase.add(sum(file.bytes for file in task.files))
     # A file that changed a moment ago may change again within the same tick of its file system's clock.
     unsettled = {file.name for file in listing.files if not file.settled}
     names = sorted(rows)

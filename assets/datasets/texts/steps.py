@@ -12,7 +12,7 @@ from typing import Any
 
 from assets.datasets.building.build_log import BuildLog, quiet
 from assets.datasets.building.memo import Memo, Record
-from assets.datasets.building.phase import BuildPhase
+from assets.datasets.building.phase import BYTES, BuildPhase
 from assets.datasets.building.workshop import workshop
 from assets.datasets.documents import document_step, document_table
 from assets.datasets.documents.document_table import DocumentTable
@@ -64,12 +64,12 @@ def _trained(recipe: DatasetRecipe, between: pieces.Between, report: BuildLog) -
         report(
             f"the tokenizer is trained on {affordable:,.0f} of {wanted:,.0f} MB: the text has too many different words"
         )
-    phase = BuildPhase(report, "reading the tokenizer's sample", None, "MB")
+    phase = BuildPhase(report, "reading the tokenizer's sample", None, BYTES)
 
     def read() -> Iterator[str]:
         for text in between(0.0, affordable):
             yield text
-            phase.add(len(text.encode()) / 1e6)
+            phase.add(len(text.encode()))
         report("merging: the tokenizer's sample is read")
 
     return tokenizer.train(read(), recipe.tokenizer.vocab_size)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
-from assets.datasets.building.phase import BuildPhase
+from assets.datasets.building.phase import BYTES, BuildPhase
 from assets.datasets.building.whole import WholeShards
 from assets.datasets.building.workshop import writing
 from assets.datasets.documents import document_table
@@ -130,10 +130,10 @@ def encode_missing(
         for place, name in enumerate(sizes)
     ]
     total = sum(sizes.values())
-    phase = BuildPhase(report, "encoding new text", total / 1e6, "MB")
+    phase = BuildPhase(report, "encoding new text", total, BYTES)
     for size, found in zip(sizes.values(), workers.run(_encode, tasks, total), strict=True):
         located.documents.append(found)
-        phase.add(size / 1e6)
+        phase.add(size)
     return Located([*located.files, *(Spool(task.spool, None) for task in tasks)], located.documents)
 
 

@@ -1,4 +1,4 @@
-"""Memory: a build stays within its bound for a corpus that is several times larger than the bound (D1)."""
+"""Memory: a build stays within its bound for a corpus that is several times larger than the bound."""
 
 import gzip
 import json

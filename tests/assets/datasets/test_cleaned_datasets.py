@@ -1,4 +1,4 @@
-"""Cleaning, end to end: training documents never contain held-out documents, however the dataset grows (D4)."""
+"""Cleaning, end to end: training documents never contain held-out documents, however the dataset grows."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Datasets of labelled images (D1): from Parquet files to image shards, and back."""
+"""Datasets of labelled images: from Parquet files to image shards, and back."""
 
 import os
 import random

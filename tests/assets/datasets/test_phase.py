@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from assets.datasets.building import phase
-from assets.datasets.building.phase import BuildPhase, asking
+from assets.datasets.building.phase import BYTES, BuildPhase, asking
 from tests.conftest import until
 
 pytestmark = pytest.mark.pure
@@ -16,8 +16,17 @@ def test_a_phase_says_how_much_is_done_and_how_long_the_rest_takes(monkeypatch):
     clock = iter([0.0, 0.0, 30.0, 30.0])
     monkeypatch.setattr("assets.datasets.building.phase.time.monotonic", lambda: next(clock))
     lines: list[str] = []
-    BuildPhase(lines.append, "encoding", 400, "MB").add(100)
-    assert lines == ["encoding: 100 of 400 MB (25%), 90 s left"]
+    BuildPhase(lines.append, "encoding", 400e6, BYTES).add(100e6)
+    assert lines == ["encoding: 100.0 MB of 400.0 MB (25%), 90 s left"]
+
+
+def test_the_bytes_of_a_small_corpus_are_told_in_the_unit_that_fits_them():
+    lines: list[str] = []
+    BuildPhase(lines.append, "reading", 41_300, BYTES).add(41_300)
+    assert lines == ["reading: 41.3 kB of 41.3 kB (100%)"]
+    unknown = BuildPhase(lines.append, "reading the sample", None, BYTES)
+    unknown.add(640)
+    assert unknown.line == "reading the sample: 640 bytes"
 
 
 def test_the_end_of_a_phase_is_told_however_soon_it_comes():
@@ -36,7 +45,7 @@ def test_a_phase_of_which_nobody_knows_the_end_says_how_much_is_done(monkeypatch
 
 
 def test_a_phase_with_nothing_to_do_is_done():
-    assert BuildPhase(print, "encoding", 0, "MB").line == "encoding: 0 of 0 MB (100%)"
+    assert BuildPhase(print, "packing", 0, "documents").line == "packing: 0 of 0 documents (100%)"
 
 
 def test_a_query_says_how_far_it_is_while_it_runs(monkeypatch):

@@ -79,3 +79,8 @@ def test_before_it_starts_or_goes_on(trials: SweepTrials, control: TrainingContr
 def test_what_the_sweep_itself_stops_may_go_on(trials: SweepTrials):
     trials.store(0).want("stop", BY, "the sweep is paused")
     assert trials.ended_by_hand(trial()) is None
+
+
+def test_a_trial_that_the_platform_gave_up_was_stopped_by_nobody(trials: SweepTrials):
+    trials.store(0).want("stop", "job watch", "2 ends of class program in a row", by_platform=True)
+    assert trials.ended_by_hand(trial()) is None

@@ -1,4 +1,4 @@
-"""Upgrade (U9): what 0.1 wrote is read by this release, can be taken back, and survives a kill at every write."""
+"""Upgrade: what 0.1 wrote is read by this release, can be taken back, and survives a kill at every write."""
 
 import functools
 import json

@@ -36,7 +36,7 @@ class SeededNight:
         if goes_on:
             go_on(store)
         else:
-            store.want("stop", "job watch", f"1 of 1 failed starts; {reason}")
+            store.want("stop", "job watch", f"1 of 1 failed starts; {reason}", by_platform=True)
         return store
 
     def of_ten_faults(self) -> None:

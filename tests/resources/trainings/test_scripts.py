@@ -1,4 +1,4 @@
-"""Scripts under control: their code is kept as it was, and nothing runs that is not what the identity says (T11)."""
+"""Scripts under control: their code is kept as it was, and nothing runs that is not what the identity says."""
 
 import errno
 import os

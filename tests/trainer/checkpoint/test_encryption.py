@@ -1,4 +1,4 @@
-"""Encryption at rest (C7): a file decrypts with its own key only, and every change of it is found."""
+"""Encryption at rest: a file decrypts with its own key only, and every change of it is found."""
 
 import random
 from pathlib import Path

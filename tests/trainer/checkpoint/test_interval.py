@@ -1,4 +1,4 @@
-"""The interval between saves (C3): Young's and Daly's optimum from measurements, below a ceiling."""
+"""The interval between saves: Young's and Daly's optimum from measurements, below a ceiling."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Checkpoints on several tiers (C3, C4, C6, C7): written once, copied to other tiers, and restored from any tier."""
+"""Checkpoints on several tiers: written once, copied to other tiers, and restored from any tier."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""The rules of retention (C3): the last, every so many steps, the best, and those that are referred to stay."""
+"""The rules of retention: the last, every so many steps, the best, and those that are referred to stay."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The schedule of saves (C3): without room for another save, the clock waits; a step that the recipe names does not."""
+"""The schedule of saves: without room for another save, the clock waits; a step that the recipe names does not."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The tensor table (C3): each rank writes its part of it, and a rank that resumes reads only what it needs of it."""
+"""The tensor table: each rank writes its part of it, and a rank that resumes reads only what it needs of it."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Tiers of checkpoints (C3, C4, C6): copies are verified on their way, visible only whole, and faults are reported."""
+"""Tiers of checkpoints: copies are verified on their way, visible only whole, and faults are reported."""
 
 import random
 import subprocess

@@ -1,4 +1,4 @@
-"""The mesh: which rank holds what, and every layout that does not fit refused with the numbers (T2)."""
+"""The mesh: which rank holds what, and every layout that does not fit refused with the numbers."""
 
 import re
 from dataclasses import dataclass, field

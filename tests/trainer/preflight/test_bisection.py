@@ -60,3 +60,9 @@ def test_a_group_is_good_when_it_has_half_of_the_fastest_or_of_what_is_expected(
 def test_a_lone_node_is_measured_with_a_good_one():
     state = BisectionState(untested=(("n2",), ("n3",)), good=("n0",))
     assert next_round(state) == [NodeGroup(("n2",), "n0")], "each good node is in one group"
+
+
+@pytest.mark.parametrize(("suspects", "good"), [((), ()), (("n0",), ()), ((), ("n0",))])
+def test_fewer_than_two_nodes_have_nobody_to_exchange_with(suspects: tuple[str, ...], good: tuple[str, ...]):
+    with pytest.raises(ValueError, match=r"found (?:n0|none) alone, expected two at least, or one and a good one"):
+        begin(suspects, good)

@@ -1,4 +1,4 @@
-"""Killed anywhere, or several at once (S2): the next staging finishes, and no shard is copied twice."""
+"""Killed anywhere, or several at once: the next staging finishes, and no shard is copied twice."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Parts (S4): the nodes of a snapshot share it out evenly, and a node that leaves moves its own shards alone."""
+"""Parts: the nodes of a snapshot share it out evenly, and a node that leaves moves its own shards alone."""
 
 import json
 import math

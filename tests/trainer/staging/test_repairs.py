@@ -1,4 +1,4 @@
-"""Origins in order (S2, S3): what one lacks or has damaged comes from the next, and training never reads it."""
+"""Origins in order: what one lacks or has damaged comes from the next, and training never reads it."""
 
 import random
 import re

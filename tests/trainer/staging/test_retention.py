@@ -1,4 +1,4 @@
-"""Leases and retention (S5): the least recently used goes first, and what a process reads never goes."""
+"""Leases and retention: the least recently used goes first, and what a process reads never goes."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Staging (S1, S3, S6): what is on the NVMe is whole and verified, and staging again costs nothing."""
+"""Staging: what is on the NVMe is whole and verified, and staging again costs nothing."""
 
 import json
 import os

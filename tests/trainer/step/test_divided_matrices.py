@@ -1,4 +1,4 @@
-"""Tensor parallelism's parts: each gives on two ranks what one process gives, also where nothing divides evenly (T2).
+"""Tensor parallelism's parts: each gives on two ranks what one process gives, also where nothing divides evenly.
 
 Whole trainings are compared in test_parallel.
 """

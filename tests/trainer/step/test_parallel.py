@@ -1,4 +1,4 @@
-"""Layouts: every one of them trains as a single process does, loss for loss and gradient for gradient (T2, T3).
+"""Layouts: every one of them trains as a single process does, loss for loss and gradient for gradient.
 
 Real ranks under torchrun. A world is started once and takes all its layouts in turn, each twice.
 """
