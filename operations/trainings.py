@@ -102,7 +102,7 @@ def operation_jobs(recipe: TrainingRecipe) -> list[dg.JobDefinition]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrainingRequest:
     """One request: of which training, and by whom."""
 
     store: TrainingStore
@@ -112,7 +112,7 @@ class Asked:
 
 
 def _job(
-    recipe: TrainingRecipe, verb: str, schema: type[ConfigT], do: Callable[[Asked, ConfigT], str], described: str
+    recipe: TrainingRecipe, verb: str, schema: type[ConfigT], do: Callable[[TrainingRequest, ConfigT], str], described: str
 ) -> dg.JobDefinition:
     """The job of one verb; `do` puts the request on record and returns what follows, for a person."""
     lane = keys.lane(recipe.name)
@@ -125,7 +125,7 @@ def _job(
         """Raises Failure with the reason where the training cannot do so."""
         store, by = trainings(tiers).store(context.partition_key), identity.of_run(context.run)
         try:
-            told = do(Asked(store, by, tiers, tracking), config)
+            told = do(TrainingRequest(store, by, tiers, tracking), config)
         except ValueError as error:
             raise dg.Failure(str(error)) from None
         context.log.info(told)
@@ -138,20 +138,20 @@ def _job(
     return job
 
 
-def _stop(asked: Asked, config: Asking) -> str:
+def _stop(asked: TrainingRequest, config: Asking) -> str:
     return _stopped(asked, config.why)
 
 
-def _pause(asked: Asked, config: Asking) -> str:
+def _pause(asked: TrainingRequest, config: Asking) -> str:
     return _stopped(asked, f"paused: {config.why}")
 
 
-def _resume(asked: Asked, config: Asking) -> str:
+def _resume(asked: TrainingRequest, config: Asking) -> str:
     by_hand.resume(trainings(asked.tiers), asked.store, asked.by, config.why)
     return f"{asked.store.id} is wanted; the job watch starts it from its newest checkpoint, or from the beginning"
 
 
-def _delete(asked: Asked, config: DeleteConfig) -> str:
+def _delete(asked: TrainingRequest, config: DeleteConfig) -> str:
     root, store = trainings(asked.tiers), asked.store
     if not config.remove:
         found = deleting.outlook(root, store, asked.tiers, asked.tracking)
@@ -160,7 +160,7 @@ def _delete(asked: Asked, config: DeleteConfig) -> str:
     return f"{store.id} is let go, and the next retention removes it: {found.sentence()}"
 
 
-def _stopped(asked: Asked, why: str) -> str:
+def _stopped(asked: TrainingRequest, why: str) -> str:
     """Put on record that the training is to stop. Raises ValueError for one that is not wanted."""
     store = asked.store
     if not store.read().unfinished:
