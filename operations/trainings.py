@@ -112,7 +112,11 @@ class TrainingRequest:
 
 
 def _job(
-    recipe: TrainingRecipe, verb: str, schema: type[ConfigT], do: Callable[[TrainingRequest, ConfigT], str], described: str
+    recipe: TrainingRecipe,
+    verb: str,
+    schema: type[ConfigT],
+    do: Callable[[TrainingRequest, ConfigT], str],
+    described: str,
 ) -> dg.JobDefinition:
     """The job of one verb; `do` puts the request on record and returns what follows, for a person."""
     lane = keys.lane(recipe.name)
