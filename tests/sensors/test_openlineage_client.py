@@ -1,7 +1,7 @@
 """OpenLineage's own client reads our events: each becomes its objects and comes out as it was.
 
 The client's classes are generated from the published schema of each facet, so a field that a facet does not have, one
-that it requires, and the schema's version are checked by them. Opt-in: pip install openlineage-python.
+that it requires, and the schema's version are checked by them.
 """
 
 import importlib
@@ -9,16 +9,14 @@ import json
 from typing import Any
 
 import pytest
+from openlineage.client import event_v2
 
 from resources.openlineage.target import OpenLineage
-from tests.sensors.platform import Platform
-
-event_v2 = pytest.importorskip(
-    "openlineage.client.event_v2", reason="openlineage-python is not installed", exc_type=ModuleNotFoundError
-)
+from tests.sensors.platform import BY, Platform
 
 MODULES = {
     "DatasetVersionDatasetFacet": "dataset_version_dataset",
+    "ErrorMessageRunFacet": "error_message_run",
     "JobTypeJobFacet": "job_type_job",
 }
 """The module of the client's generated classes that has the class of a facet."""
@@ -70,6 +68,16 @@ def test_the_events_of_a_snapshot_and_a_training_that_succeeds_come_out_as_they_
     platform.finished()
     made = events(platform)
     assert {each["job"]["facets"]["jobType"]["jobType"] for each in made} == {"DATASET", "TRAINING"}
+    assert [told(event) for event in made] == made
+
+
+def test_the_events_of_a_training_that_fails_come_out_as_they_were(platform: Platform):
+    store = platform.wanted("told at its end")
+    assert store.claim(1, ("node-0",), "first start", BY)
+    store.record_exit(1, "failed", "the disk is full", BY)
+    store.want("stop", BY, "a test")
+    *_, last = made = events(platform)
+    assert (last["eventType"], last["run"]["facets"]["errorMessage"]["message"]) == ("FAIL", "the disk is full")
     assert [told(event) for event in made] == made
 
 
