@@ -109,7 +109,8 @@ def test_the_nodes_bootstrap_writes_the_limit_once_and_ends_when_asked(tmp_path:
     file = tmp_path / "50-slipway-memlock.conf"
     for said in ("written", ""):
         here = program.replace("/drop-in", str(tmp_path))
-        process = subprocess.Popen([sys.executable, "-c", here], stdout=subprocess.PIPE, text=True)
+        # Without site packages: a measurement of coverage sets up a handler of SIGTERM too, before the program runs.
+        process = subprocess.Popen([sys.executable, "-S", "-c", here], stdout=subprocess.PIPE, text=True)
         until(functools.partial(_waits, file, process.pid), "the bootstrap to wait")
         process.terminate()
         out, _ = process.communicate()
