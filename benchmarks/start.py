@@ -50,7 +50,7 @@ def measure(name: str, layers: int, folder: Path) -> None:
     ranks, layout = LAYOUTS[name]
     model = {"layers": layers, "width": WIDTH, "heads": 16, "kv_heads": 8, "hidden": HIDDEN}
     config = configuration(folder, model, layout)
-    torchrun(ranks, "benchmarks.start_rank", config, "save,draw,restore,init", folder)
+    torchrun(ranks, "benchmarks.parts.start_rank", config, "save,draw,restore,init", folder)
     peer = {}
     if layout == {"shard": "full"}:
         sizes = (layers, WIDTH, HIDDEN, VOCABULARY)

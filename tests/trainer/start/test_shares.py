@@ -1,6 +1,6 @@
 """Shares: a rank that starts, restores or begins with given weights holds its part and one parameter, at no time more.
 
-Measured by the kernel, in real ranks under torchrun (benchmarks/start_rank.py).
+Measured by the kernel, in real ranks under torchrun (benchmarks/parts/start_rank.py).
 """
 
 import json
@@ -19,7 +19,7 @@ def peaks(folder: Path, layout: str, layers: int) -> dict[str, dict[str, float]]
     """The figures of each way to begin."""
     ranks, chosen = start.LAYOUTS[layout]
     config = start.configuration(folder, {**MODEL, "layers": layers}, chosen)
-    start.torchrun(ranks, "benchmarks.start_rank", config, "save,draw,restore,init", folder)
+    start.torchrun(ranks, "benchmarks.parts.start_rank", config, "save,draw,restore,init", folder)
     return {action: json.loads((folder / f"{action}.json").read_text()) for action in start.ACTIONS}
 
 
