@@ -1,8 +1,8 @@
 """Renewing: the one operation that starts a recipe's training anew by itself, with the cause in the training's id.
 
 Whoever asks for it (new data, a fall in quality), the same limits hold: the cool-down and the budget of the recipe's
-section `renewal`. One process at a time looks at them and starts, so that two causes of one moment are one training; and
-a cause starts one training, once: what a person stopped stays stopped when the cause is found again.
+section `renewal`. One process at a time looks at them and starts, so that two causes of one moment are one training. A
+cause starts one training, once: what a person stopped stays stopped when the cause is found again.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Cron strings of five fields, checked for form, range and a day that comes, when recipes are loaded.
 
-Later is too late: of one string that Dagster refuses, or whose day never comes, all schedules or one would fail at once.
+Later is too late: a string that Dagster refuses ends the loading of all recipes, and one whose day never comes ends
+each tick of its schedule.
 """
 
 import re

@@ -5,7 +5,7 @@ compared: the share of requests that failed, the seconds to the first token and 
 version predicts what people write, in bits per byte, on the same texts.
 
 Only answers promote: a version that has given too few waits, however long that takes, and one that was asked and has
-given none goes back. The comparison is looked at after each request, so a difference counts when it is surely there by a
+given none goes back. All is looked at again after each request, so a difference counts when it is surely there by a
 measure that holds over all these looks; while it only seems to be there, the trial goes on.
 """
 
@@ -27,7 +27,7 @@ LEAST_PAIRS = 8
 SETTLED = 0.002
 """Seconds: a difference of latencies that is smaller says nothing."""
 SLOWER = 3.0
-"""Standard errors of the rank sum from which on a version is surely slower: 0.13 % at one look, of which there are many."""
+"""Standard errors of the rank sum from which on a version is surely slower: 0.13 % at one look, and there are many."""
 LOOKS = {8: 3.636, 16: 3.036, 32: 2.818, 64: 2.724, 128: 2.680, 256: 2.659}
 """By the number of texts at which qualities are compared, Student's t of 1/6 of 2.5 %: the six looks together send one
 of 40 versions back that are worse by just the margin (Bonferroni)."""
