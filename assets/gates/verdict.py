@@ -57,7 +57,8 @@ def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: s
         case checks.ANSWERS_TASKS:
             return f"its answers are not within gate.tasks: {'; '.join(own['broken'])}"
         case _ if name == WAS_CHAMPION:
-            return f"it was never the champion, expected one of {', '.join(own.get('champions', ())) or 'those of the history'}"
+            former = ", ".join(own.get("champions", ())) or "those of the history"
+            return f"it was never the champion, expected one of {former}"
         case _ if name == IS_WHOLE:
             return f"its bytes are not what was committed: {own.get('damaged', 'verify it')}"
         case _:
