@@ -75,6 +75,10 @@ class Answered:
         """One request was not answered."""
         self.failed += 1
 
+    def put_back(self) -> None:
+        """One request could not be answered by anybody: it does not count as given."""
+        self.begun -= 1
+
     def give_up(self) -> None:
         """The client of one request did not wait for its answer."""
         self.given_up += 1
