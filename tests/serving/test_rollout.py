@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from serving.front.rollout import LOOKS, Answered, decide, goes_to_new, waits_for
-from serving.records import SwitchPolicy
+from serving.records import SwitchPolicy, SwitchVerdict
 
 pytestmark = pytest.mark.pure
 
@@ -133,9 +133,11 @@ def test_few_equal_versions_go_back_though_each_request_is_looked_at():
     """Texts and prompts differ much from one another; before, 18 % of such versions went back."""
     draw, back = random.Random(1), 0
     for _ in range(400):
-        old, new, pairs, verdict = Answered(), Answered(), [], None
+        old, new, pairs = Answered(), Answered(), list[float]()
+        verdict: SwitchVerdict | None = None
         while verdict is None and len(pairs) < 256:
-            old.add(0.05 * draw.lognormvariate(0, 1), 0.01), new.add(0.05 * draw.lognormvariate(0, 1), 0.01)
+            old.add(0.05 * draw.lognormvariate(0, 1), 0.01)
+            new.add(0.05 * draw.lognormvariate(0, 1), 0.01)
             pairs.append(draw.gauss(0, 0.3))
             verdict = decide(POLICY, old, new, pairs, 5)
         back += verdict is not None and verdict.outcome == "back"
