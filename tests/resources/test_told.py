@@ -7,7 +7,7 @@ from resources.told import sentence
 pytestmark = pytest.mark.pure
 ASKED = "API request to http://mlflow:5000/api/2.0/mlflow/registered-models/get failed with exception "
 REFUSED = (
-    "HTTPConnectionPool(host='mlflow', port=5000): Max retries exceeded with url: /api/2.0/mlflow/registered-models/get "
+    "HTTPConnectionPool(host='mlflow', port=5000): Max retries exceeded with url: /api/2.0/mlflow/registered-models "
     "(Caused by NewConnectionError(\"HTTPConnection(host='mlflow', port=5000): Failed to establish a new connection: "
     '[Errno 111] Connection refused"))'
 )
