@@ -25,7 +25,7 @@ from assets.suites.measured import ExampleTable, ModelFigures
 from recipes.suite import SuiteRecipe
 from recipes.training import ModelRecipe
 from resources.mlflow import record
-from resources.mlflow.promotion import Judgement, NotJudged, Promotion, Promotions
+from resources.mlflow.promotion import Judgement, NotJudged, NotPromoted, Promotion, Promotions
 from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, TRAINING_TAG, Registry, Version
 from resources.mlflow.tracking import Tracking
 from resources.short_jobs import size
@@ -42,8 +42,6 @@ from trainer.data import images
 from trainer.data.snapshots import Snapshot, read
 from trainer.record.fence import Commit, Token
 from trainer.record.scores import Score
-
-WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
 
 
 class UnmeasurableChampion(Exception):
@@ -103,26 +101,34 @@ class Gate:
         Raises NotPromoted with the reason.
         """
         while True:
-            with contextlib.suppress(NotJudged):
+            with contextlib.suppress(NotJudged), self._in_words(version):
                 return self.promotions.promote(version, by, why)
             self.judge(version, by)  # each round is one in which another version was promoted
 
-    def verdict(self, version: Version) -> str:
-        """Why a judged version is not the champion, in words; empty where its judgement does not say."""
-        judgement = self.promotions.judged(version.manifest)
-        return verdict.told(judgement, self.promotions.champion()) if judgement else ""
+    @contextlib.contextmanager
+    def _in_words(self, version: Version) -> Iterator[None]:
+        """Adds to a refusal by the checks what each of them found."""
+        try:
+            yield
+        except NotPromoted as error:
+            judgement = self.promotions.judged(version.manifest) if type(error) is NotPromoted else None
+            told = verdict.told(judgement, self.promotions.champion()) if judgement else ""
+            raise (NotPromoted(f"{error}: {told}") if told else error) from None
 
     def rollback(self, version: Version, by: str, why: str) -> Promotion:
         """Make a version the champion again whose bytes are whole. Raises NotPromoted with the reason."""
         self.promotions.admit(by, f"make version {version.number} the champion again")
         held, known = self.promotions.champion(), self.promotions.history()
+        former, damage = list(dict.fromkeys(each.version for each in known if each.version)), self._damage(version)
         found = {
-            WAS_CHAMPION: any(each.manifest == version.manifest for each in known),
-            IS_WHOLE: not self._damage(version),
+            verdict.WAS_CHAMPION: any(each.manifest == version.manifest for each in known),
+            verdict.IS_WHOLE: not damage,
         }
-        compared, figures = held.manifest if held else "", {"why": why}
+        shown = {verdict.WAS_CHAMPION: {"champions": former}, verdict.IS_WHOLE: {"damaged": damage}}
+        compared, figures = held.manifest if held else "", {"why": why, "checks": shown}
         self._keep(Judgement(self.model, version.manifest, compared, found, by, figures=figures, rollback=True))
-        return self.promotions.promote(version, by, why)
+        with self._in_words(version):
+            return self.promotions.promote(version, by, why)
 
     def _keep(self, judgement: Judgement) -> Judgement:
         self.promotions.record(judgement)

@@ -119,10 +119,9 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         try:
             promotion = gate.promote(version, by, "it passed its checks")
         except NotPromoted as error:
-            why = f"{error}: {told}" if (told := gate.verdict(version)) else str(error)
             if not judges or isinstance(error, NotAPromoter):  # a person wants this one, and does not get it
-                raise dg.Failure(why) from None
-            yield _rejection(context, why)
+                raise dg.Failure(str(error)) from None
+            yield _rejection(context, str(error))
             return
         yield dg.MaterializeResult(
             metadata={

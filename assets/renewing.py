@@ -1,12 +1,15 @@
 """Renewing: the one operation that starts a recipe's training anew by itself, with the cause in the training's id.
 
 Whoever asks for it (new data, a fall in quality), the same limits hold: the cool-down and the budget of the recipe's
-section `renewal`.
+section `renewal`. One process at a time looks at them and starts, so that two causes of one moment are one training. A
+cause starts one training, once: what a person stopped stays stopped when the cause is found again.
 """
 
+import contextlib
 import datetime
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
@@ -20,17 +23,24 @@ from recipes.training import ModelRecipe, TrainingRecipe
 from resources.mlflow.promotion import champion
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
-from resources.trainings import costs
+from resources.trainings import costs, naming
 from resources.trainings.roots import trainings
 from resources.trainings.store import Trainings, TrainingStore
+from trainer.base import lock
 from trainer.data import contents, snapshots
 
 BUDGET_DAYS = 30
 HOUR, DAY = 3600.0, 86_400.0
+STARTING_SECONDS = 60.0
+"""So long a renewal waits for another one."""
 
 
 class NotRenewed(ValueError):
     """The training is not started now; the message says why."""
+
+
+class RenewedBefore(NotRenewed):
+    """The cause has started its training before, which goes on, has ended, or was stopped."""
 
 
 def renew(
@@ -39,7 +49,8 @@ def renew(
 ) -> TrainingStore:  # fmt: skip
     """Want a training of the recipe on the current snapshot, once for each cause; the job watch has it run.
 
-    Raises NotRenewed while a limit of the recipe holds it back, and ValueError for one that cannot be trained.
+    Raises NotRenewed while a limit of the recipe holds it back, RenewedBefore, and ValueError for one that cannot be
+    trained.
     """
     assert recipe.renewal is not None
     current = training_data.current(recipe, tiers.durable_path)
@@ -49,35 +60,57 @@ def renew(
     wanted = _with_champion(recipe, current, tiers) if recipe.renewal.from_champion else recipe
     located = with_initial_weights(wanted, current, tiers, tracking)
     made = specification(located, current, tiers, cause=cause)
-    if not root.store(made.id).folder.exists():
-        _check_limits(recipe.renewal, of_recipe(root, recipe.name))
-    store = root.propose(made, terms(located, dict(origin)))
-    keys.add_partition(instance, keys.training_partitions(recipe.name), store.id)
-    root.start(store, by, cause)
+    with _alone(root):
+        known = of_recipe(root, recipe.name)
+        if made.id in (each.store.id for each in known):
+            raise RenewedBefore(f"{made.id} was started for {cause} before")
+        _check_limits(recipe.renewal, known)
+        store = root.propose(made, terms(located, dict(origin)))
+        keys.add_partition(instance, keys.training_partitions(recipe.name), store.id)
+        root.start(store, by, cause)
     return store
 
 
-def of_recipe(root: Trainings, name: str) -> list[TrainingStore]:
-    """The trainings of a recipe that were wanted once, the newest last; those that cannot be read are left out."""
+@dataclass(frozen=True)
+class BegunTraining:
+    """A training that was wanted once, and when that was first."""
+
+    store: TrainingStore
+    at: float
+
+
+def of_recipe(root: Trainings, name: str) -> list[BegunTraining]:
+    """The trainings of a recipe that were wanted once, in the order in which they first were; those that cannot be
+    read are left out."""
     found = []
     for store in root.stores():
         try:
             facts = store.read()
-            if facts.specification.recipe == name and facts.desired is not None:
-                found.append((facts.desired.at, store))
+            if facts.specification.recipe == name and (at := naming.first_wanted(facts)) is not None:
+                found.append(BegunTraining(store, at))
         except (ValueError, OSError):
             continue
-    return [store for _, store in sorted(found, key=lambda pair: pair[0])]
+    return sorted(found, key=lambda each: each.at)
 
 
-def _check_limits(renewal: RenewalSection, known: list[TrainingStore], now: float | None = None) -> None:
+@contextlib.contextmanager
+def _alone(root: Trainings) -> Iterator[None]:
+    """One renewal at a time. Raises NotRenewed after a minute of another one."""
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(lock.within(root.root, STARTING_SECONDS))
+        except lock.Held as error:
+            raise NotRenewed(f"another training is being started: {error}") from None
+        yield
+
+
+def _check_limits(renewal: RenewalSection, known: list[BegunTraining], now: float | None = None) -> None:
     """Raises NotRenewed while the cool-down lasts, or when the budget is spent."""
     now = time.time() if now is None else now
-    last = known[-1].read().desired if known else None
-    if last is not None and now < last.at + renewal.cool_down_hours * HOUR:
-        raise NotRenewed(f"{known[-1].id} was started less than {renewal.cool_down_hours:g} h ago")
+    if known and now < known[-1].at + renewal.cool_down_hours * HOUR:
+        raise NotRenewed(f"{known[-1].store.id} was started less than {renewal.cool_down_hours:g} h ago")
     if renewal.gpu_hours is not None:
-        spent = sum(rank_hours(store, now - BUDGET_DAYS * DAY) for store in known)
+        spent = sum(rank_hours(each.store, now - BUDGET_DAYS * DAY) for each in known)
         if spent >= renewal.gpu_hours:
             budget = f"renewal.gpu_hours ({renewal.gpu_hours:g})"
             raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days took {spent:.1f} rank-hours of {budget}")

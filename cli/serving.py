@@ -37,8 +37,14 @@ def serve(
     The version before answers until the new one is ready; no request is lost. With --percent the new version gets that
     share of the requests, and all of them once nothing speaks against it, or none.
     """
+    from resources.serving import wishes
+
     if back and stop:
         raise typer.BadParameter("expected one of --back and --stop")
+    try:
+        wishes.check("stop" if stop else "back" if back else "serve", version, percent)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     serving, by = _serving(), place.who()
     with output.progress(f"asking for {model}") as shown:
         if stop or back:
@@ -47,7 +53,10 @@ def serve(
         else:
             state = _serve(serving, model, version, percent, by, why)
         shown.update(f"waiting for {state.model} to answer")
-        state = serving.settle(state, SETTLE_SECONDS, serving.ensure)
+        asked, state = state.number, serving.settle(state, SETTLE_SECONDS, serving.ensure)
+    if state.number != asked and state.wanted is not None:
+        told = f"{state.wanted.by} has asked for something else meanwhile ({state.wanted.why})"
+        raise ValueError(f"model {state.model}: {told}; look at it with: slipway models served")
     if json:
         return output.print_json(_told(serving.records, state.model))
     _tell(serving.records, state)

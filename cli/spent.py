@@ -21,6 +21,8 @@ def answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
     output.print_table(names, [[_told(value) for value in row] for row in rows])
     if not rows:
         output.note("the query found no row")
+    if here.prices is None and "money" in query.lower():
+        output.note("money is not known: no prices are in the platform's settings, under prices (docs/platform.md)")
 
 
 def quotas(here: place.Workplace, json: bool) -> None:

@@ -15,6 +15,7 @@ from assets.renewing import NotRenewed, renew
 from recipes.load import Recipes
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
+from resources.mlflow.promotion import NotPromoted, Promotion
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 
@@ -75,10 +76,7 @@ def watch(gate: Gate, recipe: ModelRecipe, instance: dg.DagsterInstance) -> list
     assert found.then is not None
     told = [f"{now}, on record {found.then.mean:.4f}: it has fallen"]
     if (former := quality.better_before(gate, recipe, current)) is not None:
-        version = gate.registry.find(gate.model, former.manifest)
-        if version is not None:
-            gate.rollback(version, BY, told[0])
-            told.append(f"version {version.number} is the champion again")
+        told.append(come_back(gate, former, told[0]))
     try:
         origin = {"renewal": "quality", **{name: round(value, 5) for name, value in found.figures().items()}}
         store = renew(recipe, f"quality {found.on[:12]}", origin, gate.tiers, gate.tracking, instance, BY)
@@ -86,3 +84,15 @@ def watch(gate: Gate, recipe: ModelRecipe, instance: dg.DagsterInstance) -> list
     except NotRenewed as error:
         told.append(f"no training starts: {error}")
     return told
+
+
+def come_back(gate: Gate, former: Promotion, why: str) -> str:
+    """Make a former champion the champion again; what came of it, in words: a fall leads to a training in any case."""
+    version = gate.registry.find(gate.model, former.manifest)
+    if version is None:
+        return f"version {former.version} does not come back: it is not registered any more"
+    try:
+        gate.rollback(version, BY, why)
+    except NotPromoted as error:
+        return f"version {version.number} does not come back: {error}"
+    return f"version {version.number} is the champion again"

@@ -15,6 +15,7 @@ from resources.compute.protocol import Compute
 from resources.mlflow import identity
 from resources.mlflow.registry import Registry
 from resources.mlflow.tracking import Tracking
+from resources.serving import wishes
 from resources.tiers import Tiers
 from serving.records import SwitchPolicy
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
@@ -41,6 +42,7 @@ def serve_job(model: str) -> dg.JobDefinition:
         """Raises Failure with the reason where it cannot be done."""
         serving, by = Serving(tiers, compute, lambda words: context.log.info(words)), identity.of_run(context.run)
         try:
+            wishes.check(config.want, config.version, config.percent)
             if config.want == "stop":
                 state = serving.stop(model, by, config.why)
             elif config.want == "back":

@@ -1,9 +1,15 @@
-"""Cron strings of five fields, checked for form and range when recipes are loaded, before a schedule uses them."""
+"""Cron strings of five fields, checked for form, range and a day that comes, when recipes are loaded.
+
+Later is too late: a string that Dagster refuses ends the loading of all recipes, and one whose day never comes ends
+each tick of its schedule.
+"""
 
 import re
 
 FIELDS = {"minute": (0, 59), "hour": (0, 23), "day of the month": (1, 31), "month": (1, 12), "day of the week": (0, 7)}
-_ITEM = re.compile(r"(?:\*|(?P<low>\d+)(?:-(?P<high>\d+))?)(?:/(?P<step>\d+))?")
+LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Days of each month, from January on, in a leap year."""
+_ITEM = re.compile(r"(?:\*|(?P<low>[0-9]+)(?:-(?P<high>[0-9]+))?)(?:/(?P<step>[0-9]+))?")
 
 
 def check(text: str) -> str:
@@ -11,15 +17,29 @@ def check(text: str) -> str:
     fields = text.split()
     if len(fields) != len(FIELDS):
         raise ValueError(f"expected a cron string of five fields: {', '.join(FIELDS)}")
+    values = {}
     for field, (name, (low, high)) in zip(fields, FIELDS.items(), strict=True):
-        if not all(_fits(item, low, high) for item in field.split(",")):
+        items = [_values(item, low, high) for item in field.split(",")]
+        if not all(items):
             raise ValueError(f"expected a cron string whose {name} is * or {low} to {high} (with , - or /)")
+        values[name] = set().union(*items)
+    if "*" in fields[4] and not _comes(values["day of the month"], values["month"]):
+        raise ValueError("expected a cron string whose day of the month comes in one of its months")
     return text
 
 
-def _fits(item: str, low: int, high: int) -> bool:
+def _values(item: str, low: int, high: int) -> set[int]:
+    """The values that a part of a field stands for; none for one that is wrong."""
     match = _ITEM.fullmatch(item)
-    if match is None or (match["step"] and int(match["step"]) == 0):
-        return False
+    step = int((match and match["step"]) or 1)
+    if match is None or not 0 < step <= high:
+        return set()
     first = int(match["low"] or low)
-    return low <= first <= int(match["high"] or first) <= high
+    alone = match["low"] and not match["high"] and not match["step"]
+    last = first if alone else int(match["high"] or high)
+    return set(range(first, last + 1, step)) if low <= first <= last <= high else set()
+
+
+def _comes(days: set[int], months: set[int]) -> bool:
+    """Whether one of the days is in one of the months."""
+    return any(min(days) <= LONGEST_MONTHS[month - 1] for month in months)

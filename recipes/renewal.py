@@ -1,13 +1,14 @@
 """The section `renewal` of a training: what starts it anew beside its schedule."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from recipes import cron
 from recipes.parts import RecipeSection
 
 Positive = Annotated[float, Field(gt=0)]
+CAUSES = ("new_data", "drift", "live_drift", "quality")
 
 
 class RenewalSection(RecipeSection):
@@ -31,7 +32,7 @@ class RenewalSection(RecipeSection):
     than on record by more than both intervals, the champion before it comes back where that is better, and a training
     starts."""
     cool_down_hours: Annotated[float, Field(ge=0)] = 24.0
-    """So many hours pass between two trainings that were started so."""
+    """So many hours pass after any training of the recipe was first wanted before another one starts so."""
     gpu_hours: Positive | None = None
     """The most rank-hours of all trainings of the recipe in the last 30 days with which another one is started; null
     for no limit."""
@@ -42,3 +43,9 @@ class RenewalSection(RecipeSection):
     @classmethod
     def _is_cron(cls, quality: str | None) -> str | None:
         return None if quality is None else cron.check(quality)
+
+    @model_validator(mode="after")
+    def _has_a_cause(self) -> Self:
+        if all(getattr(self, name) is None for name in CAUSES):
+            raise ValueError(f"expected one or more of {', '.join(CAUSES)}")  # without one it starts nothing
+        return self

@@ -9,6 +9,9 @@ from recipes.parts import Text, absolute
 from recipes.training import TrainingRecipe
 from trainer.base.invalid import require
 
+OF_MODELS = ("live_drift", "quality", "from_champion")
+"""The fields of `renewal` that are about a champion."""
+
 
 class ScriptRecipe(TrainingRecipe):
     """A training whose loop is the user's own script; docs/scripts.md is its contract."""
@@ -48,6 +51,9 @@ class ScriptRecipe(TrainingRecipe):
             require((folder / word).is_file(), "command", f"expected a file of the code: {word} is not there")
         hides = [name for name in ("trainer", "trainer.py") if (folder / name).exists() and Path(self.code).is_dir()]
         require(not hides, "code", f"expected another name for {''.join(hides)}: it would hide Slipway's package")
+        for name in OF_MODELS:
+            given = self.renewal is not None and getattr(self.renewal, name)
+            require(not given, f"renewal.{name}", f"expected no {name}: a script's training has no registered model")
         return self
 
     def _files(self) -> list[str]:

@@ -3,6 +3,8 @@
 Others are defects of the code, and are shown with their stack.
 """
 
+import re
+
 EXPECTED = {
     "Unavailable",
     "TierUnavailable",
@@ -23,8 +25,16 @@ def is_for_people(error: BaseException) -> bool:
     return isinstance(error, ValueError | OSError) or bool(names & EXPECTED)
 
 
+_UNANSWERED = re.compile(r"API request to (?P<server>\w+://[^/\s]+)\S* failed with exception (?P<cause>.*)", re.DOTALL)
+"""What MLflow's client says of a server that does not answer: its own retries, and the causes in one another."""
+
+
 def sentence(error: BaseException) -> str:
-    """The error's text; of an error of the operating system, with its file first."""
+    """The error's text; of an error of the operating system, with its file first; of MLflow's, with the last cause."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    if found := _UNANSWERED.match(str(error)):
+        cause = found["cause"].strip().rpartition(": ")[2].rstrip("\"')")
+        cause += ")" * (cause.count("(") - cause.count(")"))  # those that were the cause's own
+        return f"MLflow at {found['server']} does not answer: {cause}"
     return str(error)

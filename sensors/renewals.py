@@ -16,7 +16,7 @@ import dagster as dg
 
 from assets import drift, training_data
 from assets.datasets.snapshots.difference import difference
-from assets.renewing import NotRenewed, of_recipe, renew
+from assets.renewing import NotRenewed, RenewedBefore, of_recipe, renew
 from assets.serving import asked_of
 from recipes.renewal import RenewalSection
 from recipes.training import ModelRecipe, TrainingRecipe
@@ -69,7 +69,7 @@ def _look(recipe: TrainingRecipe, current: str, tiers: Tiers, tracking: Tracking
     known = of_recipe(trainings(tiers), recipe.name)
     if not known:
         return f"{recipe.name}: it was never trained"  # a person starts the first one
-    before = known[-1].read().specification.snapshot
+    before = known[-1].store.specification().snapshot
     assert recipe.renewal is not None
     told = []
     if before == current:
@@ -78,7 +78,10 @@ def _look(recipe: TrainingRecipe, current: str, tiers: Tiers, tracking: Tracking
         if reason.holds:
             origin = {"renewal": reason.name, "before": before, **reason.figures}
             cause = f"{reason.name} {current[:12]}"
-            return f"{renew(recipe, cause, origin, tiers, tracking, instance, NAME).id}: {reason.told}"
+            try:
+                return f"{renew(recipe, cause, origin, tiers, tracking, instance, NAME).id}: {reason.told}"
+            except RenewedBefore as error:  # no later look at this snapshot finds anything else
+                return f"{recipe.name}: {error}"
         told.append(reason.told)
     return f"{recipe.name}: {', '.join(told)}"
 

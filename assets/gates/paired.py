@@ -5,8 +5,9 @@ figure is the difference of their losses summed over all examples, divided by th
 or predictions): a ratio of sums, as bits per byte is. Examples are drawn again with replacement; the interval is the
 studentised bootstrap's (Efron, Tibshirani, "An Introduction to the Bootstrap", 1993, 12.5; Hall, Annals of Statistics
 16, 1988): its error falls with 1/n, where that of percentiles falls with 1/sqrt(n) and promotes too much on skewed
-losses. With few examples even that is too narrow, so that its ends are taken further out (`tail`). No Dagster, no
-torch, and no files here.
+losses. Where few examples decide even that is too narrow: a sample that lacks the rare text on which the candidate is
+far worse shows both a small difference and a small error. So its ends are taken further out there (`tail`). No Dagster,
+no torch, and no files here.
 """
 
 import math
@@ -23,9 +24,8 @@ CONFIDENCE = 0.975
 AT_ONCE = 2_000_000
 """Drawn examples that are in memory at one moment."""
 WIDENING = 50.0
-"""Effective examples at which an end of the interval is taken at half of its share of misses. It was fitted to 8 to 200
-simulated texts of skewed sizes: a model that is worse by the margin passes in 2.5 % of cases at most, and in 4 % where
-the differences are very skewed (benchmarks/RESULTS.md, "The gate")."""
+"""Effective examples at which an end of the interval is taken at half of its share of misses; fitted to simulated texts
+(benchmarks/RESULTS.md, "The gate")."""
 FEWEST = 8
 """With fewer examples there is no interval worth the name."""
 
@@ -66,7 +66,7 @@ def compare(
     if error == 0:
         return PairedDifference(mean, mean, mean, len(sizes), confidence)
     found = _studentised(differences, sizes.astype(np.float64), mean, seed, draws)
-    missed = tail(sizes.astype(np.float64), confidence)
+    missed = tail(differences - mean * sizes, confidence)
     below, above = map(float, np.quantile(found, [missed, 1 - missed]))  # records hold no numbers of numpy
     return PairedDifference(mean, mean - above * error, mean - below * error, len(sizes), confidence)
 
@@ -76,13 +76,15 @@ def interval_of(losses: Values, sizes: Values, seed: int, confidence: float = CO
     return compare(losses, np.zeros(len(losses)), sizes, seed, confidence)
 
 
-def tail(sizes: Values, confidence: float) -> float:
-    """The share of resamples beyond each end: 1 - confidence for many examples, less for few.
+def tail(influence: Values, confidence: float) -> float:
+    """The share of resamples beyond each end: 1 - confidence where many examples decide, less where few do.
 
-    What counts is how many equal examples would weigh as much as these: (sum of sizes)² / sum of squares (Kish, "Survey
-    Sampling", 1965).
+    `influence` is what each example moves the ratio by, [examples], in any unit: its residual. How many decide is
+    1.5 (sum of squares)² / sum of fourth powers: half of all for normal residuals, and one or two where one example
+    outweighs the rest.
     """
-    effective = float(sizes.sum() ** 2 / (sizes**2).sum())
+    squares = influence**2
+    effective = float(1.5 * squares.sum() ** 2 / (squares**2).sum())
     return (1 - confidence) * effective / (effective + WIDENING)
 
 

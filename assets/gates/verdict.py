@@ -10,6 +10,8 @@ from assets.gates import checks, paired
 from resources.mlflow.promotion import Judgement, Promotion
 
 NOT_EXAMINED = "not examined: "
+WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
+"""The checks of a version that comes back."""
 
 
 def told(judgement: Judgement, champion: Promotion | None) -> str:
@@ -54,6 +56,11 @@ def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: s
             return f"it is not within the limits of gate: {', '.join(own['broken'])}"
         case checks.ANSWERS_TASKS:
             return f"its answers are not within gate.tasks: {'; '.join(own['broken'])}"
+        case _ if name == WAS_CHAMPION:
+            former = ", ".join(own.get("champions", ())) or "those of the history"
+            return f"it was never the champion, expected one of {former}"
+        case _ if name == IS_WHOLE:
+            return f"its bytes are not what was committed: {own.get('damaged', 'verify it')}"
         case _:
             lacking = [*own.get("missing", ()), *([own["damaged"]] if own.get("damaged") else [])]
             return f"its lineage is not whole: {', '.join(lacking)}"

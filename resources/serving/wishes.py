@@ -4,12 +4,23 @@ Each is one create-only record after the newest one, so that of two people who w
 """
 
 from collections.abc import Iterator
+from typing import Literal
 
 from serving.records import ServedState, ServedVersion, ServingRecords, ServingWish, SwitchPolicy
 
 
 class NotServed(ValueError):
     """What was asked for cannot be wanted; the message says why."""
+
+
+def check(want: Literal["serve", "back", "stop"], version: int | None, percent: float) -> None:
+    """Raises NotServed for a wish that contradicts itself, and for a share that no version can have."""
+    if want != "serve" and version:
+        raise NotServed(f"found version {version} beside {want}, expected one of the two")
+    if want != "serve" and percent != 100:
+        raise NotServed(f"found a share of {percent:g} % beside {want}, expected one of the two")
+    if not 0 < percent <= 100:
+        raise NotServed(f"percent: found {percent:g}, expected above 0 and 100 at most")
 
 
 def serve(

@@ -20,7 +20,7 @@ LONGEST = 90
 
 def of(facts: TrainingFacts) -> str:
     """The name of a training. Raises ValueError and Unreadable for one whose records cannot be read."""
-    return name(facts.specification, facts.terms, _first_wanted(facts))
+    return name(facts.specification, facts.terms, first_wanted(facts))
 
 
 def name(specification: Specification, terms: Terms, wanted: float | None) -> str:
@@ -71,7 +71,7 @@ def _pairs(changed: Mapping[str, Any]) -> str:
     return ", ".join(f"{field}={value}" for field, value in changed.items())
 
 
-def _first_wanted(facts: TrainingFacts) -> float | None:
+def first_wanted(facts: TrainingFacts) -> float | None:
     """When it was first wanted, None before; by the oldest record that is left."""
     names = files.names(facts.folder, files.DESIRED)
     return records.read(Desired, files.named(facts.folder, files.DESIRED, names[0])).at if names else None

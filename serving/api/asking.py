@@ -68,8 +68,11 @@ def parse(document: Any, chat: bool) -> Ask:
     for name, harmless in UNSUPPORTED.items():
         if document.get(name) not in harmless:
             raise BadRequest(name, f"found {document[name]!r}, which this server does not have; leave it out")
-    wants_usage = (document.get("stream_options") or {}).get("include_usage", False)
-    most = document.get("max_completion_tokens", document.get("max_tokens"))
+    options = document.get("stream_options")
+    if not isinstance(options, dict | None):
+        raise BadRequest("stream_options", f"found {options!r}, expected {{include_usage}}")
+    newer, older = document.get("max_completion_tokens"), document.get("max_tokens")
+    most = older if newer is None else newer
     least = 1 if chat else 0
     return Ask(
         chat,
@@ -82,7 +85,7 @@ def parse(document: Any, chat: bool) -> Ask:
         ),
         _stops(document.get("stop")),
         _flag("stream", document),
-        bool(wants_usage),
+        bool(options and options.get("include_usage")),
         _flag("echo", document) and not chat,
         document.get("logprobs") is not None and document["logprobs"] is not False,
     )
@@ -102,15 +105,15 @@ def _message(at: str, value: Any) -> Message:
         content = "".join(str(part.get("text", "")) for part in content)
     if not isinstance(content, str):
         raise BadRequest(f"{at}.content", "expected a text")
-    return Message(value["role"], content)
+    return Message(value["role"], _unicode(f"{at}.content", content))
 
 
 def _prompt(value: Any) -> str | tuple[int, ...]:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
         return _prompt(value[0])
     if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(each, int) and each >= 0 for each in value):
+        return _unicode("prompt", value)
+    if isinstance(value, list) and value and all(type(each) is int and each >= 0 for each in value):
         return tuple(value)
     raise BadRequest("prompt", "expected a text, or the ids of tokens; one prompt a request")
 
@@ -119,7 +122,16 @@ def _stops(value: Any) -> tuple[str, ...]:
     found = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(found, list) or len(found) > 16 or not all(isinstance(each, str) and each for each in found):
         raise BadRequest("stop", "expected a text, or a list of 16 at most, none empty")
-    return tuple(found)
+    return tuple(_unicode("stop", each) for each in found)
+
+
+def _unicode(name: str, text: str) -> str:
+    """JSON can write half of a character as \\ud800; no tokenizer reads it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(name, f"found {text[error.start]!r}, which is half of a character") from None
+    return text
 
 
 def _flag(name: str, document: Mapping[str, Any]) -> bool:

@@ -2,7 +2,8 @@
 
 Until the first byte has gone to the client, a backend that dies or fails is only one attempt: the request goes to
 another version, or waits for the backend that is started anew. Afterwards nothing can be taken back, and the client is
-told. What a client asks wrongly is its own affair, and no attempt.
+told. What a client asks wrongly is its own affair, and no attempt; a request that every backend answers with a fault
+ends after a few tries, and speaks against none of them.
 """
 
 import asyncio
@@ -31,8 +32,19 @@ VERSION_HEADER, CHECKPOINT_HEADER = "X-Slipway-Version", "X-Slipway-Checkpoint"
 PASSED = ("Content-Type", "Cache-Control", "Retry-After")
 
 
+TRIES = 4
+"""So often is a request tried that backends answer with a fault of theirs: it may be the request that causes it."""
+PAUSE_SECONDS = 0.05
+"""Before a request is tried anew; four times as long for each fault."""
+
+
 class _Failed(Exception):
     """An attempt failed before anything went to the client."""
+
+    def __init__(self, told: str, answered: bool = False) -> None:
+        """`answered` says whether the backend said so itself."""
+        super().__init__(told)
+        self.answered = answered
 
 
 class _Gone(Exception):
@@ -55,22 +67,32 @@ class Passing:
 
     async def answer(self) -> web.StreamResponse:
         """The answer of the first backend that gives one."""
-        failed: frozenset[str] = frozenset()
+        failed, faults = frozenset[str](), list[Backend]()
         while True:
             backend = self.switch.choose(failed) or await self._backend_to_come()
             if backend is None:
                 return self._nobody()
             try:
-                return await self._attempt(backend)
+                answer = await self._attempt(backend)
             except _Failed as error:
-                self.switch.seen(backend).fail()
                 self._count(self.figures.retried, backend)
+                self._blame([] if error.answered else [backend])
+                faults += [backend] if error.answered else []
                 failed |= {backend.version.checkpoint}
-                if time.monotonic() - self.begun > WAIT_SECONDS:
+                if len(faults) >= TRIES or time.monotonic() - self.begun > WAIT_SECONDS:
+                    self._blame(faults if len({each.version for each in faults}) == 1 else [])
                     return self._failed(str(error))
                 if self.switch.choose(failed) is None:
                     failed = frozenset()  # who failed may have been started anew by then
-                    await asyncio.sleep(0.05)
+                    await asyncio.sleep(PAUSE_SECONDS * 4 ** len(faults))
+            else:
+                self._blame(faults)
+                return answer
+
+    def _blame(self, backends: list[Backend]) -> None:
+        """Count that each of them failed; nobody calls this for a request that both versions answer with a fault."""
+        for each in backends:
+            self.switch.seen(each).fail()
 
     async def _backend_to_come(self) -> Backend | None:
         """The backend that is ready first; None when none is coming, or not in time."""
@@ -95,7 +117,8 @@ class Passing:
                 headers={"Content-Type": "application/json"},
             ) as response:
                 if response.status >= 500 and response.status != BUSY:
-                    raise _Failed(f"{backend.version.named(self.switch.model)}: {(await response.text())[:500]}")
+                    told = f"{backend.version.named(self.switch.model)}: {(await response.text())[:500]}"
+                    raise _Failed(told, answered=True)
                 if response.content_type == "text/event-stream":
                     return await self._stream(backend, response)
                 whole = await response.read()
@@ -121,6 +144,8 @@ class Passing:
             tokens = parsing.value(whole)["usage"]["completion_tokens"]
             self.switch.seen(backend).add(first, first / max(1, tokens))
             self.switch.note(self.document)
+        elif response.status != BUSY:
+            self.switch.seen(backend).put_back()
         self._finish(backend, response.status, first)
         return web.Response(body=whole, status=response.status, headers=self._headers(backend, response))
 

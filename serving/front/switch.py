@@ -38,8 +38,8 @@ class ModelSwitch:
         self.asked = AskedCounter(records.durable, model, lambda: self.state.settled)
         self._requests = 0
         self._crashes: dict[str, int] = {}
-        self._deaths: dict[str, str] = {}
-        """Why a version died the last time, by its checkpoint."""
+        self._deaths: dict[str, tuple[str, str]] = {}
+        """What became of a version the last time, and why, by its checkpoint."""
         self._not_before: dict[str, float] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         self._said: Answering | None = None
@@ -128,8 +128,9 @@ class ModelSwitch:
             self._retire(self.backends.pop(key))
         for key, version in needed.items():
             held = self.backends.get(key)
-            if held is not None and held.state == "dead":
-                self._crashes[key], self._deaths[key] = self._crashes.get(key, 0) + 1, held.why
+            if held is not None and self._is_over(held):
+                did = "was refused" if held.state == "refused" else "died"
+                self._crashes[key], self._deaths[key] = self._crashes.get(key, 0) + 1, (did, held.why)
                 self._not_before[key] = time.monotonic() + _pause_after(self._crashes[key])
                 await held.end()
                 del self.backends[key]
@@ -138,6 +139,12 @@ class ModelSwitch:
                 self.backends[key] = made = self._maker.make(self.model, version)
                 await made.start()
                 self._wake_when_changed(made)
+
+    def _is_over(self, backend: Backend) -> bool:
+        """Whether another one takes its place. A version that has answered before and is refused now, as after a start
+        in a full memory, is tried again; a new one that is refused has its verdict."""
+        refused = backend.state == "refused" and backend.version == self.state.settled
+        return backend.state == "dead" or refused
 
     def _retire(self, backend: Backend) -> None:
         task = asyncio.create_task(backend.retire())
@@ -178,7 +185,9 @@ class ModelSwitch:
         if new is not None and new.state == "refused":
             return SwitchVerdict("back", new.why)
         if crashes >= CRASHES and settled is not None:
-            return SwitchVerdict("back", f"it died {crashes} times")
+            return SwitchVerdict(
+                "back", f"it died {crashes} times, the last time as {self._deaths[coming.checkpoint][1]}"
+            )
         if new is None or new.state != "ready":
             return None
         if settled is None or wanted.policy.share >= 1.0:
@@ -216,16 +225,17 @@ class ModelSwitch:
             return held.why or held.state
         if self.pair is None or held is not self.pair[1] or self.state.wanted is None:
             return ""
-        return waits_for(self.state.wanted.policy, self.answered.get(version.checkpoint) or Answered())
+        old, new = (self.answered.get(each.version.checkpoint) or Answered() for each in self.pair)
+        return waits_for(self.state.wanted.policy, old, new, list(self.pairs))
 
     def _pause(self, checkpoint: str) -> str:
-        """Why a version that is needed has no backend: it died, and is started again after a pause."""
+        """Why a version that is needed has no backend: it died or was refused, and is started again after a pause."""
         if checkpoint not in self._deaths:
             return "nothing is started yet"
         crashes = self._crashes.get(checkpoint, 1)
         times = "once" if crashes == 1 else f"{crashes} times"
-        why, seconds = self._deaths[checkpoint], _pause_after(crashes)
-        return f"it died {times}, as {why}; it starts again after {seconds:g} s"
+        (did, why), seconds = self._deaths[checkpoint], _pause_after(crashes)
+        return f"it {did} {times}, as {why}; it starts again after {seconds:g} s"
 
     def _say(self) -> None:
         answering = Answering(self.state.number, self.shares(), self._url, self.problem)

@@ -62,6 +62,7 @@ def test_a_version_that_was_never_champion_is_no_goal_of_a_rollback(slipway: Cal
     registered(model, 20)
     said = slipway("models", "rollback", MODEL, "2")
     assert said.code == 1 and "version 2 did not pass was_champion" in said.err
+    assert said.err.endswith(": it was never the champion, expected one of 1\n")
     assert champion(model) == held
 
 
@@ -70,6 +71,7 @@ def test_a_former_champion_whose_bytes_have_changed_is_refused(slipway: Call, mo
     os.truncate(model.durable / first.tags[FOLDER_TAG] / "weights", 3)
     said = slipway("models", "rollback", MODEL)
     assert said.code == 1 and "version 1 did not pass is_whole" in said.err
+    assert "its bytes are not what was committed: " in said.err and "weights: found 3 bytes, expected 10" in said.err
     assert champion(model) == held
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from assets.serving import Serving
 from resources.home import Home
 from resources.serving import wishes
-from serving.records import Answering, ServedVersion, ServingRecords, Share, SwitchPolicy, SwitchVerdict
+from serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchPolicy, SwitchVerdict
 from tests.cli.conftest import Call
 
 MODEL = "slipway-tiny"
@@ -59,6 +60,38 @@ def test_a_model_without_a_champion_is_not_served(slipway: Call, records: Servin
 def test_there_is_no_way_back_from_the_first_version(slipway: Call, records: ServingRecords):
     said = slipway("models", "serve", MODEL, "--back")
     assert (said.code, said.err) == (1, f"slipway: model {MODEL}: no other version has answered before\n")
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["2", "--stop"], "found version 2 beside stop, expected one of the two"),
+        (["2", "--back"], "found version 2 beside back, expected one of the two"),
+        (["--back", "--stop"], "expected one of --back and --stop"),
+        (["--stop", "--percent", "10"], "found a share of 10 % beside stop, expected one of the two"),
+        (["--percent", "0"], "percent: found 0, expected above 0 and 100 at most"),
+        (["--percent", "150"], "percent: found 150, expected above 0 and 100 at most"),
+        (["--percent", "nan"], "percent: found nan, expected above 0 and 100 at most"),
+    ],
+)
+def test_wishes_that_contradict_themselves_are_refused(
+    slipway: Call, records: ServingRecords, given: list[str], sentence: str
+):
+    said = slipway("models", "serve", MODEL, *given)
+    assert said.code == 2 and sentence in " ".join(said.err.replace("│", " ").split())
+    assert records.state(MODEL).number == 1
+
+
+def test_who_waits_for_a_version_is_told_that_somebody_has_asked_for_something_else(
+    slipway: Call, records: ServingRecords, monkeypatch: pytest.MonkeyPatch
+):
+    def asked_meanwhile(self: Serving, state: ServedState, *_: object) -> ServedState:
+        return wishes.serve(records, MODEL, SECOND, SwitchPolicy(), False, "somebody else", "it is better")
+
+    monkeypatch.setattr(Serving, "settle", asked_meanwhile)
+    said = slipway("models", "serve", MODEL, "--stop")
+    told = "somebody else has asked for something else meanwhile (it is better)"
+    assert said.code == 1 and said.err.endswith(f"model {MODEL}: {told}; look at it with: slipway models served\n")
 
 
 def test_a_person_stops_a_model(slipway: Call, records: ServingRecords):

@@ -214,4 +214,5 @@ def test_sql_over_the_accounts_is_a_table_or_json(slipway: Call, home: Home):
     query = "SELECT training, count(*) AS parts FROM lost GROUP BY training"
     assert slipway("ls", "--sql", query).out.splitlines()[1].split()[0] == store.id
     assert [each["training"] for each in json.loads(slipway("ls", "--sql", query, "--json").out)] == [store.id]
-    assert slipway("ls", "--sql", "SELECT nothing").err.startswith("slipway: query 'SELECT nothing': ")
+    assert "slipway: query 'SELECT nothing': " in slipway("ls", "--sql", "SELECT nothing").err
+    assert "no prices are in the platform's settings" in slipway("ls", "--sql", "SELECT sum(money) FROM cost").err

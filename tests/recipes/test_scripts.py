@@ -91,6 +91,14 @@ def test_a_script_that_cannot_run_is_reported_with_its_line(
     assert scripted.problems() == [f"{SCRIPT}:{line}: {field}: {sentence}"]
 
 
+@pytest.mark.parametrize("name, value", [("quality", "0 0 * * *"), ("live_drift", "0.3"), ("from_champion", "true")])
+def test_a_renewal_of_a_script_that_needs_a_champion_is_refused(scripted: Folder, name: str, value: str):
+    line = scripted.edit(SCRIPT, "retrain: null", f"renewal: {{new_data: 0.1, {name}: {value}}}")
+    (problem,) = scripted.problems()
+    assert problem.startswith(f"{SCRIPT}:{line}: renewal.{name}: found ")
+    assert problem.endswith(f"expected no {name}: a script's training has no registered model")
+
+
 def test_code_that_would_hide_slipways_package_is_refused(scripted: Folder):
     (scripted.path / "examples" / "trainer.py").touch()
     line = scripted.edit(SCRIPT, "code: ../examples/bigram.py", "code: ../examples")

@@ -8,6 +8,7 @@ import pytest
 from assets.asked import count_trained
 from assets.datasets.snapshots import pointer
 from assets.datasets.texts import steps
+from assets.renewing import NotRenewed, RenewedBefore, of_recipe, renew
 from assets.serving import served_key
 from assets.suites import making, measured, suite
 from recipes.renewal import RenewalSection
@@ -21,7 +22,7 @@ from serving import asked
 from serving.records import ServedVersion, ServingRecords, SwitchPolicy, SwitchVerdict
 from tests.sensors.platform import BY, Platform
 from tests.serving.models import exported
-from trainer.base import codec
+from trainer.base import codec, lock
 from trainer.data import shards
 
 MODEL = "tiny-model"
@@ -85,6 +86,49 @@ def test_a_spent_budget_holds_a_training_back(platform: Platform):
     grow(platform, documents(platform) // 4)
     platform.apply("renewals")
     assert platform.trainings.opened(Duty.RUN) == []
+
+
+def test_a_cause_that_is_found_again_starts_no_training_that_a_person_has_stopped(platform: Platform):
+    platform = renewing(platform)
+    current = grow(platform, documents(platform) // 4)
+    store = renewed(platform, f"new data {current[:12]}")
+    store.want("stop", BY, "not now")
+    with pytest.raises(RenewedBefore, match=f"{store.id} was started for new data {current[:12]} before"):
+        renewed(platform, f"new data {current[:12]}")
+    desired = store.desired()
+    assert desired is not None and desired.want == "stop"
+
+
+def test_an_earlier_training_that_is_stopped_late_is_not_the_newest_one(platform: Platform):
+    """What it was trained on is older than the newest training's data: it would begin again on the same."""
+    [first] = [store for store in platform.trainings.stores() if store.desired()]
+    platform = renewing(platform)
+    current = grow(platform, documents(platform) // 4)
+    again = renewed(platform, "a fall")
+    first.want("stop", BY, "it is not needed any more")
+    assert [each.store.id for each in of_recipe(platform.trainings, platform.recipe.name)][-1] == again.id
+    platform.apply("renewals")
+    assert json.loads(platform.cursors["renewals"] or "{}") == {platform.recipe.name: current}
+    assert {store.id for store in platform.trainings.stores()} == {first.id, again.id}
+
+
+def test_a_renewal_waits_for_another_one_that_has_not_begun_its_training(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    """Both would find that the cool-down is over."""
+    platform = renewing(platform)
+    monkeypatch.setattr("assets.renewing.STARTING_SECONDS", 0.1)
+    with (
+        lock.exclusive(platform.trainings.root),
+        pytest.raises(NotRenewed, match=r"another training is being started: .* is locked by process"),
+    ):
+        renewed(platform, "a fall")
+
+
+def renewed(platform: Platform, cause: str) -> TrainingStore:
+    return renew(
+        platform.recipe, cause, {"renewal": "quality"}, platform.tiers, platform.tracking, platform.instance, BY
+    )
 
 
 def test_a_checkpoint_is_measured_on_each_document_of_a_suite_once(platform: Platform):

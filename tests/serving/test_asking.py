@@ -20,6 +20,7 @@ def test_a_chat_answers_as_long_as_fits_unless_it_is_told_how_long():
     found = parse({"messages": messages}, chat=True)
     assert (found.prompt, found.most) == ((Message("system", "s"), Message("user", "u")), None)
     assert parse({"messages": messages, "max_completion_tokens": 7}, chat=True).most == 7
+    assert parse({"messages": messages, "max_completion_tokens": None, "max_tokens": 5}, chat=True).most == 5
 
 
 @pytest.mark.parametrize("prompt", [[1, 2], [[1, 2]]])
@@ -45,6 +46,10 @@ def test_log_probabilities_are_given_whatever_their_number(given: int):
         ("seed", 0.5),
         ("stop", [""]),
         ("stream", "yes"),
+        ("stream_options", "usage"),
+        ("prompt", "half of a character: \ud800"),
+        ("prompt", [True]),
+        ("stop", ["\udfff"]),
         ("n", 2),
         ("presence_penalty", 0.5),
         ("logit_bias", {"3": 1}),

@@ -45,6 +45,14 @@ def test_a_model_that_is_worse_by_the_margin_seldom_passes():
     assert passed <= 12  # 5 are expected; 12 or fewer in 99.8 % of cases
 
 
+def test_the_ends_lie_further_out_where_a_few_examples_decide():
+    even, few = np.array([1.0, -1.0] * 50), np.array([0.01] * 98 + [1.0, -1.0])
+    many = np.random.default_rng(0).standard_normal(100_000)
+    assert paired.tail(few, 0.975) < 0.0025 < paired.tail(even, 0.975) < paired.tail(many, 0.975) < 0.025
+    assert paired.tail(many, 0.975) == pytest.approx(0.025, abs=1e-4)
+    assert paired.tail(1000 * few, 0.975) == pytest.approx(paired.tail(few, 0.975))
+
+
 def test_what_makes_an_example_hard_is_the_same_for_both_and_cancels():
     candidate, champion, sizes = pair(3, -0.02)
     alone = paired.interval_of(candidate, sizes, seed=0)

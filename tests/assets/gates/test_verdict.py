@@ -6,6 +6,7 @@ import pytest
 
 from assets.gates import checks, verdict
 from assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS, HAS_LINEAGE, NO_WORSE_SLICE, WITHIN_LIMITS
+from assets.gates.verdict import IS_WHOLE, WAS_CHAMPION
 from resources.mlflow.promotion import Judgement, Promotion
 
 CHAMPION = Promotion("m", "3", "hash", None, "", {"slipway.recipe": "other"}, "", "", 0.0)
@@ -29,13 +30,19 @@ FAILED: dict[str, tuple[str, dict[str, Any], str]] = {
         "in slice b it is worse than the champion, version 3 of recipe other by 0.2, expected at most 0.05",
     ),
     "a limit": (WITHIN_LIMITS, {"broken": ["loss: 9, expected at most 5"]}, "of gate: loss: 9, expected at most 5"),
+    "never champion": (
+        WAS_CHAMPION,
+        {"champions": ["1", "3"]},
+        "it was never the champion, expected one of 1, 3",
+    ),
+    "changed bytes": (IS_WHOLE, {"damaged": "x: found 3"}, "its bytes are not what was committed: x: found 3"),
     "damage": (HAS_LINEAGE, {"missing": ["code is not known"], "damaged": "x"}, "not whole: code is not known, x"),
 }
 
 
 def judgement(failed: dict[str, dict[str, Any]], undecided: str = "") -> Judgement:
     figures = {"loss": 9.0, "unigram_entropy": 5.5, "unit": "bits per byte", "checks": failed}
-    outcomes = {name: name not in failed for name in CHECKS}
+    outcomes = {name: name not in failed for name in (*CHECKS, *failed)}
     return Judgement("m", "candidate", "hash", outcomes, "a test", figures=figures, undecided=undecided)
 
 
