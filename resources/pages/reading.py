@@ -17,6 +17,7 @@ from resources import links
 from resources.mlflow import promotion
 from resources.mlflow.pages import Pages
 from resources.mlflow.registry import TRAINING_TAG
+from resources.mlflow.shipped import ShippedLedger
 from resources.pages import measured
 from resources.trainings import accounts, curves, incident_reports, naming, post_mortem, updating, waits
 from resources.trainings.curves import CurveFold
@@ -24,7 +25,6 @@ from resources.trainings.facts import TrainingFacts
 from resources.trainings.standing import TrainingStanding, standing
 from resources.trainings.store import Trainings, TrainingStore
 from resources.trainings.watch import ProgressWatch, Sight
-from trainer.base import codec
 from trainer.record import files
 from trainer.record.accounting import buckets
 from trainer.record.heartbeat import Beat, RankPlace
@@ -292,16 +292,8 @@ def _changes(folder: Path) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
-class _Tracked:
-    run: str = ""
-    offsets: Mapping[str, int] = field(default_factory=dict)
-
-
 def _mlflow_run(folder: Path) -> str:
-    """The run in MLflow, by the record of what was delivered; empty where there is none."""
-    try:
-        found = codec.read_if_there(folder / files.TRACKING, _Tracked)
-    except (OSError, ValueError):
-        return ""
-    return found.run if found else ""
+    """The run in MLflow, by the record of what was delivered; empty where there is none, or it is damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        return ShippedLedger.of_folder(folder).run
+    return ""

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from resources.home import Home
-from resources.mlflow.tracking import ShippedLedger
+from resources.mlflow.shipped import ShippedLedger
 from resources.pages import frame
 from resources.pages.routes import routes
 from resources.trainings.records import Specification, Terms
