@@ -48,6 +48,9 @@ def curves(report: SweepReport) -> "Figure | None":
     _crowd(axes, lines.values(), CROWD)
     _one_by_one(axes, report, lines)
     axes.set(xlabel="step", ylabel="validation loss", xscale="log", ylim=_limits(lines.values()))
+    if ends := sorted({cost.end for cost in report.rungs}):
+        axes.set_xticks(ends, [f"{end:,}" for end in ends])  # rungs are where trials are compared
+        axes.set_xticks([], minor=True)
     axes.legend(fontsize=7, loc="upper right")
     return figure
 
@@ -77,8 +80,8 @@ def parallel(report: SweepReport) -> "Figure | None":
     axes.set_xticks(ticks, [*(name.split(".")[-1] for name in names), "rank"], fontsize=8)
     axes.set(yticks=[], ylim=(-0.12, 1.08), xlim=(-0.3, len(names) + 0.3))
     if len(drawn) < len(ranked):
-        axes.set_title(f"{len(drawn)} of {len(ranked)} trials: the best, and others at equal distances", fontsize=8)
-    axes.legend(fontsize=7, loc="lower right")
+        axes.set_title(f"{len(drawn)} of {len(ranked)} trials: the best, and others at equal distances", fontsize=8, pad=24)
+    axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
