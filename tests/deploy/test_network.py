@@ -88,7 +88,7 @@ NOT_REACHED = [
     *[(each, BUILDER, 8787, "TCP") for each in (RUN, CODE, TRAINING, OTHER_TEAM)],
     *[(BUILDER, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (MLFLOW, 5000), (WORLD, 443))],
     *[(LOGS, each, port, "TCP") for each, port in ((DATABASE, 6432), (STORE, 443), (WEBSERVER, 3000), (WORLD, 443))],
-    *[(each, LOKI, 443, "TCP") for each in (WEBSERVER, CODE, DAEMON, RUN, TRAINING)],
+    *[(each, LOKI, 443, "TCP") for each in (WEBSERVER, DAEMON, MLFLOW, TRAINING)],
     (INGRESS, LOGS, 12345, "TCP"),
     *[(DASK, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (STORE, 443), (WORLD, 443))],
 ]
