@@ -27,7 +27,7 @@ from assets.datasets.texts import steps
 from resources.compute.embedded import EmbeddedCompute
 from resources.fleet.protocol import Node
 from resources.launchers.protocol import JobState, Status
-from resources.mlflow.tracking import ShippedLedger
+from resources.mlflow.shipped import ShippedLedger
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
 from tests.assets.datasets.corpora import make_corpus

@@ -31,7 +31,8 @@ import dagster as dg
 import torch
 
 from benchmarks.sensors import BY, is_closed, unsynced
-from resources.mlflow.tracking import STEP_METRICS, Delivery, ShippedLedger, Tracking
+from resources.mlflow.shipped import ShippedLedger
+from resources.mlflow.tracking import STEP_METRICS, Delivery, Tracking
 from resources.trainings.decision import Action
 from resources.trainings.store import TrainingStore
 from tests.conftest import until

@@ -59,7 +59,7 @@ def html(
 ) -> str:
     """The page; `shown` is the metadata of the snapshot's event, `past` the snapshots that it has pointed at, and
     `found` what became of its documents. Pure."""
-    return frame.page(f"Dataset {dataset}", _body(dataset, description, shown, checks, past, found))
+    return frame.page(_title(dataset, shown), _body(dataset, description, shown, checks, past, found))
 
 
 def _body(
@@ -70,7 +70,7 @@ def _body(
     past: list[str],
     found: Inspection,
 ) -> Iterator[str]:
-    values = {name: value.value if isinstance(value, dg.MetadataValue) else value for name, value in shown.items()}
+    values = _values(shown)
     yield f"<h1>Dataset {escape(dataset)}</h1>"
     yield frame.paragraph(description)
     named = {"dagster/row_count": "documents", "shard_bytes": "bytes of shards"}
@@ -83,13 +83,13 @@ def _body(
         for alt, source in pictured:
             title = name.replace("_", " ")
             yield frame.section(name, title.capitalize(), [f'<img alt="{escape(alt)}" src="{source}">'])
-    rest = {name: value for name, value in values.items() if not pictures.get(name)}
+    rest = {name: value for name, value in values.items() if not pictures.get(name) and name not in TILES}
     for name, value in rest.items():
         if cells := _cells(value):
             title = name.replace("_", " ").capitalize()
             yield frame.section(name, title, [frame.table(cells[0], cells[1:])])
-    rows = [[name, _text(value)] for name, value in rest.items() if not _cells(value) and _text(value)]
-    yield frame.section("all", "All else", [frame.table(["what", "value"], rows, left=True)])
+    rows = [[_words(name), _text(value)] for name, value in rest.items() if not _cells(value) and _text(value)]
+    yield frame.section("all", "Everything else", [frame.table(["what", "value"], rows, left=True)] if rows else [])
     history = [[each, "now" if each == past[-1] else ""] for each in reversed(past)]
     yield frame.section("past", "Snapshots", [frame.table(["snapshot", ""], history, left=True)] if past else [])
 
@@ -105,7 +105,7 @@ def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
                 tables += [f"<h3>{escape(name.replace('_', ' ').capitalize())}</h3>", frame.table(cells[0], cells[1:])]
             else:
                 figures.append(f"{figure.replace('_', ' ')}: {_text(value)}")
-        rows.append([name, "passed" if each.passed else "not passed", ", ".join(figures)])
+        rows.append([_words(name), "passed" if each.passed else "not passed", ", ".join(figures)])
     if rows:
         yield frame.table(["check", "outcome", "figures"], rows, left=True)
     yield from tables
@@ -115,14 +115,33 @@ def _left_out(found: Inspection) -> Iterator[str]:
     """What each rule left out, with examples and what shows it."""
     if not found.removals:
         return
-    rows = [[each.reason, f"{each.documents:,}", f"{each.documents / found.rows:.1%}"] for each in found.removals]
+    rows = [
+        [_words(each.reason), f"{each.documents:,}", f"{each.documents / found.rows:.1%}"] for each in found.removals
+    ]
     yield frame.table(["reason", "documents", "share"], rows)
     shown = [
-        [removal.reason, each.document, _text(each.because), each.begins]
+        [_words(removal.reason), each.document, _text(each.because), each.begins]
         for removal in found.removals
         for each in removal.examples
     ]
     yield frame.table(["reason", "document", "because of", "begins"], shown, left=True)
+
+
+def _values(shown: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.value if isinstance(value, dg.MetadataValue) else value for name, value in shown.items()}
+
+
+def _title(dataset: str, shown: Mapping[str, Any]) -> str:
+    """Such as: 575 documents, 3,033,339 tokens: dataset python-stdlib."""
+    values = _values(shown)
+    counts = {"documents": values.get("dagster/row_count"), "tokens": values.get("tokens")}
+    told = ", ".join(f"{frame.number(value)} {name}" for name, value in counts.items() if isinstance(value, int))
+    return f"{told}: dataset {dataset}" if told else f"Dataset {dataset}"
+
+
+def _words(name: str) -> str:
+    """A name of the metadata as people write it."""
+    return name.removeprefix("dagster/").replace("_", " ")
 
 
 def _cells(value: Any) -> list[list[str]]:
@@ -140,6 +159,8 @@ def _text(value: Any) -> str:
         text = str(value)
     elif isinstance(value, int | float):
         text = frame.number(value)
+    elif isinstance(value, Mapping) and all(isinstance(each, int | float) for each in value.values()):
+        text = ", ".join(f"{_words(str(name))} {frame.number(each)}" for name, each in value.items())
     elif isinstance(value, Mapping | list):
         text = json.dumps(value, ensure_ascii=False, default=str)
     else:

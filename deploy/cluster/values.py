@@ -213,6 +213,15 @@ class Dask(Component):
     the workers. Required where `enabled`."""
 
 
+class Logs(Component, PeerValues):
+    image: Image | Literal[""]
+    """Grafana Alloy's image; empty: nothing sends the ranks' output to Loki."""
+    loki: Annotated[str, Field(pattern=r"^(https?://[^@\s]+)?$")]
+    """The address of Loki that takes lines: https://loki.example/loki/api/v1/push; required with an image."""
+    secret: Name | Literal[""]
+    """An existing Secret with the key `token`, which Loki wants of each request; empty for none."""
+
+
 class Runs(Component):
     """Dagster's own runs: short jobs that make datasets, submit trainings and watch them."""
 
@@ -321,6 +330,7 @@ class Chart(Values):
     mlflow: MLflow
     dask: Dask
     builder: Replicated
+    logs: Logs
     runs: Runs
     platform: PlatformValues
     network: Network

@@ -11,7 +11,6 @@ import functools
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +21,13 @@ from resources import credentials
 from resources.credentials import PublicAddress
 from resources.mlflow import database, evaluations, pages, silence, sweeps
 from resources.mlflow.pages import Pages
+from resources.mlflow.shipped import ShippedLedger
 from resources.mlflow.sweeps import SweepRun, TrialRun
 from resources.trainings import naming
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.store import TrainingStore
-from trainer.base import codec, journal
-from trainer.record import files, ledger
+from trainer.base import journal
+from trainer.record import ledger
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -192,27 +192,6 @@ class Delivery(enum.Enum):
     IN_PART = "more is in its ledger, for the next call"
     UP_TO_DATE = "all of its ledger; the training goes on"
     WHOLE = "all of its ledger; the training has ended"
-
-
-@dataclass
-class ShippedLedger:
-    """How far the delivery of a training's ledger has come."""
-
-    run: str = ""
-    """The MLflow run; empty before the first delivery."""
-    offsets: dict[str, int] = field(default_factory=dict)
-    """Bytes of each segment that are delivered."""
-    page: str = ""
-    """The page in Dagster that the run links to."""
-    evaluations: list[str] = field(default_factory=list)
-    """The commits whose scores are delivered."""
-
-    @staticmethod
-    def of(store: TrainingStore) -> "ShippedLedger":
-        return codec.read_if_there(store.folder / files.TRACKING, ShippedLedger) or ShippedLedger()
-
-    def save(self, store: TrainingStore) -> None:
-        codec.replace(store.folder / files.TRACKING, self)
 
 
 @functools.cache

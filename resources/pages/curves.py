@@ -20,6 +20,10 @@ TITLES = {
     "gradient_norm": "Gradient norm, before clipping",
     "mfu": "MFU, share of the peak FLOP/s",
 }
+READING = (
+    "A green tick at the bottom is a checkpoint, a dashed line an incident or a restart. Drag to look closer; click "
+    "twice to see all."
+)
 ROWS = 20
 """Of the table that says the same as the curves."""
 DIGITS = 5
@@ -61,9 +65,8 @@ def rounded(values: Sequence[float | None]) -> list[float | None]:
 
 
 def places(drawn: dict[str, Any]) -> Iterator[str]:
-    """The places in which the script draws, each with what it shows in words; and the data, for the script."""
-    if not drawn["steps"]:
-        yield frame.paragraph("No step is done yet.", "quiet")
+    """The places in which the script draws, each with what it shows in words."""
+    yield frame.paragraph(READING if drawn["steps"] else "No step is done yet.", "quiet")
     yield '<div class="figures">'
     for figure in drawn["figures"]:
         id, title = escape(figure["id"]), escape(figure["title"])
@@ -73,7 +76,11 @@ def places(drawn: dict[str, Any]) -> Iterator[str]:
             f'<div id="curve-{id}" role="img" aria-label="{escape(said(figure, drawn["steps"]))}"></div></figure>'
         )
     yield "</div>"
-    yield f'<script type="application/json" id="curves">{embedded(drawn)}</script>'
+
+
+def given(drawn: dict[str, Any]) -> str:
+    """The data, for the script."""
+    return f'<script type="application/json" id="curves">{embedded(drawn)}</script>'
 
 
 def embedded(drawn: Any) -> str:

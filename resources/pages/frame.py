@@ -9,8 +9,13 @@ from html import escape
 from pathlib import Path
 
 STATIC = Path(__file__).with_name("static")
+CONTENT = '<main id="content">'
 REFRESH_SECONDS = 30
 """A page without a script that is being looked at is read again so often, while its subject goes on."""
+
+
+class Markup(str):
+    """Text that is HTML already: a cell of a table that has a link in it."""
 
 
 @functools.cache
@@ -36,7 +41,6 @@ def page(
     """
     refresh = "" if scripts or not live else f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
     marks = (' data-live="1"' if live else "") + (' data-served="1"' if served else "")
-    links = " · ".join(link(name, address) for name, address in nav)
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -44,8 +48,8 @@ def page(
             f"{head}{refresh}<title>{escape(title)}</title>",
             f"<style>{static('page.css')}{static('uplot.css') if scripts else ''}</style></head><body{marks}>",
             '<a class="skip" href="#content">To the content</a>',
-            *([f'<header><nav aria-label="Pages">{links}</nav></header>'] if links else []),
-            '<main id="content">',
+            navigation(nav),
+            CONTENT,
             *body,
             "</main>",
             *([f"<script>{scripts}</script>"] if scripts else []),
@@ -74,10 +78,13 @@ def tiles(pairs: Iterable[tuple[str, str]]) -> str:
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], attributes: Sequence[str] = (), left: bool = False
 ) -> str:
-    """A table of texts; `attributes` are those of the rows, as HTML. It scrolls by itself where it is too wide."""
+    """A table of texts and of `Markup`; `attributes` are those of the rows, as HTML.
+
+    It scrolls by itself where it is too wide.
+    """
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     body = "\n".join(
-        f"<tr{attributes[place] if attributes else ''}>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        f"<tr{attributes[place] if attributes else ''}>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>"
         for place, row in enumerate(rows)
     )
     kind = ' class="left"' if left else ""
@@ -86,9 +93,24 @@ def table(
     )
 
 
-def link(text: str, address: str) -> str:
+def _cell(cell: str) -> str:
+    return cell if isinstance(cell, Markup) else escape(cell)
+
+
+def link(text: str, address: str) -> Markup:
     """A link; the bare text without an address."""
-    return f'<a href="{escape(address)}">{escape(text)}</a>' if address else escape(text)
+    return Markup(f'<a href="{escape(address)}">{escape(text)}</a>' if address else escape(text))
+
+
+def navigation(links: Sequence[tuple[str, str]]) -> str:
+    """Names and addresses of pages, as the first line of a page; empty for none."""
+    named = " · ".join(link(name, address) for name, address in links)
+    return f'<header><nav aria-label="Pages">{named}</nav></header>' if named else ""
+
+
+def with_navigation(html: str, links: Sequence[tuple[str, str]]) -> str:
+    """A page that was kept as a file, with the links that only a server can have."""
+    return html.replace(CONTENT, f"{navigation(links)}\n{CONTENT}", 1)
 
 
 def paragraph(text: str, kind: str = "") -> str:

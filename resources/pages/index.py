@@ -1,55 +1,90 @@
-"""The index of pages: the newest trainings, the sweeps and the datasets of a durable tier."""
+"""The index of pages: the newest trainings and where each stands, the sweeps and the datasets of a durable tier."""
 
+import re
 from collections.abc import Iterator
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 
 from resources.pages import frame
+from resources.pages.reading import TrainingReader
 from resources.trainings import naming
+from resources.trainings.standing import TrainingStanding
 from resources.trainings.store import Trainings, TrainingStore
 from trainer.base import listing
 
 MOST = 100
 """Trainings that are listed: those in whose records something was written last."""
+KEPT = "report.html"
+"""The page of a sweep or a dataset in its folder."""
+HEAD = 4096
+"""The first characters of a page, in which its title is."""
+NAV = (("Dagster", "/"), ("The morning after", "/slipway/morning"))
+EMPTY = {
+    "trainings": "slipway run RECIPE --watch starts one and follows it; slipway recipes check names the recipes. In "
+    "Dagster, the job RECIPE_start does the same. The recipe's dataset must have been built.",
+    "sweeps": "In Dagster, materialise the asset RECIPE/sweep; slipway demo makes those of all recipes.",
+    "datasets": "slipway data build DATASET builds one; in Dagster, materialise the asset DATASET/snapshot.",
+}
+"""What a person does where a section has no entry yet."""
 
 
-def html(durable: Path) -> str:
+def html(reader: TrainingReader) -> str:
     """The page. Raises OSError."""
-    return frame.page("Slipway", _body(durable), nav=[("Dagster", "/"), ("The morning after", "/slipway/morning")])
+    stores = sorted(Trainings(reader.durable / "trainings").stores(), key=_changed, reverse=True)
+    rows = [_row(reader, store) for store in stores[:MOST]]
+    live = any(is_live for is_live, _ in rows)
+    return frame.page("Slipway", _body(reader.durable, [row for _, row in rows], len(stores)), live=live, nav=NAV)
 
 
-def _body(durable: Path) -> Iterator[str]:
+def _body(durable: Path, trainings: list[tuple[str, ...]], all: int) -> Iterator[str]:
     yield "<h1>Slipway</h1>"
-    stores = sorted(Trainings(durable / "trainings").stores(), key=_changed, reverse=True)
-    yield frame.section("trainings", "Trainings", _trainings(stores))
+    yield frame.section("trainings", "Trainings", _section("trainings", ("training", "where it stands"), trainings))
+    if all > MOST:
+        yield frame.paragraph(f"{all - MOST:,} older ones are not listed; slipway ls has them all.", "quiet")
     for what in ("sweeps", "datasets"):
-        names = [
-            name for name in listing.names_if_there(durable / what) if (durable / what / name / "report.html").is_file()
-        ]
-        items = [f"<li>{frame.link(name, f'/slipway/{what}/{name}')}</li>" for name in sorted(names)]
-        yield frame.section(what, what.capitalize(), [f"<ul>{''.join(items)}</ul>"] if items else [])
+        rows = list(_kept(durable, what))
+        yield frame.section(what, what.capitalize(), _section(what, (what[:-1], "what it has"), rows))
 
 
-def _trainings(stores: list[TrainingStore]) -> Iterator[str]:
-    if not stores:
-        yield frame.paragraph("None yet.", "quiet")
-        return
-    rows = "".join(f"<li>{_line(store)}</li>" for store in stores[:MOST])
-    yield f"<ul>{rows}</ul>"
-    if len(stores) > MOST:
-        yield frame.paragraph(f"{len(stores) - MOST:,} older ones are not listed; slipway ls has them all.", "quiet")
+def _section(what: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    if rows:
+        yield frame.table(head, rows, left=True)
+    else:
+        yield frame.paragraph(f"No {what[:-1]} yet. {EMPTY[what]}", "quiet")
 
 
-def _line(store: TrainingStore) -> str:
+def _row(reader: TrainingReader, store: TrainingStore) -> tuple[bool, tuple[str, ...]]:
+    """Whether the training may change by itself, and its cells."""
     where = f"/slipway/trainings/{store.id}"
     try:
         facts = store.read()
-        name = naming.of(facts)
+        stands = reader.stands(facts)
+        return stands.is_live, (_named(naming.of(facts), where, store.id), _words(stands))
     except (OSError, ValueError) as error:
-        return f"{frame.link(store.id, where)}: {escape(str(error))}"
-    ended = facts.ended
-    state = "runs" if facts.running else ended.outcome if ended else "is wanted" if facts.wanted else "not started"
-    return f"{frame.link(name, where)} <code>{escape(store.id)}</code> {escape(state)}"
+        return False, (_named(store.id, where, store.id), f"not readable: {error}")
+
+
+def _named(name: str, where: str, id: str) -> frame.Markup:
+    return frame.Markup(f"{frame.link(name, where)}<br><code>{escape(id)}</code>")
+
+
+def _words(stands: TrainingStanding) -> str:
+    return stands.words[:1].upper() + stands.words[1:]
+
+
+def _kept(durable: Path, what: str) -> Iterator[tuple[str, ...]]:
+    """Each sweep or dataset that has a page, with that page's own title."""
+    for name in sorted(listing.names_if_there(durable / what)):
+        page = durable / what / name / KEPT
+        if page.is_file():
+            yield frame.link(name, f"/slipway/{what}/{name}"), _title(page).removesuffix(f": {what[:-1]} {name}")
+
+
+def _title(page: Path) -> str:
+    """The title of a page, empty where it has none."""
+    with page.open(encoding="utf-8", errors="replace") as file:
+        found = re.search("<title>(.*?)</title>", file.read(HEAD), re.DOTALL)
+    return unescape(found[1]) if found else ""
 
 
 def _changed(store: TrainingStore) -> float:

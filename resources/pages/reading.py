@@ -15,14 +15,16 @@ from typing import Any
 
 from resources import links
 from resources.mlflow import promotion
+from resources.mlflow.pages import Pages
 from resources.mlflow.registry import TRAINING_TAG
+from resources.mlflow.shipped import ShippedLedger
+from resources.pages import measured
 from resources.trainings import accounts, curves, incident_reports, naming, post_mortem, updating, waits
 from resources.trainings.curves import CurveFold
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.standing import TrainingStanding, standing
 from resources.trainings.store import Trainings, TrainingStore
 from resources.trainings.watch import ProgressWatch, Sight
-from trainer.base import codec
 from trainer.record import files
 from trainer.record.accounting import buckets
 from trainer.record.heartbeat import Beat, RankPlace
@@ -31,6 +33,7 @@ from trainer.record.phases import TRAINING
 SLOW_SECONDS = 10.0
 SHARE = 0.05
 """What changes rarely is read so much more rarely that it takes this share of the time at most."""
+NO_PAGES = Pages()
 NEWEST = 20
 """So many checkpoints are listed."""
 MOST_HELD = 64
@@ -57,8 +60,8 @@ class RareParts:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """By what they were spent on, in words."""
     incidents: tuple[IncidentLine, ...] = ()
-    checkpoints: tuple[tuple[int, float, str], ...] = ()
-    """Step, when, and the tiers that hold it; the newest first."""
+    checkpoints: tuple[tuple[int, float, str, str], ...] = ()
+    """Step, when, the tiers that hold it, and its score; the newest first."""
     configuration: Mapping[str, str] = field(default_factory=dict)
     champion: Mapping[str, str] = field(default_factory=dict)
     """The configuration of the champion's training; empty without one, and where it is this one."""
@@ -67,6 +70,8 @@ class RareParts:
     profiles: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     """What of all this could not be read, and why."""
+    verdicts: tuple[str, ...] = ()
+    """What the gate said of its checkpoints, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,10 @@ class TrainingView:
     rare: RareParts
     mlflow_run: str = ""
     """The id of its run in MLflow; empty before the first delivery."""
+    mlflow_page: str = ""
+    """That run's page; empty where browsers' way to MLflow is not known."""
+    sweep: str = ""
+    """The sweep whose trial it is or carries out; empty for none."""
 
 
 @dataclass
@@ -105,8 +114,9 @@ class _Held:
 class TrainingReader:
     """Reads trainings for their pages; any thread may ask."""
 
-    def __init__(self, durable: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self.durable, self._clock = durable, clock
+    def __init__(self, durable: Path, clock: Callable[[], float] = time.monotonic, pages: Pages = NO_PAGES) -> None:
+        """`pages`: where browsers reach MLflow."""
+        self.durable, self._clock, self._pages = durable, clock, pages
         self._held: dict[Path, _Held] = {}
         self._watch = ProgressWatch(clock)
         self._lock = threading.Lock()
@@ -121,6 +131,7 @@ class TrainingReader:
                 begun = self._clock()
                 held.rare = _rare(self.durable, store, facts)
                 held.rare_until = self._clock() + max(SLOW_SECONDS, (self._clock() - begun) / SHARE)
+            run = _mlflow_run(store.folder)
             return TrainingView(
                 id=store.id,
                 recipe=facts.specification.recipe,
@@ -131,8 +142,18 @@ class TrainingReader:
                 standing=stands,
                 fold=held.fold,
                 rare=held.rare,
-                mlflow_run=_mlflow_run(store.folder),
+                mlflow_run=run,
+                mlflow_page=self._pages.of_run(run),
+                sweep=str(facts.terms.origin.get("sweep", "")),
             )
+
+    def stands(self, facts: TrainingFacts) -> TrainingStanding:
+        """Where the training stands now; nothing is read of the ledger of one that does not run. Raises Unreadable."""
+        if not facts.running:
+            return standing(facts, CurveFold(), (), waits.reason(facts))
+        held = self._of(facts.folder)
+        with held.lock:
+            return self._standing(facts, held)
 
     def glance(self, facts: TrainingFacts) -> tuple[TrainingStanding, CurveFold]:
         """Where the training stands now, and its curves; keeps what was read for the next reader. Raises Unreadable.
@@ -193,6 +214,7 @@ def _rare(durable: Path, store: TrainingStore, facts: TrainingFacts) -> RarePart
         seconds=part("seconds", lambda: _seconds(facts.folder), {}),
         incidents=part("incidents", lambda: tuple(_incident(each) for each in incident_reports.of(store, facts)), ()),
         checkpoints=part("checkpoints", lambda: _checkpoints(facts), ()),
+        verdicts=part("verdicts", lambda: measured.verdicts(durable, facts), ()),
         configuration=own,
         champion=champions,
         champion_name=best,
@@ -254,9 +276,11 @@ def _incident(report: incident_reports.IncidentReport) -> IncidentLine:
     return IncidentLine(report.at, post_mortem.headline(report), post_mortem.cost(report), done, report.state, path)
 
 
-def _checkpoints(facts: TrainingFacts) -> tuple[tuple[int, float, str], ...]:
-    newest = list(reversed(facts.commits))[:NEWEST]
-    return tuple((each.step, each.at, ", ".join(facts.holders.get(each.name, ()))) for each in newest)
+def _checkpoints(facts: TrainingFacts) -> tuple[tuple[int, float, str, str], ...]:
+    newest, scores = list(reversed(facts.commits))[:NEWEST], measured.scores(facts)
+    return tuple(
+        (each.step, each.at, ", ".join(facts.holders.get(each.name, ())), scores.get(each.name, "")) for each in newest
+    )
 
 
 def _changes(folder: Path) -> tuple[str, ...]:
@@ -268,16 +292,8 @@ def _changes(folder: Path) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
-class _Tracked:
-    run: str = ""
-    offsets: Mapping[str, int] = field(default_factory=dict)
-
-
 def _mlflow_run(folder: Path) -> str:
-    """The run in MLflow, by the record of what was delivered; empty where there is none."""
-    try:
-        found = codec.read_if_there(folder / files.TRACKING, _Tracked)
-    except (OSError, ValueError):
-        return ""
-    return found.run if found else ""
+    """The run in MLflow, by the record of what was delivered; empty where there is none, or it is damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        return ShippedLedger.of_folder(folder).run
+    return ""

@@ -20,10 +20,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from resources.mlflow.pages import Pages
 from resources.morning import page as night_page
 from resources.morning.reading import NightReader
 from resources.morning.report import report
-from resources.pages import index, training
+from resources.pages import frame, index, training
 from resources.pages.reading import TrainingReader
 from resources.trainings.store import Trainings
 from trainer.base import health
@@ -43,9 +44,16 @@ POLICY = {
 }
 
 
-def routes(durable: Path, problems: Callable[[], Mapping[str, str]]) -> list[Route]:
-    """The routes over this durable tier; all begin with `/slipway`. `problems`: what is wrong, by subject."""
-    reader, root, nights = TrainingReader(durable), Trainings(durable / "trainings"), NightReader(durable)
+def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str = "") -> list[Route]:
+    """The routes over this durable tier; all begin with `/slipway`.
+
+    problems: what is wrong, by subject. mlflow: where browsers reach MLflow; empty where that is not known.
+    """
+    reader, root, nights = (
+        TrainingReader(durable, pages=Pages(mlflow=mlflow)),
+        Trainings(durable / "trainings"),
+        NightReader(durable),
+    )
 
     def of_training(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
         def asked(request: Request) -> Response:
@@ -65,11 +73,14 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]]) -> list[Rou
 
     def profile(request: Request) -> Response:
         folder = root.store(request.path_params["id"]).folder / files.PROFILES
-        return _file(folder, request.path_params["name"], "application/octet-stream")
+        path = _path(folder, request.path_params["name"])
+        return FileResponse(path, media_type="application/octet-stream", headers=POLICY)
 
     def kept(below: str) -> Callable[[Request], Response]:
         def answer(request: Request) -> Response:
-            return _file(durable / below / _part(request.path_params["id"]), PAGE, "text/html")
+            kept_page = _path(durable / below / _part(request.path_params["id"]), PAGE)
+            text = kept_page.read_text(encoding="utf-8")
+            return HTMLResponse(frame.with_navigation(text, training.NAV), headers=POLICY)
 
         return answer
 
@@ -85,7 +96,7 @@ def routes(durable: Path, problems: Callable[[], Mapping[str, str]]) -> list[Rou
         return HTMLResponse(night_page.html(found, "/"), headers=POLICY)
 
     def everything(request: Request) -> Response:
-        return HTMLResponse(index.html(durable), headers=POLICY)
+        return HTMLResponse(index.html(reader), headers=POLICY)
 
     table = {
         "/slipway": everything,
@@ -105,11 +116,12 @@ def _said(answer: HealthAnswer) -> Response:
     return Response(answer.body, answer.status, POLICY, health.KIND)
 
 
-def _file(folder: Path, name: str, kind: str) -> Response:
+def _path(folder: Path, name: str) -> Path:
+    """A file of a folder. Raises ValueError where it is not there."""
     path = folder / _part(name)
     if not path.is_file():
         raise ValueError(f"{name}: there is no such page or file yet")
-    return FileResponse(path, media_type=kind, headers=POLICY)
+    return path
 
 
 def _hours(text: str) -> float:

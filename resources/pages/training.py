@@ -16,6 +16,8 @@ from trainer.base.durations import duration
 
 ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""
+NAV = (("All pages", ROOT), ("The morning after", f"{ROOT}/morning"))
+"""What leads away from any page that a server shows."""
 SHOWN = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")
 
 
@@ -27,20 +29,21 @@ def address(training: str) -> str:
 def html(view: TrainingView, served: bool = False) -> str:
     """The whole page; `served` says that a server renews it."""
     drawn = curves.data(view.fold)
-    parts = sections(view, drawn)
+    parts = sections(view, drawn, served)
     order = [
         f"<h1>{escape(view.name)}</h1>",
         f'<p class="quiet"><code>{escape(view.id)}</code> · <span id="freshness">as of {moment(view.at)}</span></p>',
         f'<div id="standing" role="status" aria-live="off">{parts["standing"]}</div>',
         '<section aria-labelledby="curves-title"><h2 id="curves-title">Curves</h2>',
-        *curves.places(drawn),
+        f'<div id="figures">{_places(drawn)}</div>',
+        curves.given(drawn),
         f'<div id="table">{parts["table"]}</div></section>',
         *(
             f'<div id="{name}">{parts[name]}</div>'
             for name in ("incidents", "time", "checkpoints", "configuration", "links")
         ),
     ]
-    nav = [("All pages", ROOT), ("In Dagster", links.training(view.recipe, view.id))] if served else []
+    nav = [*NAV, ("In Dagster", links.training(view.recipe, view.id))] if served else []
     title = f"{view.standing.state}: {view.name}"
     return frame.page(title, order, live=view.standing.is_live, served=served, scripts=curves.scripts(), nav=nav)
 
@@ -55,20 +58,25 @@ def renewal(view: TrainingView) -> dict[str, Any]:
         "step": view.standing.step,
         "sections": sections(view, drawn),
         "curves": drawn,
+        "places": _places(drawn),
     }
 
 
-def sections(view: TrainingView, drawn: Mapping[str, Any]) -> dict[str, str]:
-    """The HTML of each section, by its id."""
+def _places(drawn: Mapping[str, Any]) -> str:
+    return "\n".join(curves.places(dict(drawn)))
+
+
+def sections(view: TrainingView, drawn: Mapping[str, Any], served: bool = True) -> dict[str, str]:
+    """The HTML of each section, by its id; a page that is a file links to no server."""
     rare = view.rare
     return {
         "standing": "\n".join(_standing(view)),
         "table": curves.table(dict(drawn)),
-        "incidents": frame.section("incidents", "Incidents", _incidents(view)),
+        "incidents": frame.section("incidents", "Incidents", _incidents(view, served)),
         "time": frame.section("time", "What the time went into", _seconds(rare.seconds)),
         "checkpoints": frame.section("checkpoints", "Checkpoints", _checkpoints(view)),
         "configuration": frame.section("configuration", "Configuration", _configuration(view)),
-        "links": frame.section("links", "Elsewhere", _links(view)),
+        "links": frame.section("links", "Elsewhere", _links(view, served)),
     }
 
 
@@ -121,14 +129,17 @@ def _title(name: str) -> str:
     )
 
 
-def _incidents(view: TrainingView) -> Iterator[str]:
+def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
     found = view.rare.incidents
     if not found:
         yield frame.paragraph("None.", "quiet")
         return
     yield frame.table(
         ["when", "what", "cost", "done", "state"],
-        [[moment(each.at), each.what, each.cost, each.done, each.state] for each in reversed(found)],
+        [
+            [moment(each.at), frame.link(each.what, each.path if served else ""), each.cost, each.done, each.state]
+            for each in reversed(found)
+        ],
         left=True,
     )
 
@@ -143,8 +154,13 @@ def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
 
 
 def _checkpoints(view: TrainingView) -> Iterator[str]:
-    rows = [[f"{step:,}", moment(at), tiers or "-"] for step, at, tiers in view.rare.checkpoints]
-    yield frame.table(["step", "when", "held by"], rows, left=True) if rows else frame.paragraph("None yet.", "quiet")
+    for each in view.rare.verdicts:
+        yield frame.paragraph(each)
+    rows = [[f"{step:,}", moment(at), tiers or "-", score or "-"] for step, at, tiers, score in view.rare.checkpoints]
+    if rows:
+        yield frame.table(["step", "when", "held by", "evaluation"], rows, left=True)
+    else:
+        yield frame.paragraph("None yet.", "quiet")
 
 
 def _configuration(view: TrainingView) -> Iterator[str]:
@@ -166,18 +182,20 @@ def _configuration(view: TrainingView) -> Iterator[str]:
     yield f"<details><summary>All of it</summary>{whole}</details>"
 
 
-def _links(view: TrainingView) -> Iterator[str]:
+def _links(view: TrainingView, served: bool) -> Iterator[str]:
     found = [
+        ("its sweep", f"{ROOT}/sweeps/{view.sweep}" if view.sweep else ""),
+        ("its run in MLflow", view.mlflow_page),
         ("the training in Dagster", links.training(view.recipe, view.id)),
         ("its checkpoints in Dagster", links.asset(links.lane(view.recipe), "checkpoint")),
         ("its incidents in Dagster", links.asset(links.lane(view.recipe), "incident")),
     ]
-    yield "<ul>" + "".join(f"<li>{frame.link(name, where)}</li>" for name, where in found)
-    if view.mlflow_run:
+    yield "<ul>" + "".join(f"<li>{frame.link(name, where)}</li>" for name, where in found if where and served)
+    if view.mlflow_run and not (view.mlflow_page and served):
         yield f"<li>its run in MLflow: <code>{escape(view.mlflow_run)}</code></li>"
     for name in view.rare.profiles:
         where = f"{address(view.id)}/profiles/{name}"
-        yield f"<li>{frame.link(f'profile {name}', where)} (Perfetto opens it)</li>"
+        yield f"<li>{frame.link(f'profile {name}', where if served else '')} (Perfetto opens it)</li>"
     yield f"<li>its logs: <code>slipway logs {escape(view.id)}</code></li>"
     yield f"<li>its records: <code>{escape(str(view.folder))}</code></li></ul>"
     for fault in view.rare.faults:

@@ -72,24 +72,39 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
 
     def build_routes(self) -> list[BaseRoute]:
         """The routes, below the path prefix where there is one."""
-        pages: list[BaseRoute] = list(routes(durable_here(), self._problems))
+        pages: list[BaseRoute] = list(routes(durable_here(), self._problems, mlflow_here()))
         prefix = self._app_path_prefix
         return [*([Mount(prefix, routes=pages)] if prefix else pages), *super().build_routes()]  # type: ignore[no-untyped-call]
 
 
 def durable_here(environ: Mapping[str, str] = os.environ) -> Path:
-    """The durable tier of this place; of the settings that SLIPWAY_PLATFORM names, nothing else is read here.
+    """The durable tier of this place; of the settings that SLIPWAY_PLATFORM names, only what is asked is read.
 
     Raises ValueError for settings without it.
     """
     settings = platform.named(environ)
     if settings is None:
         return Home.of(environ).durable
-    found = yaml.safe_load(settings.read_text(encoding="utf-8"))
-    durable = found.get("tiers", {}).get("durable") if isinstance(found, dict) else None
+    durable = _field(settings, "tiers", "durable")
     if not isinstance(durable, str):
         raise ValueError(f"{settings}: tiers.durable: found {durable!r}, expected a folder")
     return Path(durable)
+
+
+def mlflow_here(environ: Mapping[str, str] = os.environ) -> str:
+    """Where browsers reach MLflow; empty where nothing says it."""
+    settings = platform.named(environ)
+    if settings is None:
+        return Home.of(environ).mlflow_page
+    page = _field(settings, "pages", "mlflow") or _field(settings, "tracking", "uri")
+    return page if isinstance(page, str) and page.startswith(("https://", "http://")) else ""
+
+
+def _field(settings: Path, section: str, name: str) -> Any:
+    """A field of the settings as it is written; None where there is none."""
+    found = yaml.safe_load(settings.read_text(encoding="utf-8"))
+    fields = found.get(section) if isinstance(found, dict) else None
+    return fields.get(name) if isinstance(fields, dict) else None
 
 
 def serve() -> None:

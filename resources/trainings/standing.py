@@ -113,7 +113,8 @@ def _state(
     of_steps = f"step {reached:,} of {steps:,}" if steps else f"step {reached:,}"
     ended = facts.ended
     if facts.desired is None:
-        return OFFERED, "offered: nobody has wanted it yet"
+        start = f"slipway run {facts.specification.recipe}, or materialise it in Dagster"
+        return OFFERED, f"offered, not started: to start it, {start}"
     if facts.claim is None:
         return (WAITING, _waiting(waits)) if facts.wanted else (STOPPED, "stopped before it started: resume begins it")
     if ended is None:

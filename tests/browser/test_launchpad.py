@@ -82,14 +82,26 @@ def test_a_person_reads_what_deleting_a_training_removes_before_anything_goes(
         ("drill_alone_rollback", "it has no former champion"),
         ("drill_alone_serve", "there is no champion"),
         ("drill_alone_freeze", "frozen by"),
+        ("alone_start", "to make it: slipway data build"),
     ],
 )
-def test_a_person_launches_the_dialog_of_a_model_as_it_opens_and_reads_what_follows(
+def test_a_person_launches_a_dialog_as_it_opens_and_reads_what_follows(
     url: str, window: Window, server: Webserver, job: str, told: str
 ):
     run = _launched(window, url, job, "")
     server.execute(run)
     expect(window.page.get_by_text(told).first).to_be_visible(timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("verb", ["export", "replay"])
+def test_a_person_chooses_a_checkpoint_and_reads_in_one_sentence_why_it_cannot_be_used(
+    url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, verb: str
+):
+    chosen = keys.checkpoint_partition("alone-00000000000a", 35)
+    instance.add_dynamic_partitions(keys.checkpoint_partitions(ALONE).name or "", [chosen])
+    failed = server.execute(_launched(window, url, f"alone_{verb}", "", chosen))
+    expect(window.page.get_by_text(failed["failure"][:80]).first).to_be_visible(timeout=PATIENCE)
+    assert "Traceback" not in window.text() and ".py" not in window.text()
 
 
 def test_a_person_stops_a_training_and_lets_it_go_on(
@@ -121,7 +133,7 @@ def _typed(window: Window, url: str, job: str, ops: str, partition: str = "") ->
     page = window.page
     window.open(f"{url}/locations/slipway/jobs/{job}/playground")
     editor = page.locator(".CodeMirror").first
-    expect(editor).to_contain_text("asked in the UI", timeout=PATIENCE)
+    expect(editor).to_contain_text("config:", timeout=PATIENCE)  # what it opens with
     if partition:
         page.get_by_placeholder("Partition").click(timeout=PATIENCE)
         page.get_by_text(partition, exact=True).last.click(timeout=PATIENCE)

@@ -36,6 +36,12 @@ FULL: dict[str, Any] = {
     },
     "mlflow": {"hosts": ["mlflow.example"]},
     "dask": {"enabled": True, "secret": "slipway-dask"},
+    "logs": {
+        "image": f"registry.example/alloy@{DIGEST}",
+        "loki": "https://loki.example/loki/api/v1/push",
+        "secret": "slipway-loki",
+        "peers": [{"ipBlock": {"cidr": "10.6.0.0/24"}}],
+    },
     "runs": {"nodeSelector": {"pool": "cpu"}, "tolerations": [{"key": "pool", "operator": "Exists"}]},
     "platform": {
         "serving": {"image": f"registry.example/vllm@{DIGEST}", "host": "models.example"},

@@ -14,7 +14,7 @@ def component(name: str) -> End:
 
 
 WEBSERVER, CODE, DAEMON, RUN, MLFLOW = map(component, ("webserver", "code", "daemon", "run", "mlflow"))
-DASK, BUILDER = component("dask"), component("builder")
+DASK, BUILDER, LOGS = component("dask"), component("builder"), component("logs")
 JOBS = {name: Job(name, ("python", "-m", "trainer"), {}, nodes=("a", "b")) for name in ("llama-i1", "other-i7")}
 TRAINING = End("slipway-training", {"slipway/job": "llama-i1"})
 ITS_STORE = End("slipway-training", {"slipway/job": "llama-i1-store"})
@@ -25,7 +25,9 @@ STRANGER = End("slipway-training", {"app": "notebook"})
 OTHER_TEAM = End("team", {"app": "notebook"})
 INGRESS = End("ingress", {"app": "proxy"})
 DNS = End("kube-system", {"k8s-app": "kube-dns"})
-DATABASE, STORE, API, WORLD = (End(address=each) for each in ("10.9.0.7", "10.8.0.7", "10.0.0.1", "203.0.113.9"))
+DATABASE, STORE, API, LOKI, WORLD = (
+    End(address=each) for each in ("10.9.0.7", "10.8.0.7", "10.0.0.1", "10.6.0.7", "203.0.113.9")
+)
 
 REACHED = [
     *[(each, DNS, 53, "UDP") for each in (WEBSERVER, CODE, DAEMON, RUN, MLFLOW, TRAINING)],
@@ -43,6 +45,9 @@ REACHED = [
     *[(each, BUILDER, 8787, "TCP") for each in (DASK, BUILDER)],
     (BUILDER, STORE, 443, "TCP"),
     (BUILDER, DNS, 53, "UDP"),
+    (LOGS, LOKI, 443, "TCP"),
+    (LOGS, API, 6443, "TCP"),
+    (LOGS, DNS, 53, "UDP"),
     (TRAINING, TRAINING, 29500, "TCP"),
     (TRAINING, TRAINING, 41234, "TCP"),
     (TRAINING, ITS_STORE, 29500, "TCP"),
@@ -82,6 +87,9 @@ NOT_REACHED = [
     *[(each, DASK, 8786, "TCP") for each in (WEBSERVER, CODE, DAEMON, MLFLOW, TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
     *[(each, BUILDER, 8787, "TCP") for each in (RUN, CODE, TRAINING, OTHER_TEAM)],
     *[(BUILDER, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (MLFLOW, 5000), (WORLD, 443))],
+    *[(LOGS, each, port, "TCP") for each, port in ((DATABASE, 6432), (STORE, 443), (WEBSERVER, 3000), (WORLD, 443))],
+    *[(each, LOKI, 443, "TCP") for each in (WEBSERVER, DAEMON, MLFLOW, TRAINING)],
+    (INGRESS, LOGS, 12345, "TCP"),
     *[(DASK, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (STORE, 443), (WORLD, 443))],
 ]
 

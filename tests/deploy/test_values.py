@@ -95,6 +95,7 @@ def test_a_wrong_value_is_refused_with_its_path(given: dict[str, Any], told: str
         ({"platform": {"tracking": {"uri": "http://elsewhere"}}}, "platform.tracking.uri: found a value"),
         ({"platform": {"tracking": {"secret": "mlflow"}}}, "platform.tracking.uri: found a value"),
         ({"platform": {"tracking": {"uri": "http://a", "secret": "b"}}}, "platform.tracking: found uri and secret"),
+        ({"logs": {"image": "r.example/alloy:1"}}, "logs.loki: found none, expected the address that takes lines"),
         ({"dask": {"enabled": True}}, "dask.secret: found none, expected an existing Secret with ca.crt"),
     ],
 )

@@ -130,3 +130,15 @@ def test_a_training_that_has_ended_is_deleted_once_a_person_has_read_what_goes(
     assert not store.read().let_go
     refused = server.execute(server.launch("pair_delete", partition=store.id))
     assert refused["failure"].endswith("found it under way, expected one that has ended: stop it first")
+
+
+@pytest.mark.parametrize("verb", ["export", "replay", "branch"])
+def test_a_checkpoint_that_is_not_there_is_refused_in_one_sentence(
+    server: Webserver, instance: dg.DagsterInstance, verb: str
+):
+    chosen = keys.checkpoint_partition("alone-00000000000a", 35)
+    instance.add_dynamic_partitions(keys.checkpoint_partitions(ALONE).name or "", [chosen])
+    assert server.refusals(f"alone_{verb}", chosen) == []
+    failed = server.execute(server.launch(f"alone_{verb}", partition=chosen))
+    assert failed.get("failure"), failed
+    assert failed["error"].stack == [] and "\n" not in failed["failure"].strip()

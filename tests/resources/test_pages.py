@@ -87,3 +87,15 @@ def test_incidents_the_champion_s_difference_and_the_seconds_are_tables():
 def test_a_configuration_is_compared_value_by_value():
     own, other = flat({"run": {"steps": 10, "seed": 0}}), flat(MappingProxyType({"run": {"steps": 20, "seed": 0}}))
     assert differences(own, other) == [("run.steps", "10", "20")]
+
+
+def test_a_page_that_was_opened_before_the_first_step_gets_its_curves_too():
+    before, after = training.html(view(steps=0), served=True), training.renewal(view())
+    assert 'id="figures"' in before and "No step is done yet." in before and "curve-loss" not in before
+    assert 'id="curve-loss"' in after["places"] and "No step is done yet." not in after["places"]
+
+
+def test_a_page_that_is_a_file_links_to_no_server():
+    line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
+    kept, served = (training.html(view(rare=RareParts(incidents=(line,))), served=each) for each in (False, True))
+    assert 'href="/' not in kept and '<a href="/assets/x">rank 1 was killed</a>' in served

@@ -7,7 +7,11 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from resources.home import Home
+from resources.mlflow.shipped import ShippedLedger
+from resources.pages import frame
 from resources.pages.routes import routes
+from resources.trainings.records import Specification, Terms
+from resources.trainings.store import Trainings
 from tests.cli import homes
 
 
@@ -34,3 +38,53 @@ def test_a_number_of_hours_that_is_none_is_refused_in_a_sentence(client: TestCli
 
 def test_the_index_leads_to_the_morning(client: TestClient):
     assert 'href="/slipway/morning"' in client.get("/slipway").text
+
+
+def test_an_empty_index_says_what_to_do_for_each_kind(client: TestClient):
+    page = client.get("/slipway").text
+    for said in ("No training yet. slipway run RECIPE --watch", "No sweep yet. ", "No dataset yet. slipway data build"):
+        assert said in page
+
+
+def test_the_index_says_where_each_training_stands_and_what_each_page_has(client: TestClient, tmp_path: Path):
+    home = Home(tmp_path)
+    ended = homes.ended(home, "finished", "succeeded", "all steps done", 100)
+    offered, stopped = homes.offered(home, "offered"), homes.ended(home, "by-hand", "stopped", "asked to stop", 50)
+    sweep = home.durable / "sweeps" / "tiny-1" / "report.html"
+    sweep.parent.mkdir(parents=True)
+    sweep.write_text(frame.page("complete, 8 of 8 trials ended: sweep tiny-1", ["<h1>Sweep</h1>"]))
+    page = client.get("/slipway").text
+    words = {
+        ended.id: "Finished at step 100 of 100",
+        offered.id: "Offered, not started: to start it, slipway run offered, or materialise it in Dagster",
+        stopped.id: "Stopped at 50 of 100: resume goes on from step 50",
+    }
+    for id, said in words.items():
+        assert f'<a href="/slipway/trainings/{id}">' in page and f"<td>{said}</td>" in page
+    assert '<a href="/slipway/sweeps/tiny-1">tiny-1</a></td><td>complete, 8 of 8 trials ended</td>' in page
+
+
+def test_a_page_that_is_kept_as_a_file_has_links_when_a_server_shows_it(client: TestClient, tmp_path: Path):
+    kept = Home(tmp_path).durable / "datasets" / "texts" / "report.html"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(frame.page("Dataset texts", ["<h1>Dataset texts</h1>"]))
+    assert "<nav" not in kept.read_text()
+    assert '<a href="/slipway">All pages</a>' in client.get("/slipway/datasets/texts").text
+
+
+def test_a_training_s_page_links_to_its_run_in_mlflow_and_to_its_sweep(tmp_path: Path):
+    home = Home(tmp_path)
+    terms = Terms(1, 2, 1, 60.0, 3, origin={"sweep": "alone-1", "trial": "4"})
+    store = Trainings(home.durable / "trainings").propose(Specification("alone", {}, "0" * 64, "1" * 64), terms)
+    ShippedLedger(run="0f").save(store)
+    served = TestClient(Starlette(routes=routes(home.durable, dict, "https://mlflow.example/")))
+    page = served.get(f"/slipway/trainings/{store.id}").text
+    assert '<a href="https://mlflow.example/#/runs/0f">its run in MLflow</a>' in page
+    assert '<a href="/slipway/sweeps/alone-1">its sweep</a>' in page
+
+
+def test_the_morning_leads_to_all_pages_and_to_each_training_that_finished(client: TestClient, tmp_path: Path):
+    store = homes.ended(Home(tmp_path), "finished", "succeeded", "all steps done", 50)
+    page = client.get("/slipway/morning").text
+    assert '<a href="/slipway">All pages</a>' in page and f'<a href="/slipway/trainings/{store.id}">' in page
+    assert "<p>Nobody is needed; 0 incidents" in page

@@ -12,7 +12,8 @@ import pytest
 from assets import keys
 from resources.mlflow import pages, silence
 from resources.mlflow import tracking as tracking_module
-from resources.mlflow.tracking import Delivery, ShippedLedger, Tracking
+from resources.mlflow.shipped import ShippedLedger
+from resources.mlflow.tracking import Delivery, Tracking
 from resources.trainings import naming
 from resources.trainings.decision import Action
 from resources.trainings.duties import Duty

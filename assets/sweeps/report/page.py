@@ -10,8 +10,19 @@ from html import escape
 from assets import figures
 from assets.sweeps.report import pictures
 from assets.sweeps.report.results import SweepReport
-from assets.sweeps.report.text import ROW_TAIL, RUNG_HEAD, cells, findings, numbers, parameter_names, rung_cells, shown
+from assets.sweeps.report.text import (
+    ROW_TAIL,
+    RUNG_HEAD,
+    cells,
+    duration,
+    findings,
+    numbers,
+    parameter_names,
+    rung_cells,
+    shown,
+)
 from resources.pages import frame
+from trainer.base.counting import counted
 
 HEAD = 1000
 """The first characters of a page, in which its mark is."""
@@ -19,7 +30,7 @@ HEAD = 1000
 
 def html(report: SweepReport) -> str:
     """The report as the text of one HTML page, in the frame of all pages."""
-    title = f"{report.outcome}: sweep {report.sweep}"
+    title = f"{report.outcome}, {_ended(report)} of {counted(report.planned, 'trial')} ended: sweep {report.sweep}"
     return frame.page(title, _body(report), head=marked(report), live=report.outcome == "open")
 
 
@@ -53,13 +64,18 @@ def _body(report: SweepReport) -> Iterator[str]:
 
 
 def _tiles(report: SweepReport) -> Iterator[tuple[str, str]]:
-    ended = sum(not row.outcome.startswith(("pending", "running", "paused")) for row in report.rows)
-    yield "trials ended", f"{ended} of {report.planned}"
+    yield "trials ended", f"{_ended(report)} of {report.planned}"
     yield "best value", shown(report.best_value)
     yield "better than the recipe", f"{report.won.difference:.4f}" if report.won else "-"
     yield "of the steps saved", f"{report.compute_saved:.0%}"
-    yield "rank-hours", f"{report.rank_hours:.3g}"
+    value, _, unit = duration(report.rank_hours).partition(" ")
+    yield unit, value
     yield "trials failed", str(sum(len(each.trials) for each in report.failures))
+
+
+def _ended(report: SweepReport) -> int:
+    """Trials that do not go on."""
+    return sum(not row.outcome.startswith(("pending", "running", "paused")) for row in report.rows)
 
 
 def _attributes(report: SweepReport, number: int) -> str:

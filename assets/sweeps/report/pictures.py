@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assets.figures import new_figure
 from assets.sweeps.choice import WRITTEN
 from assets.sweeps.report.results import SweepReport, TrialRow
+from trainer.base.counting import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +48,9 @@ def curves(report: SweepReport) -> "Figure | None":
     _crowd(axes, lines.values(), CROWD)
     _one_by_one(axes, report, lines)
     axes.set(xlabel="step", ylabel="validation loss", xscale="log", ylim=_limits(lines.values()))
+    if ends := sorted({cost.end for cost in report.rungs}):
+        axes.set_xticks(ends, [f"{end:,}" for end in ends])  # rungs are where trials are compared
+        axes.set_xticks([], minor=True)
     axes.legend(fontsize=7, loc="upper right")
     return figure
 
@@ -76,8 +80,8 @@ def parallel(report: SweepReport) -> "Figure | None":
     axes.set_xticks(ticks, [*(name.split(".")[-1] for name in names), "rank"], fontsize=8)
     axes.set(yticks=[], ylim=(-0.12, 1.08), xlim=(-0.3, len(names) + 0.3))
     if len(drawn) < len(ranked):
-        axes.set_title(f"{len(drawn)} of {len(ranked)} trials: the best, and others at equal distances", fontsize=8)
-    axes.legend(fontsize=7, loc="lower right")
+        axes.set_title(f"{len(drawn)} of {len(ranked)} trials: the best, and others at equal distances", fontsize=8, pad=24)
+    axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
@@ -107,7 +111,7 @@ def rungs(report: SweepReport) -> "Figure | None":
     at = range(len(report.rungs))
     axes.bar([x - 0.2 for x in at], [cost.steps for cost in report.rungs], 0.4, label="trained", color="#1565c0")
     axes.bar([x + 0.2 for x in at], [cost.steps_saved for cost in report.rungs], 0.4, label="saved", color="#a5d6a7")
-    axes.set_xticks(list(at), [f"to {cost.end}\n{cost.trained} trials" for cost in report.rungs], fontsize=8)
+    axes.set_xticks(list(at), [f"to {cost.end}\n{counted(cost.trained, 'trial')}" for cost in report.rungs], fontsize=8)
     axes.set(ylabel="steps")
     axes.legend(fontsize=7)
     return figure
@@ -211,6 +215,8 @@ def _one_by_one(axes: "Axes", report: SweepReport, lines: Mapping[int, LINE]) ->
         (line,) = axes.plot(
             *lines[number], style, color=colour, linewidth=1.8 if label else 0.8, label=label, alpha=0.9
         )
+        if len(lines[number][0]) == 1:  # a line of one point is not seen
+            line.set(marker="o", markersize=4)
         line.set_gid(f"line-{number}")
         line.set_url(f"#trial-{number}")
 

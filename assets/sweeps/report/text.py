@@ -51,14 +51,19 @@ def findings(report: SweepReport) -> Iterator[str]:
         yield f"At full scale: {report.chosen}."
     if report.warning:
         yield f"Warning: {report.warning}."
-    yield f"Early stopping saved {report.compute_saved:.0%} of the steps."
-    hours, saved = duration(report.rank_hours), duration(report.rank_hours_saved)
-    yield f"The trials took {hours}; without early stopping they would have taken about {saved} more."
+    so_far = " so far" if report.outcome == "open" else ""
+    took = f"The trials took {duration(report.rank_hours)}{so_far}"
+    if not report.compute_saved:
+        yield f"Early stopping has saved nothing{so_far}."
+        yield f"{took}."
+        return
+    yield f"Early stopping saved {report.compute_saved:.0%} of the steps{so_far}."
+    yield f"{took}; without early stopping they would have taken about {duration(report.rank_hours_saved)} more."
 
 
 def duration(rank_hours: float) -> str:
-    """Rank-hours, which are GPU-hours where ranks have GPUs."""
-    return f"{rank_hours:.3g} rank-hours"
+    """Rank-hours, which are GPU-hours where ranks have GPUs; of less than a tenth of one, rank-seconds."""
+    return f"{rank_hours:.3g} rank-hours" if rank_hours >= 0.1 else f"{rank_hours * 3600:.0f} rank-seconds"
 
 
 def _difference(compared: TrialComparison) -> str:

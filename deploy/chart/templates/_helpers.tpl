@@ -1,5 +1,5 @@
 {{- /* Parts that several objects share. A component is one of webserver, code, daemon, mlflow, run, dask,
-     builder, trainer. */ -}}
+     builder, logs, trainer. */ -}}
 
 {{- define "slipway.labels" -}}
 app.kubernetes.io/name: slipway
@@ -91,7 +91,7 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 
 {{- /* Not empty where the values ask for the component. */ -}}
 {{- define "slipway.has" -}}
-{{- $wanted := dict "mlflow" .root.Values.mlflow.enabled "proxy" .root.Values.identity.issuer "dex" .root.Values.dex.image "dask" .root.Values.dask.enabled "builder" .root.Values.dask.enabled -}}
+{{- $wanted := dict "mlflow" .root.Values.mlflow.enabled "proxy" .root.Values.identity.issuer "dex" .root.Values.dex.image "dask" .root.Values.dask.enabled "builder" .root.Values.dask.enabled "logs" .root.Values.logs.image -}}
 {{- if or (not (hasKey $wanted .component)) (get $wanted .component) }}true{{ end }}
 {{- end }}
 

@@ -24,7 +24,7 @@
       const x = plot.valToPos(step, "x", true);
       ctx.beginPath(); ctx.moveTo(x, bbox.top + bbox.height); ctx.lineTo(x, bbox.top + bbox.height - 8 * ratio); ctx.stroke();
     }
-    ctx.strokeStyle = ctx.fillStyle = colour("--red");
+    ctx.strokeStyle = ctx.fillStyle = colour("--c2");
     ctx.setLineDash([4 * ratio, 3 * ratio]);
     ctx.font = `${11 * ratio}px system-ui`;
     data.marks.filter(mark => within(mark.step)).forEach((mark, place) => {
@@ -73,7 +73,10 @@
     document.body.dataset.live = found.live ? "1" : "";
     const before = data ? data.figures.map(each => each.id).join() : "";
     data = found.curves;
-    if (data.figures.map(each => each.id).join() !== before) return draw();
+    if (data.figures.map(each => each.id).join() !== before) {
+      document.getElementById("figures").innerHTML = found.places;
+      return draw();
+    }
     for (const {plot, id} of plots) plot.setData(columns(data.figures.find(each => each.id === id)), true);
   }
 
@@ -83,7 +86,7 @@
       const answer = await fetch(`${location.pathname.replace(/\/$/, "")}/live`, {cache: "no-store"});
       if (!answer.ok) throw new Error(answer.status);
       update(await answer.json());
-      note.textContent = `as of ${new Date().toLocaleTimeString()}`;
+      note.textContent = `as of ${new Date().toISOString().slice(0, 19).replace("T", " ")} UTC`;
     } catch (error) {
       note.textContent = `not up to date: the server does not answer (${error.message})`;
     }

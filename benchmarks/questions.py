@@ -1,0 +1,175 @@
+"""Thirty questions that people have, answered by walking the pages of a platform that works, in a real browser.
+
+    SLIPWAY_HOME=HOME slipway demo
+    python -m benchmarks.questions HOME [--recipe tiny-decoder]
+
+The home is what `slipway demo` leaves: a dataset, a sweep, a champion. A further training is started in it, and one of
+its ranks is killed, so that something runs and something has happened. Each question is walked from the index of pages:
+what has to be clicked, and the seconds until the answer can be read. A question without an answer is told, and counts
+as none. The questions are benchmarks/cases/questions.json. One JSON line for each, and one for all.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Error
+
+from resources.home import Home
+from resources.mlflow import promotion
+from resources.mlflow.registry import TRAINING_TAG
+from resources.trainings import incident_reports
+from resources.trainings.store import Trainings, TrainingStore
+from tests.browser import window as browser
+from tests.browser.window import Window
+from tests.conftest import Marked, until
+from tests.embedded.slipway import free_port
+from trainer.base import listing, processes
+
+QUESTIONS = Path(__file__).parent / "cases" / "questions.json"
+MARK = "SLIPWAY_BENCHMARK"
+PATIENCE_SECONDS = 900.0
+ANSWER_SECONDS = 30.0
+"""A question whose answer has not come into sight after so long has none."""
+STEPS = 100_000
+"""Of the training that runs while it is asked about."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A platform that is served, and what its pages are about."""
+
+    url: str
+    links: Mapping[str, str]
+    """What a click names, by its word: the selector of a link."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a question was answered."""
+
+    asked: str
+    clicks: int
+    seconds: float
+    answered: bool
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.questions", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("home", type=Path, help="what `slipway demo` has left")
+    parser.add_argument("--recipe", default="tiny-decoder", help="the training that is started")
+    parser.add_argument("--show", type=Path, help="a folder for a picture of each page without an answer")
+    options = parser.parse_args()
+    program = browser.program()
+    if program is None:
+        parser.error(browser.LACKING)
+    os.environ[MARK] = str(os.getpid())
+    with (
+        working(Home(options.home.absolute()), options.recipe) as place,
+        browser.opened(program, options.show) as window,
+    ):
+        answers = [asked(window, place, question) for question in json.loads(QUESTIONS.read_text())]
+    for each in answers:
+        _print(f"asked: {each.asked}", each.seconds, "s", 5.0, clicks=each.clicks, answered=each.answered)
+    found = [each for each in answers if each.answered]
+    _print("questions without an answer", len(answers) - len(found), "", 0)
+    _print("clicks to an answer, at most", max(each.clicks for each in found), "", 2)
+
+
+@contextlib.contextmanager
+def working(home: Home, recipe: str) -> Iterator[Place]:
+    """The home with its pages, and a training in it that runs and has lost a rank."""
+    port = free_port()
+    environ = {**os.environ, "SLIPWAY_HOME": str(home.root), "SLIPWAY_PORT": str(port), "PYTHONPATH": str(Path.cwd())}
+    with (home.root / "dev.log").open("wb") as log:
+        dev = subprocess.Popen([sys.executable, "-m", "cli", "dev"], env=environ, stdout=log, stderr=log)
+    try:
+        until(
+            lambda: b"Slipway is at" in (home.root / "dev.log").read_bytes(), "the instance answers", PATIENCE_SECONDS
+        )
+        store = _started(home, recipe, environ)
+        yield Place(f"http://127.0.0.1:{port}/slipway", _links(home, store))
+        store.want("stop", "benchmark", "all is asked")
+        until(lambda: store.exit() is not None, "the training has stopped", PATIENCE_SECONDS)
+    finally:
+        dev.send_signal(signal.SIGINT)
+        dev.wait()
+        for pid in processes.carrying({MARK: os.environ[MARK]}):
+            if pid != os.getpid():
+                os.kill(pid, signal.SIGKILL)
+
+
+def _started(home: Home, recipe: str, environ: Mapping[str, str]) -> TrainingStore:
+    """A training that has gone on after one of its ranks was killed."""
+    fields = [f"run.steps={STEPS}", "checkpoint.every=5"]
+    command = [sys.executable, "-m", "cli", "run", recipe, *fields, "--again", f"asked {time.time():.0f}", "--json"]
+    made = subprocess.run(command, env=dict(environ), capture_output=True, text=True, check=True)
+    store = Trainings(home.durable / "trainings").store(json.loads(made.stdout)["training"])
+    until(lambda: store.commits(), "a checkpoint is committed", PATIENCE_SECONDS)
+    os.kill(Marked({MARK: os.environ[MARK]}).running("trainer")[0], signal.SIGKILL)
+    until(lambda: _is_over(store), "it has gone on after the fault", PATIENCE_SECONDS)
+    return store
+
+
+def _is_over(store: TrainingStore) -> bool:
+    found = incident_reports.of(store, store.read())
+    return bool(found) and all(each.state == incident_reports.OVER for each in found)
+
+
+def _links(home: Home, running: TrainingStore) -> dict[str, str]:
+    """The links of the index that lead to what the questions are about."""
+    [model] = promotion.models(home.durable)
+    held = promotion.champion(home.durable, model)
+    assert held is not None, f"{home.root}: found no champion, expected what `slipway demo` leaves"
+    [sweep], [dataset] = (listing.names_if_there(home.durable / what) for what in ("sweeps", "datasets"))
+    found = {
+        "training": f"trainings/{running.id}",
+        "champion": f"trainings/{held.tags[TRAINING_TAG]}",
+        "sweep": f"sweeps/{sweep}",
+        "dataset": f"datasets/{dataset}",
+    }
+    return {word: f'a[href="/slipway/{path}"]' for word, path in found.items()}
+
+
+def asked(window: Window, place: Place, question: Mapping[str, Any]) -> Answer:
+    """Walk from the index to the answer of one question."""
+    clicks = question.get("clicks", [])
+    begun = time.perf_counter()
+    try:
+        window.open(place.url)
+        for each in clicks:
+            window.page.locator(place.links.get(each, each)).first.click(timeout=ANSWER_SECONDS * 1000)
+        _until_answered(window, question)
+        answered = True
+    except (Error, AssertionError):
+        answered = False
+        window.picture(re.sub(r"\W+", "-", question["asked"]).strip("-").lower(), height=2000)
+    return Answer(question["asked"], len(clicks), round(time.perf_counter() - begun, 3), answered)
+
+
+def _until_answered(window: Window, question: Mapping[str, Any]) -> None:
+    """Wait until the answer can be read or seen. Raises Error and AssertionError."""
+    if "seen" in question:
+        window.page.locator(question["seen"]).first.wait_for(timeout=ANSWER_SECONDS * 1000)
+        return
+    shown = window.page.locator(question.get("in", "body")).first
+    until(lambda: re.search(question["shows"], shown.inner_text()) is not None, question["asked"], ANSWER_SECONDS)
+
+
+def _print(metric: str, ours: float, unit: str, aim: float, **more: Any) -> None:
+    line = {"benchmark": "questions", "metric": metric, "unit": unit, "ours": ours, "aim": aim, "better": "lower"}
+    print(json.dumps({**line, **more}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Shipped: how far the delivery of a training's ledger to MLflow has come. The one record of it, for all who read it.
+
+It needs neither Dagster nor MLflow: pages and the command line read here which run is a training's.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resources.trainings.store import TrainingStore
+from trainer.base import codec
+from trainer.record import files
+
+
+@dataclass
+class ShippedLedger:
+    """How far the delivery of a training's ledger has come."""
+
+    run: str = ""
+    """The MLflow run; empty before the first delivery."""
+    offsets: dict[str, int] = field(default_factory=dict)
+    """Bytes of each segment that are delivered."""
+    page: str = ""
+    """The page in Dagster that the run links to."""
+    evaluations: list[str] = field(default_factory=list)
+    """The commits whose scores are delivered."""
+
+    @staticmethod
+    def of(store: TrainingStore) -> "ShippedLedger":
+        return ShippedLedger.of_folder(store.folder)
+
+    @staticmethod
+    def of_folder(folder: Path) -> "ShippedLedger":
+        """Raises OSError, and UndecodableRecord for a damaged one."""
+        return codec.read_if_there(folder / files.TRACKING, ShippedLedger) or ShippedLedger()
+
+    def save(self, store: TrainingStore) -> None:
+        codec.replace(store.folder / files.TRACKING, self)

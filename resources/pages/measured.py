@@ -1,0 +1,65 @@
+"""Measured: what was found about a training's checkpoints: their scores, and what the gate said of those it judged.
+
+It answers on one page which of two trainings is better, and why one is no champion. Read from records, without MLflow.
+"""
+
+from pathlib import Path
+
+from resources.mlflow import promotion
+from resources.mlflow.promotion import Judgement
+from resources.trainings.facts import TrainingFacts
+from trainer.base import codec
+from trainer.record import files
+from trainer.record.scores import Score
+
+
+def scores(facts: TrainingFacts) -> dict[str, str]:
+    """By the name of a commit, its score in words. Raises OSError."""
+    there = set(files.names(facts.folder, files.EVALUATIONS))
+    paths = {each: files.named(facts.folder, files.EVALUATIONS, each) for each in there}
+    found = {name: codec.read_if_whole(path, Score) for name, path in paths.items()}
+    return {name: score_words(score) for name, score in found.items() if score is not None}
+
+
+def score_words(score: Score) -> str:
+    """Such as: 1.605 bits per byte, loss 3.919, accuracy 31.2%."""
+    if score.damaged:
+        return f"not measured: {score.damaged}"
+    bits = f"{score.bits_per_byte:.4g} bits per byte, " if score.bits_per_byte else ""
+    return f"{bits}loss {score.loss:.4g}, accuracy {score.accuracy:.1%}"
+
+
+def verdicts(durable: Path, facts: TrainingFacts) -> tuple[str, ...]:
+    """What the gate said of the training's checkpoints, a sentence each, the newest first. Raises OSError."""
+    steps = {commit.manifest: commit.step for commit in facts.commits}
+    found = []
+    for model in promotion.models(durable):
+        held = promotion.champion(durable, model)
+        for manifest, step in steps.items():
+            judgement = promotion.judged(durable, model, manifest)
+            if judgement is not None:
+                found.append((judgement.at, verdict(judgement, step, held.manifest if held else "")))
+    return tuple(words for _, words in sorted(found, reverse=True))
+
+
+def verdict(judgement: Judgement, step: int, champion: str) -> str:
+    """One judgement in a sentence; `champion` is the manifest of the champion of now."""
+    what = f"Step {step:,} as {judgement.model}"
+    if judgement.undecided:
+        return f"{what} could not be judged: {judgement.undecided}."
+    if judgement.passed:
+        now = " and is the champion" if judgement.candidate == champion else ""
+        return f"{what} passed every check{now}{_beside(judgement)}."
+    named = ", ".join(name.replace("_", " ") for name in judgement.failed)
+    return f"{what} did not pass: {named}{_beside(judgement)}."
+
+
+def _beside(judgement: Judgement) -> str:
+    """The two figures that were compared; why there is only one, where there is no other."""
+    own, other = (judgement.figures.get(name) for name in ("suite_loss", "champion_loss"))
+    unit = judgement.figures.get("unit", "")
+    if own is None:
+        return ""
+    if other is None:
+        return f"; {own:.4g} {unit}, there was no champion to compare it with"
+    return f"; {own:.4g} {unit} beside {other:.4g} of the champion, version {judgement.figures.get('champion_version')}"

@@ -1,0 +1,62 @@
+"""A person opens a training's page before its first step, and sees its curves appear without touching anything."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from playwright.sync_api import expect
+from starlette.applications import Starlette
+
+from resources.home import Home
+from resources.pages.routes import routes
+from tests.browser.window import Window
+from tests.cli import homes
+from tests.conftest import until
+from tests.embedded.slipway import free_port
+from trainer.record import fence, ledger
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+PATIENCE = 60_000
+PHONE = 390
+"""The width of a phone, in pixels."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return homes.home(tmp_path)
+
+
+@pytest.fixture
+def url(home: Home) -> Iterator[str]:
+    """The pages of the home, served."""
+    port = free_port()
+    app = Starlette(routes=routes(home.durable, dict))
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    until(lambda: server.started, "the pages are served")
+    yield f"http://127.0.0.1:{port}/slipway"
+    server.should_exit = True
+    thread.join()
+
+
+def test_curves_appear_on_a_page_that_was_opened_before_the_first_step(url: str, home: Home, window: Window):
+    store = homes.running(home, "early")
+    window.open(f"{url}/trainings/{store.id}")
+    window.until_shown("No step is done yet.")
+    for step in range(1, 9):
+        figures = {"loss": 8.0 / step, "learning_rate": 1e-3, "seconds": 0.1}
+        ledger.note(store.folder, fence.Token(1), "rank-0", "step", step=step, **figures)
+    expect(window.page.locator("#curve-loss canvas")).to_be_visible(timeout=PATIENCE)
+    expect(window.page.get_by_text("No step is done yet.")).to_have_count(0, timeout=PATIENCE)
+
+
+def test_no_page_makes_a_phone_scroll_to_the_side(url: str, home: Home, window: Window):
+    failed = homes.ended(home, "a-recipe-with-a-rather-long-name", "failed", "it diverged", 50, 75)
+    window.page.set_viewport_size({"width": PHONE, "height": 800})
+    for path in ("", "/morning", f"/trainings/{failed.id}"):
+        window.open(f"{url}{path}")
+        window.until_shown(failed.id)
+        assert window.page.evaluate("document.documentElement.scrollWidth") <= PHONE, path

@@ -1,0 +1,40 @@
+"""What a page says of measured checkpoints: scores with their units, and the gate's judgement in one sentence."""
+
+from typing import Any
+
+import pytest
+
+from resources.mlflow.promotion import Judgement
+from resources.pages import measured
+from trainer.record.scores import Score
+
+pytestmark = pytest.mark.pure
+BY = "ada"
+
+
+def judged(passed: bool, **more: Any) -> Judgement:
+    figures = {"suite_loss": 1.6051, "unit": "bits per byte", "champion_loss": 1.5899, "champion_version": 3}
+    return Judgement("tiny", "f" * 64, "e" * 64, {"beats_champion": passed}, BY, figures=figures | more)
+
+
+def test_a_score_has_its_units():
+    assert measured.score_words(Score("c", 3.9191, 50.3, 1.6049, 0.3121, 9)) == (
+        "1.605 bits per byte, loss 3.919, accuracy 31.2%"
+    )
+    assert measured.score_words(Score("c", 0.41, 1.5, 0.0, 0.9, 9)) == "loss 0.41, accuracy 90.0%"
+    assert measured.score_words(Score("c", 0, 0, 0, 0, 0, "a block differs")) == "not measured: a block differs"
+
+
+def test_a_rejection_says_which_check_and_both_figures():
+    assert measured.verdict(judged(False), 400, "e" * 64) == (
+        "Step 400 as tiny did not pass: beats champion; 1.605 bits per byte beside 1.59 of the champion, version 3."
+    )
+
+
+def test_a_champion_says_so_only_while_it_is_one():
+    first = judged(True, champion_loss=None)
+    assert measured.verdict(first, 400, "f" * 64) == (
+        "Step 400 as tiny passed every check and is the champion; "
+        "1.605 bits per byte, there was no champion to compare it with."
+    )
+    assert "is the champion" not in measured.verdict(first, 400, "e" * 64)
