@@ -124,9 +124,9 @@ def _restored(here: "Workplace", backup: str) -> "Restored":
     from operations import metadata_restore
 
     if here.home is not None:
-        return metadata_restore.restore(here.home, here.tiers, backup)
+        return metadata_restore.restore(here.home, here.tiers, place.who(), backup)
     with tempfile.TemporaryDirectory(prefix="metadata-restore-") as scratch:
-        return metadata_restore.restore_servers(here.tiers, backup, Path(scratch))
+        return metadata_restore.restore_servers(here.tiers, place.who(), backup, Path(scratch))
 
 
 def _backed_up(here: "Workplace") -> str:

@@ -12,7 +12,8 @@ from websockets.exceptions import InvalidStatus
 from resources import access
 from resources.mlflow import identity
 from resources.mlflow.identity import CANCELLED_TAG, USER_TAG
-from tests.resources.served import HEADER, TERMINATE, TOKEN, Served, basic, guarded_by, served
+from tests.kubernetes import settings
+from tests.resources.served import HEADER, PEOPLE, TERMINATE, TOKEN, Served, basic, guarded_by, served
 
 PAGES = ("/", "/graphql?query={__typename}", "/slipway", "/slipway/trainings/x/live", "/logs/a/b", "/download_debug/x")
 BACKFILL = """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
@@ -155,3 +156,9 @@ def test_a_token_that_cannot_be_used_is_refused_before_anything_is_served(tmp_pa
     missing.write_text("guessed")
     with pytest.raises(ValueError, match="found a token of 7 characters, expected 16 or more"):
         access.here({access.TOKEN: str(missing)})
+
+
+def test_names_of_people_are_not_believed_where_no_token_says_who_gives_them(tmp_path: Path):
+    file = settings.write(tmp_path / "platform.yaml", {**settings.settings(), **PEOPLE})
+    with pytest.raises(ValueError, match="user_header: found 'X-Forwarded-Email' without SLIPWAY_TOKEN_FILE, expected"):
+        access.here({"SLIPWAY_PLATFORM": str(file)})
