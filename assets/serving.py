@@ -18,6 +18,7 @@ from assets.exporting import Exporting
 from recipes.training import ModelRecipe
 from resources import exports
 from resources.compute.protocol import Compute
+from resources.mlflow import identity
 from resources.mlflow.promotion import champion
 from resources.mlflow.registry import FOLDER_TAG, SNAPSHOT_TAG, Version
 from resources.serving import wishes
@@ -178,7 +179,7 @@ def served_asset(model: str, recipes: Sequence[ModelRecipe]) -> dg.AssetsDefinit
         held = serving.records.state(model).wanted
         policy = held.policy if held is not None else SwitchPolicy()
         try:
-            state = serving.serve(champion, policy, True, f"run {context.run.run_id}", "it is the champion")
+            state = serving.serve(champion, policy, True, identity.of_run(context.run), "it is the champion")
         except (ValueError, DamagedCheckpoint) as error:
             raise dg.Failure(f"model {model}: {error}") from None
         return dg.MaterializeResult(

@@ -21,6 +21,7 @@ from recipes.script import ScriptRecipe
 from recipes.strict import validate
 from recipes.training import ModelRecipe, TrainingRecipe
 from resources.compute.protocol import Compute
+from resources.mlflow import identity
 from resources.tiers import Tiers
 from resources.trainings import budgets, naming, scripts
 from resources.trainings.changes import sentence
@@ -164,7 +165,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         # A run that a person executes again has the tags of the first run: that person wants the training.
         if keys.SHOWS_TAG not in context.run.tags or context.run.parent_run_id is not None:
             _follow_recipe(context, store, recipe)
-            root.start(store, f"run {context.run.run_id}", "materialised")
+            root.start(store, identity.of_run(context.run), "materialised")
         _wait(context, store, compute.control(tiers), compute.poll_seconds)
         facts = store.read()
         if not facts.succeeded:
@@ -197,7 +198,7 @@ def _follow_recipe(context: dg.AssetExecutionContext, store: TrainingStore, reci
     except ValueError as error:
         context.log.warning(str(error))
         return
-    if changed := store.change_terms(now, f"run {context.run.run_id}", f"recipe {recipe.name}"):
+    if changed := store.change_terms(now, identity.of_run(context.run), f"recipe {recipe.name}"):
         context.log.info(f"its terms follow the recipe: {sentence(changed)}")
 
 

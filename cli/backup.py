@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = group("Upkeep.")
 
 
-@verb(app, "slipway backup", section="Instance")
+@verb(app, "slipway backup", section="Instance", changes=True)
 def backup(json: AsJson = False) -> None:
     """Back up the databases and the recipes.
 
@@ -38,7 +38,7 @@ def backup(json: AsJson = False) -> None:
     print(f"{made.folder}: {made.bytes:,} bytes, manifest {made.manifest}")
 
 
-@verb(app, "slipway restore", section="Instance")
+@verb(app, "slipway restore", section="Instance", changes=True)
 def restore(
     backup: Annotated[
         str,
@@ -65,7 +65,7 @@ def restore(
         print(f"what was there before: {path}")
 
 
-@verb(app, "slipway upgrade --dry-run", section="Instance")
+@verb(app, "slipway upgrade --dry-run", section="Instance", changes=True)
 def upgrade(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be changed.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take the last upgrade back.")] = False,
@@ -124,9 +124,9 @@ def _restored(here: "Workplace", backup: str) -> "Restored":
     from operations import metadata_restore
 
     if here.home is not None:
-        return metadata_restore.restore(here.home, here.tiers, backup)
+        return metadata_restore.restore(here.home, here.tiers, place.who(), backup)
     with tempfile.TemporaryDirectory(prefix="metadata-restore-") as scratch:
-        return metadata_restore.restore_servers(here.tiers, backup, Path(scratch))
+        return metadata_restore.restore_servers(here.tiers, place.who(), backup, Path(scratch))
 
 
 def _backed_up(here: "Workplace") -> str:

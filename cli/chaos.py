@@ -20,7 +20,7 @@ SETTLE_SECONDS = 60.0
 POLL_SECONDS = 1.0
 
 
-@verb(app, "slipway chaos --minutes 15 --every 60 --seed 7 --apply", section="Operations")
+@verb(app, "slipway chaos --minutes 15 --every 60 --seed 7 --apply", section="Operations", changes=True)
 def chaos(
     minutes: Annotated[float, typer.Option(help="For how long.")] = 15.0,
     every: Annotated[float, typer.Option(help="Seconds between two faults, on average.")] = 60.0,

@@ -81,7 +81,7 @@ def verify(
     print(f"{store.id}@{commit.step} is whole on the {tier} tier: {size}")
 
 
-@verb(app, "slipway checkpoints export tiny-dec@400 --to ./tiny-llama")
+@verb(app, "slipway checkpoints export tiny-dec@400 --to ./tiny-llama", changes=True)
 def export(
     checkpoint: Checkpoint,
     to: Annotated[Path, typer.Option(metavar="FOLDER", help="The new folder to make.")],
@@ -122,7 +122,7 @@ def _exported(checkpoint: str, to: Path, tokenizer: Path | None, precision: str,
         return exporting.write(commit, store.terms(), to, tokenizer, precision, file_bytes)
 
 
-@verb(app, "slipway checkpoints reseal --dry-run")
+@verb(app, "slipway checkpoints reseal --dry-run", changes=True)
 def reseal(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write nothing, and say what needs which key.")] = False,
     json: AsJson = False,
@@ -138,8 +138,6 @@ def reseal(
     from resources.trainings import resealing
 
     here = place.here()
-    if not dry_run:
-        place.who()
     with output.progress("sealing checkpoints"):
         done = resealing.reseal_all(here.stores().values(), here.tiers.shared(), dry_run)
     if json:
@@ -151,7 +149,7 @@ def reseal(
         raise typer.Exit(1)
 
 
-@verb(app, "slipway checkpoints release tiny-dec@80")
+@verb(app, "slipway checkpoints release tiny-dec@80", changes=True)
 def release(
     checkpoint: Annotated[str, typer.Argument(metavar="TRAINING@STEP", help="A checkpoint that was set aside.")],
     json: AsJson = False,

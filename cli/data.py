@@ -25,7 +25,7 @@ Snapshot = Annotated[
 ]
 
 
-@verb(app, "slipway data build python-stdlib")
+@verb(app, "slipway data build python-stdlib", changes=True)
 def build(dataset: Dataset, json: AsJson = False) -> None:
     """Make the snapshot of a dataset from its present source.
 
@@ -125,7 +125,7 @@ def inspect(
     print("\n".join(data_lines.inspection(found)))
 
 
-@verb(app, "slipway data takedown my-texts --url https://a.example/page --why 'its author asked for it'")
+@verb(app, "slipway data takedown my-texts --url https://a.example/page --why 'its author asked for it'", changes=True)
 def takedown(
     dataset: Dataset,
     why: Annotated[str, typer.Option(help="What is shown as the reason.")],
@@ -190,7 +190,7 @@ def stage(
     _tell(vars(staged), json)
 
 
-@verb(app, "slipway data replicate python-stdlib --to s3://bucket/slipway")
+@verb(app, "slipway data replicate python-stdlib --to s3://bucket/slipway", changes=True)
 def replicate(
     snapshot: Snapshot,
     to: Annotated[str, typer.Option(metavar="URL", help="s3://bucket/prefix; credentials come from AWS_*.")],
@@ -211,7 +211,7 @@ def replicate(
     _tell(vars(published), json)
 
 
-@verb(app, "slipway data gc --keep 3 --apply")
+@verb(app, "slipway data gc --keep 3 --apply", changes=True)
 def gc(
     keep: Annotated[int, typer.Option(min=0, help="Snapshots of each dataset before the one that it points at.")] = 5,
     hours: Annotated[float, typer.Option(min=0, help="Younger files stay: a build may be about to use them.")] = 24.0,
@@ -234,7 +234,7 @@ def gc(
     print(f"{did} {files}; snapshots that stay: {found.kept_snapshots}")
 
 
-@verb(app, "slipway data scrub --rebuild")
+@verb(app, "slipway data scrub --rebuild", changes=True)
 def scrub(
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Build the datasets anew of which no other place has what is damaged.")

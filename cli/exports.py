@@ -11,7 +11,7 @@ from cli.verbs import AsJson, verb
 SECTION = "Serving"
 
 
-@verb(models.app, "slipway models gc --apply", section=SECTION)
+@verb(models.app, "slipway models gc --apply", section=SECTION, changes=True)
 def gc(
     versions: Annotated[
         int, typer.Option(min=1, help="Of each model, so many versions that answered before the one that answers stay.")

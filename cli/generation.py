@@ -13,7 +13,12 @@ from cli.verbs import AsJson, verb
 SECTION = "Serving"
 
 
-@verb(models.app, "slipway models evaluate slipway-tiny 3 --task adding --task gsm8k --examples 50", section=SECTION)
+@verb(
+    models.app,
+    "slipway models evaluate slipway-tiny 3 --task adding --task gsm8k --examples 50",
+    section=SECTION,
+    changes=True,
+)
 def evaluate(
     model: Model,
     version: Annotated[

@@ -79,7 +79,7 @@ def show(
         output.note(f"{name}: the alias was moved {where} in MLflow; version {champion.number} was promoted last")
 
 
-@verb(app, "slipway models promote slipway-tiny 3")
+@verb(app, "slipway models promote slipway-tiny 3", changes=True)
 def promote(
     model: Model,
     version: Annotated[int, typer.Argument(metavar="VERSION", help="The version that is to be the champion.")],
@@ -98,7 +98,7 @@ def promote(
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
-@verb(app, "slipway models rollback slipway-tiny --why 'it repeats itself'")
+@verb(app, "slipway models rollback slipway-tiny --why 'it repeats itself'", changes=True)
 def rollback(
     model: Model,
     version: Annotated[
@@ -126,7 +126,7 @@ def rollback(
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
-@verb(app, "slipway models demote slipway-tiny --why 'it leaks addresses'")
+@verb(app, "slipway models demote slipway-tiny --why 'it leaks addresses'", changes=True)
 def demote(
     model: Model,
     why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
@@ -141,7 +141,7 @@ def demote(
     output.print_json(made) if json else print(f"{made.model}: {_sentence(made)}")
 
 
-@verb(app, "slipway models approve slipway-tiny 3 --why 'read the samples'")
+@verb(app, "slipway models approve slipway-tiny 3 --why 'read the samples'", changes=True)
 def approve(
     model: Model,
     version: Annotated[int, typer.Argument(metavar="VERSION", help="The version that may become the champion.")],
@@ -160,7 +160,7 @@ def approve(
     print(f"{gate.model}: version {version} is {'refused' if refuse else 'approved'}")
 
 
-@verb(app, "slipway models freeze slipway-tiny --why 'the launch is on Friday'")
+@verb(app, "slipway models freeze slipway-tiny --why 'the launch is on Friday'", changes=True)
 def freeze(
     model: Model,
     why: Annotated[str, typer.Option(metavar="WORDS", help="The reason, for the record.")] = "asked by hand",
@@ -176,7 +176,7 @@ def freeze(
     print(f"{gate.model}: frozen by {held.by}: {held.why}")
 
 
-@verb(app, "slipway models thaw slipway-tiny")
+@verb(app, "slipway models thaw slipway-tiny", changes=True)
 def thaw(model: Model) -> None:
     """End a freeze.
 

@@ -103,7 +103,7 @@ def _print_transitions(history: "list[NodeRecord]") -> None:
     )
 
 
-@verb(app, "slipway nodes quarantine node-1 --why 'a new cable'")
+@verb(app, "slipway nodes quarantine node-1 --why 'a new cable'", changes=True)
 def quarantine(node: Node, why: Why, json: AsJson = False) -> None:
     """Take a node out of service: no training is placed on it.
 
@@ -112,7 +112,7 @@ def quarantine(node: Node, why: Why, json: AsJson = False) -> None:
     _set(node, "quarantined", why, json)
 
 
-@verb(app, "slipway nodes release node-1 --why 'it was the switch'")
+@verb(app, "slipway nodes release node-1 --why 'it was the switch'", changes=True)
 def release(node: Node, why: Why, json: AsJson = False) -> None:
     """Take a node back into service, whatever was found against it.
 
@@ -121,7 +121,7 @@ def release(node: Node, why: Why, json: AsJson = False) -> None:
     _set(node, "released", why, json)
 
 
-@verb(app, "slipway nodes bisect node-0 node-1 node-2 node-3")
+@verb(app, "slipway nodes bisect node-0 node-1 node-2 node-3", changes=True)
 def bisect(
     nodes: Annotated[list[str], typer.Argument(metavar="NODE", help="The nodes, one of which spoils the network.")],
     good: Annotated[list[str] | None, typer.Option(metavar="NODE", help="A node that is known to be good.")] = None,
@@ -159,7 +159,7 @@ def bisect(
         raise ValueError(f"nothing is known of {unknown}: no good node was left to measure with, name one with --good")
 
 
-@verb(app, "slipway nodes exempt node-1 --why 'it is used for tests'")
+@verb(app, "slipway nodes exempt node-1 --why 'it is used for tests'", changes=True)
 def exempt(
     node: Node,
     why: Why,
@@ -212,7 +212,7 @@ def preflight(
     raise typer.Exit(code)
 
 
-@verb(app, "slipway nodes cordon node-7 --why 'Xid 79' --apply")
+@verb(app, "slipway nodes cordon node-7 --why 'Xid 79' --apply", changes=True)
 def cordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> None:
     """Keep new work away from a node of a cluster.
 
@@ -221,7 +221,7 @@ def cordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> 
     _tell(_cordon().cordon(_full(node), place.who(), why, apply), json)
 
 
-@verb(app, "slipway nodes uncordon node-7 --why 'new GPU' --apply")
+@verb(app, "slipway nodes uncordon node-7 --why 'new GPU' --apply", changes=True)
 def uncordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> None:
     """Take back a node that was cordoned by Slipway.
 
@@ -230,7 +230,7 @@ def uncordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -
     _tell(_cordon().uncordon(_full(node), place.who(), why, apply), json)
 
 
-@verb(app, "slipway nodes kill node-1")
+@verb(app, "slipway nodes kill node-1", changes=True)
 def kill(node: Node, json: AsJson = False) -> None:
     """Kill a node of the embedded instance, with all on it.
 

@@ -6,7 +6,7 @@ from cli.verbs import AsJson, group, verb
 app = group("Notifications: whom Slipway tells of incidents, and of what waits for a person.")
 
 
-@verb(app, "slipway notify test")
+@verb(app, "slipway notify test", changes=True)
 def test(json: AsJson = False) -> None:
     """Send a message to every address.
 

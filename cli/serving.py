@@ -17,7 +17,7 @@ SECTION = "Serving"
 SETTLE_SECONDS = 300.0
 
 
-@verb(models.app, "slipway models serve slipway-tiny 3 --percent 10", section=SECTION)
+@verb(models.app, "slipway models serve slipway-tiny 3 --percent 10", section=SECTION, changes=True)
 def serve(
     model: Model,
     version: Annotated[

@@ -126,7 +126,7 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "slipway" / "plans"
 
 
-@verb(app, "slipway run tiny-decoder run.steps=50 --watch", section=SECTION)
+@verb(app, "slipway run tiny-decoder run.steps=50 --watch", section=SECTION, changes=True)
 def run(
     recipe: Recipe,
     fields: Fields = None,

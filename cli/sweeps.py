@@ -105,7 +105,7 @@ def export(
     output.note(f"{file} has the study {store.sweep}")
 
 
-@verb(app, "slipway sweeps pause tiny-dec --why 'the cluster is needed'")
+@verb(app, "slipway sweeps pause tiny-dec --why 'the cluster is needed'", changes=True)
 def pause(sweep: Id, why: Why = "paused by hand") -> None:
     """Pause a sweep: its trials save and leave their nodes.
 
@@ -118,7 +118,7 @@ def pause(sweep: Id, why: Why = "paused by hand") -> None:
     print(f"{store.sweep} is to pause: {BEGINS}")
 
 
-@verb(app, "slipway sweeps resume tiny-dec")
+@verb(app, "slipway sweeps resume tiny-dec", changes=True)
 def resume(sweep: Id, why: Why = "resumed by hand") -> None:
     """Let a paused sweep go on.
 
@@ -131,7 +131,7 @@ def resume(sweep: Id, why: Why = "resumed by hand") -> None:
     print(f"{store.sweep} is to go on: {BEGINS}")
 
 
-@verb(app, "slipway sweeps stop tiny-dec")
+@verb(app, "slipway sweeps stop tiny-dec", changes=True)
 def stop(sweep: Id, why: Why = "stopped by hand") -> None:
     """End a sweep for good.
 
@@ -144,7 +144,7 @@ def stop(sweep: Id, why: Why = "stopped by hand") -> None:
     print(f"{store.sweep} is to stop: {BEGINS}")
 
 
-@verb(app, "slipway sweeps add tiny-dec 16")
+@verb(app, "slipway sweeps add tiny-dec 16", changes=True)
 def add(
     sweep: Id,
     trials: Annotated[int, typer.Argument(help="How many trials more.")],
@@ -161,7 +161,7 @@ def add(
     _say_changes(store, steering.add(store, trials, place.who(), why), json)
 
 
-@verb(app, "slipway sweeps set tiny-dec parallel=8 limits.retries=2", name="set")
+@verb(app, "slipway sweeps set tiny-dec parallel=8 limits.retries=2", name="set", changes=True)
 def set_(
     sweep: Id,
     fields: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE", help="As the recipe names them.")],

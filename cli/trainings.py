@@ -156,7 +156,7 @@ def follow(here: place.Workplace, store: "TrainingStore", bring: bool = False) -
     from resources.trainings.news import until_ended
 
     try:
-        for line in until_ended(store, here.control if bring else None, place.who()):
+        for line in until_ended(store, here.control if bring else None, place.who() if bring else ""):
             print(line, flush=True)
     except KeyboardInterrupt:
         output.note(f"\n{store.id} goes on; to stop it: slipway stop {store.id}")
@@ -170,7 +170,7 @@ def follow(here: place.Workplace, store: "TrainingStore", bring: bool = False) -
     print(f"{store.id} {ended.outcome} at step {ended.step}")
 
 
-@verb(app, "slipway stop tiny-dec", section=SECTION)
+@verb(app, "slipway stop tiny-dec", section=SECTION, changes=True)
 def stop(training: Id, why: Annotated[str, typer.Option(help="The reason, kept on record.")] = "asked to stop") -> None:
     """Stop a training, with a checkpoint of its last step.
 
@@ -179,7 +179,7 @@ def stop(training: Id, why: Annotated[str, typer.Option(help="The reason, kept o
     _stop(training, why)
 
 
-@verb(app, "slipway pause tiny-dec", section=SECTION)
+@verb(app, "slipway pause tiny-dec", section=SECTION, changes=True)
 def pause(training: Id) -> None:
     """Stop a training that you mean to resume.
 
@@ -188,7 +188,7 @@ def pause(training: Id) -> None:
     _stop(training, "paused")
 
 
-@verb(app, "slipway resume tiny-dec", section=SECTION)
+@verb(app, "slipway resume tiny-dec", section=SECTION, changes=True)
 def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept on record.")] = "resumed") -> None:
     """Go on with a training that was stopped or given up.
 
@@ -206,7 +206,7 @@ def resume(training: Id, why: Annotated[str, typer.Option(help="The reason, kept
     print(f"{store.id} goes on from step {_step(store)}" + (f"; it waits: {waiting}" if waiting else ""))
 
 
-@verb(app, "slipway rm tiny-dec --apply", section=SECTION)
+@verb(app, "slipway rm tiny-dec --apply", section=SECTION, changes=True)
 def rm(
     training: Id,
     apply: Annotated[bool, typer.Option("--apply", help="Let it go; without, say what would be removed.")] = False,

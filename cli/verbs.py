@@ -1,10 +1,16 @@
-"""How a verb is declared: with an example in its help, in a section of the list that `slipway --help` shows."""
+"""How a verb is declared: with an example in its help, in a section of the list that `slipway --help` shows.
 
+A verb that changes the platform says so, and asks before anything else whether the person who gives it may do that.
+"""
+
+import functools
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import typer
 from typer.core import TyperGroup
+
+from cli import place
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -33,6 +39,26 @@ def group(help: str) -> typer.Typer:
     return typer.Typer(cls=Sections, help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
-def verb(app: typer.Typer, example: str, name: str = "", section: str = "Verbs") -> Callable[[Function], Function]:
-    """Declare a function as a verb of `app`; its docstring is the help, which ends with the example."""
-    return app.command(name or None, epilog=f"{EXAMPLE}{example}", rich_help_panel=section)
+def verb(
+    app: typer.Typer, example: str, name: str = "", section: str = "Verbs", changes: bool = False
+) -> Callable[[Function], Function]:
+    """Declare a function as a verb of `app`; its docstring is the help, which ends with the example.
+
+    `changes`: whether it changes the platform, and not only a folder that its caller names. Called without `--apply`,
+    or with `--dry-run`, where it has that option, such a verb only looks.
+    """
+    declare = app.command(name or None, epilog=f"{EXAMPLE}{example}", rich_help_panel=section)
+    return (lambda function: declare(_asking(function))) if changes else declare
+
+
+def _asking(function: Function) -> Function:
+    """The function, refused to a person who may only look."""
+
+    @functools.wraps(function)
+    def asked(*arguments: Any, **options: Any) -> Any:
+        if options.get("apply", True) and not options.get("dry_run", False):
+            place.who()
+        return function(*arguments, **options)
+
+    asked.changes_the_platform = True  # type: ignore[attr-defined]
+    return cast(Function, asked)

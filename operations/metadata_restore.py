@@ -22,11 +22,12 @@ from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings, trials
 from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import listing
+from trainer.base import codec, listing
 from trainer.record import files
 
 SCRATCH = ".restored"
 DATABASES = ("dagster", "mlflow.db")
+RECORDS, FORMAT = "restores", "slipway.restore/1"
 MARGIN_SECONDS = 3600.0
 """Marks somewhat older than the backup go too: nothing is shown twice, since the event log is asked."""
 
@@ -46,11 +47,23 @@ class Restored:
     """How many takedowns of documents the durable tier lacked."""
 
 
-def restore(home: Home, tiers: Tiers, folder: str = "") -> Restored:
+@dataclass(frozen=True)
+class RestoreRecord:
+    """That somebody restores a backup."""
+
+    backup: str
+    """Its folder on the backup tier."""
+    by: str
+    at: float
+    """Seconds since the epoch."""
+
+
+def restore(home: Home, tiers: Tiers, by: str, folder: str = "") -> Restored:
     """Restore a backup, by default the newest, into a home whose instance is down.
 
-    What is there is set aside beside it. Raises ValueError when there is no such backup or it is not whole, and
-    DamagedCheckpoint, TierUnavailable and OSError as `resources.metadata_backup.restore` does.
+    What is there is set aside beside it, and who asked for it is on record. Raises ValueError when there is no such
+    backup or it is not whole, and DamagedCheckpoint, TierUnavailable and OSError as `resources.metadata_backup.restore`
+    does.
     """
     tier = tier_of(tiers)
     folder = folder or metadata_backup.newest(tier)
@@ -58,13 +71,14 @@ def restore(home: Home, tiers: Tiers, folder: str = "") -> Restored:
         there = [name for name in DATABASES if (scratch / name).exists()]
         if not there:
             raise ValueError(f"{tier}/{folder}: found the databases of a server, expected those of a home")
+        _note(tiers, folder, by)
         looked_at = _look_at_all_again(tiers, folder)
         taken_down = _restore_takedowns(scratch, tiers.durable_path)
         aside = tuple(_put_back(scratch / name, home.root / name) for name in there)
     return Restored(folder, figures, tuple(filter(None, aside)), looked_at, taken_down)
 
 
-def restore_servers(tiers: Tiers, folder: str, scratch: Path) -> Restored:
+def restore_servers(tiers: Tiers, by: str, folder: str, scratch: Path) -> Restored:
     """Restore a backup, by default the newest, into the databases of the servers; `scratch` is a folder for it.
 
     Each database is put back in one transaction: when it fails, the database is as it was. Raises as `restore` does,
@@ -78,11 +92,19 @@ def restore_servers(tiers: Tiers, folder: str, scratch: Path) -> Restored:
             raise ValueError(f"{tier}/{folder}: found the databases of a home, expected those of a server")
         for service in dumps:
             postgresql.require_alone(service)
+        _note(tiers, folder, by)
         looked_at = _look_at_all_again(tiers, folder)
         taken_down = _restore_takedowns(fetched, tiers.durable_path)
         for service, dump in dumps.items():
             postgresql.restore(service, dump)
     return Restored(folder, figures, (), looked_at, taken_down)
+
+
+def _note(tiers: Tiers, folder: str, by: str) -> None:
+    """Put on record who restores which backup. It comes before the databases change. Raises OSError."""
+    now = time.time()
+    path = tiers.durable_path / RECORDS / f"{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}.json"
+    codec.create_only(path, RestoreRecord(folder, by, now), FORMAT)
 
 
 def _restore_takedowns(backup: Path, durable: Path) -> int:

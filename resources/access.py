@@ -55,14 +55,23 @@ class Access:
 
 
 def here(environ: Mapping[str, str] = os.environ) -> Access:
-    """The rules of this place. Raises ValueError for a token that cannot be used, and for settings that are wrong."""
+    """The rules of this place.
+
+    Raises ValueError for a token that cannot be used, for settings that are wrong, and for names without a token.
+    """
     file = token_file(environ)
     if file is not None:
         try:
             token(file)
         except OSError as error:
             raise ValueError(f"{TOKEN}={file}: found {error.strerror!r}, expected a file with the token") from None
-    return dataclasses.replace(of_settings(environ), token_file=file)
+    found = dataclasses.replace(of_settings(environ), token_file=file)
+    if found.user_header and file is None:
+        raise ValueError(
+            f"user_header: found {found.user_header!r} without {TOKEN}, expected a file with the token that the proxy "
+            "sends: without it, whoever reaches the webserver gives any name"
+        )
+    return found
 
 
 def of_settings(environ: Mapping[str, str] = os.environ) -> Access:

@@ -17,7 +17,7 @@ from pathlib import Path
 import dagster as dg
 
 from recipes.load import load
-from resources import postgresql, sqlite
+from resources import postgresql, sqlite, state
 from resources.mlflow import database
 from resources.mlflow.tracking import Tracking
 from trainer.base import atomic, digest, parsing, verify
@@ -94,6 +94,7 @@ def _back_up(
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, kept)
         (root / FIGURES).write_bytes(atomic.readable_json(vars(figures)))
+        state.write(root)
         paths = sorted(path for path in root.rglob("*") if path.is_file())
         files = {str(path.relative_to(root)): _described(path) for path in paths}
         manifest = CheckpointManifest(LAYOUT, files)
@@ -159,15 +160,26 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
     """Restore a backup into the new folder `into` and count what it holds, through Dagster and MLflow themselves.
 
     Raises Damaged for bytes that are not what was backed up, and ValueError for a database that is not whole or
-    holds less than was counted.
+    holds less than was counted, and for a backup that a newer Slipway has made.
     """
     fetch(source, folder, manifest, into)
+    _refuse_newer(into, folder)
     found = _counted_dumps(into) if postgresql.dumps(into) else _counted_files(into)
     expected = Figures(**parsing.value((into / FIGURES).read_bytes()))
     for name, least in vars(expected).items():
         if getattr(found, name) < least:
             raise ValueError(f"{folder}: found {getattr(found, name)} {name}, expected {least} or more")
     return found
+
+
+def _refuse_newer(into: Path, folder: str) -> None:
+    """Its databases may have tables that this version does not know. A backup of 0.1 says nothing of its version."""
+    made = state.state_of(into)
+    if made is not None and made.state > state.STATE:
+        raise ValueError(
+            f"{folder}: found a backup of state {made.state}, which Slipway {made.version} made, expected "
+            f"{state.STATE} or older: this is Slipway {state.RELEASES[state.STATE]}; restore it with {made.version}"
+        )
 
 
 def _counted_files(into: Path) -> Figures:

@@ -16,12 +16,14 @@ from dagster_webserver import app
 from dagster_webserver.cli import main
 from dagster_webserver.webserver import DagsterWebserver
 from starlette.middleware import Middleware
-from starlette.requests import HTTPConnection
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount
 
 from resources import access, platform
 from resources.home import Home
 from resources.mlflow.identity import USER_TAG
+from resources.pages import mutations
 from resources.pages.door import Door
 from resources.pages.health import problems
 from resources.pages.routes import routes
@@ -67,6 +69,18 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
         context.person = person
         return context
 
+    async def execute_graphql_request(
+        self, request: Request, query: Any, variables: Any, operation_name: Any
+    ) -> JSONResponse:
+        """As Dagster's, unless the document changes something that this person, or such a request, may not change."""
+        if not isinstance(query, str):
+            return _problem(f"query: found {type(query).__name__}, expected a text", 400)
+        refused = self._access.refusal(self._access.person(request.headers))
+        if reason := mutations.refusal(query, request.method, request.headers.get("content-type", ""), refused):
+            return _problem(reason, 200)  # the UI shows the sentence; of another status it would show the number
+        answer: JSONResponse = await super().execute_graphql_request(request, query, variables, operation_name)
+        return answer
+
     def _problems(self) -> dict[str, str]:
         return problems(durable_here(), self._process_context.instance)
 
@@ -75,6 +89,11 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
         pages: list[BaseRoute] = list(routes(durable_here(), self._problems, mlflow_here()))
         prefix = self._app_path_prefix
         return [*([Mount(prefix, routes=pages)] if prefix else pages), *super().build_routes()]  # type: ignore[no-untyped-call]
+
+
+def _problem(message: str, status: int) -> JSONResponse:
+    """A problem as GraphQL tells it."""
+    return JSONResponse({"data": None, "errors": [{"message": message}]}, status)
 
 
 def durable_here(environ: Mapping[str, str] = os.environ) -> Path:

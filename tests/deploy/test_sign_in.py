@@ -24,7 +24,7 @@ from tests.deploy.rendering import IDENTITY
 from tests.deploy.test_identity import proxy_arguments
 from tests.drills.graphql import LAUNCH
 from tests.kubernetes import settings
-from tests.resources.test_door import LOCATION, Served, served
+from tests.resources.served import LOCATION, Served, served
 
 pytestmark = [
     pytest.mark.nightly,

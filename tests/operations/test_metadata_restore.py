@@ -10,12 +10,14 @@ import pytest
 
 from assets import keys
 from operations import metadata_backup, metadata_restore
+from resources import state
 from resources.home import Home
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
 from tests.sensors.conftest import UNCAPTURED
-from tests.sensors.platform import Platform
+from tests.sensors.platform import BY, Platform
+from trainer.base import codec
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 
 SHOWN_BY = {Duty.RUN: "job_watch", Duty.CHECKPOINTS: "checkpoint_arrivals", Duty.TRACKING: "metrics_shipping"}
@@ -68,7 +70,7 @@ def restored(platform: Platform) -> Iterator[Platform]:
     (root / "home" / "mlflow.db").unlink()
     home = Home(root / "home")
     tiers = Tiers(durable=str(home.durable), nvme=home.nvme, backup=str(root / "backup"))
-    assert metadata_restore.restore(home, tiers).trainings == 1
+    assert metadata_restore.restore(home, tiers, BY).trainings == 1
     with dg.instance_for_test(UNCAPTURED, temp_dir=str(home.dagster)) as instance:
         yield with_backup(Platform(root, instance), root / "backup")
 
@@ -101,9 +103,12 @@ def test_what_the_backup_has_is_not_shown_twice(before: Platform):
 
 def test_what_is_there_is_set_aside_and_not_removed(before: Platform):
     kept = (before.home.root / "mlflow.db").read_bytes()
-    done = metadata_restore.restore(before.home, before.tiers)
+    done = metadata_restore.restore(before.home, before.tiers, BY)
     assert [Path(path).read_bytes() for path in done.aside] == [kept]
     assert (before.home.dagster / "history").is_dir()
+    [record] = (before.home.durable / metadata_restore.RECORDS).iterdir()
+    noted = codec.read(record, metadata_restore.RestoreRecord, metadata_restore.FORMAT)
+    assert (noted.by, noted.backup) == (BY, done.folder)
 
 
 def test_a_restore_that_was_killed_between_its_renames_is_finished(tmp_path: Path):
@@ -122,8 +127,23 @@ def test_a_restore_that_was_killed_between_its_renames_is_finished(tmp_path: Pat
 def test_without_a_backup_nothing_is_touched(tracked: Platform):
     kept = (tracked.home.root / "mlflow.db").stat()
     with pytest.raises(ValueError, match="metadata: found no backup, expected one; slipway backup makes one"):
-        metadata_restore.restore(tracked.home, tracked.tiers)
+        metadata_restore.restore(tracked.home, tracked.tiers, BY)
     assert (tracked.home.root / "mlflow.db").stat().st_ino == kept.st_ino
+
+
+def test_a_backup_of_a_newer_version_is_refused_and_nothing_is_touched(
+    before: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    newer = max(state.RELEASES) + 1
+    with monkeypatch.context() as released:
+        released.setitem(state.RELEASES, newer, "0.9")
+        released.setattr(state.write, "__defaults__", (newer,))
+        back_up(before)
+    kept = (before.home.root / "mlflow.db").stat()
+    with pytest.raises(ValueError, match=rf"found a backup of state {newer}, which Slipway 0\.9 made, expected"):
+        metadata_restore.restore(before.home, before.tiers, BY)
+    assert (before.home.root / "mlflow.db").stat().st_ino == kept.st_ino
+    assert not (before.home.durable / metadata_restore.RECORDS).exists()
 
 
 def test_a_damaged_backup_is_refused_and_nothing_is_touched(before: Platform):
@@ -131,5 +151,5 @@ def test_a_damaged_backup_is_refused_and_nothing_is_touched(before: Platform):
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     kept = (before.home.root / "mlflow.db").stat()
     with pytest.raises(DamagedCheckpoint, match=r"mlflow\.db"):
-        metadata_restore.restore(before.home, before.tiers)
+        metadata_restore.restore(before.home, before.tiers, BY)
     assert (before.home.root / "mlflow.db").stat().st_ino == kept.st_ino

@@ -85,7 +85,7 @@ def test_a_backup_of_servers_is_restored_whole(tiers: Tiers, tmp_path: Path):
     made = backed_up(tiers, tmp_path)
     sql("dagster", "DELETE FROM runs")
     sql("mlflow", "DROP TABLE experiments")
-    done = metadata_restore.restore_servers(tiers, "", tmp_path)
+    done = metadata_restore.restore_servers(tiers, "ann", "", tmp_path)
     assert (done.folder, done.figures) == (made.folder, made.figures)
     assert (postgresql.rows_of("dagster", "runs"), postgresql.rows_of("mlflow", "experiments")) == (2, 1)
 
@@ -117,7 +117,7 @@ def test_a_restore_is_refused_while_anybody_is_connected(tiers: Tiers, tmp_path:
         postgresql._connected("mlflow"),
         pytest.raises(ValueError, match="database mlflow: found 1 connections of others, expected none"),
     ):
-        metadata_restore.restore_servers(tiers, "", tmp_path)
+        metadata_restore.restore_servers(tiers, "ann", "", tmp_path)
     assert postgresql.rows_of("dagster", "runs") == 0
 
 
@@ -129,7 +129,7 @@ def test_what_was_shown_since_the_backup_is_looked_at_again(tiers: Tiers, tmp_pa
     mark = store.folder / files.REPORTED / "incarnation-1"
     mark.parent.mkdir(exist_ok=True)
     mark.touch()
-    assert metadata_restore.restore_servers(tiers, "", tmp_path).trainings == 1
+    assert metadata_restore.restore_servers(tiers, "ann", "", tmp_path).trainings == 1
     assert not mark.exists() and trainings(tiers).is_open(store.id, Duty.RUN)
 
 
@@ -150,7 +150,7 @@ def test_a_restore_that_is_killed_leaves_the_database_as_it_was(tiers: Tiers, tm
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert postgresql.rows_of("dagster", "runs") == 3
-    metadata_restore.restore_servers(tiers, "", tmp_path)
+    metadata_restore.restore_servers(tiers, "ann", "", tmp_path)
     assert postgresql.rows_of("dagster", "runs") == 2
 
 

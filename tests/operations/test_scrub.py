@@ -93,8 +93,8 @@ def test_takedowns_and_tokenizers_are_in_the_backup_of_the_metadata_and_come_bac
     takedowns.path(durable, recipe.name).unlink()
     takedowns.add(durable, second, recipe.name)
     (tmp_path / "home").mkdir()
-    assert metadata_restore.restore(Home(tmp_path / "home"), tiers).takedowns == 1
+    assert metadata_restore.restore(Home(tmp_path / "home"), tiers, "ann").takedowns == 1
     assert {each.url for each in takedowns.read(durable, recipe.name)} == {"u", "v"}
     (tmp_path / "home").rename(tmp_path / "first")
     (tmp_path / "home").mkdir()
-    assert metadata_restore.restore(Home(tmp_path / "home"), tiers).takedowns == 0
+    assert metadata_restore.restore(Home(tmp_path / "home"), tiers, "ann").takedowns == 0

@@ -1,153 +1,34 @@
 """The webserver's door: a real server on a real port, asked as browsers, proxies and strangers ask it."""
 
 import asyncio
-import base64
-import contextlib
-import dataclasses
 import json
-import threading
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import dagster as dg
 import pytest
-import uvicorn
-from dagster._core.remote_origin import InProcessCodeLocationOrigin
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 from resources import access
 from resources.mlflow import identity
 from resources.mlflow.identity import CANCELLED_TAG, USER_TAG
-from resources.pages.webserver import SlipwayWebserver
-from tests.conftest import until
-from tests.drills.graphql import LAUNCH, LAUNCH_AGAIN
 from tests.kubernetes import settings
+from tests.resources.served import HEADER, PEOPLE, TERMINATE, TOKEN, Served, basic, guarded_by, served
 
-TOKEN = "0123456789abcdef-the-token"
-HEADER = "X-Forwarded-Email"
-PEOPLE = {"user_header": HEADER, "operators": ["oda@x.example"], "promoters": ["pia@x.example"]}
 PAGES = ("/", "/graphql?query={__typename}", "/slipway", "/slipway/trainings/x/live", "/logs/a/b", "/download_debug/x")
-TERMINATE = "mutation T($run: String!) { terminateRun(runId: $run) { __typename } }"
 BACKFILL = """mutation B($params: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $params) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on Error { message } } }"""
-LOCATION = {"repositoryLocationName": "place", "repositoryName": "__repository__"}
-CODE = """\
-import dagster as dg
-
-@dg.op
-def work():
-    pass
-
-@dg.job
-def a_job():
-    work()
-
-@dg.asset(partitions_def=dg.StaticPartitionsDefinition(["one"]))
-def made():
-    pass
-
-defs = dg.Definitions(jobs=[a_job], assets=[made])
-"""
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Mapping[str, str]
-    text: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Served:
-    """The webserver on a port, over one job and one asset."""
-
-    port: int
-    instance: dg.DagsterInstance
-
-    def ask(self, path: str, body: object = None, method: str | None = None, **headers: str) -> Answer:
-        """One request; a header's underlines are dashes."""
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        data = None if body is None else json.dumps(body).encode()
-        if data is not None:
-            sent.setdefault("Content-Type", "application/json")
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, sent, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return Answer(answer.status, dict(answer.headers), answer.read().decode())
-        except urllib.error.HTTPError as error:
-            return Answer(error.code, dict(error.headers), error.read().decode())
-
-    def mutate(self, person: str, query: str, **variables: Any) -> Mapping[str, Any]:
-        """A click of a person whom the proxy has let in; what it gives."""
-        headers = {HEADER: person} if person else {}
-        answer = self.ask("/graphql", {"query": query, "variables": variables}, Authorization=basic(), **headers)
-        assert answer.status == 200, answer
-        [given] = json.loads(answer.text)["data"].values()
-        return dict(given)
-
-    def launch(self, person: str, tags: Mapping[str, str]) -> Mapping[str, Any]:
-        typed = [{"key": name, "value": value} for name, value in tags.items()]
-        selector = {**LOCATION, "jobName": "a_job"}
-        params = {"selector": selector, "runConfigData": {}, "executionMetadata": {"tags": typed}}
-        return self.mutate(person, LAUNCH, params=params)
-
-    def tags(self, run: str) -> Mapping[str, str]:
-        found = self.instance.get_run_by_id(run)
-        assert found is not None
-        return found.tags
-
-
-def basic(token: str = TOKEN) -> str:
-    return "Basic " + base64.b64encode(f"anybody:{token}".encode()).decode()
-
-
-@contextlib.contextmanager
-def served(folder: Path) -> Iterator[Served]:
-    (folder / "place.py").write_text(CODE)
-    coordinator = {"module": "resources.run_coordinator", "class": "AttributingRunCoordinator"}
-    origin = LoadableTargetOrigin(python_file=str(folder / "place.py"), working_directory=str(folder))
-    target = InProcessWorkspaceLoadTarget(InProcessCodeLocationOrigin(origin, location_name="place"))
-    with (
-        dg.instance_for_test(overrides={"run_coordinator": coordinator}, temp_dir=str(folder)) as instance,
-        WorkspaceProcessContext(instance, target) as context,
-    ):
-        app = SlipwayWebserver(context).create_asgi_app()
-        server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error"))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            until(lambda: server.started, "the webserver")
-            yield Served(server.servers[0].sockets[0].getsockname()[1], instance)
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @pytest.fixture(scope="module")
 def token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("secrets") / "token"
-    file.write_text(f"{TOKEN}\n")
-    return file
+    return tmp_path_factory.mktemp("secrets") / "token"
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory, token_file: Path) -> Iterator[Served]:
-    """A cluster's webserver behind a proxy: with a token, an operator and a promoter."""
-    folder = tmp_path_factory.mktemp("guarded")
-    (folder / "durable").mkdir()
-    document = {**settings.settings(folder / "durable", folder / "nvme"), **PEOPLE}
-    with pytest.MonkeyPatch.context() as environ:
-        environ.setenv("SLIPWAY_PLATFORM", str(settings.write(folder / "platform.yaml", document)))
-        environ.setenv(access.TOKEN, str(token_file))
-        with served(folder) as found:
-            yield found
+    with guarded_by(token_file, tmp_path_factory.mktemp("guarded")) as found:
+        yield found
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -201,19 +82,32 @@ def test_another_sites_page_may_open_a_page_and_send_nothing(guarded: Served):
     assert guarded.ask("/slipway", Sec_Fetch_Mode="navigate", **foreign).status == 200
 
 
-@pytest.mark.parametrize("person", ["", "vic@x.example"])
-def test_a_viewer_launches_and_ends_nothing(guarded: Served, person: str):
-    running = guarded.launch("oda@x.example", {})["run"]["runId"]
-    assert guarded.launch(person, {})["__typename"] == "UnauthorizedError"
-    guarded.mutate(person, TERMINATE, run=running)
-    waiting = guarded.instance.get_run_by_id(running)
-    assert waiting is not None and waiting.status is dg.DagsterRunStatus.QUEUED and CANCELLED_TAG not in waiting.tags
-    again = {"parentRunId": running, "strategy": "ALL_STEPS"}
-    assert guarded.mutate(person, LAUNCH_AGAIN, params=again)["__typename"] == "UnauthorizedError"
-    reported = guarded.ask(
-        "/report_asset_materialization/made", {"partition": "one"}, Authorization=basic(), **{HEADER: person}
-    )
-    assert reported.status == 401
+@pytest.mark.parametrize(
+    "path", ["//graphql", "/GRAPHQL", "/%67raphql", "/slipway/../graphql", "/server_info/../graphql"]
+)
+@pytest.mark.parametrize("door", ["/slipway", "/server_info", "/slipway/live"])
+def test_no_way_of_writing_a_path_opens_the_door(guarded: Served, path: str, door: str):
+    for written in (f"{path}?query={{__typename}}", f"{door}/..{path}", f"{door}/%2e%2e{path}", f"{door};{path}"):
+        assert guarded.ask(written).status == 401, written
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/slipway/trainings/..%2f..%2fsecret",
+        "/slipway/trainings/%2e%2e/profiles/token",
+        "/slipway/trainings/x/profiles/..%2f..%2f..%2fplatform.yaml",
+        "/slipway/sweeps/..%2f..",
+        "/slipway/datasets/%2e%2e%5csecret",
+        "/slipway/datasets/%00",
+        "/logs/..%2f..%2f..%2fplatform/yaml",
+    ],
+)
+def test_no_page_reads_beside_its_folder(guarded: Served, path: str):
+    answer = guarded.ask(path, Authorization=basic())
+    assert "slipway: platform/1" not in answer.text and "root:" not in answer.text and TOKEN not in answer.text
+    is_the_uis = answer.text.startswith("<!DOCTYPE html>") or "install nbconvert" in answer.text
+    assert is_the_uis or answer.status in (400, 404, 500), answer
 
 
 @pytest.mark.parametrize("person", ["oda@x.example", "pia@x.example"])
@@ -262,3 +156,9 @@ def test_a_token_that_cannot_be_used_is_refused_before_anything_is_served(tmp_pa
     missing.write_text("guessed")
     with pytest.raises(ValueError, match="found a token of 7 characters, expected 16 or more"):
         access.here({access.TOKEN: str(missing)})
+
+
+def test_names_of_people_are_not_believed_where_no_token_says_who_gives_them(tmp_path: Path):
+    file = settings.write(tmp_path / "platform.yaml", {**settings.settings(), **PEOPLE})
+    with pytest.raises(ValueError, match="user_header: found 'X-Forwarded-Email' without SLIPWAY_TOKEN_FILE, expected"):
+        access.here({"SLIPWAY_PLATFORM": str(file)})

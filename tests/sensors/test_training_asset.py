@@ -9,6 +9,7 @@ import pytest
 
 from assets import keys, results
 from assets.results import result_metadata
+from resources.mlflow import identity
 from resources.trainings.decision import Action
 from resources.trainings.duties import Duty
 from tests.conftest import Marked, until
@@ -31,6 +32,15 @@ def test_materialising_a_training_trains_it_and_shows_what_came_of_it(platform: 
     assert run is not None and run.tags[keys.TRAINING_TAG] == store.id
     desired = store.desired()
     assert desired is not None and desired.by == f"run {result.run_id}"
+
+
+@pytest.mark.slow
+def test_who_wants_a_training_is_the_person_whom_the_proxy_named(platform: Platform):
+    store = platform.proposed("by hand", run={"steps": 2})
+    tags = {"dagster/partition": store.id, identity.USER_TAG: "ann"}
+    result = platform.launch(dg.RunRequest(asset_selection=TRAINING, tags=tags))
+    desired = store.desired()
+    assert desired is not None and desired.by == f"ann, run {result.run_id}"
 
 
 @pytest.mark.slow

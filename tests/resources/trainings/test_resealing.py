@@ -13,11 +13,14 @@ from resources.trainings.records import Specification, Terms
 from resources.trainings.resealing import Resealed
 from resources.trainings.store import Trainings
 from tests.conftest import until
+from tests.s3 import Server
 from trainer.checkpoint.disk import encryption, publication
 from trainer.checkpoint.disk.encryption import Key, WrongKey
 from trainer.checkpoint.disk.resealing import RECORD
 from trainer.checkpoint.tiers import copying, replicas
 from trainer.checkpoint.tiers.folder_tier import FolderTier
+from trainer.checkpoint.tiers.object_tier import ObjectTier
+from trainer.checkpoint.tiers.tier import Tier
 from trainer.record import fence
 from trainer.record.fence import Commit, Token
 
@@ -40,7 +43,7 @@ class Sealed:
         self.store = Trainings(root / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, ""), terms)
         self.store.want("run", "test", "the test wants it")
         assert self.store.claim(1, ("node-0",), "first start", "test")
-        self.tiers = {"durable": FolderTier(root / "durable"), "backup": FolderTier(root / "backup")}
+        self.tiers: dict[str, Tier] = {"durable": FolderTier(root / "durable"), "backup": FolderTier(root / "backup")}
 
     def has(self, *keys: Key) -> None:
         """The key file has these keys, the newest first."""
@@ -82,6 +85,22 @@ def test_all_copies_open_with_the_new_key_alone_and_no_byte_of_them_is_another(s
         assert sealed.opens(commit, tier)
         after = files_of(sealed.root / tier / commit.folder)
         assert after.pop(RECORD) and after == before[tier]
+
+
+def test_a_copy_in_an_object_store_opens_with_the_new_key_alone_once_it_is_sealed_and_fetched(
+    sealed: Sealed, s3: Server, tmp_path: Path
+):
+    sealed.tiers["backup"] = ObjectTier(str(s3.new_bucket()))
+    commit = sealed.saved(1)
+    for newest, before in ((NEW, OLD), (NEXT, NEW)):  # the second one writes over the record of the first
+        sealed.has(newest, before)
+        assert len(sealed.resealed().sealed) == 2
+    sealed.has(NEXT)
+    assert not sealed.resealed(dry_run=True).needed
+    back = tmp_path / "back" / commit.folder
+    copying.fetch(sealed.tiers["backup"], commit.folder, commit.manifest, back)
+    key = encryption.read_key(sealed.key_file)
+    assert {name: encryption.read(back / name, 0, len(data), key) for name, data in FILES.items()} == FILES
 
 
 def test_a_key_that_something_needs_is_named_with_what_needs_it(sealed: Sealed):

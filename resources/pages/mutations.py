@@ -1,0 +1,52 @@
+"""Mutations: what changes something comes from a person who may change things, as a program or our own page sends it.
+
+Dagster asks for a permission in each mutation, after it has looked at the arguments, or not at all. Here the question
+stands once, before any of them, so that a mutation of a later version is no way around it. And what a browser sends for
+another site without asking first (a picture, a link, a form) is never a mutation: those come by POST, as JSON
+(https://graphql.github.io/graphql-over-http/draft/#sec-GET).
+"""
+
+from collections.abc import Iterator
+
+from graphql import FieldNode, GraphQLError, OperationDefinitionNode, OperationType, SelectionNode, parse
+
+OWN = frozenset({"logTelemetry", "setNuxSeen"})
+"""The UI sends these for everybody: they change nothing but what the UI itself remembers of its reader."""
+TYPES = ("application/json", "application/graphql")
+"""Of bodies that a browser sends to another site only after it has asked that site."""
+
+
+def changes(query: str) -> list[str]:
+    """What a document would change, by the fields of its mutations; empty for one that only reads.
+
+    All its operations count, whichever is asked for. Raises GraphQLError for one that cannot be parsed: whether it is
+    too deep for the parser depends on where that is called, so that another one might parse what this one did not.
+    """
+    if "mutation" not in query:  # the word cannot be written otherwise, and most documents are spared the parser
+        return []
+    mutations = (
+        each
+        for each in parse(query, no_location=True).definitions
+        if isinstance(each, OperationDefinitionNode) and each.operation is OperationType.MUTATION
+    )
+    return [name for each in mutations for name in _fields(each.selection_set.selections) if name not in OWN]
+
+
+def refusal(query: str, method: str, kind: str, of_person: str) -> str:
+    """Why this document is not run; empty where it is.
+
+    `kind` is the type of the request's body, `of_person` why the person may change nothing.
+    """
+    try:
+        named = ", ".join(changes(query))
+    except (GraphQLError, RecursionError) as error:
+        return f"the document cannot be read: {error}"
+    if named and (method != "POST" or kind.partition(";")[0].strip().lower() not in TYPES):
+        return f"{named}: found {method} of {kind or 'no type'}, expected a mutation by POST, as {' or '.join(TYPES)}"
+    return f"{named}: {of_person}" if named and of_person else ""
+
+
+def _fields(selections: tuple[SelectionNode, ...]) -> Iterator[str]:
+    """The names of fields; of a fragment, which may hold any, the word itself."""
+    for each in selections:
+        yield each.name.value if isinstance(each, FieldNode) else "a fragment"
