@@ -95,10 +95,14 @@ class MetadataSection(RecipeSection):
 class ReadingSection(RecipeSection):
     """How documents are read from files. A file's content and name tell its format (docs/datasets.md)."""
 
-    format: Literal["text", "lines", "array", "csv", "html", "warc"] | None = None
+    format: Literal["text", "lines", "array", "object", "csv", "html", "warc"] | None = None
     """The format of all files but Parquet ones, whatever they look like; null to tell it from each file."""
+    separator: Text | None = None
+    """What stands between two documents of a plain file, such as `<|endoftext|>`, or `"\\n"` for a document in each
+    line; null for one document in each file."""
     encoding: Text | None = None
-    """The encoding of plain files that are not UTF-8, such as `cp1252` or `euc_jp`; null to tell it from each file."""
+    """The encoding of what is not UTF-8 in plain files, JSON lines and tables, such as `cp1252` or `euc_jp`; null to
+    tell it from each plain file."""
     text_field: Text = "text"
     """The field of a JSON object, or the column of a table, that holds the text."""
     metadata: MetadataSection = MetadataSection()
