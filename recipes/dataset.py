@@ -33,6 +33,10 @@ class FileSelection(RecipeSection):
             fnmatchcase(path, each) for each in self.exclude
         )
 
+    def passes_over(self, folder: str) -> bool:
+        """Whether an `exclude` pattern matches whatever is below `folder`: it ends in `*` and matches its beginning."""
+        return any(each.endswith("*") and fnmatchcase(f"{folder}/", each) for each in self.exclude)
+
 
 class StdlibSource(FileSelection):
     """The sources of the interpreter's own standard library, without its tests and without installed packages."""
@@ -109,7 +113,8 @@ class ReadingSection(RecipeSection):
     longest_megabytes: Annotated[float, Field(gt=0)] = 16.0
     """Megabytes of text in the longest document that is kept; it limits the memory that a reader needs."""
     quarantine: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """The largest share of unreadable documents, from 0 to 1, with which a build goes on instead of failing."""
+    """The largest share of unreadable documents, and of files that break off, from 0 to 1, with which a build goes
+    on instead of failing."""
 
     @field_validator("encoding")
     @classmethod
