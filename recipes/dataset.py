@@ -105,7 +105,7 @@ class ReadingSection(RecipeSection):
     """What stands between two documents of a plain file, such as `<|endoftext|>`, or `"\\n"` for a document in each
     line; null for one document in each file."""
     encoding: Text | None = None
-    """The encoding of what is not UTF-8 in plain files, JSON lines and tables, such as `cp1252` or `euc_jp`; null to
+    """The encoding of what is not UTF-8 in plain files, JSON and tables, such as `cp1252` or `euc_jp`; null to
     tell it from each plain file."""
     text_field: Text = "text"
     """The field of a JSON object, or the column of a table, that holds the text."""

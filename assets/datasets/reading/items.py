@@ -21,6 +21,7 @@ Reason = Literal[
     "malformed JSON",
     "malformed Parquet",
     "malformed archive",
+    "malformed array",
     "malformed compression",
     "malformed table",
     "larger than the limit",
@@ -37,7 +38,14 @@ Reason = Literal[
 NO_TEXT: frozenset[Reason] = frozenset({"a picture, a font or a sound"})
 """What lies beside the texts of a site or a manual: nothing is wrong with such a file, and no text is lost."""
 LOSES_THE_REST: frozenset[Reason] = frozenset(
-    {"truncated", "malformed compression", "malformed Parquet", "malformed archive", "malformed table"}
+    {
+        "malformed Parquet",
+        "malformed archive",
+        "malformed array",
+        "malformed compression",
+        "malformed table",
+        "truncated",
+    }
 )
 """Damage behind which nothing in the file is read: how many documents are lost is not known."""
 ADVICE: Mapping[str, str] = {

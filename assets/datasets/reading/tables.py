@@ -65,9 +65,8 @@ def _columns(head: str, wanted: str) -> tuple[list[str], str]:
 
 def _document(number: int, row: Mapping[str, str], reading: ReadingSection) -> Text | UnfitDocument:
     told = about(reading, functools.partial(_value, row))
-    value = row.get(reading.text_field)
-    data = value.encode("utf-8", "surrogateescape") if value and not value.isascii() else value
-    return limits.document(number, data, limits.text_bytes(reading), reading.encoding, about=told)
+    limit = limits.text_bytes(reading)
+    return limits.document(number, row.get(reading.text_field), limit, reading.encoding, about=told)
 
 
 def _value(row: Mapping[str, str], column: str) -> str | None:

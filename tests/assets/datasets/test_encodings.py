@@ -105,6 +105,8 @@ def test_a_row_or_a_line_that_is_not_utf_8_costs_no_other_one():
     rows = "id,text\n1,one\n2,café\n3,three\n".encode("cp1252")
     assert everything("a.csv", rows) == [Text(0, "one"), UnfitDocument(1, "not UTF-8"), Text(2, "three")]
     assert everything("a.csv", rows, encoding="cp1252") == [Text(0, "one"), Text(1, "café"), Text(2, "three")]
+    array = '[{"text": "one"}, {"text": "café"}, {"text": "three"}]'.encode("cp1252")
+    assert everything("a.json", array) == [Text(0, "one"), UnfitDocument(1, "not UTF-8"), Text(2, "three")]
     lines = '{"text": "one"}\n{"text": "café"}\n'.encode("cp1252")
     assert everything("a.jsonl", lines) == [Text(0, "one"), UnfitDocument(1, "not UTF-8")]
     assert everything("a.jsonl", lines, encoding="cp1252") == [Text(0, "one"), Text(1, "café")]

@@ -108,7 +108,7 @@ def test_a_json_file_of_one_object_with_a_text_is_that_text(indent):
 
 
 def test_a_truncated_array_gives_the_elements_before_its_end():
-    assert everything("a.json", array(TEXTS)[:-40]) == [*numbered(TEXTS[:-1]), UnfitDocument(49, "malformed JSON")]
+    assert everything("a.json", array(TEXTS)[:-40]) == [*numbered(TEXTS[:-1]), UnfitDocument(49, "malformed array")]
 
 
 def test_an_array_is_read_element_by_element_however_it_is_cut_into_chunks(monkeypatch):
