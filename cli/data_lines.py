@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from unicodedata import category
 
 from trainer.base.byte_size import words
 from trainer.base.counting import counted
@@ -32,7 +33,7 @@ def difference(found: "SnapshotDifference") -> Sequence[str]:
     other = "" if found.same_tokenizer else ", of another tokenizer"
     lines.append(f"tokens: {found.tokens[0]:,} to {found.tokens[1]:,}{other}")
     lines.append(f"shards: {found.shared_shards} of {found.shards} shared, {words(found.new_bytes)} to move")
-    return lines
+    return [_printable(line) for line in lines]
 
 
 def inspection(found: "Inspection") -> Sequence[str]:
@@ -49,7 +50,13 @@ def inspection(found: "Inspection") -> Sequence[str]:
         for example in removal.examples:
             lines.append(f"  {example.document}{f': because of {example.because}' if example.because else ''}")
             lines += [f"      {example.begins}"] if example.begins else []
-    return lines + [f"not read, {file.reason}: {file.name}" for file in found.files_left_out]
+    lines += [f"not read, {file.reason}: {file.name}" for file in found.files_left_out]
+    return [_printable(line) for line in lines]
+
+
+def _printable(line: str) -> str:
+    """A line as a terminal may show it: a file's name may have newlines and commands to terminals."""
+    return "".join(f"\\x{ord(each):02x}" if category(each) == "Cc" else each for each in line)
 
 
 def takedown(told: "TakedownReport") -> Sequence[str]:

@@ -33,6 +33,10 @@ class FileSelection(RecipeSection):
             fnmatchcase(path, each) for each in self.exclude
         )
 
+    def passes_over(self, folder: str) -> bool:
+        """Whether an `exclude` pattern matches whatever is below `folder`: it ends in `*` and matches its beginning."""
+        return any(each.endswith("*") and fnmatchcase(f"{folder}/", each) for each in self.exclude)
+
 
 class StdlibSource(FileSelection):
     """The sources of the interpreter's own standard library, without its tests and without installed packages."""
@@ -95,17 +99,22 @@ class MetadataSection(RecipeSection):
 class ReadingSection(RecipeSection):
     """How documents are read from files. A file's content and name tell its format (docs/datasets.md)."""
 
-    format: Literal["text", "lines", "array", "csv", "html", "warc"] | None = None
+    format: Literal["text", "lines", "array", "object", "csv", "html", "warc"] | None = None
     """The format of all files but Parquet ones, whatever they look like; null to tell it from each file."""
+    separator: Text | None = None
+    """What stands between two documents of a plain file, such as `<|endoftext|>`, or `"\\n"` for a document in each
+    line; null for one document in each file."""
     encoding: Text | None = None
-    """The encoding of plain files that are not UTF-8, such as `cp1252` or `euc_jp`; null to tell it from each file."""
+    """The encoding of what is not UTF-8 in plain files, JSON and tables, such as `cp1252` or `euc_jp`; null to
+    tell it from each plain file."""
     text_field: Text = "text"
     """The field of a JSON object, or the column of a table, that holds the text."""
     metadata: MetadataSection = MetadataSection()
     longest_megabytes: Annotated[float, Field(gt=0)] = 16.0
     """Megabytes of text in the longest document that is kept; it limits the memory that a reader needs."""
     quarantine: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """The largest share of unreadable documents, from 0 to 1, with which a build goes on instead of failing."""
+    """The largest share of unreadable documents, and of files that break off, from 0 to 1, with which a build goes
+    on instead of failing."""
 
     @field_validator("encoding")
     @classmethod

@@ -13,6 +13,7 @@ EXPECTED = {
     "CannotStart",
     "MlflowException",
     "HelmError",
+    "LostWorkers",
     "NotPlanned",
 }
 """The names of errors, beside ValueError and OSError, whose text is meant for a person. A class is looked for by name,

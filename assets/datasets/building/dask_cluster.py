@@ -51,7 +51,7 @@ class DaskCluster:
     def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[Result]:
         """The results of the tasks in their order.
 
-        An exception of a task is raised here. Raises RuntimeError when a task ends one worker after the other, for
+        An exception of a task is raised here. Raises LostWorkers when a task ends one worker after the other, for
         example for lack of memory, or when no worker has this build's code for longer than patience lasts, and
         ConnectionError when the scheduler is away for longer.
         """
@@ -103,6 +103,10 @@ def security(certificates: Path) -> "Security":
     return Security(tls_ca_file=authority, require_encryption=True, **roles)
 
 
+class LostWorkers(RuntimeError):
+    """A build has no workers, or its work ends them; the text says what a person can do."""
+
+
 def resource(of_code: str) -> str:
     """What a worker with this code has one of, and a task for it needs."""
     return f"slipway-{of_code}"
@@ -138,7 +142,7 @@ def _results(
 def _wait(client: "Client", future: "Future", needed: str, report: BuildLog) -> None:
     """Wait until the task has ended, whichever way.
 
-    Says when no worker could take it, and raises RuntimeError when that lasts longer than patience.
+    Says when no worker could take it, and raises LostWorkers when that lasts longer than patience.
     """
     from distributed import wait
 
@@ -158,7 +162,7 @@ def _wait(client: "Client", future: "Future", needed: str, report: BuildLog) -> 
                 alone = time.monotonic()
                 report(f"waits for a worker of Dask with the code of this build, {needed}: found {others}")
             elif time.monotonic() - alone > WORKER_PATIENCE_SECONDS:
-                raise RuntimeError(
+                raise LostWorkers(
                     f"compute.dask: found {others} for {WORKER_PATIENCE_SECONDS:.0f} s, expected one with the code of "
                     f"this build, {needed}: let the workers run the build's own image"
                 ) from None
@@ -191,7 +195,7 @@ def _error(future: "Future") -> BaseException:
     if not isinstance(error, KilledWorker):
         return error
     count = error.allowed_failures + 1
-    return RuntimeError(
+    return LostWorkers(
         f"a task of the dataset build ended {count} worker{'s' * (count > 1)} of Dask, one after the other; the usual "
         "reason is lack of memory: give the workers more"
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from assets.datasets.building.dask_cluster import DaskCluster
+from assets.datasets.building.dask_cluster import DaskCluster, LostWorkers
 from trainer.base.processes import die_with_parent
 
 Task = TypeVar("Task")
@@ -58,7 +58,7 @@ def run(
     `size` is the approximate number of bytes that all tasks together process; `everywhere` is whether other machines
     have the files that they name. Results must not depend on where a task runs, and a task may be done twice, even at
     the same time. An exception of a task is raised here; the death of a worker of this machine, for example for lack
-    of memory, raises RuntimeError, and so does a task that ends one worker of a cluster after the other.
+    of memory, raises LostWorkers, and so does a task that ends one worker of a cluster after the other.
     """
     cluster = current()
     if cluster is not None and everywhere and tasks and size >= WORTH_A_PROCESS:
@@ -75,6 +75,10 @@ def run(
     try:
         yield from executor.map(function, tasks)
     except BrokenProcessPool as error:
-        raise RuntimeError(f"a worker process of the dataset build died: {error}") from error
+        raise LostWorkers(
+            "a process of the dataset build was ended, and the usual reason is lack of memory: give the build more "
+            "(on a cluster, resources.memory of the recipe), or lower reading.longest_megabytes, of which each process "
+            "holds a few times as much"
+        ) from error
     finally:
         executor.shutdown(wait=True, kill_workers=True)

@@ -21,10 +21,9 @@ from assets.datasets.building import workers
 from assets.datasets.building.build_log import BuildLog
 from assets.datasets.building.phase import asking
 from assets.datasets.building.workshop import writing
-from assets.datasets.documents import takedowns
+from assets.datasets.documents import quarantine, takedowns
 from assets.datasets.documents.extracts import Extracts, segments
 from assets.datasets.documents.kind import DocumentKind
-from assets.datasets.reading.items import ADVICE
 from recipes.dataset import DatasetRecipe
 from resources import warehouse
 from trainer.base import atomic, verify
@@ -54,11 +53,6 @@ EQUAL = """
 TABLE = """
     SELECT {columns} FROM (SELECT * REPLACE (CASE WHEN removed IS NULL THEN split END AS split) FROM live) ORDER BY row
 """
-UNREADABLE_SHARE = "SELECT count(*) FILTER (removed LIKE 'unreadable: %'), count(*) FROM live"
-REASONS = """
-    SELECT substr(removed, 13) AS reason, count(*) AS count, arg_min(name, row) FROM live
-    WHERE removed LIKE 'unreadable: %' GROUP BY reason ORDER BY count DESC, reason LIMIT 5
-"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +73,7 @@ def write(
 ) -> DocumentTable:
     """Compare all documents and write the table; equal extracts give equal bytes.
 
-    `shop` is the dataset's workshop. Raises ValueError when more documents were unreadable than the recipe's
+    `shop` is the dataset's workshop. Raises ValueError when more could not be read than the recipe's
     `reading.quarantine` allows; then no table is written.
     """
     made = shop / "documents.parquet"
@@ -88,7 +82,7 @@ def write(
         values = {"segments": paths, "index": str(extracts.index), "held_out": held_out_below(recipe.split.validation)}
         with asking(connection, report, "listing the documents"):
             connection.execute(LIVE.format(own=kind.own_columns, identity=kind.identity), values)
-        _refuse_too_many_unreadable(connection, recipe)
+        quarantine.refuse(connection, recipe, durable / "datasets" / recipe.name, shop)
         takedowns.remove(connection, takedowns.read(durable, recipe.name), "url" in kind.table.names)
         with asking(connection, report, "comparing equal documents"):
             connection.execute(EQUAL.format(order=kind.kept_first(recipe)))
@@ -130,21 +124,6 @@ def splits_of(table: Path, hashes: Collection[str]) -> dict[str, str]:
     wanted = (pc.field("blake3").isin(list(hashes))) & pc.field("removed").is_null()
     columns = pq.read_table(table, columns=["blake3", "split"], filters=wanted)
     return dict(zip(columns["blake3"].to_pylist(), columns["split"].to_pylist(), strict=True))
-
-
-def _refuse_too_many_unreadable(connection: duckdb.DuckDBPyConnection, recipe: DatasetRecipe) -> None:
-    """Raise ValueError, with the reasons and some names, when more documents are unreadable than the recipe allows."""
-    unreadable, rows = connection.execute(UNREADABLE_SHARE).fetchall()[0]
-    if unreadable <= recipe.reading.quarantine * rows:
-        return
-    named = "; ".join(
-        f"{reason} ({count}, such as {name}{': ' + ADVICE[reason] if reason in ADVICE else ''})"
-        for reason, count, name in connection.execute(REASONS).fetchall()
-    )
-    raise ValueError(
-        f"dataset {recipe.name}: {unreadable} of {rows} documents cannot be read, {unreadable / rows:.1%}, "
-        f"expected at most {recipe.reading.quarantine:.1%} (reading.quarantine): {named}"
-    )
 
 
 def _write_table(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, target: Path) -> tuple[int, int]:

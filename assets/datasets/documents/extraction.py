@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from assets.datasets.building.workshop import writing
 from assets.datasets.documents.extracts import (
     Extracts,
     FileRow,
+    KnownFiles,
     digest_of,
-    known_files,
     newest,
     segment_path,
     write_index,
@@ -39,7 +39,7 @@ from recipes.dataset import DatasetRecipe, DirectorySource
 from trainer.base import atomic, digest, parsing
 from trainer.data import shards
 
-VERSION = "3"
+VERSION = "4"
 """The version of this code, raised when the same file would give other documents."""
 
 UNIT_BYTES = 32 << 20
@@ -68,41 +68,57 @@ def extract(
     segments that were finished.
     """
     key = _key(recipe, kind)
-    known = known_files(durable, recipe.name, key)
-    fresh = [file for file in listing.files if known.get(file.name, ("",))[0] != file.version]
-    old = (file for file in listing.files if known.get(file.name, ("",))[0] == file.version)
-    # Names and versions are the listing's own: memory holds no string of a file twice.
-    rows: dict[str, FileRow] = {file.name: (file.version, *known[file.name][1:]) for file in old}
-    del known
+    known = KnownFiles(durable, recipe.name, key)
+    fresh = [file for file, row in known.of(listing.files) if row is None]
+    made = _made(recipe, kind, listing, fresh, durable, shop, report)
+
+    def rows() -> Iterator[FileRow]:
+        """The index's row of each file, in the order of names; one that was known is in memory alone."""
+        for file, row in known.of(listing.files):
+            name, version, *rest = row or made[file.name]
+            # A file that changed a moment ago may change again within the same tick of its file system's clock.
+            yield (name, version if file.settled else "", *rest)
+
+    return Extracts(
+        write_index(durable, recipe.name, key, rows(), shop),
+        digest_of((name, blake3) for name, _, _, blake3, _ in rows()),
+        len(listing.files),
+        sum(file.bytes for file in listing.files),
+        len(fresh),
+    )
+
+
+def _made(
+    recipe: DatasetRecipe,
+    kind: DocumentKind,
+    listing: SourceListing,
+    fresh: Sequence[SourceFile],
+    durable: Path,
+    shop: Path,
+    report: BuildLog,
+) -> dict[str, FileRow]:
+    """The index's rows, by name, of files that are read now. Names and versions are the listing's own: memory holds no
+    string of a file twice."""
     size = sum(file.bytes for file in fresh)
     place = dataclasses.replace(listing, files=(), unread=())  # each worker gets its own files, and not all of them
     tasks = [_Unit(recipe, kind, place, unit, durable, shop) for unit in _units(fresh)]
     phase = BuildPhase(report, "reading new and changed files", size, BYTES)
     everywhere = listing.kind != "stdlib"  # which each machine has for itself
+    rows = dict[str, FileRow]()
     for task, found in zip(tasks, workers.run(_extract, tasks, size, everywhere=everywhere), strict=True):
         for file, (_, version, *rest, _) in zip(task.files, found, strict=True):
-            rows[file.name] = (version and file.version, *rest, task.key)
+            rows[file.name] = (file.name, version and file.version, *rest, task.key)
         phase.add(sum(file.bytes for file in task.files))
-    # A file that changed a moment ago may change again within the same tick of its file system's clock.
-    unsettled = {file.name for file in listing.files if not file.settled}
-    names = sorted(rows)
-    ordered = ((name, "" if name in unsettled else rows[name][0], *rows[name][1:]) for name in names)
-    return Extracts(
-        write_index(durable, recipe.name, key, ordered, shop),
-        digest_of((name, rows[name][2]) for name in names),
-        len(rows),
-        sum(size for _, size, _, _ in rows.values()),
-        len(fresh),
-    )
+    return rows
 
 
 def recall(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, durable: Path) -> Extracts | None:
     """The extracts of the last time if no file has changed since then, else None. No file of the source is read."""
-    known = known_files(durable, recipe.name, _key(recipe, kind))
-    if {file.name: file.version for file in listing.files} != {name: row[0] for name, row in known.items()}:
+    known = KnownFiles(durable, recipe.name, _key(recipe, kind))
+    if len(known) != len(listing.files) or any(row is None for _, row in known.of(listing.files)):
         return None
-    found = digest_of((name, row[2]) for name, row in sorted(known.items()))
-    return Extracts(newest(durable, recipe.name), found, len(known), sum(row[1] for row in known.values()), 0)
+    found = digest_of((name, blake3) for name, _, _, blake3, _ in known)
+    return Extracts(newest(durable, recipe.name), found, len(known), sum(file.bytes for file in listing.files), 0)
 
 
 def configuration(recipe: DatasetRecipe, kind: DocumentKind) -> str:

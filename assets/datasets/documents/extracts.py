@@ -4,7 +4,7 @@ Segments are Parquet files, a cache of what was read and cleaned: how files are 
 """
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from assets.datasets.building.workshop import writing
+from assets.datasets.reading.sources import SourceFile
 from trainer.base import atomic, parsing, verify
 
 INDEX = pa.schema(
@@ -28,7 +29,7 @@ INDEX = pa.schema(
 )
 ROWS_AT_ONCE = 65_536
 FileRow = tuple[Any, ...]
-"""Version, bytes, BLAKE3 and segment of a file."""
+"""Name, version, bytes, BLAKE3 and segment of a file."""
 KEY = b"slipway.extraction"
 """In the metadata of an index: the hash of everything but the files that decided what it leads to."""
 
@@ -68,28 +69,48 @@ def newest(durable: Path, dataset: str) -> Path:
     return folder / "extracts" / str(name)
 
 
-def known_files(durable: Path, dataset: str, key: str) -> dict[str, FileRow]:
-    """The rows of the newest index by file name, without the files whose segment is gone.
+class KnownFiles:
+    """The rows of the newest index in the order of names, without the files whose segment is gone.
 
-    There are none when the index was written with another key.
+    There are none when the index was written with another key. They are read again by each iteration, which gives the
+    same ones: memory holds a batch of them.
     """
-    path = newest(durable, dataset)
-    if not path.exists():
-        return {}
-    known, there = dict[str, FileRow](), dict[str, str | None]()
-    with pq.ParquetFile(path) as index:
-        if index.schema_arrow.metadata[KEY].decode() != key:
-            return {}
-        for batch in index.iter_batches(ROWS_AT_ONCE):
-            for name, *rest, segment in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if segment not in there:
-                    there[segment] = segment if segment_path(durable, segment).exists() else None
-                if kept := there[segment]:  # one string for all files of a segment
-                    known[name] = (*rest, kept)
-    return known
+
+    def __init__(self, durable: Path, dataset: str, key: str) -> None:
+        self._durable, self._there = durable, dict[str, bool]()
+        path = newest(durable, dataset)
+        same = path.exists() and pq.read_schema(path).metadata[KEY].decode() == key
+        self._path = path if same else None
+
+    def __len__(self) -> int:
+        """The number of rows, with those whose segment is gone."""
+        return 0 if self._path is None else int(pq.read_metadata(self._path).num_rows)
+
+    def __iter__(self) -> Iterator[FileRow]:
+        if self._path is None:
+            return
+        with pq.ParquetFile(self._path) as index:
+            for batch in index.iter_batches(ROWS_AT_ONCE):
+                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    if self._is_there(row[-1]):
+                        yield row
+
+    def of(self, files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, FileRow | None]]:
+        """Each of the files, which are in the order of names, with its row if that has the file's version."""
+        rows = iter(self)
+        row = next(rows, None)
+        for file in files:
+            while row is not None and row[0] < file.name:
+                row = next(rows, None)
+            yield file, row if row is not None and row[:2] == (file.name, file.version) else None
+
+    def _is_there(self, segment: str) -> bool:
+        if segment not in self._there:
+            self._there[segment] = segment_path(self._durable, segment).exists()
+        return self._there[segment]
 
 
-def write_index(durable: Path, dataset: str, key: str, rows: Iterable[tuple[Any, ...]], shop: Path) -> Path:
+def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], shop: Path) -> Path:
     """Write an index, named by its hash, and make it the dataset's newest one; memory holds a batch of the rows."""
     folder, made = durable / "datasets" / dataset, shop / "extracts.parquet"
     schema, waiting = INDEX.with_metadata({KEY: key}), iter(rows)

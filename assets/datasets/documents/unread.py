@@ -50,9 +50,13 @@ def table(durable: Path, dataset: str) -> str:
     rows = [
         "| file | why it is not read |",
         "|---|---|",
-        *(f"| {each.name} | {each.reason} |" for each in found[:SHOWN]),
+        *(f"| {_in_a_cell(each.name)} | {each.reason} |" for each in found[:SHOWN]),
     ]
     return "\n".join(rows + ([f"| and {len(found) - SHOWN} more | |"] if len(found) > SHOWN else []))
+
+
+def _in_a_cell(name: str) -> str:
+    return " ".join(name.split()).replace("|", "\\|")
 
 
 def _path(durable: Path, dataset: str) -> Path:

@@ -22,25 +22,24 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     """The document of each element; dots in `text_field` lead into objects.
 
     What follows malformed JSON is lost, and what follows an element longer than twice the longest text and a mebibyte.
+    Bytes that are not UTF-8 cost their element and no other one.
     """
     limit = limits.text_bytes(reading)
     number = -1
     try:
         for number, value in enumerate(_elements(stream, 2 * limit + BESIDES)):
             told = about(reading, functools.partial(member, value))
-            yield limits.document(number, member(value, reading.text_field), limit, about=told)
+            yield limits.document(number, member(value, reading.text_field), limit, reading.encoding, about=told)
     except DamagedFile as damage:
         yield UnfitDocument(number + 1, damage.args[0])
-    except UnicodeDecodeError:
-        yield UnfitDocument(number + 1, "not UTF-8")
     except (ValueError, RecursionError):
-        yield UnfitDocument(number + 1, "malformed JSON")
+        yield UnfitDocument(number + 1, "malformed array")
 
 
 def _elements(stream: BinaryIO, longest: int) -> Iterator[Any]:
     """The elements of an array. Raises ValueError for malformed JSON and for an element of more than `longest`
-    characters, UnicodeDecodeError, DamagedFile for an array without its end, and what the stream raises."""
-    decode, parse = codecs.getincrementaldecoder("utf-8-sig")().decode, json.JSONDecoder().raw_decode
+    characters, DamagedFile for an array without its end, and what the stream raises."""
+    decode, parse = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode, json.JSONDecoder().raw_decode
     text = decode(stream.read(CHUNK)).lstrip()
     if not text.startswith("["):
         raise ValueError("expected an array")

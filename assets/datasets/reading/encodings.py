@@ -1,46 +1,113 @@
 """Encodings: how the bytes of a file become text that is not in UTF-8: by their byte order mark, or by what they spell.
 
-Files of before Unicode name no encoding. charset-normalizer tells it by which one gives letters of a language and no
-noise. It is asked only for bytes that are not UTF-8, and reads PROBED bytes of them.
+Files of before Unicode name no encoding. uchardet, which is part of resiliparse, tells it by how often letters follow
+each other in a language. It is asked only for bytes that are not UTF-8, and reads PROBED bytes of them.
 """
 
 import codecs
+import io
 from functools import lru_cache
 from importlib import metadata
+from typing import BinaryIO, cast
 
-VERSION = metadata.version("charset-normalizer")
+VERSION = metadata.version("resiliparse")
 """Another version may tell another encoding."""
 PROBED = 1 << 16
-"""Bytes by which an encoding is told: its cost grows with them, at about 1 MB/s."""
+"""Bytes by which an encoding is told, around the first ones that are not UTF-8."""
 FEWEST = 64
 """Bytes below which no encoding is told: a word or two fit too many of them."""
 CONTROLS = bytes(sorted({*range(32), 127} - {*b"\t\n\v\f\r\x1b"}))
 """Bytes that no text of a legacy encoding has; the escape is part of ISO 2022."""
+MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16's, with which it begins
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+MOST_NULS = 0.1
+"""The share of zero bytes with which bytes are no text in UTF-8, though they would decode."""
+WIDE = 0.5
+"""The share of zero bytes at the even or the odd places alone from which on bytes are UTF-16 without a mark."""
 
 
 def decoded(data: bytes, otherwise: str | None = None, tell: bool = False) -> str:
-    """The text of a file's bytes: UTF-8, UTF-16 with its mark, or else the encoding `otherwise`.
+    """The text of bytes: UTF-8, UTF-16 or UTF-32 with its mark, or else the encoding `otherwise`.
 
-    Without `otherwise` the encoding is told from the bytes, if `tell` asks for that. A byte order mark is no part of
-    the text. Raises UnicodeError when the bytes are not in that encoding, or none can be told.
+    Without `otherwise` the encoding is told from the bytes, if `tell` asks for that; so is UTF-16 without a mark. A
+    byte order mark is no part of the text. Raises UnicodeError when the bytes are not in that encoding, or none can be
+    told.
     """
-    marked = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    if encoding := marked(data):
+        return data.decode(encoding)
+    if tell and (zeros := data.count(0)) > MOST_NULS * len(data):
+        return data.decode(_wide(data, zeros))
     try:
-        return data.decode("utf-16" if marked else "utf-8-sig")
-    except UnicodeDecodeError:
-        encoding = otherwise or (_told(data[:PROBED]) if tell and not marked else None)
-        if encoding is None:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        begin = max(0, error.start - PROBED // 2)
+        told = otherwise or (_told(data[begin : begin + PROBED]) if tell else None)
+        if told is None:
             raise
-    return data.decode(encoding)
+    return data.decode(told)
+
+
+def marked(data: bytes) -> str | None:
+    """The encoding that the byte order mark at the beginning names, unless that is UTF-8."""
+    return next((encoding for mark, encoding in MARKS if data.startswith(mark)), None)
+
+
+def as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
+    """A stream in another encoding as one in UTF-8. What is no text there is none here either."""
+    return cast(BinaryIO, io.BufferedReader(_Transcoded(stream, encoding)))
+
+
+def _wide(data: bytes, zeros: int) -> str:
+    """UTF-16, by the zero bytes beside the letters that ASCII has too. Raises UnicodeError for other bytes."""
+    for high, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        there = data[high::2].count(0)
+        if there * 2 > WIDE * len(data) and zeros - there < (1 - WIDE) * there:
+            return encoding
+    raise UnicodeError("zero bytes")
 
 
 @lru_cache(maxsize=1)
 def _told(data: bytes) -> str | None:
     """The encoding of bytes that are not UTF-8, as Python names it; None for bytes that look like no text."""
     # Imported here, because every process of Dagster loads this module and few of them read such files.
-    from charset_normalizer import from_bytes
+    from resiliparse.parse.encoding import detect_encoding
 
     if len(data) < FEWEST or data.translate(None, CONTROLS) != data:
         return None
-    best = from_bytes(data).best()
-    return None if best is None else best.encoding
+    # Names as browsers understand them: what calls itself ISO 8859-1 is Windows' superset of it.
+    told = detect_encoding(data, max_len=len(data), html5_compatible=True, from_html_meta=False)
+    return None if told == "utf-8" or not _is_known(told) else str(told)
+
+
+def _is_known(encoding: str) -> bool:
+    try:
+        codecs.lookup(encoding)
+    except LookupError:
+        return False
+    return True
+
+
+class _Transcoded(io.RawIOBase):
+    def __init__(self, stream: BinaryIO, encoding: str) -> None:
+        super().__init__()
+        self._stream, self._pending = stream, b""
+        self._decode = codecs.getincrementaldecoder(encoding)("surrogatepass").decode
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
+        chunk = b"-"
+        while chunk and not self._pending:
+            chunk = self._stream.read(len(buffer))
+            try:
+                self._pending = self._decode(chunk, not chunk).encode("utf-8", "surrogatepass")
+            except UnicodeDecodeError:
+                self._pending, self._decode = b"\xff", lambda data, final=False: ""  # nothing follows
+        count = min(len(buffer), len(self._pending))
+        buffer[:count], self._pending = self._pending[:count], self._pending[count:]
+        return count

@@ -10,9 +10,11 @@ import struct
 from dataclasses import dataclass
 from typing import BinaryIO, Literal, cast
 
+from assets.datasets.reading import encodings
+from assets.datasets.reading.compression import DamagedFile
 from assets.datasets.reading.items import Reason
 
-Format = Literal["text", "lines", "array", "csv", "html", "warc", "tar"]
+Format = Literal["text", "lines", "array", "object", "csv", "html", "warc", "tar"]
 HEAD = 1 << 16
 """Bytes by which a format is told: enough for the first element of most arrays."""
 BY_SUFFIX: dict[str, Format] = {
@@ -64,9 +66,16 @@ class Unread:
 
 
 def opened(stream: BinaryIO) -> HeadedFile:
-    """A stream with its head. Raises what the stream raises."""
-    head = stream.read(HEAD)
-    return HeadedFile(head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, stream), HEAD)))
+    """A stream with its head. Raises what the stream raises, but damage behind the beginning when it is reached."""
+    head, damage, rest = b"", None, cast(io.BufferedReader, stream)
+    try:
+        while len(head) < HEAD and (more := rest.read1(HEAD - len(head))):
+            head += more
+    except DamagedFile as error:
+        if not head:
+            raise
+        damage = error
+    return HeadedFile(head, cast(BinaryIO, io.BufferedReader(_Rejoined(head, rest, damage), HEAD)))
 
 
 def format_of(suffix: str, head: bytes, text_field: str) -> Format | Unread:
@@ -109,12 +118,14 @@ def _crc32c(data: bytes) -> int:
 
 
 def _format_of_json(head: bytes, text_field: str) -> Format:
-    """Lines, an array of objects with a text, or one document: program data that happens to be JSON."""
-    text = head.decode("utf-8-sig", "replace").lstrip()
+    """Lines, an array of objects with a text, one such object, or program data that happens to be JSON."""
+    text = head.decode(encodings.marked(head) or "utf-8-sig", "replace").lstrip()
     if text.startswith("["):
         return "array" if _has_text(text[1:].lstrip(), text_field) else "text"
     first, newline, rest = text.partition("\n")
-    return "lines" if newline and rest.lstrip().startswith("{") and _has_text(first, text_field) else "text"
+    if newline and rest.lstrip().startswith("{") and _has_text(first, text_field):
+        return "lines"
+    return "object" if _has_text(text, text_field) else "text"
 
 
 def _has_text(text: str, text_field: str) -> bool:
@@ -129,16 +140,19 @@ def _has_text(text: str, text_field: str) -> bool:
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream whose head was read already."""
+    """A stream whose head was read already, up to damage if there was some."""
 
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+    def __init__(self, head: bytes, rest: io.BufferedReader, damage: DamagedFile | None) -> None:
         super().__init__()
-        self._head, self._rest = io.BytesIO(head), rest
+        self._head, self._rest, self._damage = io.BytesIO(head), rest, damage
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
-        data = self._head.read(len(buffer)) or self._rest.read(len(buffer))
+        data = self._head.read(len(buffer))
+        if not data and self._damage is not None:
+            raise self._damage
+        data = data or self._rest.read1(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -21,6 +21,7 @@ Reason = Literal[
     "malformed JSON",
     "malformed Parquet",
     "malformed archive",
+    "malformed array",
     "malformed compression",
     "malformed table",
     "larger than the limit",
@@ -36,6 +37,17 @@ Reason = Literal[
 ]
 NO_TEXT: frozenset[Reason] = frozenset({"a picture, a font or a sound"})
 """What lies beside the texts of a site or a manual: nothing is wrong with such a file, and no text is lost."""
+LOSES_THE_REST: frozenset[Reason] = frozenset(
+    {
+        "malformed Parquet",
+        "malformed archive",
+        "malformed array",
+        "malformed compression",
+        "malformed table",
+        "truncated",
+    }
+)
+"""Damage behind which nothing in the file is read: how many documents are lost is not known."""
 ADVICE: Mapping[str, str] = {
     "a TFRecord file": "convert it to Parquet",
     "an HDF5 file": "convert it to Parquet",
@@ -43,6 +55,11 @@ ADVICE: Mapping[str, str] = {
     "a zip archive under another name": "name it .zip, or exclude it",
     "an archive of another format": "unpack it",
     "encrypted": "unpack it",
+    "gone since it was listed": "build again",
+    "changed while it was read": "build again when no process writes there",
+    "no permission to read it": "let the build's user read it, or exclude it",
+    "malformed table": "look for a quotation mark without its end",
+    "truncated": "copy it anew, or exclude it",
     "longer than the limit": "raise reading.longest_megabytes, or exclude it",
     "no text field": "name the field or column that has the text in reading.text_field",
     "not UTF-8": "name its encoding in reading.encoding",

@@ -21,15 +21,15 @@ def document(
 ) -> Text | UnfitDocument:
     """The document of a value that was found in a file: a text, its bytes, or a value that is no text.
 
-    Bytes that are not UTF-8 are in `encoding`, or in one that they tell, as `encodings.decoded` says; `tell` is for
-    whole files.
+    Bytes that are not UTF-8, also those that a text holds as surrogates (PEP 383), are in `encoding`, or in one that
+    they tell, as `encodings.decoded` says; `tell` is for whole files.
     """
     if not isinstance(value, str | bytes):
         return UnfitDocument(number, "no text field")
     if not value:
         return UnfitDocument(number, "empty")
     try:
-        data = value.encode() if isinstance(value, str) else value
+        data = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
         text = decoded(data, encoding, tell) if len(data) <= limit else ""
     except UnicodeError:
         return UnfitDocument(number, "a binary file" if tell and b"\0" in data else "not UTF-8")

@@ -6,6 +6,7 @@ from typing import BinaryIO
 from assets.datasets.reading import limits
 from assets.datasets.reading.about import about, member
 from assets.datasets.reading.compression import DamagedFile
+from assets.datasets.reading.encodings import decoded
 from assets.datasets.reading.items import Text, UnfitDocument
 from recipes.dataset import ReadingSection
 from trainer.base import parsing
@@ -46,8 +47,8 @@ def _lines(stream: BinaryIO, longest: int) -> Iterator[bytes | None]:
 
 def _document(number: int, line: bytes, reading: ReadingSection) -> Text | UnfitDocument:
     try:
-        value = parsing.value(line.decode("utf-8-sig"))
-    except UnicodeDecodeError:
+        value = parsing.value(decoded(line, reading.encoding))
+    except UnicodeError:
         return UnfitDocument(number, "not UTF-8")
     except ValueError:
         return UnfitDocument(number, "malformed JSON")

@@ -13,8 +13,11 @@ from assets.datasets.reading import (
     arrays,
     columns,
     compression,
+    divided,
+    encodings,
     formats,
     lines,
+    objects,
     pages,
     plain,
     tables,
@@ -31,10 +34,14 @@ READERS: Mapping[Format, Callable[[BinaryIO, ReadingSection], Iterator[Text | Un
     "text": plain.read,
     "lines": lines.read,
     "array": arrays.read,
+    "object": objects.read,
     "csv": tables.read,
     "html": pages.read,
     "warc": web_archives.read,
 }
+
+TOLD_BY_THEMSELVES: frozenset[Format] = frozenset({"html", "warc"})
+"""Formats that say themselves which encoding they are in."""
 
 
 def read(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -70,7 +77,15 @@ def _documents(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator
     elif found == "tar":
         yield from archives.read(file.stream, lambda member, data: _of_member(member, data, reading))
     else:
-        yield from READERS[found](file.stream, reading)
+        encoding = None if found in TOLD_BY_THEMSELVES else encodings.marked(file.head)
+        content = encodings.as_utf8(file.stream, encoding) if encoding else file.stream
+        yield from _reader(found, reading)(content, reading)
+
+
+def _reader(
+    found: Format, reading: ReadingSection
+) -> Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]:
+    return divided.read if found == "text" and reading.separator is not None else READERS[found]
 
 
 def _of_member(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:

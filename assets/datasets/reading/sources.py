@@ -134,6 +134,8 @@ def _walk(recipe: DatasetRecipe, root: Path, left_out: list[tuple[str, str]]) ->
             stat = None if reason else entry.stat()
         except FileNotFoundError:
             reason, stat = "gone while it was listed", None
+        except PermissionError:
+            reason, stat = "no permission to follow it", None
         if stat is None:
             left_out.append((name.encode(errors="backslashreplace").decode(), str(reason)))
             continue
@@ -142,8 +144,11 @@ def _walk(recipe: DatasetRecipe, root: Path, left_out: list[tuple[str, str]]) ->
 
 
 def _entries(recipe: DatasetRecipe, root: Path) -> Iterator[os.DirEntry[str]]:
-    """Everything below `root` except folders. Raises ValueError for a folder that may not be read."""
-    folders = [str(root)]
+    """Everything below `root` except folders, and except what the recipe excludes with its folder.
+
+    Raises ValueError for a folder that may not be read: nobody knows how much of the corpus is in it.
+    """
+    folders, above = [str(root)], len(str(root / "x")) - 1
     while folders:
         folder = folders.pop()
         try:
@@ -151,12 +156,14 @@ def _entries(recipe: DatasetRecipe, root: Path) -> Iterator[os.DirEntry[str]]:
         except PermissionError:
             raise ValueError(
                 f"dataset {recipe.name}: {folder}: found no permission to read it, expected a readable folder"
+                + (f", or '{folder[above:]}/*' in source.exclude" if folder[above:] else "")
             ) from None
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             continue
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                folders.append(entry.path)
+                if not recipe.source.passes_over(entry.path[above:]):
+                    folders.append(entry.path)
             else:
                 yield entry
 
@@ -219,13 +226,18 @@ def _nothing_found(recipe: DatasetRecipe, place: Path | Bucket, reasons: Counter
     return f"dataset {recipe.name}: found no document in {place} ({globs}){left_out}; expected at least one {wanted}"
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; one that has become a pipe since it was listed must not be waited for."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 class _Local(io.FileIO):
     """A file that must have its listed version, both when it is opened and at its end."""
 
     def __init__(self, path: str, version: str) -> None:
         try:
-            super().__init__(path)
-        except FileNotFoundError:
+            super().__init__(path, opener=_without_waiting)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             words = f"{path}: it was listed, and is gone now; start the build again"
             raise UnreadFile(words, "gone since it was listed") from None
         except PermissionError:

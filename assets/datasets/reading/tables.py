@@ -1,4 +1,4 @@
-"""Tables of text: comma- or tab-separated rows (RFC 4180), whose first row names the columns."""
+"""Tables of text: rows with commas, tabs, semicolons or bars between (RFC 4180), whose first row names the columns."""
 
 import csv
 import functools
@@ -12,37 +12,79 @@ from assets.datasets.reading.compression import DamagedFile
 from assets.datasets.reading.items import Text, UnfitDocument
 from recipes.dataset import ReadingSection
 
+SEPARATORS = ",\t;|"
+LONGEST_HEAD = 1 << 16
+"""Characters of the longest row of columns' names."""
+
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
-    """The document of each row: its column `text_field`. The first row tells whether tabs or commas are between.
+    """The document of each row: its column `text_field`. The names of the columns tell what is between them.
 
-    A table without the column is set aside as one document: it is no table of texts.
+    A table without the column is set aside as one document: it is no table of texts. What follows a field that is too
+    long is lost, and what a quotation mark without its end has swallowed.
     """
-    limit = limits.text_bytes(reading)
-    csv.field_size_limit(max(limit, 1 << 17))
-    text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+    csv.field_size_limit(max(limits.text_bytes(reading), 1 << 17))
+    # Bytes that are not UTF-8 stay what they are, so that they cost their row and no other one.
+    text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     number = -1
     try:
-        head = text.readline()
-        columns = next(csv.reader([head], delimiter=_separator(head)), [])
+        columns, separator = _columns(_head(text), reading.text_field)
         if reading.text_field not in columns:
             yield UnfitDocument(0, "no text field")
             return
-        for number, row in enumerate(csv.reader(text, delimiter=_separator(head))):
-            value_of = functools.partial(_value, dict(zip(columns, row, strict=False)))
-            yield limits.document(number, value_of(reading.text_field), limit, about=about(reading, value_of))
+        lines = _Lines(text)
+        for number, row in enumerate(csv.reader(lines, delimiter=separator)):
+            if lines.ended:
+                yield UnfitDocument(number, "malformed table")
+            elif row:
+                yield _document(number, dict(zip(columns, row, strict=False)), reading)
     except DamagedFile as damage:
         yield UnfitDocument(number + 1, damage.args[0])
-    except UnicodeDecodeError:
-        yield UnfitDocument(number + 1, "not UTF-8")
     except csv.Error as error:
         too_long = "field larger than field limit" in str(error)
         yield UnfitDocument(number + 1, "longer than the limit" if too_long else "malformed table")
+
+
+def _head(text: io.TextIOWrapper) -> str:
+    """The row with the names of the columns; one in quotation marks may have newlines."""
+    head = text.readline(LONGEST_HEAD)
+    while head.count('"') % 2 and len(head) < LONGEST_HEAD and (more := text.readline(LONGEST_HEAD)):
+        head += more
+    return head
+
+
+def _columns(head: str, wanted: str) -> tuple[list[str], str]:
+    """The names of the columns, and the separator between which one of them is `wanted`."""
+    columns = list[str]()
+    for separator in SEPARATORS:
+        columns = next(csv.reader(io.StringIO(head, newline=""), delimiter=separator), [])
+        if wanted in columns:
+            return columns, separator
+    return columns, separator
+
+
+def _document(number: int, row: Mapping[str, str], reading: ReadingSection) -> Text | UnfitDocument:
+    told = about(reading, functools.partial(_value, row))
+    limit = limits.text_bytes(reading)
+    return limits.document(number, row.get(reading.text_field), limit, reading.encoding, about=told)
 
 
 def _value(row: Mapping[str, str], column: str) -> str | None:
     return row.get(column)
 
 
-def _separator(head: str) -> str:
-    return "\t" if "\t" in head else ","
+class _Lines:
+    """The lines of a table, and whether a row was asked for more of them than there are."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text, self.ended = text, False
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        try:
+            return next(self._text)
+        except StopIteration:
+            self.ended = True
+            raise

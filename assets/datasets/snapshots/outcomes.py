@@ -58,7 +58,12 @@ def no_split_is_empty(recipe: DatasetRecipe, documents: Mapping[str, int], metad
         return Outcome(True, metadata)
     if empty == ["validation"]:
         enough = max(share.validation, min(0.5, WANTED / max(whole, 1)))
-        advice = f"raise split.validation, found {share.validation:g}, for example to {enough:.2g}, or add documents"
+        divide = (
+            ", or name in reading.separator what stands between documents in a file" if recipe.images is None else ""
+        )
+        advice = (
+            f"raise split.validation, found {share.validation:g}, for example to {enough:.2g}, or add documents{divide}"
+        )
     else:
         advice = f"add documents, or lower split.validation, found {share.validation:g}"
     return Outcome(

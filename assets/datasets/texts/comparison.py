@@ -100,6 +100,8 @@ def remove_contaminated(
     if rule is None:
         return
     items = evaluation_items(rule)
+    if not items and not rule.validation:
+        return
     _remove_quotes(connection, items, rule.shortest, segments, memory, shop, report)
     texts = _Texts(connection.cursor(), Path(segments[0]).parent, items)
     connection.execute(FEATURES.format(segments=segments))

@@ -1,6 +1,8 @@
 """The documents table: the outcome of every document, and a split that never changes."""
 
 import dataclasses
+import gzip
+import json
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -111,10 +113,42 @@ def test_more_unreadable_documents_than_allowed_fail_with_names_and_reasons(tmp_
         steps.make_documents(recipe_for(tmp_path / "corpus"), durable)
     assert str(error.value) == (
         "dataset small-corpus: 1 of 2 documents cannot be read, 50.0%, expected at most 1.0% (reading.quarantine): "
-        "not UTF-8 (1, such as b.txt: name its encoding in reading.encoding)"
+        "not UTF-8 (1, such as b.txt: name its encoding in reading.encoding); "
+        f"all of them: {durable / 'datasets' / 'small-corpus' / 'unreadable.jsonl'}"
     )
     assert not (durable / "documents").exists()
     assert strays(durable) == []
+
+
+def test_all_that_cannot_be_read_is_listed_until_a_build_goes_on_without_it(tmp_path, durable):
+    for name in ("b.txt", "c.txt"):
+        (tmp_path / "corpus").mkdir(exist_ok=True)
+        (tmp_path / "corpus" / name).write_bytes(b"\xfe\xfe bad")
+    write_file(tmp_path / "corpus" / "a.jsonl", '{"text": "good"}\n{"text": bad}\n')
+    with pytest.raises(ValueError, match=r"unreadable.jsonl"):
+        steps.make_documents(recipe_for(tmp_path / "corpus"), durable)
+    listed = durable / "datasets" / "small-corpus" / "unreadable.jsonl"
+    assert [json.loads(line) for line in listed.read_text().splitlines()] == [
+        {"name": "a.jsonl", "number": 1, "reason": "malformed JSON"},
+        {"name": "b.txt", "number": 0, "reason": "not UTF-8"},
+        {"name": "c.txt", "number": 0, "reason": "not UTF-8"},
+    ]
+    steps.make_documents(recipe_for(tmp_path / "corpus", reading={"quarantine": 0.9}), durable)
+    assert not listed.exists()
+
+
+def test_a_file_that_breaks_off_is_counted_among_files_however_many_documents_others_have(tmp_path, durable):
+    lines = [f'{{"text": "line {number} of {part}"}}\n' for part in range(4) for number in range(500)]
+    for part in range(4):
+        write_file(tmp_path / "corpus" / f"{part}.jsonl", "".join(lines[part * 500 : part * 500 + 500]))
+    packed = gzip.compress("".join(f'{{"text": "more {line}"}}\n' for line in range(500)).encode())
+    (tmp_path / "corpus" / "5.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    told = (
+        "1 of 5 files break off, and the rest of them is lost, 20.0%, expected at most 1.0% .*: truncated .*5.jsonl.gz"
+    )
+    with pytest.raises(ValueError, match=told):
+        steps.make_documents(recipe_for(tmp_path / "corpus"), durable)
+    steps.make_documents(recipe_for(tmp_path / "corpus", reading={"quarantine": 0.2}), durable)
 
 
 def test_a_description_of_the_table_is_plain_values(corpus, durable):

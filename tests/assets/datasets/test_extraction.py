@@ -174,6 +174,39 @@ def test_a_copy_that_keeps_the_time_of_modification_is_read(corpus, durable):
     assert extract(recipe, durable).read == 1
 
 
+def test_files_that_are_known_are_not_in_memory(durable, monkeypatch):
+    monkeypatch.setattr(extracts, "ROWS_AT_ONCE", 100)
+    write_file(extracts.segment_path(durable, "a" * 64), "")
+    files = [sources.SourceFile(f"{number:06}", number, f"{number}-2-3", True) for number in range(3000)]
+    with workshop(durable, "corpus") as shop:
+        rows = [(file.name, file.version, file.bytes, f"{file.bytes:064}", "a" * 64) for file in files]
+        extracts.write_index(durable, "corpus", "key", iter(rows), shop)
+    known = extracts.KnownFiles(durable, "corpus", "key")
+    assert [row for _, row in known.of(files)] == rows  # and what is imported at the first time does not count
+
+    def peak(count: int) -> int:
+        tracemalloc.start()
+        matched = sum(row is not None for _, row in known.of(files[:count]))
+        _, found = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert matched == count
+        return found
+
+    assert peak(3000) < 1.5 * peak(300)
+
+
+def test_a_listing_is_compared_with_an_index_name_by_name(durable):
+    write_file(extracts.segment_path(durable, "there"), "")
+    rows = [("a", "1", 1, "x", "there"), ("b", "1", 1, "x", "gone"), ("c", "1", 1, "x", "there")]
+    rows += [("e", "", 1, "x", "there"), ("é", "1", 1, "x", "there")]
+    with workshop(durable, "corpus") as shop:
+        extracts.write_index(durable, "corpus", "key", iter(rows), shop)
+    files = [sources.SourceFile(name, 1, "1", True) for name in ("a", "aa", "b", "c", "e", "é", "🙂")]
+    known = {file.name for file, row in extracts.KnownFiles(durable, "corpus", "key").of(files) if row}
+    assert known == {"a", "c", "é"}
+    assert list(extracts.KnownFiles(durable, "corpus", "another")) == []
+
+
 def test_the_digest_of_files_is_that_of_their_canonical_json():
     files = [("a", "0" * 64), ("ä/b", "1" * 64)]
     for some in ([], files[:1], files):

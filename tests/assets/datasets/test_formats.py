@@ -86,14 +86,29 @@ def test_lines_in_a_json_file_are_documents():
 
 
 @pytest.mark.parametrize(
-    "data", ['{"name": "package", "text": "x"}', "[1, 2, 3]", '[{"name": "x"}]', '{\n "a": 1\n}\n']
+    "data",
+    [
+        "[1, 2, 3]",
+        '[{"name": "x"}]',
+        '{\n "a": 1\n}\n',
+        '{"text": {"a": 1}}',
+        '{"of": {"text": "x"}}',
+        '{"text": "x",}',
+    ],
 )
 def test_json_that_is_program_data_is_one_document(data):
     assert everything("package.json", data.encode()) == [Text(0, data)]
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_json_file_of_one_object_with_a_text_is_that_text(indent):
+    record = {"id": 7, "text": "the text", "url": "http://example.org/"}
+    [found] = everything("a.json", json.dumps(record, indent=indent).encode(), metadata={"url": "url"})
+    assert found == Text(0, "the text", About("http://example.org/"))
+
+
 def test_a_truncated_array_gives_the_elements_before_its_end():
-    assert everything("a.json", array(TEXTS)[:-40]) == [*numbered(TEXTS[:-1]), UnfitDocument(49, "malformed JSON")]
+    assert everything("a.json", array(TEXTS)[:-40]) == [*numbered(TEXTS[:-1]), UnfitDocument(49, "malformed array")]
 
 
 def test_an_array_is_read_element_by_element_however_it_is_cut_into_chunks(monkeypatch):
@@ -108,6 +123,17 @@ def test_a_row_of_a_table_is_a_document(name, dialect):
     writer = csv.writer(made, dialect)
     writer.writerows([["id", "text"], *([number, f'{text},\n"quoted"'] for number, text in enumerate(TEXTS))])
     assert everything(name, made.getvalue().encode()) == numbered([f'{text},\n"quoted"' for text in TEXTS])
+
+
+@pytest.mark.parametrize("separator", [";", "|"])
+def test_the_names_of_the_columns_tell_what_is_between_them(separator):
+    rows = f'id{separator}"my\nname"{separator}text\r\n1{separator}x{separator}"a, b{separator} c"\r\n\r\n'
+    assert everything("a.csv", rows.encode()) == [Text(0, f"a, b{separator} c")]
+
+
+def test_a_quotation_mark_without_its_end_is_named_as_damage():
+    rows = b'id,text\n1,one\n2,"two\n3,three\n'
+    assert everything("a.csv", rows) == [Text(0, "one"), UnfitDocument(1, "malformed table")]
 
 
 def test_a_table_without_the_column_is_set_aside_as_one_document():
@@ -217,37 +243,6 @@ def test_a_tfrecord_is_known_by_the_checksum_of_its_first_length():
     record = length + checksum + b"hello" + bytes(4)
     assert everything("train-00000-of-00002", record) == [UnfitDocument(0, "a TFRecord file")]
     assert formats.format_of("", length + bytes(13), "text") == "text"
-
-
-@pytest.mark.parametrize(
-    ("encoding", "text"),
-    [
-        (
-            "euc_jp",
-            "日本語の文書は、漢字と仮名で書かれています。この文は十分に長いので、符号化方式を推定できます。" * 3,
-        ),
-        ("koi8_r", "Этот текст написан по-русски, и он достаточно длинный, чтобы узнать его кодировку. " * 3),
-        ("gb18030", "这个文件是用中文写的，它足够长，可以猜出它的编码。内核文档有很多这样的文件。" * 3),
-    ],
-)
-def test_a_text_of_before_unicode_is_read_in_the_encoding_that_it_spells(encoding, text):
-    assert everything("a.txt", text.encode(encoding)) == [Text(0, text)]
-
-
-def test_a_recipe_may_name_the_encoding_of_files_that_are_not_utf_8():
-    assert everything("a.txt", "café".encode("cp1252"), encoding="cp1252") == [Text(0, "café")]
-    assert everything("a.txt", "café".encode(), encoding="cp1252") == [Text(0, "café")]
-    with pytest.raises(ValueError, match="an encoding that Python knows, found klingon"):
-        ReadingSection(encoding="klingon")
-
-
-def test_bytes_that_spell_no_text_are_set_aside():
-    assert everything("a.dat", bytes(range(256)) * 8) == [UnfitDocument(0, "a binary file")]
-    assert everything("a.txt", "café".encode("cp1252")) == [UnfitDocument(0, "not UTF-8")]  # too short to tell
-
-
-def test_a_text_in_utf_16_with_its_mark_is_read():
-    assert everything("a.txt", "λόγος".encode("utf-16")) == [Text(0, "λόγος")]
 
 
 def test_the_recipe_may_say_what_all_files_are():

@@ -229,6 +229,8 @@ class FailingDisk(io.BytesIO):
         buffer = bytearray(50 if size is None or size < 0 else min(size, 50))
         return bytes(buffer[: self.readinto(buffer)])
 
+    read1 = read
+
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_failing_disk_raises_an_error(name):

@@ -167,6 +167,16 @@ def test_a_removed_file_is_reported(tmp_path):
         listing.open(listing.files[0])
 
 
+@pytest.mark.parametrize("become", [os.mkfifo, os.mkdir])
+def test_a_file_that_has_become_something_else_is_not_waited_for(tmp_path, become):
+    write(tmp_path / "a")
+    listing = list_source(folder(tmp_path))
+    (tmp_path / "a").unlink()
+    become(tmp_path / "a")
+    with pytest.raises(sources.UnreadFile):
+        listing.open(listing.files[0])
+
+
 def test_a_missing_directory_is_one_clear_error(tmp_path):
     missing = tmp_path / "missing"
     expected = f"dataset small-corpus: source.path: found nothing at {missing}, expected a directory"
@@ -187,6 +197,32 @@ def test_a_folder_without_permission_is_one_clear_error(tmp_path):
     with pytest.raises(ValueError, match=r"/locked: found no permission to read it, expected a readable folder"):
         list_source(folder(tmp_path))
     (tmp_path / "locked").chmod(0o755)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read every folder")
+def test_a_folder_that_is_excluded_needs_no_permission(tmp_path):
+    write(tmp_path / "lost+found" / "a")
+    write(tmp_path / "b")
+    (tmp_path / "lost+found").chmod(0)
+    (tmp_path / "c").symlink_to(tmp_path / "lost+found" / "a")
+    listing = list_source(folder(tmp_path, exclude=("lost+found/*",)))
+    (tmp_path / "lost+found").chmod(0o755)
+    assert names(listing) == ["b"] and listing.unread == (("c", "no permission to follow it"),)
+
+
+def test_a_folder_is_passed_over_if_a_pattern_excludes_all_that_may_be_below_it(tmp_path, monkeypatch):
+    for name in ("a/b/one.txt", "a/c/two.txt", "d/b/three.txt"):
+        write(tmp_path / name)
+    seen, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (seen.append(str(path)), scandir(path))[1])
+    for pattern, files, passed in (
+        ("a/*", ["d/b/three.txt"], {"a", "a/b", "a/c"}),
+        ("*/b/*", ["a/c/two.txt"], {"a/b", "d/b"}),
+        ("a/*.txt", ["d/b/three.txt"], set()),
+    ):
+        seen.clear()
+        assert names(list_source(folder(tmp_path, exclude=(pattern,)))) == files
+        assert {"a", "a/b", "a/c", "d", "d/b"} - {os.path.relpath(path, tmp_path) for path in seen} == passed
 
 
 def test_an_empty_corpus_names_the_folder_the_globs_and_what_was_left_out(tmp_path):
