@@ -27,13 +27,21 @@ OVER, RECOVERING, WAITING, STOPPED = "over", "recovering", "waits for a person",
 END_BYTES, BEGINNING_BYTES = 64 << 10, 256 << 10
 """So much is read of a generation's segments of the ledger: the steps before an incident, and what follows it."""
 TODO = {
-    causes.CONFIGURATION: "put right in the recipe what the cause names, and start the training again",
-    causes.DIVERGED: "look at the loss and at the data of the last steps; branch from an earlier checkpoint",
-    causes.OUT_OF_MEMORY: "take a smaller micro-batch or a larger layout in the recipe; `slipway plan` tells which",
-    causes.STORAGE: "see that the tier that the cause names can be read and written, then `slipway resume`",
-    causes.MACHINE: "have the node looked at, cordon it with `slipway nodes cordon`, then `slipway resume`",
+    causes.CONFIGURATION: "put right in the recipe what the cause names, then `slipway run {recipe}`",
+    causes.DIVERGED: "look at the loss and at the data of the last steps, then continue a checkpoint of before with "
+    "other values: `slipway branch {id}@STEP FIELD=VALUE`",
+    causes.OUT_OF_MEMORY: "take a smaller micro-batch or a larger layout in the recipe, which `slipway plan {recipe}` "
+    "helps to choose, then `slipway run {recipe}`",
+    causes.STORAGE: "see that the tier that the cause names can be read and written, then `slipway resume {id}`",
+    causes.MACHINE: "have the node looked at, and taken out of service (`slipway nodes quarantine NODE --why ...`), "
+    "then `slipway resume {id}`",
 }
-OTHERWISE = "read the evidence, put right what it shows, then `slipway resume`"
+OTHERWISE = "read the evidence, put right what it shows, then `slipway resume {id}`"
+
+
+def to_do(kind: str, recipe: str, training: str) -> str:
+    """What a person is to do about a training that a cause of this class has ended for good."""
+    return TODO.get(kind, OTHERWISE).format(recipe=recipe, id=training)
 
 
 @dataclass(frozen=True)
@@ -161,7 +169,7 @@ def report(
         resumed_on=following.nodes if following else (),
         resumed_from=_resumed_from(after),
         resumed_by=following.by if following else "",
-        todo=TODO.get(record.kind, OTHERWISE) if state == WAITING else "",
+        todo=to_do(record.kind, facts.specification.recipe, store.id) if state == WAITING else "",
         kernel=tuple(f"{each.node}: {said}" for each in found for said in each.kernel),
         evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
         lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},
