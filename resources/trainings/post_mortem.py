@@ -17,7 +17,7 @@ from trainer.record.tokens import Token
 RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
 _IN_C = re.compile(r"frame #\d+: |<omitting python frames>")
-"""Lines with which PyTorch's C++ explains an exception: twenty of them would hide the sentence that says what it was."""
+"""Lines with which PyTorch's C++ explains an exception: twenty of them would hide the sentence before them."""
 
 
 def text(store: TrainingStore, report: IncidentReport) -> str:
