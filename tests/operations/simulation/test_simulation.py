@@ -113,7 +113,7 @@ def test_every_improvement_gains_and_replicas_the_most_at_a_hundred_thousand():
         ("days=inf", "days: found inf, expected a finite number"),
         ("days=1e9", "days: found 1000000000.0, at a failure each 1.6e.05 s these would have 5.39e.08 failures"),
         ("failures_per_gpu_day=1e9", "days: found 54.0, at a failure each 8.44e-08 s these would have"),
-        ("restart=1e12", "restart: found 1e.12, with restore and warm_up a start takes 1e.12 s, and at a failure each"),
+        ("restart=1e12", "restart: found 1000000000000.0, with restore and warm_up a start takes 1e.12 s, and at a"),
         ("replicas=129", "replicas: found 129, expected 128 at most: a node or more for each"),
         ("pause=5", "pause: found 5.0, expected replicas of 2 or more"),
         ("gpus_per_node=1000", "gpus: found 1024, expected a multiple of gpus_per_node .1000"),
