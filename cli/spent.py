@@ -4,6 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cli import output, place
+from trainer.base.counting import counted
 
 if TYPE_CHECKING:
     from resources.trainings.store import TrainingStore
@@ -107,6 +108,10 @@ def fields(store: "TrainingStore") -> dict[str, object]:
     return {
         "time": f"{told.wall:,.1f} s: {parts}",
         **{name: f"{share:.1%}" for name, share in shares.items() if share is not None},
-        **({"lost": f"{lost:,.1f} s to {len(told.interruptions)} interruptions"} if told.interruptions else {}),
+        **(
+            {"lost": f"{lost:,.1f} s to {counted(len(told.interruptions), 'interruption')}"}
+            if told.interruptions
+            else {}
+        ),
         **({"away": "; ".join(told.notes)} if told.notes else {}),
     }

@@ -25,6 +25,7 @@ _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
     "finite_number": "a finite number",
+    "bool_type": "true or false",
     "string_type": "text",
     "string_too_short": "text that is not empty",
     "literal_error": "{expected}",

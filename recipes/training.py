@@ -150,9 +150,28 @@ class RecoverySection(RecipeSection):
     @classmethod
     def _has_answers(cls, policies: dict[str, str]) -> dict[str, str]:
         name, wrong = causes.wrong_choice(policies)
-        if name:
-            raise ValueError(f"{name}: {wrong}")
+        require(not name, name, wrong)
         return policies
+
+    @model_validator(mode="after")
+    def _is_coherent(self) -> Self:
+        """What one field says must not take away what another one says."""
+        given, policies = self.model_fields_set, self.policies
+        require(
+            "hang_seconds" not in given or self.hang_seconds <= self.no_progress_seconds,
+            "hang_seconds",
+            f"expected no_progress_seconds ({self.no_progress_seconds:g}) at most, as no step has a longer deadline",
+        )
+        field, other = ("skips", "skip_steps") if "skips" in given else ("skip_steps", "skips")
+        bound = f"{other} ({getattr(self, other)}) {'at most' if field == 'skips' else 'or more'}"
+        require(self.skips <= self.skip_steps, field, f"expected {bound}: otherwise batches are left out for ever")
+        for name in (causes.DIVERGED, causes.SPIKE):
+            skips_none = policies.get(name) == causes.SKIP and not self.skips
+            require(not skips_none, f"policies.{name}", "expected another answer, as skips is 0")
+        for name, sigmas in ((causes.SPIKE, "spike_sigmas"), (causes.STRAGGLER, "straggler_sigmas")):
+            is_found = name not in policies or getattr(self, sigmas) > 0
+            require(is_found, f"policies.{name}", f"expected no policy, as {sigmas} is 0 and so none is found")
+        return self
 
     def of_the_ranks(self) -> Recovery:
         """The part that the ranks act on."""

@@ -23,7 +23,7 @@ from resources.trainings import accounts, incident_reports, post_mortem
 from resources.trainings import incidents as recorded
 from resources.trainings.duties import Duty, OpenDuty
 from resources.trainings.facts import TrainingFacts
-from resources.trainings.incident_reports import OVER, IncidentReport
+from resources.trainings.incident_reports import IncidentReport
 from resources.trainings.roots import trainings
 from resources.trainings.store import Trainings, TrainingStore
 from sensors.support.memory import SensorMemory, recalled
@@ -162,7 +162,7 @@ def _reports(
 
 def _is_final(store: TrainingStore, report: IncidentReport | None) -> bool:
     """Whether nothing about an incident can change any more."""
-    return report is not None and report.state == OVER and not _awaits_evidence(store, report)
+    return report is not None and report.final and not _awaits_evidence(store, report)
 
 
 def _awaits_evidence(store: TrainingStore, report: IncidentReport) -> bool:

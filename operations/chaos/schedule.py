@@ -1,8 +1,12 @@
 """The schedule: which fault comes when. Pure, and the same for the same seed."""
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+MOST = 10_000
+"""So many faults are drawn at most: one a second for nearly three hours."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,12 @@ def drawn(faults: Sequence[str], seed: int, seconds: float, every: float) -> lis
     """
     if not faults:
         raise ValueError("faults: found none, expected one or more")
-    for name, value in (("seconds", seconds), ("every", every)):
-        if value <= 0:
+    for name, value in (("minutes", seconds / 60), ("every", every)):
+        if not math.isfinite(value) or value <= 0:
             raise ValueError(f"{name}: found {value:g}, expected a number above 0")
+    if seconds / every > MOST:
+        count = seconds / every
+        raise ValueError(f"every: found {every:g}, which gives {count:,.0f} faults, expected {MOST:,} at most")
     source, found, left = random.Random(seed), list[PlannedFault](), list[str]()
     at = source.expovariate(1 / every)
     while at < seconds:

@@ -12,11 +12,17 @@ TRUTHS = {"true": True, "false": False}
 
 def scenario(gpus: int, given: Sequence[str]) -> Scenario:
     """The scenario with these fields. Raises ValueError for a field that it does not have, or a wrong value."""
-    values = dict(map(_value, given))
+    values: dict[str, float | int | bool] = {}
+    for each in given:
+        name, value = _value(each)
+        if name in values:
+            raise ValueError(f"{each}: found the field {name!r} twice, expected it once")
+        values[name] = value
     try:
         return Scenario(gpus=gpus, **values)  # type: ignore[arg-type]
     except Invalid as error:
-        raise ValueError(f"{error.field}: {error}") from None
+        found = gpus if error.field == "gpus" else values.get(error.field, getattr(Scenario, error.field, ""))
+        raise ValueError(f"{error.field}: found {found}, {error}") from None
 
 
 def _value(given: str) -> tuple[str, float | int | bool]:

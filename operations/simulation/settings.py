@@ -24,6 +24,8 @@ LLAMA_3 = {
 table 5: 419 unexpected ones; the rarest causes are taken together)."""
 LLAMA_3_PER_GPU_DAY = 466 / (54 * 16_384)
 """The same with the 47 planned interruptions."""
+MOST_FAILURES, MOST_STARTS = 10_000_000, 50_000_000
+"""What a play draws at most, as it keeps all in memory: failures, and starts with those that break in the middle."""
 SILENT = ("NCCL watchdog", "silent data corruption")
 """Causes that no process dies of: they are found by a deadline, and not by a dead process."""
 
@@ -69,11 +71,33 @@ class Scenario:
 
     def __post_init__(self) -> None:
         positive(self, "gpus", "days", "gpus_per_node", "failures_per_gpu_day", "stall", "repair_hours", "replicas")
+        for name in ("days", "failures_per_gpu_day", "stall", "repair_hours"):
+            require(math.isfinite(getattr(self, name)), name, "expected a finite number")
         for name in ("detect", "hang", "restart", "restore", "warm_up", "interval", "spares", "pause"):
             found = getattr(self, name)
             require(math.isfinite(found) and found >= 0, name, "expected 0 or more")
-        require(self.gpus >= self.gpus_per_node, "gpus", f"expected those of a node ({self.gpus_per_node}) or more")
-        require(self.replicas * self.gpus_per_node <= self.gpus, "replicas", "expected a node or more for each of them")
+        per_node, only = self.gpus_per_node, "expected a multiple of gpus_per_node"
+        require(self.gpus % per_node == 0, "gpus", f"{only} ({per_node})")
+        require(self.replicas <= self.nodes, "replicas", f"expected {self.nodes} at most: a node or more for each")
+        require(self.pause == 0 or self.replicas > 1, "pause", "expected replicas of 2 or more, of which some go on")
+        self._require_bounds()
+
+    def _require_bounds(self) -> None:
+        """Raises Invalid for more events than a play can hold."""
+        failures, start = self.days * 86_400 / self.between, self.restart + self.restore + self.warm_up
+        rate = f"at a failure each {self.between:.3g} s"
+        require(
+            failures <= MOST_FAILURES,
+            "days",
+            f"{rate} these would have {failures:.3g} failures, expected {MOST_FAILURES:,} at most",
+        )
+        starts = max(1.0, failures) * math.exp(min(700.0, start / self.between))  # each broken one is tried again
+        require(
+            starts <= MOST_STARTS,
+            "restart",
+            f"with restore and warm_up a start takes {start:.3g} s, and {rate} nearly none would be done; "
+            "expected a shorter one, or fewer failures",
+        )
 
     @property
     def nodes(self) -> int:

@@ -187,7 +187,6 @@ def _given_up(facts: NightFacts) -> Iterator[MorningItem]:
 
 
 def _end(each: TrainingEnd) -> MorningItem:
-    todo = incident_reports.TODO.get(each.kind, incident_reports.OTHERWISE)
     return MorningItem(
         id=f"given-up.{each.training}.{each.at:.0f}",
         topic=TRAINING,
@@ -196,7 +195,7 @@ def _end(each: TrainingEnd) -> MorningItem:
         what=f"it was given up at step {each.step:,}: {post_mortem.first_line(each.reason)}",
         at=each.at,
         done="it is not started again",
-        todo=f"{todo} ({each.training})",
+        todo=incident_reports.to_do(each.kind, each.recipe, each.training),
         path=links.training(each.recipe, each.training),
         command=f"slipway show {each.training}",
     )

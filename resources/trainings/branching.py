@@ -18,6 +18,7 @@ from trainer.checkpoint.retention import holds
 from trainer.config import changing
 from trainer.config.resolved import NUMBERS
 from trainer.record import changes as recorded
+from trainer.record import files, removals
 from trainer.record.fence import Commit
 from trainer.recovery import skipped
 
@@ -102,7 +103,9 @@ def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchR
         own = {field: value for field, value in branch.changed.items() if field.split(".")[0] in NUMBERS}
         sections = {each: value for each, value in changing.with_fields(numbers, own).items() if each != "init"}
     except Invalid as fault:
-        raise ValueError(f"{fault.field}: {fault}") from None
+        known = fault.field in branch.changed and not str(fault).startswith("found ")
+        found = f"found {branch.changed[fault.field]!r}, " if known else ""
+        raise ValueError(f"{fault.field}: {found}{fault}") from None
     if (steps := sections["run"]["steps"]) <= branch.step:
         raise ValueError(f"run.steps: found {steps}, expected more than {branch.step}, where it begins")
     return Specification(parent.recipe, sections, parent.snapshot, parent.tokenizer, name, branch)
@@ -133,8 +136,18 @@ def commit_at(store: TrainingStore, step: int | None) -> Commit:
         return commits[max(commits)]
     if step not in commits:
         near = ", ".join(map(str, nearest(commits, step)))
-        raise ValueError(f"{store.id}@{step}: found no checkpoint of this step, expected one of the nearest: {near}")
+        found = _gone(store, step) or "no checkpoint of this step"
+        raise ValueError(f"{store.id}@{step}: found {found}, expected one of the nearest: {near}")
     return commits[step]
+
+
+def _gone(store: TrainingStore, step: int) -> str:
+    """What became of the checkpoint of a step that does not count any more; empty where there was none."""
+    for where, words in ((files.SET_ASIDE, "a damaged checkpoint, which was set aside"),
+                         (files.PRUNED, "a checkpoint that was removed, as no tier keeps it any more")):  # fmt: skip
+        if any(int(name.split(".")[0]) == step for name in removals.commits(store.folder, where)):
+            return words
+    return ""
 
 
 def nearest(steps: Mapping[int, Any] | Sequence[int], step: int) -> list[int]:

@@ -27,13 +27,21 @@ OVER, RECOVERING, WAITING, STOPPED = "over", "recovering", "waits for a person",
 END_BYTES, BEGINNING_BYTES = 64 << 10, 256 << 10
 """So much is read of a generation's segments of the ledger: the steps before an incident, and what follows it."""
 TODO = {
-    causes.CONFIGURATION: "put right in the recipe what the cause names, and start the training again",
-    causes.DIVERGED: "look at the loss and at the data of the last steps; branch from an earlier checkpoint",
-    causes.OUT_OF_MEMORY: "take a smaller micro-batch or a larger layout in the recipe; `slipway plan` tells which",
-    causes.STORAGE: "see that the tier that the cause names can be read and written, then `slipway resume`",
-    causes.MACHINE: "have the node looked at, cordon it with `slipway nodes cordon`, then `slipway resume`",
+    causes.CONFIGURATION: "put right in the recipe what the cause names, then `slipway run {recipe}`",
+    causes.DIVERGED: "look at the loss and at the data of the last steps, then continue a checkpoint of before with "
+    "other values: `slipway branch {id}@STEP FIELD=VALUE`",
+    causes.OUT_OF_MEMORY: "take a smaller micro-batch or a larger layout in the recipe, which `slipway plan {recipe}` "
+    "helps to choose, then `slipway run {recipe}`",
+    causes.STORAGE: "see that the tier that the cause names can be read and written, then `slipway resume {id}`",
+    causes.MACHINE: "have the node looked at, and taken out of service (`slipway nodes quarantine NODE --why ...`), "
+    "then `slipway resume {id}`",
 }
-OTHERWISE = "read the evidence, put right what it shows, then `slipway resume`"
+OTHERWISE = "read the evidence, put right what it shows, then `slipway resume {id}`"
+
+
+def to_do(kind: str, recipe: str, training: str) -> str:
+    """What a person is to do about a training that a cause of this class has ended for good."""
+    return TODO.get(kind, OTHERWISE).format(recipe=recipe, id=training)
 
 
 @dataclass(frozen=True)
@@ -59,9 +67,11 @@ class IncidentReport:
     survived: bool = False
     suspects: tuple[Suspect, ...] = ()
     steps_lost: int | None = None
-    """Steps that are done again; None while that is not known, and where another incident came before the next step."""
+    """Steps that are done again; None while that is not known. Of several incidents without a step between them, the
+    first one took them back."""
     seconds_lost: float | None = None
-    """What the training's account charges to it, until the steps go on; None while that is not known."""
+    """What the training's account charges to it, until the steps go on or the next incident; None while that is not
+    known."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """The parts of it by bucket of `trainer.record.accounting.buckets`, in their order there."""
     resumed: str = ""
@@ -85,8 +95,13 @@ class IncidentReport:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing about it changes by itself any more."""
+        """Whether the training has got over it, or waits for a person."""
         return self.state != RECOVERING
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing about it can change any more: it is over, and its cost is known."""
+        return self.state == OVER and self.steps_lost is not None
 
 
 def of(store: TrainingStore, facts: TrainingFacts) -> list[IncidentReport]:
@@ -119,13 +134,14 @@ def report(
 ) -> IncidentReport:
     """One incident; `costs` are the training's, by token (`accounts.costs`). Raises OSError."""
     token = Token.parse(record.token)
-    following = min((claim for claim in claims if claim.token > token), key=lambda each: each.token, default=None)
+    later = sorted((claim for claim in claims if claim.token > token), key=lambda each: each.token)
+    following = later[0] if later and not record.survived else None
     found = folder.manifests(store.folder, record.id)
-    done = max(record.step, _last_step(store.folder, token))
-    after = _beginning(store.folder, following.token) if following and not record.survived else {}
-    resumed_from = int(after["restored"].get("step", 0)) if "restored" in after else (0 if "stepped" in after else None)
-    state = OVER if record.survived or "stepped" in after else _state(facts, following)
+    last_step = _last_step(store.folder, token)
+    done = max(record.step, last_step)
+    after = _beginning(store.folder, following.token) if following else {}
     stepped = "stepped" in after
+    state = OVER if record.survived or stepped else _state(facts, following)
     known = not record.survived and (stepped or (state == OVER and record.token in costs))
     charged = costs[record.token].lost if known and record.token in costs else {}
     seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
@@ -146,22 +162,40 @@ def report(
         ranks=record.ranks,
         survived=record.survived,
         suspects=suspected,
-        steps_lost=0
-        if record.survived
-        else max(0, done - resumed_from)
-        if stepped and resumed_from is not None
-        else None,
+        steps_lost=0 if record.survived else _steps_lost(store.folder, last_step, done, after, later),
         seconds_lost=round(sum(seconds.values()), 3) if known else None,
         seconds=seconds,
-        resumed=str(following.token) if following and not record.survived else "",
-        resumed_on=following.nodes if following and not record.survived else (),
-        resumed_from=resumed_from,
-        resumed_by=following.by if following and not record.survived else "",
-        todo=TODO.get(record.kind, OTHERWISE) if state == WAITING else "",
+        resumed=str(following.token) if following else "",
+        resumed_on=following.nodes if following else (),
+        resumed_from=_resumed_from(after),
+        resumed_by=following.by if following else "",
+        todo=to_do(record.kind, facts.specification.recipe, store.id) if state == WAITING else "",
         kernel=tuple(f"{each.node}: {said}" for each in found for said in each.kernel),
         evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
         lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},
     )
+
+
+def _steps_lost(
+    store: Path, last_step: int, done: int, after: Mapping[str, JournalEvent], later: list[Claim]
+) -> int | None:
+    """How many of the steps until `done` were done again; None while no later generation has done a step.
+
+    last_step: of the interrupted generation itself, 0 where it has done none: it had nothing to lose. after: how the
+    generation after it began. later: the claims after it, in order.
+    """
+    for claim in later[1:]:
+        if "stepped" in after:
+            break
+        after = _beginning(store, claim.token)
+    if "stepped" not in after:
+        return None
+    return max(0, done - (_resumed_from(after) or 0)) if last_step else 0
+
+
+def _resumed_from(after: Mapping[str, JournalEvent]) -> int | None:
+    """The step from which a generation went on that began so; None while it has not."""
+    return int(after["restored"].get("step", 0)) if "restored" in after else (0 if "stepped" in after else None)
 
 
 def _state(facts: TrainingFacts, following: Claim | None) -> str:

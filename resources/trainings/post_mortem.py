@@ -16,6 +16,8 @@ from trainer.record.tokens import Token
 
 RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
+_IN_C = re.compile(r"frame #\d+: |<omitting python frames>")
+"""Lines with which PyTorch's C++ explains an exception: twenty of them would hide the sentence before them."""
 
 
 def text(store: TrainingStore, report: IncidentReport) -> str:
@@ -28,7 +30,8 @@ def headline(report: IncidentReport) -> str:
     """What happened and what it cost, in one line."""
     named = [*report.nodes, *(f"rank {rank}" for rank in report.ranks)]
     where = ", ".join(each for each in named if each not in report.cause)
-    return f"{where + ': ' if where else ''}{first_line(report.cause)} after step {report.step:,}; {cost(report)}"
+    cause, at = first_line(report.cause), f"after step {report.step:,}"
+    return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f' {at}'}; {cost(report)}"
 
 
 def first_line(cause: str) -> str:
@@ -73,7 +76,7 @@ def _head(report: IncidentReport) -> str:
     todo = report.todo or ("nothing" if report.state == OVER else "nothing: it recovers by itself")
     rows = {
         "when": f"{when(report.at)}, after step {report.step:,}",
-        "cause": f"{report.kind or 'unknown'}: {first_line(report.cause)}",
+        "cause": f"{report.kind or 'unknown'}: {report.cause}",
         "noticed by": report.noticed_by,
         "nodes": ", ".join(report.nodes) or "not known",
         "ranks": ", ".join(map(str, report.ranks)) or "not known",
@@ -150,7 +153,7 @@ def _log(store: TrainingStore, report: IncidentReport, node: str) -> str:
 
 
 def _block(title: str, content: str, lines: int, from_end: bool = True) -> str:
-    kept = content.rstrip().splitlines()
+    kept = [line for line in content.rstrip().splitlines() if not _IN_C.match(line)]
     kept = kept[-lines:] if from_end else kept[:lines]
     return (
         "\n".join([f"{title}:", "", "```", *(line.replace("```", "'''")[:300] for line in kept), "```"]) if kept else ""

@@ -88,6 +88,11 @@ class Members:
         """The rank that the node's first rank has among all."""
         return sum(each.ranks for each in self.nodes[: self.number(node)])
 
+    def ranks(self, node: str) -> range:
+        """The ranks of a node."""
+        first = self.first_rank(node)
+        return range(first, first + self.nodes[self.number(node)].ranks)
+
 
 @dataclass(frozen=True)
 class End:

@@ -148,10 +148,12 @@ def answer(name: str, chosen: Mapping[str, str]) -> str:
 
 
 def wrong_choice(chosen: Mapping[str, str]) -> tuple[str, str]:
-    """The first cause of these answers that has no such answer, and what was found and expected; empty when none."""
+    """The first cause of these answers that has no such answer, and what was expected there; empty when none."""
     for name, given in chosen.items():
         if name not in CHOICES:
-            return name, f"an unknown cause, expected one of {', '.join(CHOICES)}"
+            if name and name in CAUSES:
+                return name, f"expected no policy, as {CAUSES[name].answers[0]} is its only answer"
+            return name, f"expected the policy of another cause: of {', '.join(CHOICES)}"
         if given not in CHOICES[name]:
-            return name, f"found {given!r}, expected one of {', '.join(CHOICES[name])}"
+            return name, f"expected one of {', '.join(CHOICES[name])}"
     return "", ""

@@ -20,6 +20,8 @@ from trainer.record.scribe import Scribe
 from trainer.record.spans import SpanLog
 
 BY_SIGNAL = "asked to stop by SIGTERM"
+BEGUN_VARIABLE = "SLIPWAY_BEGUN"
+"""When the supervisor of a job's first ranks began, in seconds since the epoch: its imports are part of the start."""
 
 
 class RankRecorder:
@@ -33,7 +35,8 @@ class RankRecorder:
         self.steps_apart = spans.of_rank()
         """Between two steps that are traced; 0 where nothing is."""
         self._phase, self._since = STARTING.name, processes.begun_at()
-        self.record("phase", phase=STARTING.name, step=0, since=self._since)
+        began = float(os.environ.get(BEGUN_VARIABLE, self._since))
+        self.record("phase", phase=STARTING.name, step=0, since=began)
         self.record_span("rank", node=os.environ.get("SLIPWAY_NODE", "local"), since=self._since)
 
     def __enter__(self) -> "RankRecorder":

@@ -48,7 +48,7 @@ class BatchJudge:
         """`leads`: whether this rank writes the records. Raises ValueError for an answer that no such cause has."""
         name, wrong = causes.wrong_choice(recovery.policies)
         if name:
-            raise ValueError(f"field recovery.policies.{name}: {wrong}")
+            raise ValueError(f"field recovery.policies.{name}: found {recovery.policies[name]!r}, {wrong}")
         self._recovery, self._store, self._token, self._leads, self._record = recovery, store, token, leads, record
         self._skipped: dict[int, int] = {}
         self._losses: deque[float] = deque(maxlen=WINDOW)

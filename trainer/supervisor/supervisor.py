@@ -22,6 +22,7 @@ from trainer.diagnosis import stacks
 from trainer.node.generations import MOST, TRIED, VARIABLE, Arrival, End, Members, key
 from trainer.record import causes, fence, incarnation
 from trainer.record.incarnation import Membership
+from trainer.record.recorder import BEGUN_VARIABLE
 from trainer.supervisor import choosing, forks, notes, returning, verdict
 from trainer.supervisor.budget import Budget
 from trainer.supervisor.forks import Fork
@@ -183,6 +184,7 @@ class Supervisor:
             incarnation.VARIABLE: members.incarnation,
             VARIABLE: members.generation,
             **self._tried,
+            **({BEGUN_VARIABLE: processes.begun_at()} if members.generation == 0 else {}),
         }
         config = str(self._place.config)
         words = (sys.executable, "-m", "trainer", config)
@@ -245,12 +247,14 @@ class Supervisor:
     def _announce_silent(self, members: Members, found: verdict.RankFault, nodes: Sequence[str]) -> None:
         """Ranks here lost those of nodes whose supervisors died with their ranks, and can say nothing."""
         reason = f"the supervisor of {', '.join(nodes)} died: it shows no sign of life, and {found.reason}"
-        end = End(self._node, causes.KILLED, reason, self._stop.ends(members), 1, time.time(), (), tuple(nodes))
+        ranks = tuple(rank for node in nodes for rank in members.ranks(node))
+        end = End(self._node, causes.KILLED, reason, self._stop.ends(members), 1, time.time(), ranks, tuple(nodes))
         self._store.write_first(key(members.generation, "end"), end)
 
     def _announce_lost(self, members: Members, node: str, reason: str) -> None:
         final, stays = self._stop.ends(members), self._place.stays
-        end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), (), (node,), stay=stays)
+        where = tuple(members.ranks(node)), (node,)
+        end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
     def _choose(self, arrived: Sequence[Arrival], before: Members | None) -> tuple[Arrival, ...]:

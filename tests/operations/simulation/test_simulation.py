@@ -108,13 +108,25 @@ def test_every_improvement_gains_and_replicas_the_most_at_a_hundred_thousand():
         ("stall=much", "found 'much', expected a number"),
         ("spares=1.5", "found '1.5', expected a whole number"),
         ("shrinks=1", "found '1', expected true or false"),
-        ("stall=0", "stall: expected a number above 0"),
-        ("detect=nan", "detect: expected 0 or more"),
+        ("stall=0", "stall: found 0.0, expected a number above 0"),
+        ("detect=nan", "detect: found nan, expected 0 or more"),
+        ("days=inf", "days: found inf, expected a finite number"),
+        ("days=1e9", "days: found 1000000000.0, at a failure each 1.6e.05 s these would have 5.39e.08 failures"),
+        ("failures_per_gpu_day=1e9", "days: found 54.0, at a failure each 8.44e-08 s these would have"),
+        ("restart=1e12", "restart: found 1000000000000.0, with restore and warm_up a start takes 1e.12 s, and at a"),
+        ("replicas=129", "replicas: found 129, expected 128 at most: a node or more for each"),
+        ("pause=5", "pause: found 5.0, expected replicas of 2 or more"),
+        ("gpus_per_node=1000", "gpus: found 1024, expected a multiple of gpus_per_node .1000"),
     ],
 )
 def test_a_wrong_field_is_one_clear_message(given: str, told: str):
     with pytest.raises(ValueError, match=told.replace("'", ".")):
         fields.scenario(1024, [given])
+
+
+def test_a_field_that_is_given_twice_is_refused():
+    with pytest.raises(ValueError, match=r"days=2: found the field .days. twice, expected it once"):
+        fields.scenario(1024, ["days=1", "days=2"])
 
 
 def test_fields_are_read_as_their_kind():

@@ -83,7 +83,7 @@ def test_a_training_that_is_no_branch_has_the_id_that_it_always_had():
         ("dataset", "other", "dataset: found 'other', expected no change"),
         ("optimiser.rate", 1, "optimiser.rate: unknown; expected one of "),
         ("run.steps", 10, "run.steps: found 10, expected more than 10, where it begins"),
-        ("optimiser.learning_rate", -1, "optimiser.learning_rate: expected a number above 0"),
+        ("optimiser.learning_rate", -1, "optimiser.learning_rate: found -1, expected a number above 0"),
     ],
 )
 def test_what_no_continuation_can_change_is_refused_with_the_field_before_anything_is_written(
@@ -103,6 +103,12 @@ def test_a_checkpoint_that_is_not_there_is_refused_with_the_nearest_ones(parent:
     with pytest.raises(ValueError, match=f"{parent.id}@12: found no checkpoint of this step, expected .*: 10, 20"):
         branching.commit_at(parent, 12)
     assert branching.commit_at(parent, None).step == 20
+    fence.prune(parent.folder, branching.commit_at(parent, 10), "a test")
+    with pytest.raises(ValueError, match=f"{parent.id}@10: found a checkpoint that was removed, as no tier keeps it"):
+        branching.commit_at(parent, 10)
+    fence.set_aside(parent.folder, branching.commit_at(parent, 20), "a bit flipped")
+    with pytest.raises(ValueError, match="found no checkpoint, expected one to begin from"):
+        branching.commit_at(parent, 20)
     assert branching.nearest(range(0, 100, 10), 42) == [30, 40, 50, 60]
 
 

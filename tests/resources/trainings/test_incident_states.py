@@ -1,12 +1,16 @@
 """Where an incident stands: waits for a person, or was stopped by one, whoever's process wrote that down."""
 
+import time
+
 import pytest
 
-from resources.trainings import incident_reports, incidents
+from resources.trainings import incident_reports, incidents, post_mortem
 from resources.trainings.decision import Action
 from resources.trainings.store import TrainingStore
 from tests.resources.trainings.lab import BRIEF, Lab, numbers
-from trainer.record import causes
+from trainer.base import codec, journal
+from trainer.record import causes, files, ledger
+from trainer.record.tokens import Token
 
 ADA = "ada by hand"
 """As the record names a person's command."""
@@ -44,3 +48,49 @@ def test_a_trial_that_its_sweep_ended_was_stopped_by_no_person(lab: Lab):
     store = failed(lab)
     store.want("stop", "sweep", "pruned", by_platform=True)
     assert state(store) != incident_reports.STOPPED
+
+
+def hung_and_then_killed_while_it_started(lab: Lab) -> TrainingStore:
+    """Ten steps, a hang, and a second start whose node died before any of its ranks had begun."""
+    store, began = lab.wanted(numbers(BRIEF)), time.time() - 20
+    assert store.claim(1, ("node-0", "node-1"), "first start", ADA)
+    with journal.Journal(store.folder / files.LEDGER / f"{Token(1)}.rank-0.jsonl") as ranks:
+        ranks.append(*({"event": "step", "t": began + step, "step": step} for step in range(1, 11)))
+    store.record_exit(1, "failed", "no progress for 20 s", ADA, ("node-0", "node-1"), kind=causes.HUNG)
+    assert store.claim(2, ("node-0",), "incarnation 1 failed", ADA)
+    store.record_exit(2, "failed", "node-0 died", ADA, ("node-0",), kind=causes.KILLED)
+    assert store.claim(3, ("node-0",), "incarnation 2 failed", ADA)
+    return store
+
+
+def test_the_steps_that_are_done_again_are_told_of_the_incident_that_took_them_back_once_a_start_goes_on(lab: Lab):
+    store = hung_and_then_killed_while_it_started(lab)
+    hung, killed = incident_reports.of(store, store.read())
+    assert (hung.state, hung.steps_lost, hung.final) == (incident_reports.OVER, None, False)
+    assert "lost until the next incident" in post_mortem.cost(hung)
+    ledger.note(store.folder, Token(3), "rank-0", "restored", step=8, commit="x", seconds=0.1)
+    ledger.note(store.folder, Token(3), "rank-0", "step", step=9, loss=2.0, seconds=1.0)
+    hung, killed = incident_reports.of(store, store.read())
+    assert (hung.steps_lost, killed.steps_lost) == (2, 0)
+    assert (hung.final, killed.final) == (True, True)
+
+
+def test_what_a_person_is_to_do_names_commands_with_their_training_and_recipe(lab: Lab):
+    store = failed(lab)
+    lab.control().advance(store, ADA)
+    [report] = incident_reports.of(store, store.read())
+    assert report.todo.endswith(f"then `slipway run {report.recipe}`")
+    for kind in causes.CAUSES:
+        assert "{" not in incident_reports.to_do(kind, "a", "b")
+
+
+def test_the_post_mortem_has_the_whole_cause_and_no_frames_of_c_in_its_logs(lab: Lab):
+    store = lab.wanted(numbers(BRIEF))
+    assert store.claim(1, ("node-0",), "first start", ADA)
+    cause = "the job's store does not answer" + ", and it was asked again" * 10
+    store.record_exit(1, "failed", cause, ADA, ("node-0",), kind=causes.NETWORK)
+    log = "\n".join(["what it was", *(f"frame #{number}: c10d::f() (0x7f)" for number in range(20))])
+    codec.create_only(files.numbered(store.folder, files.TAILS, 1), {"node-0": log})
+    [report] = incident_reports.of(store, store.read())
+    page = post_mortem.text(store, report)
+    assert cause in page and "what it was" in page and "frame #" not in page

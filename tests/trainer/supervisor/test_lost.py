@@ -72,7 +72,7 @@ def test_the_other_nodes_go_on_without_a_lost_one(training: Training, start_node
     assert claim is not None and claim.nodes == (other,)
     assert [step for step, _ in training.losses()] == list(range(1, 21))
     incident = incidents.read(training.store, str(Token(1)))
-    assert (incident.kind, incident.nodes) == (causes.DISRUPTED, (lost,))
+    assert (incident.kind, incident.nodes, incident.ranks) == (causes.DISRUPTED, (lost,), (TWO.index(lost),))
 
 
 @pytest.mark.nightly

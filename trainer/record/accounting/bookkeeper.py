@@ -40,6 +40,8 @@ class _Builder:
         self._started: float | None = None
         self._owed = -1
         """The place of the interruption that pays for what is spent until the steps go on; -1 for none."""
+        self._first_owed = -1
+        """That of the first one since the steps went on, which took back the steps that are done again; -1 for none."""
 
     def built(self) -> Account:
         tokens = _by_incarnation(self._history)
@@ -115,13 +117,15 @@ class _Builder:
             elif ended is None and self._follows(number):
                 self._interrupt(token, None)
             return
-        if ended.outcome == "failed" or ended.disrupted:
-            self._interrupt(token, ended)
         detected, over = self._mark("detected", token), self._history.ended.get(number)
         if detected is not None and detected <= self._at:  # it was of the recovery that led to this generation
             detected = None
-        noticed = min((each for each in (detected, over) if each is not None), default=None)
-        self._spend(ended.at if noticed is None else min(noticed, ended.at), buckets.UNDETECTED)
+        noticed = min([ended.at, *(each for each in (detected, over) if each is not None)])
+        if fold is None or fold.begun is None:  # it was on its way all the time: no progress was there to be missed
+            self._spend(noticed, buckets.RESTART if len(generations) > 1 else buckets.QUEUE)
+        if ended.outcome == "failed" or ended.disrupted:
+            self._interrupt(token, ended)
+        self._spend(noticed, buckets.UNDETECTED)
         self._see(number, ended)
 
     def _see(self, number: int, ended: Exit) -> None:
@@ -207,7 +211,7 @@ class _Builder:
                     del held.seconds[bucket]
             held.seconds[buckets.REPEATED] = held.seconds.get(buckets.REPEATED, 0.0) + sum(lost.values())
             held.mfu_seconds, held.mfu_over = held.mfu_seconds * (1 - share), held.mfu_over * (1 - share)
-            self._charge({buckets.REPEATED: sum(lost.values())})
+            self._charge({buckets.REPEATED: sum(lost.values())}, self._first_owed)
             if share < 1:
                 held.last = first - 1
                 return
@@ -221,17 +225,20 @@ class _Builder:
         reason = ended.reason if ended else str(said.get("reason", said.get("cause", "")))
         nodes = ended.nodes if ended else tuple(said.get("nodes", ()))
         self._interruptions.append(InterruptionCost(str(token), kind, reason, nodes, {}))
+        began = self._owed < 0
         self._owed = len(self._interruptions) - 1
+        self._first_owed = self._owed if began else self._first_owed
 
-    def _charge(self, seconds: Mapping[str, float]) -> None:
-        """The present interruption has cost these seconds."""
+    def _charge(self, seconds: Mapping[str, float], place: int | None = None) -> None:
+        """The interruption at this place, the present one unless it is given, has cost these seconds."""
+        place = self._owed if place is None else place
         if self._owed < 0:
             return
-        held = self._interruptions[self._owed]
+        held = self._interruptions[place]
         lost = dict(held.lost)
         for bucket, spent in seconds.items():
             lost[bucket] = lost.get(bucket, 0.0) + spent
-        self._interruptions[self._owed] = replace(held, lost=lost)
+        self._interruptions[place] = replace(held, lost=lost)
 
     def _spend(self, until: float | None, bucket: str) -> None:
         """The time up to a moment was spent on `bucket`, but for what the control plane was away."""

@@ -292,3 +292,34 @@ def test_the_buckets_sum_to_the_wall_clock_without_gap_or_overlap(drawn: tuple[T
         assert sum(each.seconds.values()) == pytest.approx(each.end - each.begin, rel=1e-6, abs=1e-6)
     lost = sum(each.seconds for each in told.interruptions)
     assert lost <= told.wall - sum(told.seconds.get(name, 0.0) for name in buckets.KEPT) + 1e-6
+
+
+KILLED_WHILE_IT_STARTED = TrainingHistory(
+    wishes=[Wish(True, 0, 0)],
+    claims=[claim(1, 5), claim(2, 40), claim(3, 90)],
+    submitted={1: 6, 2: 42, 3: 91},
+    generations={
+        Token(1): fold(run(10, 1, 10)),  # steps until 28
+        Token(3): fold(run(95, 6, 20, restored=True, ends=True)),  # steps from 103 until 118, its end at 122
+    },
+    exits={
+        1: end(1, "failed", 38, kind=causes.HUNG),
+        2: end(2, "failed", 88, kind=causes.KILLED),  # none of its ranks had begun
+        3: end(3, "succeeded", 122, by="trainer"),
+    },
+)
+
+
+def test_a_start_that_fails_before_its_first_process_was_queued_until_then_and_not_undetected() -> None:
+    told = account(KILLED_WHILE_IT_STARTED, now=1000)
+    assert told.seconds[buckets.UNDETECTED] == pytest.approx(38 - 28), "until the first one was noticed"
+    assert told.seconds[buckets.QUEUE] == pytest.approx(4 + (88 - 42) + 4)
+    hung, killed = told.interruptions
+    assert buckets.UNDETECTED not in killed.lost
+    assert hung.lost[buckets.QUEUE] == pytest.approx(88 - 42)
+
+
+def test_steps_that_are_done_again_are_paid_for_by_what_took_them_back_and_not_by_what_came_in_its_recovery() -> None:
+    hung, killed = account(KILLED_WHILE_IT_STARTED, now=1000).interruptions
+    assert hung.lost[buckets.REPEATED] == pytest.approx(5)
+    assert buckets.REPEATED not in killed.lost

@@ -1,0 +1,52 @@
+"""The section `recovery` of a recipe: values that contradict one another are refused, with the field and the reason."""
+
+from typing import Any
+
+import pytest
+
+from recipes.strict import RefusedValue, validate
+from recipes.training import RecoverySection
+
+GIVEN = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"hang_seconds": 600}, "hang_seconds: found 600, expected no_progress_seconds (60) at most, as no step has"),
+        ({"skips": 1000, "skip_steps": 10}, "skips: found 1000, expected skip_steps (10) at most: otherwise batches"),
+        ({"skip_steps": 2}, "skip_steps: found 2, expected skips (3) or more: otherwise batches are left out for ever"),
+        (
+            {"skips": 0, "policies": {"diverged": "skip"}},
+            'policies.diverged: found "skip", expected another answer, as',
+        ),
+        (
+            {"skips": 0, "policies": {"spike": "skip"}},
+            'policies.spike: found "skip", expected another answer, as skips',
+        ),
+        ({"spike_sigmas": 0, "policies": {"spike": "stop"}}, 'policies.spike: found "stop", expected no policy, as'),
+        (
+            {"straggler_sigmas": 0, "policies": {"straggler": "tell"}},
+            'policies.straggler: found "tell", expected no pol',
+        ),
+        ({"policies": {"hung": "skip"}}, 'policies.hung: found "skip", expected one of replace, retry, stop'),
+        (
+            {"policies": {"hungg": "stop"}},
+            'policies.hungg: found "stop", expected the policy of another cause: of out_',
+        ),
+        (
+            {"policies": {"configuration": "retry"}},
+            'policies.configuration: found "retry", expected no policy, as stop',
+        ),
+        ({"grow": 1}, "grow: found 1, expected true or false"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_at_its_field(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(RefusedValue) as refused:
+        validate(RecoverySection, {**GIVEN, **fields})
+    assert str(refused.value).startswith(told)
+
+
+def test_a_usual_value_that_another_one_makes_idle_is_no_contradiction() -> None:
+    found = validate(RecoverySection, {**GIVEN, "no_progress_seconds": 5, "spike_sigmas": 0, "skips": 0})
+    assert (found.hang_seconds, found.skips) == (10.0, 0)
