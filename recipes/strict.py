@@ -33,7 +33,6 @@ _EXPECTED = {
     "greater_than_equal": "{ge} or more",
     "less_than": "a number below {lt}",
     "less_than_equal": "{le} or less",
-    "bool_type": "true or false",
     "dataclass_type": "a section",
     "model_type": "a section",
     "dict_type": "a section",
