@@ -33,6 +33,7 @@ from operations.simulation.settings import SILENT, Scenario
 from resources import embedded
 from resources.fleet import embedded as embedded_fleet
 from resources.launchers.protocol import JobState
+from resources.trainings import accounts
 from resources.trainings.job import job_name
 from resources.trainings.store import TrainingStore
 from tests.drills import small_recipes
@@ -40,6 +41,7 @@ from tests.drills.instance import Instance
 from tests.drills.process_table import kill, wait_until
 from trainer.base import processes
 from trainer.record import causes, incidents, ledger
+from trainer.record.accounting import buckets
 
 MARK = "SLIPWAY_CHAOS"
 FOUND_LATE = (causes.HUNG, causes.NETWORK, causes.CORRUPTION)
@@ -49,6 +51,8 @@ WORDS = {"recorded": "its record", "shown": "its incident", "stepped": "the next
 STEPS = 1_000_000
 EVERY = 25
 """Steps between two checkpoints, in the recipe."""
+IN_MEMORY = 5
+"""Steps between two states in the memory of the nodes: a rank that dies costs no more of them than that."""
 UNDISTURBED_SECONDS, SETTLE_SECONDS, PATIENCE = 60.0, 90.0, 600.0
 
 
@@ -132,6 +136,7 @@ def _recipes(folder: Path) -> Path:
     written = small_recipes.write(folder, 20)
     path = written / "trainings" / f"{small_recipes.PAIR}.yaml"
     text = path.read_text().replace("recovery: {", "observation: {compare_steps: 50}\nrecovery: {drills: true, ")
+    text = text.replace("storage: {", f"storage: {{memory_steps: {IN_MEMORY}, ")
     path.write_text(text)
     return written
 
@@ -152,10 +157,31 @@ def _measure(instance: Instance, planned: list[schedule.PlannedFault], seconds: 
         print(f"{'right' if each.right else 'WRONG'}: {each.injection.fault}: {found}", file=sys.stderr)
     for incident in report.unexplained:
         print(f"without a fault: {incident.kind}: {incident.reason}", file=sys.stderr)
+    for line in _lost(training):
+        print(line, file=sys.stderr)
     _print(KEPT, "share", share, 0.95)
     _print("the same, as simulated with these costs and this rate", "share", _simulated(training, report, pace), None)
     _print("causes that are right", "share", report.share_right, 1.0)
     _print("faults", "count", len(report.results), None)
+
+
+def _lost(training: TrainingStore) -> list[str]:
+    """Where the lost seconds went: by cause, with the parts of each, the dearest first."""
+    found: dict[str, dict[str, float]] = {}
+    for each in accounts.of(training.folder).interruptions:
+        parts = found.setdefault(each.kind or "unknown", {})
+        for name, seconds in each.lost.items():
+            parts[name] = parts.get(name, 0.0) + seconds
+    ordered = sorted(found.items(), key=lambda pair: -sum(pair[1].values()))
+    return [
+        f"lost to {kind}: {sum(parts.values()):.1f} s: "
+        + ", ".join(f"{buckets.TITLES[name]} {seconds:.1f}" for name, seconds in sorted(parts.items(), key=_dearest))
+        for kind, parts in ordered
+    ]
+
+
+def _dearest(part: tuple[str, float]) -> float:
+    return -part[1]
 
 
 def _each(instance: Instance, names: list[str]) -> None:

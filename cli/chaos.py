@@ -48,7 +48,8 @@ def chaos(
     here = place.here()
     names, can = fault or usual(here.home is None), possible(here.home is None)
     if unknown := [name for name in names if name not in can]:
-        where = "cannot be done on a cluster" if unknown[0] in FAULTS and here.home is None else "unknown"
+        there = "a cluster" if here.home is None else "an embedded instance"
+        where = f"which cannot be done on {there}" if unknown[0] in FAULTS else "which is unknown"
         raise ValueError(f"--fault: found {unknown[0]!r}, {where}; expected one of {', '.join(can)}")
     planned = schedule.drawn(names, seed, 60 * minutes, every)
     if not apply:
@@ -56,11 +57,15 @@ def chaos(
         return output.print_json(planned) if json else output.print_table(("after", "fault", "what happens"), rows)
     if here.home is None:
         _must_be_meant(here, namespace)
+    if not _targets():
+        raise ValueError("found no training that makes steps now, expected one to do harm to; slipway ls lists them")
     record = here.durable / "chaos" / f"{time.strftime('%Y%m%dT%H%M%S')}-{seed}.jsonl"
     injections = []
     for done in course.bring_about(planned, _targets, record):
         output.note(f"{done.training}: {done.what}")
         injections.append(done)
+    if left := schedule.left_out(planned, [each.fault for each in injections]):
+        output.note(f"left out, as there was nothing to do them to: {', '.join(left)}")
     report = _settled(record)
     _print(report, json)
     raise typer.Exit(0 if report.share_right == 1 else 1)

@@ -3,8 +3,11 @@
 A registered model, a training that starts from it, a replay that reads it, an evaluation that has not been done and a
 judgement that is due refer to a checkpoint. Where a record or a reference cannot be read, nothing is removed: of that
 training, or, as its references may be to any, of all. The sensor that showed a checkpoint deletes its partition.
+
+Before it removes anything of a training that is over, it copies what the backup could not take while the training ran.
 """
 
+import contextlib
 import time
 from typing import Any
 
@@ -19,15 +22,16 @@ from resources.compute.protocol import Compute
 from resources.mlflow.registry import Registry
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
+from resources.trainings import late_copies
 from resources.trainings.branching import let_go_if_abandoned
 from resources.trainings.duties import Duty
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.retention import Patience, condemned, decide
 from resources.trainings.store import Trainings, TrainingStore
-from trainer.base import paths
+from trainer.base import byte_size, paths
 from trainer.checkpoint.retention import holds, rules
 from trainer.checkpoint.retention.removal import Records, Remover
-from trainer.checkpoint.tiers.tier import DURABLE, TierUnavailable
+from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailable
 from trainer.node_task import DiscardTask
 
 
@@ -59,6 +63,8 @@ def retain_checkpoints(
             try:
                 if not config.dry_run and let_go_if_abandoned(root, store.read(), time.time()):
                     context.log.info(f"{store.id}: it never saved anything, and holds its parent's checkpoint no more")
+                if not config.dry_run:
+                    retention.deliver(root, store)
                 removed |= retention.retain(root, store)
                 if store.read().over:
                     over.append(store)
@@ -78,6 +84,7 @@ class _Retention:
         self, context: dg.OpExecutionContext, config: CheckpointLimits, tiers: Tiers, registry: Registry
     ) -> None:
         self._context, self._config, self._shared = context, config, tiers.shared()
+        self._durable = tiers.durable_path
         self._references = ReferenceReader(tiers, registry)
         self._known = self._references.read()
 
@@ -104,6 +111,20 @@ class _Retention:
         if not withdrawn and not removed:
             return {}
         return {facts.id: dg.MetadataValue.json({"withdrawn": withdrawn, "removed": removed, "kept": plan.kept})}
+
+    def deliver(self, root: Trainings, store: TrainingStore) -> None:
+        """Copy the last checkpoint of a training that is over to the backup, if it did not take it. Raises OSError.
+
+        A backup that is still away takes it in a later run: `retain` says that it is away.
+        """
+        facts = store.read()
+        backup = self._shared.get(BACKUP)
+        if backup is None or (commit := late_copies.owed(facts)) is None:
+            return
+        with contextlib.suppress(TierUnavailable):
+            size = late_copies.deliver(store.folder, commit, self._durable, backup)
+            root.open(facts.id, Duty.CHECKPOINTS)
+            self._context.log.info(f"{facts.id}: {commit.name}: copied to the backup, {byte_size.words(size)}")
 
     def _folders(self, store: TrainingStore) -> tuple[dict[str, dict[str, float]], list[str]]:
         """By tier, the training's folders there with their times; and why a tier cannot be listed."""

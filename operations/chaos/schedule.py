@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,3 +43,8 @@ def drawn(faults: Sequence[str], seed: int, seconds: float, every: float) -> lis
         found.append(PlannedFault(at, left.pop(), source.random()))
         at += source.expovariate(1 / every)
     return found
+
+
+def left_out(planned: Sequence[PlannedFault], done: Sequence[str]) -> list[str]:
+    """The names of the planned faults that were not done, each as often as it was not; `done` are names."""
+    return sorted((Counter(each.fault for each in planned) - Counter(done)).elements())

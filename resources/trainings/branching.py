@@ -103,7 +103,7 @@ def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchR
         own = {field: value for field, value in branch.changed.items() if field.split(".")[0] in NUMBERS}
         sections = {each: value for each, value in changing.with_fields(numbers, own).items() if each != "init"}
     except Invalid as fault:
-        known = fault.field in branch.changed and not str(fault).startswith("found ")
+        known = fault.field in branch.changed and str(fault).startswith("expected ")
         found = f"found {branch.changed[fault.field]!r}, " if known else ""
         raise ValueError(f"{fault.field}: {found}{fault}") from None
     if (steps := sections["run"]["steps"]) <= branch.step:

@@ -26,6 +26,8 @@ def exhausted(kinds: Sequence[str], given: int, policies: Mapping[str, str]) -> 
     """
     for kind in dict.fromkeys(kinds):
         count, limit = kinds.count(kind), _limit(kind, given, policies)
+        if limit == causes.AT_ONCE:
+            return f"an end of class {kind or 'unknown'}: the first one ends the training"
         if limit is not None and count >= limit:
             return f"{_ends(count)} of class {kind or 'unknown'} {IN_A_ROW}, expected {limit - 1} at most"
     counted = [kind for kind in kinds if _limit(kind, given, policies) is not None]

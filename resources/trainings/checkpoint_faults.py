@@ -73,7 +73,8 @@ def _of_copy(facts: TrainingFacts, fault: faults.CopyFault) -> CheckpointFault:
     advice = {
         faults.DAMAGED: f"look at the tier's disk: the bytes stay for inspection; {verify} reads them again",
         faults.AWAY: f"look whether the {fault.tier} tier is mounted and can be read; nothing was set aside",
-        faults.NOT_COPIED: f"look at the {fault.tier} tier; the next checkpoint is copied again",
+        faults.NOT_COPIED: f"look at the {fault.tier} tier; the next checkpoint is copied again, and the last one of a "
+        "training by the hourly retention, once the tier answers",
     }
     what = {faults.DAMAGED: "damaged copy", faults.AWAY: "tier away", faults.NOT_COPIED: "not copied"}
     todo = advice.get(fault.kind, NOTHING)

@@ -17,7 +17,7 @@ from resources.trainings.store import TrainingStore
 from tests.sensors.platform import EVERY, STEPS, Platform
 from trainer.base import codec, patience
 from trainer.checkpoint.retention import holds
-from trainer.checkpoint.tiers import copying, replicas
+from trainer.checkpoint.tiers import copying, faults, replicas
 from trainer.record import fence
 from trainer.record.fence import Commit
 
@@ -206,6 +206,28 @@ def test_a_backup_that_is_away_is_reported_and_the_durable_tier_is_retained_all_
     platform.resources["tiers"] = Tiers(durable=durable, nvme=nvme, backup="s3://bucket/prefix")
     assert not retained(platform).success
     assert there(platform, store) == [LAST]
+
+
+def test_what_the_backup_could_not_take_is_copied_once_after_the_training_and_shown(
+    platform: Platform, store: TrainingStore, backup: Path
+):
+    last = store.commits()[-1]
+    faults.note(store.folder, last.name, "backup", faults.NOT_COPIED, "no answer")
+    away = backup.rename(backup.with_name("away"))
+    retained(platform)
+    assert steps(store, "backup") == []
+    away.rename(backup)
+    assert retained(platform).success
+    assert steps(store, "backup") == there(platform, store, backup) == [LAST]
+    assert platform.trainings.is_open(store.id, Duty.CHECKPOINTS)
+    assert retained(platform).success and there(platform, store, backup) == [LAST]
+
+
+def test_a_checkpoint_that_was_never_due_on_the_backup_is_not_copied_there(
+    platform: Platform, store: TrainingStore, backup: Path
+):
+    assert retained(platform).success
+    assert steps(store, "backup") == []
 
 
 def test_a_damaged_copy_stays_for_a_month_and_a_superseded_one_for_a_day(platform: Platform, store: TrainingStore):

@@ -56,7 +56,8 @@ def _supervised(given: argparse.Namespace, config: Config) -> int:
     met = JobStore.alone() if _is_alone(given) else _connected(host, port)
     stays, memory = config.recovery.stays and not _is_alone(given), slots.make(config.storage, given.ranks)
     nodes = replace(given.nodes, replaced_seconds=float(os.environ.get(REPLACED, "0")))
-    place = JobPlace(given.config, config, store, number, nodes, own, (host, port), stays, helpers, memory)
+    policies = config.recovery.policies
+    place = JobPlace(given.config, config, store, number, nodes, own, (host, port), stays, helpers, memory, policies)
     return Supervisor(place, met).run()
 
 

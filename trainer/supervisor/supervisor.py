@@ -9,8 +9,8 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import trainer.__main__ as rank_program
@@ -66,6 +66,8 @@ class JobPlace:
     """Children of this process that are no ranks."""
     memory: tuple[tuple[int, ...], ...] = ()
     """The buffers of each rank, which outlive it (`trainer.checkpoint.memory`)."""
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """The recipe's answers by cause."""
 
 
 class Supervisor:
@@ -217,7 +219,8 @@ class Supervisor:
                 for fork in self._forks:
                     fork.send(signal.SIGTERM)
             codes = {fork.rank: fork.poll() for fork in self._forks}
-            found = verdict.fault(codes, self._place.store, self._token(members), self._node)
+            where = self._place.store, self._token(members), self._node
+            found = verdict.fault(codes, *where, self._place.policies)
             if found and found.follows:
                 follows_since = follows_since or time.monotonic()
                 away = [each for each in others if each != self._node]
@@ -248,7 +251,8 @@ class Supervisor:
         """Ranks here lost those of nodes whose supervisors died with their ranks, and can say nothing."""
         reason = f"the supervisor of {', '.join(nodes)} died: it shows no sign of life, and {found.reason}"
         ranks = tuple(rank for node in nodes for rank in members.ranks(node))
-        end = End(self._node, causes.KILLED, reason, self._stop.ends(members), 1, time.time(), ranks, tuple(nodes))
+        final = self._stop.ends(members) or verdict.ends_job(causes.KILLED, self._place.policies)
+        end = End(self._node, causes.KILLED, reason, final, 1, time.time(), ranks, tuple(nodes))
         self._store.write_first(key(members.generation, "end"), end)
 
     def _announce_lost(self, members: Members, node: str, reason: str) -> None:

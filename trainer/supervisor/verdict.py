@@ -1,7 +1,7 @@
 """Verdict: what the end of a node's ranks means for the job: a new generation, or the end of the job too."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from signal import Signals
 
@@ -33,10 +33,8 @@ class RankFault:
     reason: str
     code: int
     """128 + n for signal n."""
-
-    @property
-    def final(self) -> bool:
-        return self.kind in FINAL
+    final: bool = False
+    """Whether the job ends with it."""
 
     @property
     def follows(self) -> bool:
@@ -44,12 +42,24 @@ class RankFault:
         return self.kind in ("", causes.NETWORK)
 
 
-def fault(codes: Mapping[int, int | None], store: Path, token: Token, node: str) -> RankFault | None:
+def ends_job(kind: str, policies: Mapping[str, str]) -> bool:
+    """Whether a job ends with a fault of this class, where a recipe has chosen these answers.
+
+    Only the control plane gives a training up, and takes other nodes.
+    """
+    return kind in FINAL or (bool(kind) and causes.answer(kind, policies) in (causes.STOP, causes.REPLACE))
+
+
+def fault(
+    codes: Mapping[int, int | None], store: Path, token: Token, node: str, policies: Mapping[str, str]
+) -> RankFault | None:
     """The fault of a node's ranks, None while each of them runs or has ended well.
 
-    codes: the exit code of each rank, -n when signal n killed it, None while it runs.
+    codes: the exit code of each rank, -n when signal n killed it, None while it runs. policies: the recipe's answers
+    by cause.
     """
-    found = [_of(rank, code, store, token, node) for rank, code in codes.items() if code]
+    judged = [_of(rank, code, store, token, node) for rank, code in codes.items() if code]
+    found = [replace(each, final=ends_job(each.kind, policies)) for each in judged]
     # A fault that is final comes first; then a rank that was killed, one that says why, and one that lost the others.
     return min(found, key=lambda each: (not each.final, each.follows, each.code < 128), default=None)
 

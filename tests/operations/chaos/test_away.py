@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from operations.chaos import listeners
+from resources.trainings import late_copies
 from tests.conftest import Marked, until
 from tests.operations.chaos.stand import Stand
 from tests.s3 import point_at, served
-from trainer.checkpoint.tiers import replicas
+from trainer.checkpoint.tiers import faults, replicas
+from trainer.checkpoint.tiers.copying import tier_at
+from trainer.record import incidents
 
 SERVES = """
 import socket, time
@@ -54,6 +57,30 @@ def test_a_training_does_not_notice_that_its_object_store_stands_still_and_deliv
             before = newest(stand)
             stand.goes_on()
             until(lambda: newest(stand) > before, "a newer checkpoint on the backup", 300.0)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_an_object_store_that_is_away_for_the_whole_run_stops_nothing_and_has_the_last_checkpoint_afterwards(
+    tmp_path: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s3").mkdir()
+    with served(tmp_path / "s3") as server:
+        point_at(server, monkeypatch)
+        backup = f"{server.new_bucket()}/backup"
+        server.kill()
+        stand = Stand(tmp_path / "platform", backup=backup)
+        with stand.ticking():
+            stand.goes_on()
+            until(lambda: faults.noted(stand.store.folder), "a copy that the backup did not take", 300.0)
+        server.start()
+        facts = stand.store.read()
+        last = late_copies.owed(facts)
+        assert last is not None and last.step == max(commit.step for commit in facts.commits)
+        assert newest(stand) == 0 and incidents.names(stand.store.folder) == []
+        late_copies.deliver(stand.store.folder, last, stand.home.durable, tier_at(backup))
+        assert newest(stand) == last.step and late_copies.owed(stand.store.read()) is None
 
 
 def newest(stand: Stand) -> int:

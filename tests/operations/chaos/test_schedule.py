@@ -40,3 +40,9 @@ def test_pauses_have_the_mean_that_was_asked_for_and_none_comes_after_the_end():
 def test_what_makes_no_schedule_is_refused(faults: tuple[str, ...], seconds: float, every: float, problem: str):
     with pytest.raises(ValueError, match=problem):
         schedule.drawn(faults, 0, seconds, every)
+
+
+def test_what_found_nothing_to_be_done_to_is_named_as_often_as_it_was_left_out():
+    planned = [schedule.PlannedFault(at, fault, 0.5) for at, fault in enumerate("abacb")]
+    assert schedule.left_out(planned, ["a", "b"]) == ["a", "b", "c"]
+    assert schedule.left_out(planned, list("abacb")) == []

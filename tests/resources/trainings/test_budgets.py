@@ -24,9 +24,7 @@ def test_an_error_of_the_program_is_tried_as_often_as_the_recipe_says():
 
 
 def test_a_configuration_that_cannot_be_trained_is_given_up_at_once():
-    assert spent(causes.CONFIGURATION, given=9) == (
-        "1 end of class configuration in a row without a new checkpoint, expected 0 at most"
-    )
+    assert spent(causes.CONFIGURATION, given=9) == ("an end of class configuration: the first one ends the training")
 
 
 def test_a_fault_of_a_machine_is_tried_three_times_as_often():
@@ -54,7 +52,7 @@ def test_a_class_of_a_newer_version_counts_as_one_without_a_word():
 
 def test_a_recipe_may_have_a_training_stopped_at_the_first_end_of_a_class():
     assert spent(causes.HUNG) == ""
-    assert spent(causes.HUNG, hung=causes.STOP).startswith("1 end of class hung")
+    assert spent(causes.HUNG, hung=causes.STOP).startswith("an end of class hung: the first one ends")
 
 
 def test_a_start_rests_for_longer_and_longer_after_faults_of_machines_in_a_row():

@@ -16,7 +16,8 @@ from resources.trainings.watch import ProgressWatch
 from tests.conftest import Marked, until
 from tests.resources.trainings.lab import BY, ENDLESS, Lab, advance, happened, numbers, until_committed, until_paced
 from trainer.base import processes
-from trainer.record import causes, fence
+from trainer.record import causes, fence, incidents
+from trainer.record.incidents import IncidentRecord
 
 AGAIN = [Action.RECORD, Action.CLAIM, Action.SUBMIT]
 """What is due after a job has died: its end is recorded, and the next incarnation is claimed and submitted."""
@@ -32,6 +33,10 @@ def kill_supervisor(marked: Marked) -> None:
     os.kill(supervisor, signal.SIGKILL)
 
 
+def incidents_of(store: TrainingStore) -> list[IncidentRecord]:
+    return [incidents.read(store.folder, name) for name in incidents.names(store.folder)]
+
+
 def steps_done(store: TrainingStore, incarnation: int) -> list[int]:
     return [event["step"] for event in happened(store, "step") if event["incarnation"] == incarnation]
 
@@ -45,6 +50,7 @@ def test_a_killed_supervisor_leads_to_the_next_incarnation_from_the_newest_check
     assert [action for action in lab.advance(store, Action.SUBMIT) if action is not Action.WAIT] == AGAIN
     first, second = happened(store, "claimed")
     assert "SIGKILL" in second["cause"] and first["cause"] == "first start"
+    assert [each.kind for each in incidents_of(store)] == [causes.KILLED]
     sealed = fence.newest_claim(store.folder).sealed  # type: ignore[union-attr]
     until(lambda: steps_done(store, 2), "the next step")
     lab.stopped(store)
@@ -94,6 +100,7 @@ def test_a_killed_keeper_leads_to_the_next_incarnation(lab: Lab, marked: Marked)
     os.kill(keeper, signal.SIGKILL)
     lab.advance(store, Action.SUBMIT)
     assert happened(store, "claimed")[1]["cause"] == "incarnation 1 failed: its keeper died"
+    assert [each.kind for each in incidents_of(store)] == [causes.KILLED]
     until(lambda: len(marked.running("trainer")) == 1, "the one trainer")
     lab.stopped(store)
 

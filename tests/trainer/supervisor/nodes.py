@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainer.conftest import CODE, MARK, Training
+from tests.trainer.supervisor.namespaces import Networks
 from trainer.base import processes
+from trainer.node.agent import ADDRESS_VARIABLE
 from trainer.node.generations import ASKED, REPLACED, STOPPING, key
 from trainer.record import fence
 from trainer.record.fence import Token
@@ -43,15 +45,18 @@ class SupervisedNodes:
         least: int = 0,
         ranks: int = 1,
         replaced_seconds: float = 0.0,
+        networks: Networks | None = None,
     ) -> None:
         """Start them; `least` nodes are enough to go on, by default all.
 
         replaced_seconds: how long a job with too few nodes waits for one in a lost one's place, 0 where none comes.
+        networks: a network for each node; by default they share that of the machine.
         The ranks of a single node meet in a store of that node.
         """
         assert fence.claim(training.store, Token(INCARNATION), nodes=tuple(names), cause="a test", by="a test")
         self.training, self._ranks, self._replaced = training, ranks, replaced_seconds
-        with socket.create_server(("127.0.0.1", 0)) as listener:
+        self._networks, self._host = networks, networks.host if networks else "127.0.0.1"
+        with socket.create_server((self._host, 0)) as listener:
             self._port = listener.getsockname()[1]
             self.store = subprocess.Popen(
                 [sys.executable, "-m", "resources.launchers.local.rendezvous", str(listener.fileno())],
@@ -99,15 +104,15 @@ class SupervisedNodes:
 
     def is_stopping(self) -> bool:
         """Whether a node has told the others that it was asked to stop."""
-        return JobStore.connected("127.0.0.1", self._port, 60).has(STOPPING)
+        return JobStore.connected(self._host, self._port, 60).has(STOPPING)
 
     def is_asked(self, node: str) -> bool:
         """Whether a node has told the others that it was asked to leave."""
-        return JobStore.connected("127.0.0.1", self._port, 60).has(f"{ASKED}/{node}")
+        return JobStore.connected(self._host, self._port, 60).has(f"{ASKED}/{node}")
 
     def waiting(self, generation: int) -> int:
         """How many nodes wait to take part after a generation."""
-        self._asked = self._asked or JobStore.connected("127.0.0.1", self._port, 60)
+        self._asked = self._asked or JobStore.connected(self._host, self._port, 60)
         return self._asked.count(key(generation, "waits"))
 
     def said(self, node: str) -> str:
@@ -130,9 +135,14 @@ class SupervisedNodes:
         return ["tests.trainer.supervisor.dying", *map(str, words)]
 
     def _start(self, name: str) -> "subprocess.Popen[bytes]":
+        own, inside = dict[str, str](), list[str]()
+        if self._networks:
+            own = {ADDRESS_VARIABLE: self._networks.address(name), "GLOO_SOCKET_IFNAME": "eth0"}
+            inside = self._networks.inside(name)
         with self._logs[name].open("ab") as log:
             return subprocess.Popen(
                 [
+                    *inside,
                     *(sys.executable, "-m", "trainer.node.process", "supervisor", ""),
                     *(
                         sys.executable,
@@ -144,7 +154,7 @@ class SupervisedNodes:
                     ),
                     *(
                         "--rdzv-id=tiny",
-                        f"--rdzv-endpoint=127.0.0.1:{self._port}",
+                        f"--rdzv-endpoint={self._host}:{self._port}",
                         str(self.training.config),
                     ),
                 ],
@@ -152,6 +162,7 @@ class SupervisedNodes:
                     SLIPWAY_NODE=name,
                     SLIPWAY_INCARNATION=str(INCARNATION),
                     **{REPLACED: str(self._replaced)},
+                    **own,
                 ),
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,22 @@
+"""The command chaos: what it refuses, before anything is done."""
+
+import pytest
+
+from tests.cli.conftest import Call
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--fault", "pod-deleted"], "--fault: found 'pod-deleted', which cannot be done on an embedded instance; exp"),
+        (["--fault", "gremlins"], "--fault: found 'gremlins', which is unknown; expected one of rank-killed, "),
+        (["--minutes", "0"], "minutes: found 0, expected a number above 0"),
+        (["--minutes", "inf"], "minutes: found inf, expected a number above 0"),
+        (["--every", "nan"], "every: found nan, expected a number above 0"),
+        (["--every", "0.001"], "every: found 0.001, which gives 900,000 faults, expected 10,000 at most"),
+        (["--apply"], "found no training that makes steps now, expected one to do harm to"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_sentence(slipway: Call, arguments: list[str], told: str) -> None:
+    said = slipway("chaos", *arguments)
+    assert said.code == 1 and said.err.startswith(f"slipway: {told}") and said.out == ""
