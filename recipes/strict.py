@@ -25,12 +25,14 @@ _EXPECTED = {
     "int_type": "a whole number",
     "float_type": "a number",
     "finite_number": "a finite number",
+    "bool_type": "true or false",
     "string_type": "text",
     "string_too_short": "text that is not empty",
     "literal_error": "{expected}",
     "greater_than": "a number above {gt}",
     "greater_than_equal": "{ge} or more",
     "less_than": "a number below {lt}",
+    "less_than_equal": "{le} or less",
     "dataclass_type": "a section",
     "model_type": "a section",
     "dict_type": "a section",
@@ -40,7 +42,10 @@ _EXPECTED = {
     "too_long": "a list of {max_length}",
     "union_tag_invalid": "one of {expected_tags}",
 }
-_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", tuple: "a list", list: "a list"}
+_WORDS: dict[Any, str] = {
+    **{bool: "true or false", int: "a whole number", float: "a number", str: "text"},
+    **{tuple: "a list", list: "a list"},
+}
 
 
 class RefusedValue(ValueError):
