@@ -5,14 +5,18 @@
     optimiser.kind != "muon" or optimiser.momentum > 0.9
 
 Numbers, texts in quotes, true and false, dotted names of fields, + - * / // % and parentheses, comparisons (which may
-be chained), `and`, `or`, `not`. Division by zero makes a constraint false.
+be chained), `and`, `or`, `not`. A constraint that cannot be worked out does not hold: one that divides by zero,
+compares a number with a text, or calculates with a text.
 """
 
 import ast
+import contextlib
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from recipes.problems import shown
 
 LONGEST = 500
 """Characters of a constraint at most: the depth of what is parsed is bounded by it."""
@@ -41,7 +45,7 @@ _WORDS = {"true": True, "false": False}
 
 
 class InvalidConstraint(ValueError):
-    """A text that is no constraint; the message says what was found."""
+    """A text that is no constraint, or values that it cannot be worked out with; the message says what was found."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +61,20 @@ class Constraint:
         return frozenset(_names(self._tree))
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it holds for these values. One that names a field without a value holds: the field does not exist.
-
-        Raises InvalidConstraint for values that cannot be compared or calculated with.
-        """
-        if not self.names <= values.keys():
-            return True
+        """Whether it holds for these values. One that names a field without a value holds: the field does not exist."""
         try:
-            return bool(_value(self._tree, values))
-        except ZeroDivisionError:
+            return not self._has_all(values) or bool(_value(self._tree, values))
+        except (InvalidConstraint, ArithmeticError):
             return False
-        except TypeError as error:
-            raise InvalidConstraint(f"{self.text}: {error}") from None
+
+    def check(self, values: Mapping[str, Any]) -> None:
+        """Raises InvalidConstraint where it compares or calculates with what is not made for it."""
+        if self._has_all(values):
+            with contextlib.suppress(ArithmeticError):
+                _value(self._tree, values)
+
+    def _has_all(self, values: Mapping[str, Any]) -> bool:
+        return all(values.get(name) is not None for name in self.names)
 
 
 def parse(text: str) -> Constraint:
@@ -117,17 +123,30 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return not _value(operand, values)
         case ast.UnaryOp(operand=operand):
-            return -_value(operand, values)
+            return -_number(_value(operand, values))
         case ast.Compare(left=left, ops=ops, comparators=others):
             found = [_value(each, values) for each in (left, *others)]
-            return all(_COMPARISONS[type(op)](a, b) for op, a, b in zip(ops, found, found[1:], strict=False))
+            return all(_compared(op, a, b) for op, a, b in zip(ops, found, found[1:], strict=False))
         case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_value(left, values), _value(right, values))
+            return _ARITHMETIC[type(op)](_number(_value(left, values)), _number(_value(right, values)))
         case ast.Constant(value=value):
             return value
     name = _dotted(node)
     assert name is not None, "a constraint was checked when it was parsed"
     return _WORDS.get(name, values.get(name))
+
+
+def _compared(comparison: ast.cmpop, one: Any, other: Any) -> bool:
+    try:
+        return _COMPARISONS[type(comparison)](one, other)
+    except TypeError:
+        raise InvalidConstraint(f"{shown(one)} beside {shown(other)}") from None
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, int | float):
+        return value
+    raise InvalidConstraint(f"{shown(value)} beside + - * / // %")
 
 
 def _names(node: ast.AST) -> Iterator[str]:

@@ -12,6 +12,8 @@ from trainer.base.invalid import require
 KINDS = ("loguniform", "uniform", "randint", "choice")
 MOST_STEPS = 100_000
 """So many values an interval with steps has at most: all of them are listed."""
+LARGEST, SMALLEST = 1e30, 1e-30
+"""The size of an interval's ends at most, and of those of `loguniform` at least: samplers multiply and divide them."""
 
 
 class Domain(RecipeSection):
@@ -39,6 +41,9 @@ class Domain(RecipeSection):
             low, high = self.values
             require(low < high, self.kind, "expected [low, high] with low below high")
             require(self.kind != "loguniform" or low > 0, self.kind, "expected numbers above 0")
+            require(max(-low, high) <= LARGEST, self.kind, f"expected numbers from {-LARGEST:g} to {LARGEST:g}")
+            least = self.kind != "loguniform" or low >= SMALLEST
+            require(least, self.kind, f"expected numbers from {SMALLEST:g} to {LARGEST:g}")
         if self.step is not None:
             self._check_step(self.step)
         return self

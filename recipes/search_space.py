@@ -15,6 +15,14 @@ TRIES = 10_000
 """So many draws that do not fit the constraints show that hardly anything does."""
 
 
+class CircularConditions(ValueError):
+    """Parameters whose conditions refer to one another in a circle."""
+
+    def __init__(self, circle: Sequence[str]) -> None:
+        self.circle = tuple(circle)
+        super().__init__(f"conditions in a circle: {', '.join(circle)}")
+
+
 class ContradictorySpace(ValueError):
     """A space of which no draw fits the constraints."""
 
@@ -43,17 +51,24 @@ class SearchSpace:
     def order(self) -> tuple[str, ...]:
         """The parameters, each after those that its condition names, else by name: samplers draw in that order.
 
-        Raises ValueError naming the parameters whose conditions refer to one another in a circle.
+        Raises CircularConditions.
         """
         ordered: list[str] = []
         left = sorted(self.domains)
         while left:
             ready = next((name for name in left if not set(left) & self._named_by(name)), None)
             if ready is None:
-                raise ValueError(f"conditions in a circle: {', '.join(left)}")
+                raise CircularConditions(self._circle(set(left)))
             ordered.append(ready)
             left.remove(ready)
         return tuple(ordered)
+
+    def _circle(self, left: set[str]) -> list[str]:
+        """The parameters of one circle, in their order, among those whose conditions all name others of them."""
+        passed = [min(left)]
+        while (following := min(self._named_by(passed[-1]) & left)) not in passed:
+            passed.append(following)
+        return passed[passed.index(following) :]
 
     def _named_by(self, name: str) -> set[str]:
         """The parameters that decide what the condition of a parameter names."""
@@ -70,7 +85,7 @@ class SearchSpace:
         when = self.domains[name].when
         if not when:
             return True
-        known = self._values(parameters)
+        known = self.values(parameters)
         return all(other in known and known[other] in values for other, values in when.items())
 
     def values_of(self, name: str) -> Sequence[Any] | None:
@@ -96,17 +111,17 @@ class SearchSpace:
             left[other] = tuple(value for value in left[other] if value in possible)
         return left
 
-    def _values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """What conditions and constraints see of a trial, by name: what is fixed, what is drawn, and the fields of
         sections that are drawn."""
         drawn = {name: value for section, each in parameters.items() for name, value in fields_in(section, each)}
         return {**self.fixed, **drawn}
 
     def fits(self, parameters: Mapping[str, Any]) -> bool:
-        """Whether all constraints hold. Raises InvalidConstraint for values that cannot be compared."""
+        """Whether all constraints hold."""
         if not self.constraints:
             return True
-        values = self._values(parameters)
+        values = self.values(parameters)
         return all(each.holds(values) for each in self.constraints)
 
     def draw(self, generator: random.Random, tries: int = TRIES) -> dict[str, Any]:

@@ -42,7 +42,10 @@ _EXPECTED = {
     "too_long": "a list of {max_length}",
     "union_tag_invalid": "one of {expected_tags}",
 }
-_WORDS: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", tuple: "a list", list: "a list"}
+_WORDS: dict[Any, str] = {
+    **{bool: "true or false", int: "a whole number", float: "a number", str: "text"},
+    **{tuple: "a list", list: "a list"},
+}
 
 
 class RefusedValue(ValueError):

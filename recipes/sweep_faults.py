@@ -1,5 +1,6 @@
 """Checks of a sweep against its training: where a trial runs, its rungs, its space, its constraints and its sampler."""
 
+import dataclasses
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Set
@@ -7,11 +8,11 @@ from typing import Any
 
 from recipes import constraints
 from recipes.constraints import InvalidConstraint
-from recipes.domain import Domain
+from recipes.domain import MOST_STEPS, Domain
 from recipes.layout_faults import layout_faults
 from recipes.problems import RecipeFault, dotted, shown
 from recipes.schedulers import NoScheduler, PopulationScheduler
-from recipes.search_space import ContradictorySpace, SearchSpace, fields_in
+from recipes.search_space import CircularConditions, ContradictorySpace, SearchSpace, fields_in
 from recipes.strict import RefusedValue
 from recipes.sweep import METRICS, SweepRecipe
 from recipes.training import ModelRecipe, value_at, with_parameters
@@ -111,6 +112,12 @@ def _rung_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault
 def _condition_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
     """The faults of `when`: a parameter that there is not, a value that it never has, and circles."""
     space = SearchSpace(sweep.space, fixed=_recipes_values(trial, (o for d in sweep.space.values() for o in d.when)))
+    try:
+        space.order  # noqa: B018 - it raises
+    except CircularConditions as error:
+        found = "a condition on itself" if len(error.circle) == 1 else str(error)
+        yield RecipeFault(("space", error.circle[0], "when"), found, "conditions that begin at a parameter without one")
+        return
     for name, domain in sweep.space.items():
         for other, values in domain.when.items():
             path = ("space", name, "when", other)
@@ -126,10 +133,6 @@ def _condition_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recipe
             else:
                 expected = "a parameter with choices, or whole numbers, or steps"
                 yield RecipeFault(path, f"{other}, which has an interval of numbers", expected)
-    try:
-        space.order  # noqa: B018 - it raises
-    except ValueError as error:
-        yield RecipeFault(("space",), str(error), "conditions that begin at a parameter without one")
 
 
 def _recipes_values(trial: ModelRecipe, names: Iterable[str]) -> dict[str, Any]:
@@ -152,9 +155,10 @@ def _constraint_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recip
         except InvalidConstraint as error:
             yield RecipeFault(path, shown(str(error)), constraints.EXPECTED)
             continue
-        for name in sorted(constraint.names - sweep.space.keys()):
-            yield from _unknown_parameter(trial, name, path)
-        if not any(map(SearchSpace(sweep.space).decides, constraint.names)):
+        outside = sorted(constraint.names - sweep.space.keys())
+        unknown = [(name, fault) for name in outside for fault in _unknown_parameter(trial, name, path)]
+        yield from (RecipeFault(path, f"{name}, {fault.found}", fault.expected) for name, fault in unknown)
+        if not unknown and not any(map(SearchSpace(sweep.space).decides, constraint.names)):
             yield RecipeFault(path, shown(text), "a constraint that names a parameter of the space")
 
 
@@ -167,8 +171,21 @@ def _space_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFaul
     faults = [
         fault for name, domain in sweep.space.items() for fault in _domain_faults(name, domain, sweep, trial, space)
     ]
-    faults += [*_never_faults(space), *_sampler_faults(sweep, space)]
+    faults += [*_never_faults(space), *_sampler_faults(sweep, space), *_comparison_faults(space)]
     yield from faults or _drawn_faults(sweep, trial, space)
+
+
+def _comparison_faults(space: SearchSpace) -> Iterator[RecipeFault]:
+    """The constraints that compare, or calculate with, what is not made for it."""
+    generator, free = random.Random(0), dataclasses.replace(space, constraints=())
+    trials = [space.values(free.draw(generator)) for _ in range(CONTEXTS if space.constraints else 0)]
+    for index, constraint in enumerate(space.constraints):
+        try:
+            for values in trials:
+                constraint.check(values)
+        except InvalidConstraint as error:
+            found, expected = f"{shown(constraint.text)} with {error}", "numbers beside numbers, and texts beside texts"
+            yield RecipeFault(("constraints", index), found, expected)
 
 
 def _never_faults(space: SearchSpace) -> Iterator[RecipeFault]:
@@ -224,8 +241,9 @@ def _names_in(parameter: str, domain: Domain) -> set[str]:
 def _not_in_a_copy(trial: ModelRecipe, parameter: str, value: object) -> str:
     """Why a child in population-based training, which continues a checkpoint, cannot have another value."""
     sections = {**trial.numbers_alone(), **trial.operation()}
+    fields = dict(fields_in(parameter, value))
     try:
-        changing.check_continues({parameter: value}, sections)
+        changing.check_continues({name: each for name, each in fields.items() if name not in sections}, sections)
     except Invalid as fault:
         return str(fault).rpartition(": ")[2].removesuffix(f"; {changing.REMEDY}")
     return ""
@@ -265,6 +283,9 @@ def _sampler_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFa
             yield RecipeFault((*path, "when"), "a parameter that exists only under a condition", expected)
         if sampler == "cma-es" and domain.choice is not None:
             yield RecipeFault(path, "a choice", "numbers with the sampler cma-es: all others draw choices too")
+        if sampler == "gp" and domain.kind == "randint" and len(domain.listed() or ()) > MOST_STEPS:
+            expected = f"at most {MOST_STEPS:,} values with the sampler gp, which lists them, or a step"
+            yield RecipeFault((*path, "randint"), shown(domain.values), expected)
         if sampler == "grid" and domain.listed() is None:
             expected = "a choice, whole numbers, or a step with the sampler grid"
             yield RecipeFault(path, "an interval of numbers", expected)
@@ -282,7 +303,7 @@ def _drawn_faults(sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace) ->
     for _ in range(DRAWS):
         try:
             drawn = space.draw(generator)
-        except (ContradictorySpace, InvalidConstraint) as error:
+        except ContradictorySpace as error:
             yield RecipeFault(("constraints",), str(error), "constraints that some trials fit")
             return
         if fault := _refusal(trial, drawn):

@@ -67,7 +67,8 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
         found = kept.report_of(store, ended)
         kept.write(store, found)
         if ended.closed.outcome != "complete":
-            raise dg.Failure(f"sweep {store.sweep} {ended.closed.outcome}: {ended.closed.reason}")
+            reason = f"sweep {store.sweep} {ended.closed.outcome}: {ended.closed.reason}"
+            raise dg.Failure(reason, metadata=metadata(found, store))
         return dg.MaterializeResult(metadata=metadata(found, store), data_version=dg.DataVersion(store.sweep))
 
     return [sweep, trial]

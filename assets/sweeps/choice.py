@@ -36,7 +36,7 @@ def choose(sweep: SweepState) -> FullScaleChoice | None:
     found = f"trial {best.number} is the best"
     if plain is None or best.number == WRITTEN:
         return FullScaleChoice(best.number, {}, f"{found}, which is the recipe as it is written")
-    mine, its = _reports(sweep, best), _reports(sweep, plain)
+    mine, its = lineage.reports(sweep, best), lineage.reports(sweep, plain)
     common = [step for step in mine if mine[step] is not None and its.get(step) is not None]
     if not common:
         why = f"{found}, and the recipe as it is written has no value at a step where both have one"
@@ -49,15 +49,6 @@ def choose(sweep: SweepState) -> FullScaleChoice | None:
     if gain > (margin or 0.0):
         return FullScaleChoice(best.number, dict(best.parameters), f"{found}: {told}", _schedule(sweep, best))
     return FullScaleChoice(WRITTEN, {}, f"{found}, but {told}: the recipe stays as it is")
-
-
-def _reports(sweep: SweepState, trial: Trial) -> dict[int, float | None]:
-    """The values of a trial by step, with those of the trials that it continues before them."""
-    before: Mapping[int, float | None] = {}
-    if trial.parent is not None:
-        inherited = _reports(sweep, sweep.trials[trial.parent])
-        before = {step: value for step, value in inherited.items() if step <= trial.first_step}
-    return {**before, **trial.reports}
 
 
 def _schedule(sweep: SweepState, best: Trial) -> tuple[tuple[float, Mapping[str, Any]], ...]:

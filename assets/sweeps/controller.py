@@ -1,8 +1,8 @@
 """The controller of a sweep: carries out what the pure core decides, and logs what it observes.
 
 It may die between any two lines of the log. Its successor reads the log, takes the same decisions, and finds the
-trials' jobs by their names (`assets.sweeps.trials`). A poll asks for the nodes once, and reads those trials that have
-left a trace since the last one.
+trials' jobs by their names (`assets.sweeps.trials`). A poll asks for the nodes once, and reads the running trials that
+have left a trace since the last one; those that wait have their turns.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from assets.sweeps.state import SweepState, Trial
 from assets.sweeps.store import SweepStore
 from assets.sweeps.subject import SearchSubject
 from assets.sweeps.trials import SweepTrials
+from assets.sweeps.turns import Turns
 from resources.trainings import glance
 from resources.trainings.control import TrainingControl
 from resources.trainings.traces import TrainingTraces
@@ -45,7 +46,7 @@ class Controller:
         self.poll_seconds = poll_seconds if control.fleet.scheduled else min(poll_seconds, NEAR_SECONDS)
         self._placement = subject.recipe.trial_of(subject.training).placement
         self._trials = SweepTrials(store, subject, max(WARM_SECONDS, WARM_POLLS * self.poll_seconds))
-        self._sampler, self._traces = TrialSampler(), TrainingTraces()
+        self._sampler, self._traces, self._turns = TrialSampler(), TrainingTraces(), Turns()
         self._said: set[str] = set()
         self._held: dict[int, tuple[str, ...]] = {}
         """By trial, the nodes that it has although the log does not say so: it was claimed and its job is not submitted
@@ -132,7 +133,7 @@ class Controller:
                 why = sweep.held.why if sweep.held else ""
                 return self._trials.interrupt(trial, f"the sweep is paused: {why}", steps, control)
             case None if trial.paused:
-                if self._traces.is_new(folder) and (ended := self._trials.ended_by_hand(trial)):
+                if self._turns.is_due(trial.number) and (ended := self._trials.ended_by_hand(trial)):
                     return [ended]
                 if trial.number in self._held and self._trials.leave(trial, control):
                     self._held.pop(trial.number)

@@ -4,6 +4,7 @@ Population-based training finds a schedule of parameters. One training replays i
 and each change holds after the same share of its steps (`trainer.record.changes`).
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from assets.sweeps.choice import FullScaleChoice, choose
 from assets.sweeps.state import SweepState
 from assets.sweeps.subject import SearchSubject
+from assets.sweeps.trials import changed_fields
 from recipes.training import ModelRecipe, with_parameters
 from trainer.config import changing
 
@@ -35,7 +37,7 @@ def led_to(subject: SearchSubject, sweep: SweepState) -> FullScaleTraining | Non
     if chosen is None:
         return None
     origin = {"sweep": sweep.plan.sweep, "trial": chosen.trial, **chosen.parameters}
-    changes = _changes(chosen, subject.training.run.steps)
+    changes = _changes(chosen, subject)
     fixed = sorted({name for _, values in changes for name in values if name not in changing.IN_PLACE})
     if not changes or fixed:
         why = f"{chosen.why}; its schedule cannot be replayed, as {', '.join(fixed)} holds for a whole training"
@@ -46,10 +48,16 @@ def led_to(subject: SearchSubject, sweep: SweepState) -> FullScaleTraining | Non
     return FullScaleTraining(recipe, {**origin, "schedule": list(changes)}, chosen.why, cause, changes)
 
 
-def _changes(chosen: FullScaleChoice, steps: int) -> tuple[tuple[int, Mapping[str, Any]], ...]:
-    """The changes of a schedule in a training of so many steps, without what stays as it is."""
+def _changes(chosen: FullScaleChoice, subject: SearchSubject) -> tuple[tuple[int, Mapping[str, Any]], ...]:
+    """The changes of a schedule in the training at full scale, without what stays as it is. Raises RefusedValue."""
+    training, names = subject.training, subject.recipe.space
+    stretches = [(share, _sections(with_parameters(training, dict(values)))) for share, values in chosen.schedule]
     found = []
-    for (_, before), (share, values) in zip(chosen.schedule, chosen.schedule[1:], strict=False):
-        if new := {name: value for name, value in values.items() if before.get(name) != value}:
-            found.append((round(share * steps), new))
+    for (_, before), (share, after) in itertools.pairwise(stretches):
+        if new := changed_fields(names, before, after):
+            found.append((round(share * training.run.steps), new))
     return tuple(found)
+
+
+def _sections(recipe: ModelRecipe) -> dict[str, Any]:
+    return {**recipe.numbers_alone(), **recipe.operation()}

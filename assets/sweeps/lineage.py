@@ -3,6 +3,7 @@
 The winner of population-based training is not reproduced by its last parameters: its result is this schedule.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assets.sweeps.state import Parameters, SweepState, Trial
@@ -17,6 +18,15 @@ class ScheduledParameters:
     trial: int
     """The trial that trained this stretch."""
     parameters: Parameters
+
+
+def reports(sweep: SweepState, trial: Trial) -> dict[int, float | None]:
+    """The values of a trial by step, with those of the trials that it continues before them."""
+    before: Mapping[int, float | None] = {}
+    if trial.parent is not None:
+        inherited = reports(sweep, sweep.trials[trial.parent])
+        before = {step: value for step, value in inherited.items() if step <= trial.first_step}
+    return {**before, **trial.reports}
 
 
 def schedule(sweep: SweepState, trial: Trial) -> tuple[ScheduledParameters, ...]:

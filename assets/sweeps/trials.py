@@ -5,7 +5,7 @@ starts, watches and stops it. It is granted its steps up to where it pauses (`tr
 be called again after a crash: what was done is found, and done no second time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from assets.sweeps.actions import Continue, Start, StartBranch
 from assets.sweeps.state import Trial
 from assets.sweeps.store import SweepStore
 from assets.sweeps.subject import SearchSubject
+from recipes.search_space import fields_in
 from resources.trainings import branching
 from resources.trainings.control import TrainingControl
 from resources.trainings.decision import Action
@@ -21,7 +22,7 @@ from resources.trainings.duties import Duty
 from resources.trainings.facts import TrainingFacts
 from resources.trainings.job import job_name
 from resources.trainings.store import Trainings, TrainingStore
-from trainer.config.resolved import SECTIONS
+from trainer.config import changing
 from trainer.record import files, grants, ledger
 
 BY = "sweep"
@@ -185,7 +186,8 @@ class SweepTrials:
         parent, recipe = self.store(action.parent), self.subject.trial(action.parameters)
         terms = self.subject.trial_terms(recipe, self.sweep.sweep, action.trial, action.parameters)
         commit = branching.commit_at(parent, action.step)
-        changes = _changed(branching.numbers_at(parent, parent.specification(), action.step), action.parameters)
+        before = branching.numbers_at(parent, parent.specification(), action.step)
+        changes = changed_fields(self.subject.recipe.space, before, recipe.numbers())
         branching.branch(self.root, parent, commit, changes, terms, BY, id=store.id)
 
     def _at_rung(self, trial: Trial, reports: list[events.Event]) -> list[events.Event]:
@@ -226,11 +228,13 @@ def _why(action: Start | Continue | StartBranch) -> str:
     return f"attempt {action.attempt + 1}, up to step {action.until}"
 
 
-def _changed(numbers: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that decide what a training computes and differ from these numbers: what a branch changes."""
+def changed_fields(names: Iterable[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that decide what a training computes and differ between two of them, with their later values; of
+    those that are searched. A section is searched by its fields, and a parameter that does not exist in a trial has the
+    recipe's value."""
     found = {}
-    for name, value in parameters.items():
-        section, _, field_name = name.partition(".")
-        if section in SECTIONS and field_name and numbers.get(section, {}).get(field_name) != value:
-            found[name] = value
+    for searched in names:
+        for name, value in fields_in(searched, changing.value_of(after, searched)):
+            if not isinstance(value, Mapping) and changing.value_of(before, name) != value:
+                found[name] = value
     return found

@@ -117,7 +117,7 @@ PLATFORM = RuleGroup(
             "0s",
             "More than a fifth of the trials of sweep {sweep} have failed",
             "A part of the space cannot be trained, or the code is wrong.",
-            "`slipway sweeps show SWEEP` lists the failures by parameter.",
+            "`slipway sweeps show SWEEP` lists the failures by reason.",
         ),
         AlertRule(
             "SwitchStuck", "warning", "slipway_served_switching == 1", "30m",

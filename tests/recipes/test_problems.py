@@ -38,6 +38,9 @@ tokenizer: -> cleaning:\n  patterns:\n    ticket: "("\ntokenizer:
 """
 
 TRAINING_CASES = r"""
+registered_model: -> layout: {compile: 1}\nregistered_model:
+    layout.compile: found 1, expected true or false
+
 layers: 4 -> layers: "4"
     model.layers: found "4", expected a whole number
 

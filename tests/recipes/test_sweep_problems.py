@@ -32,7 +32,30 @@ trial: # what -> goal: {metric: bleu, at_most: 1}\ntrial: # what
         trial, or optimiser.kind in the space
 
 {choice: [0.9, 0.95, 0.99]} -> {choice: [0.9], when: {optimiser.beta2: [0.9]}}
-    -4 space: found conditions in a circle: optimiser.beta2, expected conditions that begin at a parameter without one
+    space.optimiser.beta2.when: found a condition on itself, expected conditions that begin at a parameter without one
+
+sampler: tpe -> constraints: [optimiser.beta2 < 1, optimiser.beta2 < 'a']\nsampler: tpe
+    constraints.1: found "optimiser.beta2 < 'a'" with 0.95 beside "a", expected numbers beside numbers, and texts beside
+        texts
+
+sampler: tpe -> constraints: [optimiser.kind * 99999999999 == 'a' or optimiser.beta2 < 1]\nsampler: tpe
+    constraints.0: found "optimiser.kind * 99999999999 == 'a' or optimiser.beta2 < 1" with "adamw" beside + - * / // %,
+        expected numbers beside numbers, and texts beside texts
+
+sampler: tpe -> constraints: [optimiser.beta3 < 1]\nsampler: tpe
+    constraints.0: found optimiser.beta3, an unknown parameter (did you mean beta2?), expected one of optimiser.kind,
+        optimiser.learning_rate, optimiser.schedule, optimiser.warmup_steps, optimiser.final_fraction,
+        optimiser.decay_fraction, optimiser.beta1, optimiser.beta2, optimiser.momentum, optimiser.weight_decay,
+        optimiser.clip
+
+{loguniform: [3e-4, 1e-2]} -> {loguniform: [1e-320, 1e-2]}
+    space.optimiser.learning_rate.loguniform: found [1e-320, 0.01], expected numbers from 1e-30 to 1e+30
+
+{loguniform: [3e-4, 1e-2]} -> {uniform: [-1e308, 1e308]}
+    space.optimiser.learning_rate.uniform: found [-1e+308, 1e+308], expected numbers from -1e+30 to 1e+30
+
+{loguniform: [3e-4, 1e-2]} -> {uniform: [0.1, .inf]}
+    space.optimiser.learning_rate.uniform.1: found ".inf", expected a number
 
 {choice: [0.9, 0.95, 0.99]} -> {choice: [0.9, 0.95, 0.9]}
     space.optimiser.beta2.choice: found 0.9 more than once, expected each value once
@@ -73,6 +96,7 @@ def test_a_grid_over_intervals_is_refused_for_each_of_them(folder: Folder):
 
 
 CONDITION = "{choice: [0.9, 0.95, 0.99]}", "{uniform: [0.9, 0.99], when: {optimiser.warmup_steps: [5]}}"
+POPULATION = "kind: population\n  every: 20"
 RUNGS = "kind: stopping\n  rungs: [20, 40, 80] # steps; the last is run.steps of a trial\n  eta: 2"
 
 
@@ -86,6 +110,38 @@ def test_a_sampler_that_cannot_do_conditions_or_constraints_names_the_parameter(
         f"no condition {of_all} have them",
         f"{SWEEP}:{sampled + 1}: constraints.0: found a constraint on optimiser.warmup_steps, expected "
         f"none {of_all} keep to constraints",
+    ]
+
+
+def test_parameters_whose_conditions_go_in_a_circle_are_named_and_no_others(folder: Folder):
+    outside = "{choice: [0.9], when: {optimiser.clip: [1.0]}}"
+    one = "  optimiser.clip: {choice: [1.0], when: {run.seed: [1]}}"
+    other = "  run.seed: {choice: [1], when: {optimiser.clip: [1.0]}}"
+    line = folder.edit(SWEEP, CONDITION[0], f"{outside}\n{one}\n{other}")
+    assert folder.problems() == [
+        f"{SWEEP}:{line + 1}: space.optimiser.clip.when: found conditions in a circle: optimiser.clip, run.seed, "
+        "expected conditions that begin at a parameter without one"
+    ]
+
+
+def test_whole_numbers_that_a_gaussian_process_cannot_list_are_refused(folder: Folder):
+    line = folder.edit(SWEEP, "{randint: [0, 20]}", "{randint: [0, 100000000]}")
+    folder.edit(SWEEP, "sampler: tpe", "sampler: gp")
+    assert folder.problems() == [
+        f"{SWEEP}:{line}: space.optimiser.warmup_steps.randint: found [0, 100000000], expected at most 100,000 values "
+        "with the sampler gp, which lists them, or a step"
+    ]
+
+
+def test_a_section_with_a_field_that_a_copy_cannot_change_is_refused_for_a_population(folder: Folder):
+    text = (folder.path / SWEEP).read_text()
+    begin, end = text.index("  optimiser.learning_rate:"), text.index("sampler:")
+    space = "  optimiser: {choice: [{weight_decay: 0.2}, {kind: muon}]}"
+    folder.write(SWEEP, f"{text[:begin]}{space}\n{text[end:].replace(RUNGS, POPULATION)}")
+    line = text[:begin].count("\n") + 1
+    assert folder.problems() == [
+        f"{SWEEP}:{line}: space.optimiser: found a parameter that a copy cannot change: the checkpoint has the "
+        "optimiser's state of the former value, expected another scheduler"
     ]
 
 
@@ -120,6 +176,11 @@ def test_an_empty_space_is_refused(folder: Folder):
             "kind: population\n  every: 20",
             "40",
             "scheduler.every: found 20, expected a multiple of validation.every of a trial (40)",
+        ),
+        (
+            "kind: population\n  quantile: 0.6\n  every: 20",
+            "20",
+            "scheduler.quantile: found 0.6, expected 0.5 or less",
         ),
         (
             "kind: population\n  every: 60",

@@ -70,9 +70,11 @@ class ReportKeeper:
         Between two pages lies `LEAST_SECONDS`, and as much time as keeps the share of their making below `SHARE`.
         Raises OSError.
         """
-        seen = {trial.number: (trial.state, trial.last_step) for trial in sweep.trials.values()}
         begun = time.monotonic()
-        if not seen or seen == self._seen or begun < self._next:
+        if begun < self._next:
+            return None
+        seen = {trial.number: (trial.state, trial.last_step) for trial in sweep.trials.values()}
+        if not seen or seen == self._seen:
             return None
         made = report_of(self._store, sweep)
         write(self._store, made)

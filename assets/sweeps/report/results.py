@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from assets.sweeps import ranking
+from assets.sweeps import lineage, ranking
 from assets.sweeps.choice import WRITTEN, choose
 from assets.sweeps.events import Event
 from assets.sweeps.ranking import RungAgreement
@@ -24,7 +24,7 @@ class TrialRow:
     parameters: Mapping[str, Any]
     last_step: int
     value: float | None
-    """The value of a finished trial at its last step; None for a trial that failed, diverged or still runs."""
+    """The last value that it reported; None for a trial that failed, that diverged, and before the first report."""
     outcome: str
     """The state of the trial, with the reason for a failure."""
     curve: tuple[tuple[int, float | None], ...]
@@ -129,7 +129,8 @@ def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> Swee
 def _beside(sweep: SweepState, other: Trial | None) -> TrialComparison | None:
     if sweep.best is None or other is None or other is sweep.best:
         return None
-    return compared.compared(sweep.best, other, sweep.plan.scheduler.get("noise"))
+    best, beside = (replace(each, reports=lineage.reports(sweep, each)) for each in (sweep.best, other))
+    return compared.compared(best, beside, sweep.plan.scheduler.get("noise"))
 
 
 def _hours_saved(costs: Sequence[RungCost]) -> float:

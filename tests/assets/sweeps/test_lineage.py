@@ -11,10 +11,13 @@ from assets.sweeps.full_scale import led_to
 from assets.sweeps.lineage import schedule
 from assets.sweeps.state import SweepState, Trial, fold
 from assets.sweeps.subject import SearchSubject
+from assets.sweeps.trials import changed_fields
+from recipes.domain import Domain
 from recipes.load import load
 from recipes.schedulers import PopulationScheduler
-from recipes.training import ModelRecipe
-from tests.assets.sweeps.simulation import begun, continued, opened, whole
+from recipes.strict import validate
+from recipes.training import ModelRecipe, with_parameters
+from tests.assets.sweeps.simulation import Curve, begun, continued, opened, whole
 
 pytestmark = pytest.mark.pure
 
@@ -82,16 +85,46 @@ def test_one_training_that_follows_the_schedule_ends_with_the_weights_of_the_tri
         assert replayed(sweep, trial) == by_branches(sweep, trial, sweep.plan.steps)
 
 
-def completed(space: Mapping[str, Any], **parameters: Any) -> tuple[SearchSubject, SweepState]:
+def completed(
+    space: Mapping[str, Any], curve: Curve = rewarding, /, **parameters: Any
+) -> tuple[SearchSubject, SweepState]:
     """A population over these parameters of the sample's training, complete, and what it searched."""
     recipes = load(SAMPLES, {})
     scheduler = PopulationScheduler(kind="population", every=3)
-    searched = recipes.sweeps["tiny-decoder"].model_copy(update={"scheduler": scheduler})
+    domains = {name: validate(Domain, dict(domain)) for name, domain in space.items()}
+    searched = recipes.sweeps["tiny-decoder"].model_copy(update={"scheduler": scheduler, "space": domains})
     training: ModelRecipe = recipes.trainings["tiny-decoder"]
     plan = opened(scheduler={"kind": "population", "every": 3}, space=space, written=parameters, seed=4)
     state = fold([plan, begun(trials=6, parallel=6)[1]])
-    log = list(continued(state, rewarding))
+    log = list(continued(state, curve))
     return SearchSubject(searched, training, "a" * 64, "b" * 64), state.after(*log)
+
+
+def test_a_section_that_a_copy_draws_changes_each_field_in_which_it_differs_from_its_parent():
+    """The parent's section sets one field and the copy's another, so that the first is the recipe's again."""
+    subject, _ = completed({RATE: {"loguniform": [1e-4, 1e-2]}}, **{RATE: 1e-3})
+    written = subject.training.optimiser
+    parent, copy = (
+        with_parameters(subject.training, {"optimiser": section}).numbers()
+        for section in ({"learning_rate": 0.01}, {"weight_decay": 0.5})
+    )
+    found = changed_fields(["optimiser", "layout", "run.seed"], parent, copy)
+    assert found == {RATE: written.learning_rate, DECAY: 0.5}
+
+
+def test_the_schedule_of_a_section_is_replayed_by_its_fields():
+    sections = [
+        {"learning_rate": place / 100, **({} if place % 2 else {"weight_decay": 0.5})} for place in range(1, 20)
+    ]
+
+    def rewarding_later(parameters: Mapping[str, Any], step: int) -> float:
+        return 1 / (1 + float(parameters["optimiser"]["learning_rate"])) + 1 / step
+
+    subject, sweep = completed({"optimiser": {"choice": sections}}, rewarding_later, optimiser=sections[0])
+    assert sweep.best is not None and sweep.best.parent is not None
+    found = led_to(subject, sweep)
+    assert found is not None and found.changes and "cannot be replayed" not in found.why
+    assert all(name in (RATE, DECAY) for _, values in found.changes for name in values)
 
 
 def test_the_training_at_full_scale_changes_its_parameters_at_the_same_shares_of_its_steps():

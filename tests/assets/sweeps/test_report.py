@@ -232,3 +232,17 @@ def test_a_population_has_saved_no_steps_as_children_take_the_places_of_others()
 
 def test_a_section_is_shown_by_its_fields():
     assert shown({"tensor": 2, "shard": "full"}) == "tensor: 2, shard: full"
+
+
+def test_a_copy_is_compared_by_the_reports_of_the_trial_that_it_continues_too():
+    """Trial 0 was stopped where the copy began: only the copy's parent has a value there."""
+    begun_by = [(0, 3.0), (1, 2.0)]
+    log: list[Event] = [opened(scheduler={"kind": "population", "every": 3}, written={}), budgeted(trials=2)]
+    for number, value in begun_by:
+        log += [Asked(trial=number, parameters={}, until=3), Started(trial=number, job="", nodes=("a",))]
+        log += [Reported(trial=number, step=3, value=value), Paused(trial=number, step=3)]
+    log += [Ended(trial=0, outcome="stopped"), Asked(trial=2, parameters={}, until=6, parent=1, step=3)]
+    log += [Started(trial=2, job="", nodes=("a",)), Reported(trial=2, step=6, value=1.0)]
+    found = report(fold(log), log, 1)
+    assert found.best_trial == 2
+    assert found.won is not None and (found.won.step, found.won.difference) == (3, 1.0)
