@@ -1,6 +1,6 @@
 """The gate: how often it promotes a model that is worse, and how long the registration of a checkpoint takes.
 
-    python -m benchmarks.gates [--pairs 1000] [--examples 100 300] [--shapes skewed "very skewed"]
+    python -m benchmarks.gates [--pairs 1000] [--examples 100 300 1000] [--shapes skewed "very skewed"]
 
 Pairs of models are simulated on the same examples: the sizes of texts are skewed (lognormal), losses vary from text to
 text (gamma) and the two models differ on each text by noise around a true difference (gamma; very skewed: lognormal).
@@ -40,13 +40,13 @@ from trainer.record.fence import Commit, Token
 from trainer.record.scores import Score
 
 POLICY = GateSection(margin=0.02)
-EXAMPLES = (100, 300)
+EXAMPLES = (100, 300, 1000)
 """Examples of a suite."""
 NOISE = 0.08
 """Standard deviation, from text to text, of the difference of two models, in bits per byte."""
 SIGMAS = {"skewed": 0.8, "very skewed": 1.2}
 """By the shape of the texts, the spread of the logarithms of their sizes."""
-ENOUGH = 300
+ENOUGH = 1000
 """Examples from which on a model that is better by the margin should be refused seldom too."""
 RANKS = (1, 64, 1024)
 

@@ -86,8 +86,8 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def counts(durable: Path, old: Sequence[int], new: Sequence[int]) -> tuple[int, int, int, int]:
     """The status, how often both were asked, and the failures of each."""
     status, first, second, switch = await asked(durable, old, new)
-    failures = [switch.answered[each.checkpoint].failed for each in (FIRST, SECOND)]
-    return status, len(first) + len(second), *failures
+    old_failed, new_failed = (switch.answered[each.checkpoint].failed for each in (FIRST, SECOND))
+    return status, len(first) + len(second), old_failed, new_failed
 
 
 def test_a_request_to_which_every_server_answers_with_a_fault_ends_and_speaks_against_none(tmp_path: Path):

@@ -86,7 +86,7 @@ def test_a_version_that_has_answered_before_is_tried_again_when_it_is_refused(
     switch = ModelSwitch(MODEL, records, cast(BackendMaker, RefusingMaker(2)), "http://127.0.0.1:1")
 
     async def seen() -> list[str]:
-        told = []
+        told = list[str]()
         while switch.choose() is None and len(told) < 10:
             await switch.tick()
             told.append(switch.problem)
