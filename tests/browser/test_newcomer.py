@@ -62,7 +62,7 @@ def look_around_in_dagster(url: str, window: Window, training: str) -> None:
     """The same in Dagster: the lane up to the champion, the partition of the training, and what the gate said."""
     window.open(f"{url}/locations/slipway/asset-groups/my_model/lineage")
     window.until_shown("training", "evaluation", "champion")
-    window.picture("asset-graph", height=760)
+    window.picture("asset-graph")
     window.open(f"{url}/assets/my_model/training?view=partitions&partition={training}")
     window.until_shown("finished at step")
     window.picture("training")
