@@ -70,7 +70,8 @@ def _tiles(report: MorningReport) -> Iterator[tuple[str, str, bool]]:
 def _article(each: MorningItem, address: str) -> Iterator[str]:
     link = urljoin(address, each.path) if each.path and address else ""
     name = frame.link(each.subject, link)
-    yield f"<article{_red(each.needs_person)}><h3>{name}: {escape(each.cause)}</h3><p>{escape(each.what)}</p><dl>"
+    cause, what = escape(each.cause.replace("_", " ")), escape(each.what)
+    yield f"<article{_red(each.needs_person)}><h3>{name}: {cause}</h3><p>{what}</p><dl>"
     fields = {
         "to do": each.todo,
         "when": post_mortem.when(each.at) if each.at else "",

@@ -210,6 +210,7 @@ def _restart(each: RestartAsked) -> MorningItem:
         what=each.reason,
         at=each.at,
         done="it went on from its newest checkpoint",
+        path=links.training(_recipe(each.training), each.training),
     )
 
 
@@ -300,7 +301,7 @@ def _node(each: NodeRecord) -> MorningItem | None:
         topic=NODE,
         subject=f"node {name}",
         cause=str(each.standing),
-        what=f"{each.was} to {each.standing}: {each.why}",
+        what=f"from {each.was} to {each.standing}: {each.why}",
         at=each.at,
         done=done,
         todo=todo,

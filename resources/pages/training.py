@@ -112,7 +112,7 @@ def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
     if stands.seconds_left is not None:
         yield "left", duration(stands.seconds_left)
     if stands.loss is not None:
-        yield "loss now", frame.number(stands.loss)
+        yield "loss now" if stands.is_live else "last loss", frame.number(stands.loss)
     if stands.best_loss is not None:
         what = "best validation loss" if view.fold.validated else "best loss"
         yield f"{what}, at step {stands.best_step:,}", frame.number(stands.best_loss)

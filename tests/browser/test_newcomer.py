@@ -51,6 +51,23 @@ def look_around(url: str, window: Window) -> None:
     assert window.page.locator("canvas").count() >= 4
     assert "Traceback" not in window.text()
     window.picture("page-of-a-training", height=1500)
+    window.until_shown("passed every check and is the champion")
     window.open(f"{url}/slipway/morning")
     window.until_shown("The morning after", "Finished", training)
     assert window.page.title() == "Nobody is needed" and window.page.locator(".red").count() == 0
+    look_around_in_dagster(url, window, training)
+
+
+def look_around_in_dagster(url: str, window: Window, training: str) -> None:
+    """The same in Dagster: the lane up to the champion, the partition of the training, and what the gate said."""
+    window.open(f"{url}/locations/slipway/asset-groups/my_model/lineage")
+    window.until_shown("training", "evaluation", "champion")
+    window.picture("asset-graph")
+    window.open(f"{url}/assets/my_model/training?view=partitions&partition={training}")
+    window.until_shown("finished at step")
+    window.picture("training")
+    window.open(f"{url}/assets/my_model/candidate?view=checks")
+    window.until_shown("beats_champion")
+    window.press("beats_champion")
+    window.until_shown("Latest execution")
+    window.picture("gate", height=760)

@@ -19,7 +19,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1360, 900
-COLOURS = 64
+COLOURS = 128
 """Of a picture, to keep it small."""
 PATIENCE_SECONDS = 60.0
 """What a page may take until it shows something: its first one loads megabytes of scripts."""

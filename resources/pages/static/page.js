@@ -20,11 +20,13 @@
     const within = at => at >= plot.scales.x.min && at <= plot.scales.x.max;
     ctx.save();
     ctx.strokeStyle = colour("--good");
+    ctx.lineWidth = 2 * ratio;
     for (const step of data.checkpoints.filter(within)) {
       const x = plot.valToPos(step, "x", true);
       ctx.beginPath(); ctx.moveTo(x, bbox.top + bbox.height); ctx.lineTo(x, bbox.top + bbox.height - 8 * ratio); ctx.stroke();
     }
     ctx.strokeStyle = ctx.fillStyle = colour("--c2");
+    ctx.lineWidth = ratio;
     ctx.setLineDash([4 * ratio, 3 * ratio]);
     ctx.font = `${11 * ratio}px system-ui`;
     data.marks.filter(mark => within(mark.step)).forEach((mark, place) => {

@@ -235,3 +235,10 @@ def test_a_later_night_has_less_of_what_is_over_by_the_same_reader(night: Seeded
     found = reader.night(later)
     assert found == reading.night(night.durable, later, found.until)
     assert {each.id for each in found.incidents} < {each.id for each in reader.night(night.since).incidents}
+
+
+def test_the_page_writes_a_cause_in_words_and_links_a_restart_to_its_training(night: SeededNight):
+    night.of_ten_faults()
+    html = page.html(told(night), "/")
+    assert ": out of memory answered</h3>" in html
+    assert re.search(r'<h3><a href="/assets/grown/training\?[^"]*">grown-[0-9a-f]{12}</a>: restart</h3>', html)
