@@ -1,8 +1,8 @@
 """References: what refers to checkpoints, and to snapshots, wherever it is on record.
 
 What is referred to is never removed, so that all is read or nothing is known: a training whose terms cannot be read may
-start from any checkpoint. A registered model refers by the manifest and by the folder, a training by the folder that it
-starts from; both hold for bytes on a tier whatever the records of their own training say.
+start from any checkpoint. A registered model and a champion refer by the manifest and by the folder, a training by the
+folder that it starts from; all hold for bytes on a tier whatever the records of their own training say.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from assets.sweeps.store import sweeps
-from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
+from resources.mlflow import promotion
+from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, SNAPSHOT_TAG, Registry
 from resources.tiers import Tiers
 from resources.trainings.roots import trainings, trials
 from resources.trainings.store import Trainings, TrainingStore
@@ -54,11 +55,22 @@ class ReferenceReader:
                 found.folders.setdefault(folder, []).append(why)
             if manifest := version.tags.get(MANIFEST_TAG):
                 found.manifests.setdefault(manifest, []).append(why)
+        self._add_champions(found)
         for root in roots(self._tiers):
             for store in _folders(root):
                 if init := self._init(store):
                     found.folders.setdefault(folder_of(init), []).append(f"training {store.id} starts from it")
         return found
+
+    def _add_champions(self, found: References) -> None:
+        """Champions by the log of promotions: in MLflow, anybody may delete a version, and a backup may lack it."""
+        durable = self._tiers.durable_path
+        for model in promotion.models(durable):
+            for made in promotion.champions(durable, model):
+                why = f"model {model}, promoted as version {made.version}"
+                found.manifests.setdefault(made.manifest, []).append(why)
+                if folder := folder_of(made.tags.get(FOLDER_TAG, "")):
+                    found.folders.setdefault(folder, []).append(why)
 
     def _init(self, store: TrainingStore) -> str:
         """The folder that a training starts from; empty for one whose proposal was broken off: it never started."""
@@ -95,12 +107,15 @@ def stores(root: Trainings) -> Iterator[TrainingStore]:
 def snapshots_in_use(tiers: Tiers) -> set[str]:
     """The snapshots of all that may go on: trainings that have not succeeded and were not let go, whether they should
     run or are stopped; sweeps that were not stopped for good, which may draw more trials, and trials that should run;
-    and all with an open duty.
+    and all with an open duty. And those of champions, which candidates are compared with.
 
     Raises OSError and ValueError where a record cannot be read.
     """
     own, of_sweeps = trainings(tiers), trials(tiers)
     used = {store.specification().snapshot for store in stores(own) if own.has_open_duty(store.id) or _may_go_on(store)}
+    durable = tiers.durable_path
+    for made in (each for model in promotion.models(durable) for each in promotion.champions(durable, model)):
+        used.add(made.tags.get(SNAPSHOT_TAG, ""))
     for root in of_sweeps.values():
         for store in stores(root):
             if root.has_open_duty(store.id) or store.read().unfinished:
@@ -109,7 +124,7 @@ def snapshots_in_use(tiers: Tiers) -> set[str]:
         state = sweep.state()
         if state is None or state.closed is None or state.closed.outcome != "stopped":
             used.add(str(sweep.specification()["snapshot"]))
-    return used
+    return used - {""}
 
 
 def _may_go_on(store: TrainingStore) -> bool:

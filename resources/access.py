@@ -18,7 +18,7 @@ from pathlib import Path
 
 from starlette.datastructures import Headers
 
-from resources import platform
+from resources import credentials, platform
 
 TOKEN = "SLIPWAY_TOKEN_FILE"
 SHORTEST = 16
@@ -89,8 +89,8 @@ def token_file(environ: Mapping[str, str] = os.environ) -> Path | None:
 
 
 def token(file: Path) -> str:
-    """The token in a file. Raises ValueError for one that is too short, and OSError."""
-    found = file.read_text(encoding="utf-8").strip()
+    """The token in a file. Raises ValueError for one that is too short or fits no header, and OSError."""
+    found = credentials.read_header(file)
     if len(found) < SHORTEST:
         raise ValueError(f"{file}: found a token of {len(found)} characters, expected {SHORTEST} or more")
     return found

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from pydantic import AfterValidator
 
@@ -34,9 +34,10 @@ def holds_secret(uri: str) -> bool:
     """Whether a URI names a user, or has a parameter that looks like a secret. Without a scheme, a path never does."""
     if "://" not in uri:
         return False
-    scheme, _, rest = uri.partition("://")
+    rest = uri.partition("://")[2]
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    parameters = parse_qsl(urlsplit(uri.replace(scheme, "http", 1)).query, keep_blank_values=True)
+    query = rest.partition("#")[0].partition("?")[2]  # not by urlsplit, whose errors show the whole address
+    parameters = parse_qsl(query, keep_blank_values=True)
     return "@" in authority or any(_SECRET_PARAMETER.search(name) for name, _ in parameters)
 
 
@@ -55,13 +56,34 @@ def secret_variables(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if _SECRET_VARIABLE.search(name))
 
 
+def read_text(file: Path) -> str:
+    """The text of a file with a secret. Raises OSError, and ValueError, which does not show what the file holds."""
+    try:
+        return file.read_bytes().decode()
+    except UnicodeDecodeError:
+        pass  # what is raised within has this error as its context, and that has all bytes of the file
+    raise ValueError(f"{file}: found bytes that are no UTF-8, expected a text")
+
+
+def read_header(file: Path) -> str:
+    """The secret in a file, for a header of HTTP. Raises as `read_text`, and ValueError for what no header may have."""
+    return checked_header(read_text(file).strip(), str(file))
+
+
+def checked_header(value: str, where: str) -> str:
+    """A value for a header of HTTP, whose client would show a wrong one. Raises ValueError, which does not."""
+    if not (value.isascii() and value.isprintable()):
+        raise ValueError(f"{where}: found a line break or a character that is not ASCII, expected one line of ASCII")
+    return value
+
+
 def read_address(file: Path) -> Address:
     """The address of an HTTP server in a file, ``https://user:password@host``, taken apart.
 
     Raises OSError when the file cannot be read, and ValueError, which does not show what the file holds, for an address
     whose secret its client would show.
     """
-    text = file.read_text().strip()
+    text = read_text(file).strip()
     scheme, _, rest = text.partition("://")
     if scheme not in ("http", "https"):
         return Address(_checked(file, text, "a database's password in the file of its own driver (PGSERVICEFILE)"))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resources import credentials
 from resources.unavailable import Unavailable
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ def sections(environ: Mapping[str, str] = os.environ) -> list[str]:
         return []
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
-        with open(environ[SERVICE_FILE], encoding="utf-8") as file:
-            parser.read_file(file)
+        parser.read_string(credentials.read_text(Path(environ[SERVICE_FILE])))
     except configparser.Error as error:
         line = f", line {error.lineno}" if isinstance(error, configparser.MissingSectionHeaderError) else ""
         message = f"{environ[SERVICE_FILE]}{line}: found no sections, expected [dagster] and host=, dbname= below it"

@@ -1,4 +1,8 @@
-"""How a run's steps are executed on a cluster: in its own pod where all of them are light, else a pod for each."""
+"""How a run's steps are executed on a cluster: in its own pod where all of them are light, else a pod for each.
+
+Of what Dagster's executor can be configured with, a run may say how many steps run at once, and when they are tried
+again. Everything else, such as images, accounts, mounts and variables of pods, is the platform's.
+"""
 
 import dagster as dg
 from dagster_k8s import k8s_job_executor
@@ -6,6 +10,9 @@ from dagster_k8s import k8s_job_executor
 from assets.execution.pods import HEAVY, WEIGHT
 from assets.execution.step_pods import step_pods
 from resources.platform import ComputeSettings
+
+ASKED = ("max_concurrent", "retries", "step_dependency_config", "tag_concurrency_limits")
+"""What a person may write below `execution` in the launchpad; Dagster's other fields would give pods any rights."""
 
 
 def cluster_executor(compute: ComputeSettings) -> dg.ExecutorDefinition:
@@ -19,9 +26,10 @@ def cluster_executor(compute: ComputeSettings) -> dg.ExecutorDefinition:
         assert dg.in_process_executor.executor_creation_fn is not None
         return dg.in_process_executor.executor_creation_fn(context)
 
+    dagsters = k8s_job_executor.config_schema.as_field().config_type.fields  # type: ignore[attr-defined]
     return dg.ExecutorDefinition(
         name="slipway",
-        config_schema=k8s_job_executor.config_schema.as_field(),
+        config_schema={name: dagsters[name] for name in ASKED},
         requirements=dg.multiple_process_executor_requirements(),
         executor_creation_fn=chosen,
     )

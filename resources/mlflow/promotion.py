@@ -237,6 +237,18 @@ def champion(durable: Path, model: str) -> Promotion | None:
     return known[-1] if known and known[-1].version else None
 
 
+def champions(durable: Path, model: str) -> list[Promotion]:
+    """The promotions of the two checkpoints promoted last: the champion, and the one that a rollback brings back.
+
+    Raises UndecodableRecord for a damaged record.
+    """
+    newest: dict[str, Promotion] = {}
+    for made in reversed(history(durable, model)):
+        if made.manifest:
+            newest.setdefault(made.manifest, made)
+    return list(newest.values())[:2]
+
+
 def models(durable: Path) -> list[str]:
     """The models that have records here, by name."""
     return [name for name in listing.names_if_there(durable / "models") if listing.is_folder(durable / "models" / name)]

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from resources import credentials
 from resources.notify.notices import NoticeMessage
 
 _STATUS = re.compile(r"error=(\d{3})")
@@ -65,7 +66,7 @@ class _Warnings(logging.Handler):
 
 def read(file: Path) -> list[Endpoint]:
     """The endpoints in a file. Raises OSError, and ValueError for a file without any."""
-    lines = enumerate((line.strip() for line in file.read_text().splitlines()), start=1)
+    lines = enumerate((line.strip() for line in credentials.read_text(file).splitlines()), start=1)
     found = [Endpoint(line, number) for number, line in lines if line and not line.startswith("#")]
     if not found:
         raise ValueError(f"{file}: found no address, expected one a line, such as mailto://user:password@example.org")

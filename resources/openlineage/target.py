@@ -13,6 +13,7 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from resources import credentials
 from resources.credentials import PublicAddress
 from resources.openlineage.events import RunEvent
 from resources.unavailable import Unavailable
@@ -56,7 +57,7 @@ class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
     def _post(self, event: RunEvent) -> None:
         headers = {"Content-Type": "application/json"}
         if self.key_file:
-            headers["Authorization"] = f"Bearer {Path(self.key_file).read_text().strip()}"
+            headers["Authorization"] = f"Bearer {credentials.read_header(Path(self.key_file))}"
         asked = urllib.request.Request(self.url, json.dumps(event).encode(), headers, method="POST")
         with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
             answer.read()

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
+from resources import credentials
 from resources.opentelemetry import otlp
 from resources.opentelemetry.spans import TraceSpan
 from resources.unavailable import Unavailable
@@ -87,7 +88,8 @@ def _setting(environ: Mapping[str, str], name: str) -> str:
 
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:
-    return _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
+    found = _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
+    return {name: credentials.checked_header(value, f"{PREFIX}HEADERS") for name, value in found.items()}
 
 
 def _resource(environ: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assets.datasets.snapshots import pointer
+from assets.suites import suite
 from recipes import yaml_lines
 from recipes.load import load
 from recipes.problems import InvalidRecipes
@@ -40,6 +42,10 @@ IMAGES = {
     "format": images.FORMAT, "dataset": "d", "recipe": "r", "source": {}, "documents": {},
     "height": 2, "width": 2, "channels": 1, "classes": ["a"],
     "splits": {"train": {"images": 2, "shards": [{"blake3": "0" * 64, "bytes": 12, "images": 2}]}},
+}  # fmt: skip
+SUITE = {
+    "format": suite.FORMAT, "name": "s", "recipe": {}, "snapshot": "0" * 64, "table": "1" * 64, "examples": 2,
+    "tasks": {"documents": 2}, "left_out": 0,
 }  # fmt: skip
 CONFIG = {
     "model_type": "llama", "hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2,
@@ -78,6 +84,26 @@ def read_images(data: bytes) -> None:
         gives_or_refuses(opened)
 
 
+def read_pointer(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "datasets" / "texts" / "current.json"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data)
+        try:
+            pointer.current(Path(folder), "texts")
+        except ValueError as error:
+            assert str(file) in str(error) and str(error).endswith("slipway data build texts")
+
+
+def read_suite(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        name = digest.sha256(data)
+        file = suite.manifest_path(Path(folder), name)
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data)
+        gives_or_refuses(lambda: suite.read(Path(folder), name))
+
+
 def read_failure(data: bytes) -> None:
     answer = answers.parsed(data)
     call = answers.Call("create", CONFIG_MAPS, "n", "x")
@@ -107,6 +133,8 @@ def text_of_recipe(value: object) -> st.SearchStrategy[bytes]:
 
 READERS: dict[str, tuple[Callable[[bytes], None], st.SearchStrategy[bytes]]] = {
     "recipe": (read_recipe, text_of_recipe(RECIPE)),
+    "pointer of a dataset": (read_pointer, bytes_like({"snapshot": "0" * 64, "source": "1" * 64})),
+    "manifest of a suite": (read_suite, bytes_like(SUITE)),
     "manifest of images": (read_images, bytes_like(IMAGES)),
     "answer of the API server": (read_failure, bytes_like(FAILURE)),
     "note on a node": (read_note, bytes_like({"who": "ann", "why": "Xid 79"})),

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster_k8s import k8s_job_executor
 
 from assets.execution import pods, step_pods
-from assets.execution.executor import cluster_executor
+from assets.execution.executor import ASKED, cluster_executor
 from recipes.strict import validate
 from resources.kubernetes.client import Client
 from resources.kubernetes.objects import JOBS, PODS
@@ -20,6 +21,7 @@ from tests.conftest import until
 from tests.kubernetes.simulated.cluster import Cluster as Simulated
 
 IMAGE = "registry.example/slipway/platform:1"
+DAGSTERS = k8s_job_executor.config_schema.as_field().config_type.fields  # type: ignore[attr-defined]
 LOWERED = {"most": {"cpu": "1500m", "memory": "2Gi", "ephemeral-storage": "4Gi"}, "requests": {"cpu": "100m"}}
 
 
@@ -43,6 +45,15 @@ def too_large() -> dg.JobDefinition:
 
 def lowered() -> dg.JobDefinition:
     return job_of(**LOWERED)
+
+
+@pytest.mark.parametrize("field", sorted(set(DAGSTERS) - set(ASKED)))
+def test_a_person_who_launches_a_run_gives_its_pods_no_other_image_account_mount_or_variable(field: str):
+    """The limits of tags do not hold for what the launchpad has below `execution`."""
+    job = lowered()
+    assert dg.validate_run_config(job, {"execution": {"config": {"max_concurrent": 2}}})
+    with pytest.raises(dg.DagsterInvalidConfigError, match=f'unexpected config entry "{field}"'):
+        dg.validate_run_config(job, {"execution": {"config": {field: {}}}})
 
 
 @pytest.fixture

@@ -10,11 +10,13 @@ import pytest
 
 from assets import keys
 from assets.evaluation import evaluated
-from resources.mlflow.registry import MANIFEST_TAG, Registry
+from resources.mlflow import promotion
+from resources.mlflow.promotion import Promotion
+from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
-from tests.sensors.platform import EVERY, STEPS, Platform
+from tests.sensors.platform import BY, EVERY, STEPS, Platform
 from trainer.base import codec, patience
 from trainer.checkpoint.retention import holds
 from trainer.checkpoint.tiers import copying, faults, replicas
@@ -121,6 +123,20 @@ def test_a_checkpoint_that_a_registered_model_refers_to_stays(platform: Platform
     registry.register("a-model", platform.home.durable / commit.folder, "", {MANIFEST_TAG: commit.manifest})
     retained(platform)
     assert there(platform, store) == [FIRST, LAST]
+
+
+@pytest.mark.parametrize("promoted", [1, 2, 3])
+def test_the_champion_and_the_one_before_it_stay_whatever_becomes_of_mlflow(
+    platform: Platform, store: TrainingStore, promoted: int
+):
+    """MLflow has no roles: whoever may look at it may delete a version, or all of them are lost with its database."""
+    for number, commit in enumerate([*store.commits()[::-1]][:promoted], start=1):
+        tags = {MANIFEST_TAG: commit.manifest, FOLDER_TAG: commit.folder}
+        source = str(platform.home.durable / commit.folder)
+        made = Promotion("a-model", str(number), commit.manifest, None, source, tags, BY, "a test", 1.0)
+        assert promotion.add(platform.home.durable, number, made)
+    retained(platform)
+    assert there(platform, store) == [[LAST], [MIDDLE, LAST], [FIRST, MIDDLE, LAST]][promoted - 1]
 
 
 def test_a_checkpoint_that_another_training_starts_from_stays(platform: Platform, store: TrainingStore):

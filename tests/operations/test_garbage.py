@@ -9,6 +9,8 @@ import pytest
 
 from assets import keys
 from assets.datasets.snapshots import pointer
+from resources.mlflow import promotion
+from resources.mlflow.promotion import Promotion
 from resources.mlflow.registry import MANIFEST_TAG, SNAPSHOT_TAG, Registry
 from resources.mlflow.tracking import Tracking
 from tests.sensors.platform import BY, Platform
@@ -79,6 +81,14 @@ def test_the_snapshot_of_a_registered_model_stays(platform: Platform):
     registry = Registry(platform.tracking, platform.home.durable)
     before = outdated(platform)
     registry.register("some-model", platform.home.durable, "", {MANIFEST_TAG: "0" * 64, SNAPSHOT_TAG: before})
+    collect(platform, dry_run=False)
+    assert is_there(platform, before)
+
+
+def test_the_snapshot_of_a_champion_stays_whatever_becomes_of_mlflow(platform: Platform):
+    before, durable = outdated(platform), platform.home.durable
+    made = Promotion("some-model", "1", "0" * 64, None, "", {SNAPSHOT_TAG: before}, "test", "a test", 1.0)
+    assert promotion.add(durable, 1, made)
     collect(platform, dry_run=False)
     assert is_there(platform, before)
 

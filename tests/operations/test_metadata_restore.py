@@ -15,6 +15,7 @@ from resources.home import Home
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
+from tests.disks import mounted
 from tests.sensors.conftest import UNCAPTURED
 from tests.sensors.platform import BY, Platform
 from trainer.base import codec
@@ -143,6 +144,14 @@ def test_a_backup_of_a_newer_version_is_refused_and_nothing_is_touched(
     with pytest.raises(ValueError, match=rf"found a backup of state {newer}, which Slipway 0\.9 made, expected"):
         metadata_restore.restore(before.home, before.tiers, BY)
     assert (before.home.root / "mlflow.db").stat().st_ino == kept.st_ino
+    assert not (before.home.durable / metadata_restore.RECORDS).exists()
+
+
+def test_a_restore_onto_a_disk_without_room_leaves_nothing_there(before: Platform, tmp_path: Path):
+    with mounted(tmp_path / "small", "size=256k") as disk:
+        with pytest.raises(OSError, match="No space left"):
+            metadata_restore.restore(Home(disk), before.tiers, BY)
+        assert list(disk.iterdir()) == []
     assert not (before.home.durable / metadata_restore.RECORDS).exists()
 
 
