@@ -80,7 +80,7 @@ def _told(data: bytes) -> str | None:
         return None
     # Names as browsers understand them: what calls itself ISO 8859-1 is Windows' superset of it.
     told = detect_encoding(data, max_len=len(data), html5_compatible=True, from_html_meta=False)
-    return None if told == "utf-8" or not _is_known(told) else str(told)
+    return None if told in (None, "utf-8") or not _is_known(str(told)) else str(told)
 
 
 def _is_known(encoding: str) -> bool:
@@ -94,7 +94,7 @@ def _is_known(encoding: str) -> bool:
 class _Transcoded(io.RawIOBase):
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
         super().__init__()
-        self._stream, self._pending = stream, b""
+        self._stream, self._pending, self._damaged = stream, b"", False
         self._decode = codecs.getincrementaldecoder(encoding)("surrogatepass").decode
 
     def readable(self) -> bool:
@@ -102,12 +102,12 @@ class _Transcoded(io.RawIOBase):
 
     def readinto(self, buffer) -> int:  # type: ignore[no-untyped-def]
         chunk = b"-"
-        while chunk and not self._pending:
+        while chunk and not self._pending and not self._damaged:
             chunk = self._stream.read(len(buffer))
             try:
                 self._pending = self._decode(chunk, not chunk).encode("utf-8", "surrogatepass")
             except UnicodeDecodeError:
-                self._pending, self._decode = b"\xff", lambda data, final=False: ""  # nothing follows
+                self._pending, self._damaged = b"\xff", True  # nothing follows
         count = min(len(buffer), len(self._pending))
         buffer[:count], self._pending = self._pending[:count], self._pending[count:]
         return count

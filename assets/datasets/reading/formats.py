@@ -67,7 +67,8 @@ class Unread:
 
 def opened(stream: BinaryIO) -> HeadedFile:
     """A stream with its head. Raises what the stream raises, but damage behind the beginning when it is reached."""
-    head, damage, rest = b"", None, cast(io.BufferedReader, stream)
+    head, rest = b"", cast(io.BufferedReader, stream)
+    damage: DamagedFile | None = None
     try:
         while len(head) < HEAD and (more := rest.read1(HEAD - len(head))):
             head += more

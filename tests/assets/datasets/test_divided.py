@@ -42,8 +42,8 @@ def test_a_part_of_any_length_is_not_kept(monkeypatch, chunk):
     monkeypatch.setattr("assets.datasets.reading.divided.CHUNK", chunk)
     data = b"x" * 5000 + END.encode() + b"two" + END.encode() + b"y" * 5000
     found = everything("a.txt", data, separator=END, longest_megabytes=0.001)
-    too_long = "longer than the limit"
-    assert found == [UnfitDocument(0, too_long), Text(1, "two"), UnfitDocument(2, too_long)]
+    first, last = (UnfitDocument(number, "longer than the limit") for number in (0, 2))
+    assert found == [first, Text(1, "two"), last]
 
 
 def test_only_plain_files_are_divided():
@@ -55,4 +55,4 @@ def test_only_plain_files_are_divided():
 def test_of_a_truncated_file_the_parts_before_its_end_are_read():
     data = gzip.compress(b"".join(b"line %d of a file\n" % number for number in range(5000)))
     *texts, last = everything("a.txt.gz", data[: len(data) // 2], separator="\n")
-    assert texts[0] == Text(0, "line 0 of a file") and last.reason == "truncated" and last.number == len(texts)
+    assert texts[0] == Text(0, "line 0 of a file") and last == UnfitDocument(len(texts), "truncated")

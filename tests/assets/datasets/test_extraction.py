@@ -99,12 +99,12 @@ def test_finished_segments_of_an_attempt_that_broke_off_are_found_again(corpus, 
     content = last.read_bytes()
     with workshop(durable, "small-corpus") as shop:
         last.unlink()
-        last.mkdir()
-        with pytest.raises(IsADirectoryError):
+        last.symlink_to(last)  # which no reason of a file explains
+        with pytest.raises(OSError, match="symbolic links"):
             extraction.extract(recipe_for(corpus), TEXT_DOCUMENTS, listing, durable, shop, quiet)
     finished = {path.name: path.stat().st_ino for path in (durable / "segments").iterdir()}
     assert len(finished) == 2
-    last.rmdir()
+    last.unlink()
     last.write_bytes(content)
     extract(recipe_for(corpus), durable)
     assert finished.items() <= {path.name: path.stat().st_ino for path in (durable / "segments").iterdir()}.items()
@@ -192,7 +192,7 @@ def test_files_that_are_known_are_not_in_memory(durable, monkeypatch):
         assert matched == count
         return found
 
-    assert peak(3000) < 1.5 * peak(300)
+    assert peak(3000) - peak(300) < 50 * 2700  # bytes; a row in memory takes 600
 
 
 def test_a_listing_is_compared_with_an_index_name_by_name(durable):

@@ -213,8 +213,13 @@ def test_a_folder_that_is_excluded_needs_no_permission(tmp_path):
 def test_a_folder_is_passed_over_if_a_pattern_excludes_all_that_may_be_below_it(tmp_path, monkeypatch):
     for name in ("a/b/one.txt", "a/c/two.txt", "d/b/three.txt"):
         write(tmp_path / name)
-    seen, scandir = [], os.scandir
-    monkeypatch.setattr(os, "scandir", lambda path: (seen.append(str(path)), scandir(path))[1])
+    seen, scandir = list[str](), os.scandir
+
+    def scanning(path: str) -> Any:
+        seen.append(str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scanning)
     for pattern, files, passed in (
         ("a/*", ["d/b/three.txt"], {"a", "a/b", "a/c"}),
         ("*/b/*", ["a/c/two.txt"], {"a/b", "d/b"}),

@@ -5,10 +5,11 @@ import os
 import pytest
 
 from assets.datasets.building import workers
+from assets.datasets.building.dask_cluster import LostWorkers
 from resources import told
 
 
 def test_a_process_that_is_ended_ends_the_build_with_a_sentence_for_a_person():
-    with pytest.raises(workers.LostWorkers, match="lack of memory: give the build more") as error:
+    with pytest.raises(LostWorkers, match="lack of memory: give the build more") as error:
         list(workers.run(os._exit, [9, 9], workers.WORTH_A_PROCESS, workers=2))
     assert told.is_for_people(error.value)
