@@ -29,7 +29,7 @@ WITHOUT = {
     "resources/launchers/local/folder.py": "the files of a job beside `job.json`",
     "resources/mlflow/promotion.py": "`mirrored.json`",
     "resources/mlflow/sweeps.py": "`tracking.json`",
-    "resources/mlflow/tracking.py": "`tracking.json`",
+    "resources/mlflow/shipped.py": "`tracking.json`",
     "resources/node_tasks/by_jobs.py": "outcomes of node tasks",
     "resources/receipts.py": "the receipts of staging",
     "resources/trainings/store.py": "`jobs/`",

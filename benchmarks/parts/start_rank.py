@@ -1,8 +1,8 @@
 """A rank of benchmarks/start.py: starts a model as a training does, and says how much memory and time that took.
 
 ``torchrun -m benchmarks.parts.start_rank CONFIG ACTION[,ACTION...] FOLDER``, where ACTION is draw, save, restore or
-init: `save` leaves a checkpoint in FOLDER, which `restore` reads, and the same weights in the Hugging Face layout, which
-`init` reads. Rank 0 writes FOLDER/ACTION.json for the others: the largest of the ranks' figures.
+init: `save` leaves a checkpoint in FOLDER, which `restore` reads, and the same weights in the Hugging Face layout,
+which `init` reads. Rank 0 writes FOLDER/ACTION.json for the others: the largest of the ranks' figures.
 """
 
 import gc

@@ -1,15 +1,11 @@
 """Problems of recipes: each is reported with its place, its field, what was found and what is expected."""
 
-import re
-
 import pytest
 
+from tests.recipes.cases import cases
 from tests.recipes.conftest import DATASET, SWEEP, TRAINING, Folder
 
 pytestmark = pytest.mark.pure
-
-CASE = re.compile(r"(?P<old>.+?) -> (?P<new>.+)\n    (?P<down>[-+]\d+ )?(?P<field>\S+): (?P<sentence>found (?s:.+))")
-"""Text of a recipe -> its replacement, then the problem; +1 when the problem is one line below."""
 
 DATASET_CASES = r"""
 vocab_size: 4096 -> vocab_size: 256
@@ -271,18 +267,6 @@ seed: 0 -> seed: 0\nplacement: {ranks_per_node: 1, kubernetes: {resources: {nvid
     +1 placement.ranks_per_node: found 1 for pods with nvidia.com/gpu 8, expected a rank for each GPU;
         placement.kubernetes.resources gives a trial fewer: nvidia.com/gpu: "1"
 """
-
-
-def cases(file: str, text: str) -> list[tuple[str, str, str, int, str]]:
-    """The cases written in `text`: file, old, new, lines further down, problem."""
-    return [_case(file, block) for block in text.strip("\n").split("\n\n")]
-
-
-def _case(file: str, block: str) -> tuple[str, str, str, int, str]:
-    case = CASE.fullmatch(block)
-    assert case is not None, block
-    old, new = (case[side].replace("\\n", "\n") for side in ("old", "new"))
-    return file, old, new, int(case["down"] or 0), f"{case['field']}: {' '.join(case['sentence'].split())}"
 
 
 CASES = cases(DATASET, DATASET_CASES) + cases(TRAINING, TRAINING_CASES) + cases(SWEEP, SWEEP_CASES)

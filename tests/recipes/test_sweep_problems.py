@@ -3,8 +3,8 @@
 import pytest
 
 from recipes.load import load
+from tests.recipes.cases import cases
 from tests.recipes.conftest import SWEEP, Folder
-from tests.recipes.test_problems import cases
 
 pytestmark = pytest.mark.pure
 
