@@ -340,12 +340,3 @@ def test_an_alias_is_refused_so_that_every_value_has_one_line(folder: Folder):
 def test_a_list_as_a_key_is_refused(folder: Folder):
     line = folder.edit(DATASET, "owner: team:data", "owner: team:data\n[1, 2]: 3")
     assert folder.problems() == [f"{DATASET}:{line + 1}: found a list or a section as a key, expected a name"]
-
-
-@pytest.mark.parametrize("name", ["Tiny.yaml", "tiny_decoder.yaml", "1st.yaml", "a--b.yaml", "a-.yaml", "tiny.yml"])
-def test_a_name_that_assets_cannot_have_is_refused(folder: Folder, name: str):
-    folder.write(f"datasets/{name}", (folder.path / DATASET).read_bytes())
-    assert folder.problems() == [
-        f"datasets/{name}: found the file name {name}, "
-        "expected lower-case letters, digits and single hyphens, then .yaml"
-    ]
