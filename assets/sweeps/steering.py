@@ -24,7 +24,7 @@ FIELDS: Mapping[str, str] = {
 
 
 class _Amounts(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     trials: int = Field(1, ge=1)
     parallel: int = Field(1, ge=1)
@@ -59,6 +59,8 @@ def spend(store: SweepStore, fields: Sequence[str], by: str, why: str) -> dict[s
     One that is complete or has failed is open again when it asks for more. Raises ValueError, before anything is asked,
     for a field that decides what the sweep is, for a value that is not accepted, and for a sweep that was stopped.
     """
+    if not fields:
+        raise ValueError(f"fields: found none, expected FIELD=VALUE of {', '.join(FIELDS)}")
     return _spend(store, assignments.parsed(fields), by, why)
 
 
@@ -83,7 +85,7 @@ def _spend(store: SweepStore, asked: Mapping[str, Any], by: str, why: str) -> di
             _Amounts.model_validate({FIELDS[name]: value})
         except ValueError:
             least = 1 if name in ("trials", "parallel") else 0
-            expected = "a number or null" if name == "goal.at_most" else f"a whole number, {least} or more"
+            expected = "a finite number or null" if name == "goal.at_most" else f"a whole number, {least} or more"
             raise ValueError(f"{name}: found {value!r}, expected {expected}") from None
         changes[FIELDS[name]] = value
     if changes.get("trials", sweep.drawn) < sweep.drawn:

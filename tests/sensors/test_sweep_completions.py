@@ -148,3 +148,21 @@ def test_a_sweep_that_was_not_completed_starts_no_training(platform: Platform, o
     store.append(closing(state, outcome, "a test"))
     assert platform.apply("sweep_completions") == []
     assert platform.trainings.opened(Duty.RUN) == []
+
+
+def test_a_sweep_that_was_stopped_fails_its_run_and_shows_its_report(platform: Platform):
+    """The run finds the sweep stopped, with what its trials had reported by then."""
+    store = opened(platform)
+    state = store.state()
+    assert state is not None
+    store.append(*continued(state, lowest))
+    begun = store.state()
+    assert begun is not None
+    store.ask("budget", BY, "one more", trials=begun.budget.trials + 1)
+    store.cancel(BY, "enough")
+    ended = platform.materialise([keys.key(SEARCH, "sweep")])
+    [failed] = [event for event in ended.all_events if event.is_step_failure]
+    told = failed.step_failure_data.user_failure_data
+    assert told is not None and told.description == f"sweep {store.sweep} stopped: enough"
+    assert told.metadata["trials"].value == len(begun.trials)
+    assert {"report", "page", "curves"} <= told.metadata.keys()

@@ -62,7 +62,8 @@ def test_what_a_sweep_may_spend_is_changed_by_the_names_of_its_recipe(store: Swe
         ),
         ("parallel=0", "parallel: found 0, expected a whole number, 1 or more"),
         ("limits.retries=some", "limits.retries: found 'some', expected a whole number, 0 or more"),
-        ("goal.at_most=low", "goal.at_most: found 'low', expected a number or null"),
+        ("goal.at_most=low", "goal.at_most: found 'low', expected a finite number or null"),
+        ("goal.at_most=1e999", "goal.at_most: found inf, expected a finite number or null"),
     ],
 )
 def test_what_decides_the_sweep_and_what_is_no_amount_is_refused(store: SweepStore, field: str, refusal: str):
@@ -71,6 +72,11 @@ def test_what_decides_the_sweep_and_what_is_no_amount_is_refused(store: SweepSto
         steering.spend(store, ["trials=9", field], BY, WHY)
     assert refusal in str(refused.value)
     assert state(store).budget == before
+
+
+def test_a_request_to_spend_otherwise_that_names_nothing_is_refused(store: SweepStore):
+    with pytest.raises(ValueError, match="fields: found none, expected FIELD=VALUE of trials, parallel"):
+        steering.spend(store, [], BY, WHY)
 
 
 def test_a_stopped_sweep_is_over_and_a_complete_one_may_get_more(store: SweepStore):
