@@ -19,10 +19,12 @@ def load_with(
 ) -> Recipes:
     """The recipes of a folder, with the assignments applied to the recipe `name` of a kind (such as "trainings").
 
-    Raises ValueError for an assignment without "=", and InvalidRecipes, which names the assignment at fault.
+    Raises ValueError for what is no FIELD=VALUE and for a field that has two values, and InvalidRecipes, which names
+    the assignment at fault.
     """
-    written = {_variable(kind, name, assignment): assignment for assignment in assignments}
-    values = {variable: assignment.partition("=")[2] for variable, assignment in written.items()}
+    given = _fields(assignments)
+    written = {_variable(kind, name, field): f"{field}={text}" for field, text in given.items()}
+    values = {_variable(kind, name, field): text for field, text in given.items()}
     try:
         return load(folder, {**environ, **values})
     except InvalidRecipes as invalid:
@@ -34,39 +36,44 @@ def applied(recipe: AnyTraining, assignments: Sequence[str]) -> AnyTraining:
     if not assignments:
         return recipe
     value: dict[str, Any] = recipe.model_dump(mode="json")
-    for assignment in assignments:
-        field, _, text = assignment.partition("=")
-        found, problems = yaml_lines.read(text, assignment)
-        if found is None or problems:
-            raise InvalidRecipes(problems)
+    for field, new in parsed(assignments).items():
         section, (*above, last) = value, field.split(".")
         for name in above:
             section[name] = section = dict(section.get(name) or {})
-        section[last] = found.value
+        section[last] = new
     return validate(type(recipe), value)
 
 
 def parsed(assignments: Sequence[str]) -> dict[str, Any]:
-    """The value of each field, by its dotted name. Raises ValueError for what is no FIELD=VALUE."""
+    """The value of each field, by its dotted name.
+
+    Raises ValueError for what is no FIELD=VALUE, for a field that has two values, and for a value that is no YAML.
+    """
     found: dict[str, Any] = {}
-    for assignment in assignments:
-        field, equals, text = assignment.partition("=")
-        if not equals or not field:
-            raise ValueError(f"{assignment}: found no FIELD=VALUE, expected for example run.steps=50")
-        document, problems = yaml_lines.read(text, assignment)
+    for field, text in _fields(assignments).items():
+        document, problems = yaml_lines.read(text, f"{field}={text}")
         if document is None or problems:
             raise InvalidRecipes(problems)
         found[field] = document.value
     return found
 
 
-def _variable(kind: str, name: str, assignment: str) -> str:
-    """The environment variable with the same meaning as an assignment."""
-    field, equals, _ = assignment.partition("=")
-    if not equals or not field:
-        raise ValueError(f"{assignment}: found no FIELD=VALUE, expected for example run.steps=50")
-    parts = [kind, name.replace("-", "_"), *field.split(".")]
-    return overrides.PREFIX + "__".join(parts).upper()
+def _fields(assignments: Sequence[str]) -> dict[str, str]:
+    """The text of each field's value."""
+    found: dict[str, str] = {}
+    for assignment in assignments:
+        field, equals, text = assignment.partition("=")
+        if not equals or not field:
+            raise ValueError(f"{assignment}: found no FIELD=VALUE, expected for example run.steps=50")
+        if field in found:
+            raise ValueError(f"{field}: found two values, {found[field]} and {text}, expected one")
+        found[field] = text
+    return found
+
+
+def _variable(kind: str, name: str, field: str) -> str:
+    """The environment variable with the same meaning as an assignment to this field."""
+    return overrides.PREFIX + "__".join([kind, name.replace("-", "_"), *field.split(".")]).upper()
 
 
 def _as_written(problem: Problem, written: Mapping[str, str]) -> Problem:

@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
         (["replay", "tiny@x"], 1, "tiny@x: found the step 'x', expected TRAINING@STEP with a whole number"),
         (["run", "huge"], 1, "training recipe huge: found none that begins so, expected one of bigram, tiny-decoder"),
         (["plan", "tiny", "run.steps"], 1, "run.steps: found no FIELD=VALUE, expected for example run.steps=50"),
+        (["plan", "tiny", "run.steps=5", "run.steps=6"], 1, "run.steps: found two values, 5 and 6, expected one"),
         (["plan", "tiny", "run.steps=no"], 1, 'run.steps=no: run.steps: found "no", expected a whole number'),
         (["nodes", "bisect", "node-0"], 1, "nodes: found node-0 alone, expected two at least, or one and a good one"),
         (["nodes", "kill", "node-7"], 1, "node node-7: found none that begins so, expected one of node-0, node-1"),
