@@ -4,6 +4,7 @@ Segments are Parquet files, a cache of what was read and cleaned: how files are 
 """
 
 import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ FileRow = tuple[Any, ...]
 KEY = b"slipway.extraction"
 """In the metadata of an index: the hash of everything but the files that decided what it leads to."""
 
+_NAME = re.compile(r"\w+\.parquet")
+"""Of an index: its hash."""
+
 
 @dataclass(frozen=True)
 class Extracts:
@@ -59,23 +63,38 @@ def segments(index: Path, durable: Path, file: str | None = None) -> list[Path]:
 
 
 def newest(durable: Path, dataset: str) -> Path:
-    """The index written last; a path that does not exist when there is none."""
+    """The index written last; a path that does not exist when there is none.
+
+    Raises ValueError where it is not known which one it is.
+    """
     folder = durable / "datasets" / dataset
     try:
-        name = parsing.value((folder / "extracts.json").read_bytes())["index"]
+        found = parsing.value((folder / "extracts.json").read_bytes())
     except FileNotFoundError:
-        name = "none"
-    return folder / "extracts" / str(name)
+        return folder / "extracts" / "none"
+    except ValueError:
+        found = None
+    name = found.get("index") if isinstance(found, dict) else None
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{folder / 'extracts.json'}: found no name of an index; to write it anew: slipway data build {dataset}"
+        )
+    return folder / "extracts" / name
 
 
 def known_files(durable: Path, dataset: str, key: str) -> dict[str, FileRow]:
     """The rows of the newest index by file name, without the files whose segment is gone.
 
-    There are none when the index was written with another key.
+    There are none when the index was written with another key, or is damaged: all files are read again then.
     """
-    path = newest(durable, dataset)
-    if not path.exists():
+    try:
+        path = newest(durable, dataset)
+        return _known_files(path, durable, key) if path.exists() else {}
+    except (ValueError, KeyError, TypeError, pa.ArrowException):
         return {}
+
+
+def _known_files(path: Path, durable: Path, key: str) -> dict[str, FileRow]:
     known, there = dict[str, FileRow](), dict[str, str | None]()
     with pq.ParquetFile(path) as index:
         if index.schema_arrow.metadata[KEY].decode() != key:
