@@ -18,7 +18,7 @@ from tests.fuzz.test_readers import VALUES, bytes_like
 from trainer.data.shards import ShardFile
 
 FEW = settings(max_examples=60, deadline=None)
-MANY = settings(max_examples=5000, deadline=None)
+MANY = settings(max_examples=1000, deadline=None)
 INPUTS = {"a": 1}
 RECORD = {"inputs": INPUTS, "result": {"rows": 2}, "files": {"documents/x.parquet": 12}}
 STATE = [12, 1, 2, 3]
