@@ -24,7 +24,7 @@ from trainer.base import atomic, digest, parsing, verify
 from trainer.checkpoint.disk.manifest import MANIFEST, CheckpointFile, CheckpointManifest
 from trainer.checkpoint.tiers.copying import fetch
 from trainer.checkpoint.tiers.folder_tier import FolderTier
-from trainer.checkpoint.tiers.tier import Tier, TierSource
+from trainer.checkpoint.tiers.tier import Tier, TierSource, TierUnavailable
 
 LAYOUT = "metadata/1"
 FOLDER = "metadata"
@@ -98,10 +98,22 @@ def _back_up(
         paths = sorted(path for path in root.rglob("*") if path.is_file())
         files = {str(path.relative_to(root)): _described(path) for path in paths}
         manifest = CheckpointManifest(LAYOUT, files)
-        for name, file in files.items():
-            tier.put(folder, name, FolderTier(root.parent).read(root.name, name), file)
-        tier.finish(folder, manifest.encode())
+        with _removing(tier, folder):
+            for name, file in files.items():
+                tier.put(folder, name, FolderTier(root.parent).read(root.name, name), file)
+            tier.finish(folder, manifest.encode())
     return Backup(folder, digest.sha256(manifest.encode()), manifest.bytes, figures)
+
+
+@contextlib.contextmanager
+def _removing(tier: Tier, folder: str) -> Iterator[None]:
+    """Remove a backup that cannot be finished: on a full tier, each night's attempt would take what is left."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(TierUnavailable):
+            tier.remove(folder)
+        raise
 
 
 def _databases(dagster: Path) -> list[Path]:

@@ -215,11 +215,20 @@ def executor_for(defs: dg.Definitions, kubeconfig: Path, *assets: str) -> dg.Exe
     """What executes a run of these assets, on the cluster of a kubeconfig."""
     whole = defs.get_repository_def().get_implicit_global_asset_job_def()
     job = whole.get_subset(asset_selection={dg.AssetKey.from_user_string(asset) for asset in assets})
-    cluster = {"load_incluster_config": False, "kubeconfig_file": str(kubeconfig)}
-    config = ResolvedRunConfig.build(job, {"execution": {"config": cluster}}).execution.execution_engine_config
+    config = ResolvedRunConfig.build(job, {}).execution.execution_engine_config
+    launcher = {
+        "load_incluster_config": False,
+        "kubeconfig_file": str(kubeconfig),
+        "job_namespace": "slipway",
+        "service_account_name": "slipway-run",
+        "instance_config_map": "instance",
+        "dagster_home": "/etc/dagster",
+        "job_image": "platform",
+    }
+    place = {"module": "resources.kubernetes.run_launcher", "class": "PatientRunLauncher", "config": launcher}
     definition = job.executor_def
     assert definition.executor_creation_fn is not None
-    with dg.instance_for_test() as instance:
+    with dg.instance_for_test({"run_launcher": place}) as instance:
         return definition.executor_creation_fn(dg.InitExecutorContext(InMemoryJob(job), definition, config, instance))
 
 

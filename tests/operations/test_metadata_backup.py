@@ -13,11 +13,13 @@ from resources import metadata_backup, sqlite
 from resources.metadata_backup import Figures
 from resources.mlflow.registry import MANIFEST_TAG, Registry
 from resources.tiers import Tiers
+from tests.disks import mounted
 from tests.sensors.platform import Platform
 from trainer.base import digest
 from trainer.checkpoint.disk.manifest import CheckpointFile, CheckpointManifest
 from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.tiers.folder_tier import FolderTier
+from trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 @pytest.fixture
@@ -58,6 +60,17 @@ def test_two_backups_of_one_second_are_two(tracked: Platform, backup: Path):
     for number, made in enumerate((first, second)):
         metadata_backup.restore(FolderTier(backup), made.folder, made.manifest, tracked.root / f"restored-{number}")
     assert first.folder < second.folder
+
+
+def test_a_backup_that_finds_the_disk_full_leaves_nothing_there(tracked: Platform, backup: Path, tmp_path: Path):
+    figures = Figures(runs=0, experiments=0, models=0, recipes=0)
+    with mounted(tmp_path / "full", "size=256k") as disk:
+        tier = FolderTier(disk)
+        with pytest.raises(TierUnavailable, match="No space left"):
+            metadata_backup.back_up(
+                tracked.root / "dagster", tracked.tracking, tracked.root / "recipes", figures, tier, now=1e9
+            )
+        assert [path for path in disk.rglob("*") if path.is_file()] == [] and tier.folders("metadata") == {}
 
 
 def test_a_restored_backup_is_a_home_with_its_history(tracked: Platform, backup: Path):

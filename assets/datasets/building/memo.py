@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.base import atomic, digest, parsing
+from trainer.base import atomic, codec, digest, parsing
+from trainer.base.invalid import Invalid
 from trainer.data import shards
 
 
@@ -54,17 +55,19 @@ class Memo:
 
     def recall(self, step: str, inputs: dict[str, Any]) -> Record | None:
         """The result for these inputs if it was made before and its files are still there."""
-        stored = _read(self._path(step, inputs))
-        if stored is None or atomic.canonical_json(stored["inputs"]) != atomic.canonical_json(inputs):
+        try:
+            record = codec.build(Record, {**(_read(self._path(step, inputs)) or {}), "reused": True})
+        except Invalid:  # missing, or damaged: the step is done again
             return None
-        if not all(self._there(path, size) for path, size in stored["files"].items()):
+        if atomic.canonical_json(record.inputs) != atomic.canonical_json(inputs):
             return None
-        return Record(**stored, reused=True)
+        return record if all(self._there(path, size) for path, size in record.files.items()) else None
 
     def latest(self, step: str) -> Record | None:
         """The result that the step gave last, if its files are still there."""
         pointer = _read(self._folder / f"{step}.json")
-        return None if pointer is None else self.recall(step, pointer["inputs"])
+        inputs = pointer.get("inputs") if pointer is not None else None
+        return self.recall(step, inputs) if isinstance(inputs, dict) else None
 
     def last_made(self, step: str) -> Record:
         """The result that the step gave last. Raises ValueError when there is none, or its files are gone."""
@@ -92,7 +95,7 @@ class Memo:
 def _read(path: Path) -> dict[str, Any] | None:
     """The value of a file of the memo, or None when the file is missing or damaged."""
     try:
-        value: dict[str, Any] = parsing.value(path.read_bytes())
+        value = parsing.value(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return None
-    return value
+    return value if isinstance(value, dict) else None

@@ -4,6 +4,7 @@ Segments are Parquet files, a cache of what was read and cleaned: how files are 
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,9 @@ FileRow = tuple[Any, ...]
 KEY = b"slipway.extraction"
 """In the metadata of an index: the hash of everything but the files that decided what it leads to."""
 
+_NAME = re.compile(r"\w+\.parquet")
+"""Of an index: its hash."""
+
 
 @dataclass(frozen=True)
 class Extracts:
@@ -60,26 +64,36 @@ def segments(index: Path, durable: Path, file: str | None = None) -> list[Path]:
 
 
 def newest(durable: Path, dataset: str) -> Path:
-    """The index written last; a path that does not exist when there is none."""
+    """The index written last; a path that does not exist when there is none.
+
+    Raises ValueError where it is not known which one it is.
+    """
     folder = durable / "datasets" / dataset
     try:
-        name = parsing.value((folder / "extracts.json").read_bytes())["index"]
+        found = parsing.value((folder / "extracts.json").read_bytes())
     except FileNotFoundError:
-        name = "none"
-    return folder / "extracts" / str(name)
+        return folder / "extracts" / "none"
+    except ValueError:
+        found = None
+    name = found.get("index") if isinstance(found, dict) else None
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{folder / 'extracts.json'}: found no name of an index; to write it anew: slipway data build {dataset}"
+        )
+    return folder / "extracts" / name
 
 
 class KnownFiles:
     """The rows of the newest index in the order of names, without the files whose segment is gone.
 
-    There are none when the index was written with another key. They are read again by each iteration, which gives the
-    same ones: memory holds a batch of them.
+    There are none when the index was written with another key, or is damaged: all files are read again then. They are
+    read again by each iteration, which gives the same ones: memory holds a batch of them.
     """
 
     def __init__(self, durable: Path, dataset: str, key: str) -> None:
         self._durable, self._there = durable, dict[str, bool]()
-        path = newest(durable, dataset)
-        same = path.exists() and pq.read_schema(path).metadata[KEY].decode() == key
+        path = _whole_index(durable, dataset)
+        same = path is not None and pq.read_schema(path).metadata[KEY].decode() == key
         self._path = path if same else None
 
     def __len__(self) -> int:
@@ -110,6 +124,19 @@ class KnownFiles:
         return self._there[segment]
 
 
+def _whole_index(durable: Path, dataset: str) -> Path | None:
+    """The newest index, if its bytes are those that it is named by."""
+    try:
+        path = newest(durable, dataset)
+        return path if _name_of(path) == path.name else None
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _name_of(index: Path) -> str:
+    return f"{verify.measure(index).blake3[:16]}.parquet"
+
+
 def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], shop: Path) -> Path:
     """Write an index, named by its hash, and make it the dataset's newest one; memory holds a batch of the rows."""
     folder, made = durable / "datasets" / dataset, shop / "extracts.parquet"
@@ -118,7 +145,7 @@ def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], 
         while batch := list(itertools.islice(waiting, ROWS_AT_ONCE)):
             columns = zip(zip(*batch, strict=True), INDEX, strict=True)
             writer.write_table(pa.table([pa.array(column, field.type) for column, field in columns], schema=schema))
-    path = folder / "extracts" / f"{verify.measure(made).blake3[:16]}.parquet"
+    path = folder / "extracts" / _name_of(made)
     atomic.move(made, path)  # the same bytes if it is there, and young
     pointer = atomic.readable_json({"index": path.name})
     if not (folder / "extracts.json").exists() or (folder / "extracts.json").read_bytes() != pointer:

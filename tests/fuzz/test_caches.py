@@ -1,0 +1,91 @@
+"""Fuzzing of what a build of a dataset remembers: a damaged memory is none, so that the step is done again."""
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assets.datasets.building.memo import Memo
+from assets.datasets.building.whole import WholeShards
+from assets.datasets.documents import extracts
+from assets.datasets.texts import quoted
+from tests.fuzz.test_readers import VALUES, bytes_like
+from trainer.data.shards import ShardFile
+
+FEW = settings(max_examples=60, deadline=None)
+MANY = settings(max_examples=1000, deadline=None)
+INPUTS = {"a": 1}
+RECORD = {"inputs": INPUTS, "result": {"rows": 2}, "files": {"documents/x.parquet": 12}}
+STATE = [12, 1, 2, 3]
+
+
+def folder_of(durable: Path) -> Path:
+    folder = durable / "datasets" / "texts"
+    (folder / "steps").mkdir(parents=True)
+    return folder
+
+
+def read_memo(durable: Path, data: bytes) -> None:
+    folder, memo = folder_of(durable), Memo(durable, "texts")
+    memo._path("split", INPUTS).write_bytes(data)
+    (folder / "steps" / "split.json").write_bytes(data)
+    found = memo.recall("split", INPUTS)
+    assert found is None or (found.inputs, found.files) == (INPUTS, {}), "none of its files is there"
+    memo.latest("split")
+
+
+def read_whole(durable: Path, data: bytes) -> None:
+    (folder_of(durable) / "whole.json").write_bytes(data)
+    shard = ShardFile("0" * 64, 12)
+    assert not WholeShards(durable, "texts").has(shard)
+
+
+def read_quoted(durable: Path, data: bytes) -> None:
+    file = durable / "quoted.json"
+    file.write_bytes(data)
+    assert all(len(row) == 3 for rows in quoted._read(file, "k").values() for row in rows)
+
+
+def read_extracts(durable: Path, data: bytes) -> None:
+    (folder_of(durable) / "extracts.json").write_bytes(data)
+    assert list(extracts.KnownFiles(durable, "texts", "k")) == []
+    index = durable / "datasets" / "texts" / "extracts" / "x.parquet"
+    index.parent.mkdir()
+    index.write_bytes(data)
+    with contextlib.suppress(ValueError):
+        assert extracts.newest(durable, "texts").parent == index.parent
+    assert list(extracts.KnownFiles(durable, "texts", "k")) == []
+
+
+CACHES: dict[str, tuple[Callable[[Path, bytes], None], st.SearchStrategy[bytes]]] = {
+    "memo": (read_memo, bytes_like(RECORD)),
+    "whole shards": (read_whole, bytes_like({"0" * 64: STATE})),
+    "passages": (read_quoted, bytes_like({"key": "k", "segments": {"s": [[0, 1, "b"]]}})),
+    "index of extracts": (read_extracts, bytes_like({"index": "x.parquet"})),
+}
+
+
+def fuzzed(name: str, strength: settings) -> None:
+    read, data = CACHES[name]
+
+    def check(written: bytes) -> None:
+        with tempfile.TemporaryDirectory() as durable:
+            read(Path(durable), written)
+
+    strength(given(data | VALUES.map(lambda value: json.dumps(value).encode()))(check))()
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_a_damaged_memory_of_a_build_is_none(name: str):
+    fuzzed(name, FEW)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", CACHES)
+def test_a_damaged_memory_of_a_build_is_none_for_thousands(name: str):
+    fuzzed(name, MANY)
