@@ -80,7 +80,9 @@ def parallel(report: SweepReport) -> "Figure | None":
     axes.set_xticks(ticks, [*(name.split(".")[-1] for name in names), "rank"], fontsize=8)
     axes.set(yticks=[], ylim=(-0.12, 1.08), xlim=(-0.3, len(names) + 0.3))
     if len(drawn) < len(ranked):
-        axes.set_title(f"{len(drawn)} of {len(ranked)} trials: the best, and others at equal distances", fontsize=8, pad=24)
+        axes.set_title(
+            f"{len(drawn)} of {len(ranked)} trials: the best, and others at equal distances", fontsize=8, pad=24
+        )
     axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
