@@ -39,15 +39,20 @@ def metadata(training: str, name: str, stands: TrainingStanding) -> dict[str, An
         "step": stands.step,
         "steps": stands.steps,
         "seconds_left": round(stands.seconds_left, 1) if stands.seconds_left is not None else None,
-        "loss": stands.loss,
-        "best_loss": stands.best_loss,
+        "loss": _readable(stands.loss),
+        "best_loss": _readable(stands.best_loss),
         "best_step": stands.best_step,
-        **{each: figures.get(each) for each in FIGURES},
+        **{each: _readable(figures.get(each)) for each in FIGURES},
         "checkpoint": stands.checkpoint,
         "incarnation": stands.incarnation,
         "nodes": ", ".join(stands.nodes) or None,
     }
     return {label: value for label, value in found.items() if value is not None}
+
+
+def _readable(value: float | None) -> float | None:
+    """A figure in six digits: Dagster shows all that a number has, which for a float of 32 bits is noise."""
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _pictures(fold: CurveFold, folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import dagster as dg
 from assets.datasets.inspection import Inspection
 from assets.datasets.snapshots import pointer
 from assets.datasets.snapshots.outcomes import Outcome
-from resources.pages import frame
+from resources import frame
 from resources.pages.training import ROOT
 from trainer.base import atomic
 

@@ -8,9 +8,9 @@ from html import escape
 from pathlib import Path
 from urllib.parse import urljoin
 
+from resources import frame
 from resources.morning.report import MorningItem, MorningReport
 from resources.morning.text import sections
-from resources.pages import frame
 from resources.trainings import post_mortem
 from trainer.base import atomic
 from trainer.base.counting import counted

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from resources.pages import frame
+from resources import frame
 from resources.trainings.curves import FIGURES, VALIDATION, CurveFold
 
 TITLES = {

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from html import escape, unescape
 from pathlib import Path
 
-from resources.pages import frame
+from resources import frame
 from resources.pages.reading import TrainingReader
 from resources.trainings import naming
 from resources.trainings.standing import TrainingStanding

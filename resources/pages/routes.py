@@ -20,11 +20,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from resources import frame
 from resources.mlflow.pages import Pages
 from resources.morning import page as night_page
 from resources.morning.reading import NightReader
 from resources.morning.report import report
-from resources.pages import frame, index, training
+from resources.pages import index, training
 from resources.pages.reading import TrainingReader
 from resources.trainings.store import Trainings
 from trainer.base import health

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from resources import links
-from resources.pages import curves, frame
+from resources import frame, links
+from resources.pages import curves
 from resources.pages.reading import TrainingView, differences
 from resources.trainings.standing import FAILED, HANGING
 from trainer.base.durations import duration

@@ -69,5 +69,5 @@ def look_around_in_dagster(url: str, window: Window, training: str) -> None:
     window.open(f"{url}/assets/my_model/candidate?view=checks")
     window.until_shown("beats_champion")
     window.press("beats_champion")
-    window.until_shown("Latest execution")
+    window.until_shown("Latest execution", "Passed")
     window.picture("gate", height=760)

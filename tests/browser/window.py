@@ -65,6 +65,7 @@ class Window:
         self.page.set_viewport_size({"width": WIDTH, "height": height})
         with Image.open(io.BytesIO(self.page.screenshot())) as shown:
             shown.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
+        self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one
 
 
 @contextmanager

@@ -6,9 +6,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from resources import frame
 from resources.home import Home
 from resources.mlflow.shipped import ShippedLedger
-from resources.pages import frame
 from resources.pages.routes import routes
 from resources.trainings.records import Specification, Terms
 from resources.trainings.store import Trainings

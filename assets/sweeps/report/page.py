@@ -21,7 +21,7 @@ from assets.sweeps.report.text import (
     rung_cells,
     shown,
 )
-from resources.pages import frame
+from resources import frame
 from trainer.base.counting import counted
 
 HEAD = 1000

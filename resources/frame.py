@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-STATIC = Path(__file__).with_name("static")
+STATIC = Path(__file__).parent / "pages" / "static"
 CONTENT = '<main id="content">'
 REFRESH_SECONDS = 30
 """A page without a script that is being looked at is read again so often, while its subject goes on."""
