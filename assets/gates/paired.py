@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-DRAWS = 2000
-"""Resamples: an end of the interval at 97.5 % then rests on 50 of them."""
+DRAWS = 4000
+"""Resamples: an end of the interval at 97.5 % then rests on 100 of them, and one at 99.9 % on 4."""
 CONFIDENCE = 0.975
 """Of each end: a model that is worse by exactly the margin passes once in 40 times. Both ends together cover 95 %."""
 AT_ONCE = 2_000_000
 """Drawn examples that are in memory at one moment."""
-WIDENING = 50.0
+WIDENING = 100.0
 """Effective examples at which an end of the interval is taken at half of its share of misses; fitted to simulated texts
 (benchmarks/RESULTS.md, "The gate")."""
 FEWEST = 8

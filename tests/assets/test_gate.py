@@ -13,6 +13,7 @@ from assets.suites.generation import answered
 from assets.suites.generation.answered import AnsweredExample
 from recipes.gate import TaskLimit
 from recipes.suite import GenerationSection, SuiteRecipe
+from resources.mlflow.promotion import NotPromoted
 from resources.mlflow.registry import CANDIDATE, Registry, Version
 from resources.trainings.records import Terms
 from tests.sensors.platform import BY, TINY, Platform
@@ -60,7 +61,8 @@ def test_a_candidate_whose_answers_are_below_the_floor_does_not_pass_and_is_told
     answer(tracked, candidate, right=1)
     low = gate.judge(candidate, BY)
     assert low.failed == [ANSWERS_TASKS]
-    assert "adding: exact_match is 0.25, expected at least 0.5" in gate.verdict(candidate)
+    with pytest.raises(NotPromoted, match=r"adding: exact_match is 0\.25, expected at least 0\.5"):
+        gate.promote(candidate, BY, "asked")
     table = answer(tracked, candidate, right=2)
     high = gate.judge(candidate, BY)
     assert high.passed and high.inputs["candidate_answers_adding"] == table

@@ -126,21 +126,6 @@ registered_model: slipway-tiny-decoder -> registered_model: ..
 "0 3 * * 0" -> "0 25 * * 0"
     retrain: found "0 25 * * 0", expected a cron string whose hour is * or 0 to 23 (with , - or /)
 
-"0 3 * * 0" -> "0 3 31 2 *"
-    retrain: found "0 3 31 2 *", expected a cron string whose day of the month comes in one of its months
-
-retrain: "0 3 * * 0" -> retrain: "0 3 * * 0"\nrenewal: {cool_down_hours: 2}
-    +1 renewal: found {"cool_down_hours": 2}, expected one or more of new_data, drift, live_drift, quality
-
-retrain: "0 3 * * 0" -> retrain: "0 3 * * 0"\nrenewal: {quality: "0 25 * * *"}
-    +1 renewal.quality: found "0 25 * * *", expected a cron string whose hour is * or 0 to 23 (with , - or /)
-
-retrain: "0 3 * * 0" -> retrain: "0 3 * * 0"\nrenewal: {new_data: 1.5}
-    +1 renewal.new_data: found 1.5, expected 1 or less
-
-retrain: "0 3 * * 0" -> retrain: "0 3 * * 0"\nrenewal: {new_data: 0.5, from_champion: 1}
-    +1 renewal.from_champion: found 1, expected true or false
-
 dataset: python-stdlib -> dataset: novels
     dataset: found "novels", expected the name of a dataset recipe (python-stdlib)
 
