@@ -179,10 +179,10 @@ def test_the_page_shows_each_check_with_its_figures_and_what_was_left_out_with_i
     assert materialise(recipe, durable).success
     page = (durable / "datasets" / "small-corpus" / "report.html").read_text()
     for row in (
-        "<td>sql_no_long_ones</td><td>passed</td><td>rows: 0</td>",
-        "<td>sources_are_kept</td><td>passed</td><td>limit: 0.9, largest: 0</td>",
-        "<td>exact_duplicate</td><td>1</td><td>1.6%</td>",
-        "<td>exact_duplicate</td><td>zz.py#0</td><td>package0/module0.py#0</td>",
+        "<td>sql no long ones</td><td>passed</td><td>rows: 0</td>",
+        "<td>sources are kept</td><td>passed</td><td>limit: 0.9, largest: 0</td>",
+        "<td>exact duplicate</td><td>1</td><td>1.6%</td>",
+        "<td>exact duplicate</td><td>zz.py#0</td><td>package0/module0.py#0</td>",
     ):
         assert row in page
     assert "<h3>Sources are kept</h3>" in page
