@@ -43,7 +43,7 @@ def look_around(url: str, window: Window) -> None:
     """Open page after page, each by what stands on the one before, and read what it says."""
     window.open(f"{url}/slipway")
     window.until_shown("Trainings", "my-model")
-    window.picture("pages", height=420)
+    window.picture("pages", height=620)
     training = str(window.page.locator("#trainings code, code").first.inner_text())
     assert re.fullmatch(r"my-model-[0-9a-f]{12}", training)
     window.page.locator(f'a[href="/slipway/trainings/{training}"]').click()
