@@ -7,7 +7,6 @@ training, or, as its references may be to any, of all. The sensor that showed a 
 Before it removes anything of a training that is over, it copies what the backup could not take while the training ran.
 """
 
-import contextlib
 import time
 from typing import Any
 
@@ -29,6 +28,7 @@ from resources.trainings.facts import TrainingFacts
 from resources.trainings.retention import Patience, condemned, decide
 from resources.trainings.store import Trainings, TrainingStore
 from trainer.base import byte_size, paths
+from trainer.checkpoint.disk.reading import DamagedCheckpoint
 from trainer.checkpoint.retention import holds, rules
 from trainer.checkpoint.retention.removal import Records, Remover
 from trainer.checkpoint.tiers.tier import BACKUP, DURABLE, TierUnavailable
@@ -115,16 +115,19 @@ class _Retention:
     def deliver(self, root: Trainings, store: TrainingStore) -> None:
         """Copy the last checkpoint of a training that is over to the backup, if it did not take it. Raises OSError.
 
-        A backup that is still away takes it in a later run: `retain` says that it is away.
+        What does not succeed is said, and tried again by the next run.
         """
         facts = store.read()
         backup = self._shared.get(BACKUP)
         if backup is None or (commit := late_copies.owed(facts)) is None:
             return
-        with contextlib.suppress(TierUnavailable):
+        try:
             size = late_copies.deliver(store.folder, commit, self._durable, backup)
-            root.open(facts.id, Duty.CHECKPOINTS)
-            self._context.log.info(f"{facts.id}: {commit.name}: copied to the backup, {byte_size.words(size)}")
+        except (DamagedCheckpoint, TierUnavailable, OSError) as error:
+            self._context.log.warning(f"{facts.id}: {commit.name} is not on the backup yet: {error}")
+            return
+        root.open(facts.id, Duty.CHECKPOINTS)
+        self._context.log.info(f"{facts.id}: {commit.name}: copied to the backup, {byte_size.words(size)}")
 
     def _folders(self, store: TrainingStore) -> tuple[dict[str, dict[str, float]], list[str]]:
         """By tier, the training's folders there with their times; and why a tier cannot be listed."""

@@ -13,7 +13,7 @@ from trainer.record.fence import Commit
 
 
 def owed(facts: TrainingFacts) -> Commit | None:
-    """The newest checkpoint of a training that is over, where the backup should have it and did not take it.
+    """The newest checkpoint of a training that is over, where the backup took none since it last failed to take one.
 
     Raises OSError.
     """
@@ -22,8 +22,10 @@ def owed(facts: TrainingFacts) -> Commit | None:
     newest = max(facts.commits_on(DURABLE), key=lambda commit: commit.step, default=None)
     if newest is None or newest in facts.commits_on(BACKUP):
         return None
+    # The end of a run does not wait until a try of its own last checkpoint has failed too.
+    held = max((commit.step for commit in facts.commits_on(BACKUP)), default=0)
     failed = any(
-        (each.commit, each.tier, each.kind) == (newest.name, BACKUP, faults.NOT_COPIED)
+        each.tier == BACKUP and each.kind == faults.NOT_COPIED and int(each.commit.partition(".")[0]) > held
         for each in faults.noted(facts.folder)
     )
     return newest if failed and newest.name not in replicas.withdrawn_copies(facts.folder, BACKUP) else None

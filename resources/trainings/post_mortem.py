@@ -16,6 +16,8 @@ from trainer.record.tokens import Token
 
 RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
 """Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
+WHOLE = 2000
+"""So many characters of a cause are shown where it stands alone: a sentence about many ranks, and not a log."""
 _IN_C = re.compile(r"frame #\d+: |<omitting python frames>")
 """Lines with which PyTorch's C++ explains an exception: twenty of them would hide the sentence before them."""
 
@@ -34,10 +36,10 @@ def headline(report: IncidentReport) -> str:
     return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f' {at}'}; {cost(report)}"
 
 
-def first_line(cause: str) -> str:
-    """The first line of a cause, cut short."""
+def first_line(cause: str, length: int = 160) -> str:
+    """The first line of a cause, cut to so many characters."""
     line = (cause.splitlines() or [""])[0]
-    return line if len(line) <= 160 else f"{line[:157]}..."
+    return line if len(line) <= length else f"{line[: length - 3]}..."
 
 
 def cost(report: IncidentReport) -> str:
@@ -76,7 +78,7 @@ def _head(report: IncidentReport) -> str:
     todo = report.todo or ("nothing" if report.state == OVER else "nothing: it recovers by itself")
     rows = {
         "when": f"{when(report.at)}, after step {report.step:,}",
-        "cause": f"{report.kind or 'unknown'}: {report.cause}",
+        "cause": f"{report.kind or 'unknown'}: {first_line(report.cause, WHOLE)}",
         "noticed by": report.noticed_by,
         "nodes": ", ".join(report.nodes) or "not known",
         "ranks": ", ".join(map(str, report.ranks)) or "not known",

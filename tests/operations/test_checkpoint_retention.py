@@ -229,10 +229,11 @@ def test_what_the_backup_could_not_take_is_copied_once_after_the_training_and_sh
 ):
     last = store.commits()[-1]
     faults.note(store.folder, last.name, "backup", faults.NOT_COPIED, "no answer")
-    away = backup.rename(backup.with_name("away"))
+    backup.rmdir()
+    backup.write_bytes(b"in the way")
     retained(platform)
     assert steps(store, "backup") == []
-    away.rename(backup)
+    backup.unlink()
     assert retained(platform).success
     assert steps(store, "backup") == there(platform, store, backup) == [LAST]
     assert platform.trainings.is_open(store.id, Duty.CHECKPOINTS)

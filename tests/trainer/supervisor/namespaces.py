@@ -13,20 +13,19 @@ from contextlib import contextmanager
 
 import pytest
 
-PREFIX = "10.213.7"
-"""Of a network that nothing else on the machine has a part in."""
-
 
 class Networks:
     """The network of each node, and that of the test at the bridge, where the rendezvous store answers."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._own = f"sw{uuid.uuid4().hex[:6]}"
-        self._names = list(names)
-        self.host = f"{PREFIX}.1"
+        number = uuid.uuid4()
+        self._own, self._names = f"sw{number.hex[:6]}", list(names)
+        # Another test at the same time, or one that was killed, has another network.
+        self._prefix = f"10.{128 + number.bytes[0] % 100}.{number.bytes[1]}"
+        self.host = f"{self._prefix}.1"
 
     def address(self, name: str) -> str:
-        return f"{PREFIX}.{self._names.index(name) + 2}"
+        return f"{self._prefix}.{self._names.index(name) + 2}"
 
     def inside(self, name: str) -> list[str]:
         """The words before a command that run it in a node's network."""
