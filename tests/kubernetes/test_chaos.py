@@ -40,7 +40,10 @@ def test_without_apply_the_faults_are_those_that_can_be_done_on_a_cluster(
 
 def test_a_fault_that_needs_a_shell_on_a_node_is_refused(durable: Home, capsys: pytest.CaptureFixture[str]):
     assert main(["chaos", "--fault", "keeper-killed"]) == 1
-    assert "found 'keeper-killed', cannot be done on a cluster; expected one of rank-killed" in capsys.readouterr().err
+    assert (
+        "found 'keeper-killed', which cannot be done on a cluster; expected one of rank-killed"
+        in capsys.readouterr().err
+    )
 
 
 def test_nothing_is_done_unless_the_namespace_is_said(durable: Home, capsys: pytest.CaptureFixture[str]):

@@ -21,7 +21,7 @@ from trainer.supervisor.verdict import RankFault
 
 A, B = Arrival("a", 0, 1, "10.0.0.1"), Arrival("b", 1, 1, "10.0.0.2")
 MEMBERS = Members(1, 0, (A, B), at=0.0)
-ENDED_BY_SIGTERM = RankFault(1, causes.ASKED, "rank 1 on b was killed: SIGTERM", 128 + signal.SIGTERM)
+ENDED_BY_SIGTERM = RankFault(1, causes.ASKED, "rank 1 on b was killed: SIGTERM", 128 + signal.SIGTERM, final=True)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_where_none_is_replaced_one_of_them_is_enough(store: JobStore) -> None:
 
 def test_a_fault_that_no_start_mends_ends_the_job_though_its_node_leaves(store: JobStore) -> None:
     word = asked(store, "b", replaced=True)
-    assert word.is_final(RankFault(1, causes.CONFIGURATION, "", 2), MEMBERS)
+    assert word.is_final(RankFault(1, causes.CONFIGURATION, "", 2, final=True), MEMBERS)
 
 
 def test_a_node_that_leaves_between_two_generations_ends_neither_and_is_waited_for_by_nobody(store: JobStore) -> None:
