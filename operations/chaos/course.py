@@ -16,7 +16,7 @@ from operations.chaos.cluster import ClusterTarget
 from operations.chaos.faults import FAULTS
 from operations.chaos.schedule import PlannedFault
 from operations.chaos.target import Done, JobTarget
-from trainer.base import parsing
+from trainer.base import codec
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,9 @@ def bring_about(
 
 
 def read(record: Path) -> list[Injection]:
-    """The injections of a record. Raises OSError and ValueError."""
-    return [Injection(**parsing.value(line)) for line in record.read_text().splitlines()]
+    """The injections of a record. Raises OSError, and UndecodableRecord with the line."""
+    lines = enumerate(record.read_bytes().splitlines(), start=1)
+    return [codec.decode(Injection, line, f"{record}, line {number}") for number, line in lines]
 
 
 def _done(planned: PlannedFault, targets: Iterable[JobTarget | ClusterTarget]) -> Iterator[tuple[Injection, Done]]:

@@ -24,8 +24,11 @@ def of(facts: TrainingFacts) -> str:
 
 
 def name(specification: Specification, terms: Terms, wanted: float | None) -> str:
-    """``tiny-decoder, 23 Nov 09:32, run.steps=3000``; `wanted`: when it first was, in seconds since the epoch."""
-    when = time.strftime("%-d %b %H:%M", time.localtime(wanted)) if wanted else "offered"
+    """``tiny-decoder, 23 Nov 09:32, run.steps=3000``; `wanted`: when it first was, in seconds since the epoch.
+
+    The moment is in UTC, so that a training has one name, whichever process of whichever machine shows it.
+    """
+    when = time.strftime("%-d %b %H:%M", time.gmtime(wanted)) if wanted else "offered"
     return ", ".join(filter(None, [specification.recipe, when, special(specification, terms)]))
 
 

@@ -37,6 +37,10 @@ CHECKSUM = "checksum"
 _SUM = re.compile(r"blake3:[0-9a-f]{64}")
 
 
+SCALARS: Mapping[type, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+"""What a value must be, in words."""
+
+
 class UndecodableRecord(ValueError):
     """The content of a file is not the expected record."""
 
@@ -256,7 +260,7 @@ def _mapping(item: Decoder, value: Any) -> dict[str, Any]:
 def _scalar(kind: type, value: Any) -> Any:
     accepted = (int, float) if kind is float else (kind,)
     fits = isinstance(value, accepted) and not (isinstance(value, bool) and kind is not bool)
-    require(fits, "", f"found {value!r}, expected {kind.__name__}")
+    require(fits, "", f"found {value!r}, expected {SCALARS[kind]}")
     if kind is not float:
         return value
     require(math.isfinite(value), "", f"found {value!r}, expected a finite number")

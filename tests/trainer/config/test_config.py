@@ -51,20 +51,20 @@ def test_a_whole_number_is_a_fine_float(tmp_path: Path, document: dict[str, Any]
 
 BAD = [
     ("model", "layers", 0, "expected a number above 0"),
-    ("model", "layers", "2", "found '2', expected int"),
-    ("model", "layers", 2.0, "found 2.0, expected int"),
-    ("model", "layers", True, "found True, expected int"),
+    ("model", "layers", "2", "found '2', expected a whole number"),
+    ("model", "layers", 2.0, "found 2.0, expected a whole number"),
+    ("model", "layers", True, "found True, expected a whole number"),
     ("model", "heads", 5, "expected a divisor of width (32)"),
     ("model", "heads", 32, "expected an even number of features a head"),
     ("model", "kv_heads", 3, "expected a divisor of heads (4)"),
     ("model", "hidden", -1, "expected a number above 0"),
     ("model", "rope_base", 0, "expected a number above 0"),
     ("batch", "sequences", 0, "expected a number above 0"),
-    ("batch", "length", None, "found None, expected int"),
+    ("batch", "length", None, "found None, expected a whole number"),
     ("batch", "micro", -2, "expected a number above 0"),
     ("optimiser", "learning_rate", 0, "expected a number above 0"),
     ("optimiser", "learning_rate", math.nan, "found nan, expected a finite number"),
-    ("optimiser", "learning_rate", False, "found False, expected float"),
+    ("optimiser", "learning_rate", False, "found False, expected a number"),
     ("optimiser", "warmup_steps", -1, "expected 0 or more"),
     ("optimiser", "final_fraction", 1.5, "expected 0 to 1"),
     ("optimiser", "beta1", 1, "expected 0 or more, below 1"),
@@ -78,7 +78,7 @@ BAD = [
     ("checkpoint", "every", 0, "expected a number above 0"),
     ("validation", "every", -1, "expected 0 or more"),
     ("validation", "sequences", 0, "expected a number above 0"),
-    ("placement", "store", 3, "found 3, expected str"),
+    ("placement", "store", 3, "found 3, expected text"),
 ]
 
 
