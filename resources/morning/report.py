@@ -257,7 +257,8 @@ def _verdict(each: GateVerdict) -> MorningItem:
     if each.undecided:
         cause, what, todo = "not judged", f"its candidate could not be judged: {each.undecided}", each.undecided
     elif each.failed:
-        cause, what, todo = "gate rejection", f"its candidate did not pass {', '.join(each.failed)}", ""
+        checks = ", ".join(name.replace("_", " ") for name in each.failed)
+        cause, what, todo = "gate rejection", f"its candidate did not pass: {checks}", ""
     else:
         cause, what = "held back", f"its candidate passed, and waits: {each.held}"
         todo = each.held if each.awaits_approval else ""

@@ -47,7 +47,7 @@ def test_a_rejection_is_told_with_the_checks_that_were_not_passed_and_is_not_red
     judged(night, checks={"beats_unigrams": True, "beats_champion": False})
     [only] = items(night)
     assert (only.cause, only.subject, only.needs_person) == ("gate rejection", "model tiny-model", False)
-    assert "did not pass beats_champion" in only.what and only.done == "the champion stays"
+    assert "did not pass: beats champion" in only.what and only.done == "the champion stays"
 
 
 def test_a_candidate_that_must_be_approved_is_red_until_a_person_says_yes_or_no(night: SeededNight):
