@@ -113,6 +113,8 @@ PhaseName = Literal[
 
 
 USUAL = Recovery()
+HANG_SECONDS = 10.0
+"""Where a recipe says nothing of it; a shorter `no_progress_seconds` then holds for steps too."""
 
 
 class RecoverySection(RecipeSection):
@@ -128,7 +130,7 @@ class RecoverySection(RecipeSection):
     """Whether a training that runs on fewer nodes than it may is started again on more when nodes come back."""
     phase_seconds: dict[PhaseName, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Seconds without progress after which a job counts as hung in a phase other than its steps."""
-    hang_seconds: Annotated[float, Field(gt=0)] = 10.0
+    hang_seconds: Annotated[float, Field(gt=0)] = HANG_SECONDS
     """Seconds after which a step counts as hung at the earliest, however short the steps are; the deadline is learned
     from the steps of the run, and is at most `no_progress_seconds`."""
     policies: dict[str, str] = Field(default_factory=dict)
@@ -158,7 +160,7 @@ class RecoverySection(RecipeSection):
         """What one field says must not take away what another one says."""
         given, policies = self.model_fields_set, self.policies
         require(
-            "hang_seconds" not in given or self.hang_seconds <= self.no_progress_seconds,
+            self.hang_seconds <= max(self.no_progress_seconds, HANG_SECONDS),
             "hang_seconds",
             f"expected no_progress_seconds ({self.no_progress_seconds:g}) at most, as no step has a longer deadline",
         )

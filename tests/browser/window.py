@@ -53,6 +53,11 @@ class Window:
         """Click the first button or link of this name that is in sight."""
         self.page.get_by_text(label, exact=True).filter(visible=True).first.click(timeout=PATIENCE_SECONDS * 1000)
 
+    def follow(self, part: str) -> None:
+        """Click the first link in sight whose address has this part."""
+        link = self.page.locator(f'a[href*="{part}"]').filter(visible=True).first
+        link.click(timeout=PATIENCE_SECONDS * 1000)
+
     def text(self) -> str:
         """All that can be read on the page now."""
         return self.page.locator("body").inner_text()

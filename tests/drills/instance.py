@@ -258,4 +258,5 @@ def free_port() -> int:
 def _deadlines(seconds: float) -> list[str]:
     """What a person gives to `slipway run` for a rank to be found hanging after so long, whatever it does."""
     phases = ", ".join(f"{phase.name}: {seconds}" for phase in (VALIDATING, SAVING))
-    return [f"recovery.no_progress_seconds={seconds}", f"recovery.phase_seconds={{{phases}}}"]
+    steps = [f"recovery.{name}={seconds}" for name in ("no_progress_seconds", "hang_seconds")]
+    return [*steps, f"recovery.phase_seconds={{{phases}}}"]

@@ -50,3 +50,4 @@ def test_what_contradicts_itself_is_refused_at_its_field(fields: dict[str, Any],
 def test_a_usual_value_that_another_one_makes_idle_is_no_contradiction() -> None:
     found = validate(RecoverySection, {**GIVEN, "no_progress_seconds": 5, "spike_sigmas": 0, "skips": 0})
     assert (found.hang_seconds, found.skips) == (10.0, 0)
+    assert validate(RecoverySection, found.model_dump(mode="json")) == found
