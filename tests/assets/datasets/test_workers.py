@@ -1,6 +1,6 @@
 """Workers of this machine: what is told when one of them is ended."""
 
-import os
+import signal
 
 import pytest
 
@@ -11,5 +11,5 @@ from resources import told
 
 def test_a_process_that_is_ended_ends_the_build_with_a_sentence_for_a_person():
     with pytest.raises(LostWorkers, match="lack of memory: give the build more") as error:
-        list(workers.run(os._exit, [9, 9], workers.WORTH_A_PROCESS, workers=2))
+        list(workers.run(signal.raise_signal, [signal.SIGKILL] * 2, workers.WORTH_A_PROCESS, workers=2))
     assert told.is_for_people(error.value)
