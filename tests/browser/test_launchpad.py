@@ -107,7 +107,7 @@ def test_a_person_chooses_a_checkpoint_and_reads_in_one_sentence_why_it_cannot_b
 def test_a_person_stops_a_training_and_lets_it_go_on(
     url: str, window: Window, server: Webserver, instance: dg.DagsterInstance, home: Home
 ):
-    store = _shown(instance, homes.running(home, ALONE, 30))
+    store = _shown(instance, homes.running(home, ALONE, 30, snapshot="2" * 64))
     for job, want in (("alone_stop", "stop"), ("alone_resume", "run")):
         told = server.execute(_launched(window, url, job, "", store.id))["told"]
         desired = store.desired()

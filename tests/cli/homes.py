@@ -10,6 +10,7 @@ from trainer.record import fence, ledger
 
 STEPS = 100
 NODES = ("node-0", "node-1")
+SNAPSHOT = "0" * 64
 
 
 def home(root: Path) -> Home:
@@ -17,22 +18,22 @@ def home(root: Path) -> Home:
     return Home(root)
 
 
-def offered(at: Home, recipe: str) -> TrainingStore:
-    """A training that nobody has wanted."""
+def offered(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:
+    """A training that nobody has wanted; another snapshot makes another training of a recipe."""
     numbers = {"run": {"steps": STEPS}}
-    return _trainings(at).propose(Specification(recipe, numbers, "0" * 64, "1" * 64), Terms(1, 2, 1, 60.0, 3))
+    return _trainings(at).propose(Specification(recipe, numbers, snapshot, "1" * 64), Terms(1, 2, 1, 60.0, 3))
 
 
-def wanted(at: Home, recipe: str) -> TrainingStore:
+def wanted(at: Home, recipe: str, snapshot: str = SNAPSHOT) -> TrainingStore:
     """A training that has not been claimed yet."""
-    store = offered(at, recipe)
+    store = offered(at, recipe, snapshot)
     _trainings(at).start(store, "ada", "the test wants it")
     return store
 
 
-def running(at: Home, recipe: str, *steps: int) -> TrainingStore:
+def running(at: Home, recipe: str, *steps: int, snapshot: str = SNAPSHOT) -> TrainingStore:
     """A training that is claimed, with a real checkpoint at each of these steps."""
-    store = wanted(at, recipe)
+    store = wanted(at, recipe, snapshot)
     assert store.claim(1, NODES, "first start", "ada")
     for step in steps:
         folder = f"checkpoints/{store.id}/{step:09d}.000001.0000"
