@@ -207,6 +207,18 @@ def test_a_listing_is_compared_with_an_index_name_by_name(durable):
     assert list(extracts.KnownFiles(durable, "corpus", "another")) == []
 
 
+def test_of_an_index_with_a_flipped_bit_no_file_is_known(durable):
+    write_file(extracts.segment_path(durable, "there"), "")
+    with workshop(durable, "corpus") as shop:
+        index = extracts.write_index(durable, "corpus", "key", iter([("a", "1", 1, "x", "there")]), shop)
+    assert len(list(extracts.KnownFiles(durable, "corpus", "key"))) == 1
+    data = bytearray(index.read_bytes())
+    data[4] ^= 1
+    index.chmod(0o644)
+    index.write_bytes(data)
+    assert list(extracts.KnownFiles(durable, "corpus", "key")) == []
+
+
 def test_the_digest_of_files_is_that_of_their_canonical_json():
     files = [("a", "0" * 64), ("ä/b", "1" * 64)]
     for some in ([], files[:1], files):
