@@ -43,7 +43,7 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
 
 def cost(held: costs.TrainingCost) -> dict[str, Any]:
     """Rank-hours and, where prices are set, money: in all, by day, and what spot would have cost or saved."""
-    prices = platform.prices_here()
+    prices = platform.costs_here().rank_prices
     shown: dict[str, Any] = {"rank_hours": round(held.rank_hours, 4), "spot": held.spot}
     if prices is None:
         return shown
@@ -64,7 +64,7 @@ def cost(held: costs.TrainingCost) -> dict[str, Any]:
 
 def quota(folder: Path, owner: str) -> dict[str, str]:
     """What its owner has used of a quota, and has left, once the training in a folder has ended."""
-    given = platform.quotas_here()
+    given = platform.costs_here().quotas
     if owner not in given:
         return {}
     return {"quota": Quotas(folder.parent.parent, given).standing(owner, time.time()).sentence}

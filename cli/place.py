@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dagster import DagsterInstance
 
     from resources.compute.protocol import Compute
+    from resources.cost_settings import CostSettings
     from resources.fleet.health.door import NodeHealth
     from resources.fleet.protocol import Fleet
     from resources.here import Resources
@@ -67,17 +68,29 @@ class Workplace:
         return self.home.durable if self.home else Path(self._settings.tiers.durable)  # type: ignore[attr-defined]
 
     @property
+    def cost_settings(self) -> Path:
+        """The file in which prices and quotas stand."""
+        from resources import cost_settings
+
+        return self.home.root / cost_settings.FILE if self.home else self.file  # type: ignore[return-value]
+
+    @functools.cached_property
+    def _costs(self) -> "CostSettings":
+        from resources import cost_settings
+
+        return cost_settings.of_home(self.home.root) if self.home else self._settings
+
+    @property
     def prices(self) -> "Prices | None":
         """What a rank-hour costs; None where the settings do not say."""
-        return None if self.home is not None else self._settings.rank_prices
+        return self._costs.rank_prices
 
     @property
     def quotas(self) -> "Quotas":
         """How much each team may use, and has used; nobody has a quota where the settings do not say."""
-        from resources import teams
         from resources.trainings.quotas import Quotas
 
-        return Quotas(self.durable, {} if self.home is not None else teams.quotas(self._settings.teams))
+        return Quotas(self.durable, self._costs.quotas)
 
     @property
     def notifications(self) -> "NotificationSettings":

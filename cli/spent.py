@@ -23,7 +23,7 @@ def answer(here: place.Workplace, query: str, trials: bool, json: bool) -> None:
     if not rows:
         output.note("the query found no row")
     if here.prices is None and "money" in query.lower():
-        output.note("money is not known: no prices are in the platform's settings, under prices (docs/platform.md)")
+        output.note(f"money is not known: {here.cost_settings} has no prices (docs/platform.md)")
 
 
 def quotas(here: place.Workplace, json: bool) -> None:
@@ -42,7 +42,7 @@ def quotas(here: place.Workplace, json: bool) -> None:
     head = ("team", "rank-hours", "per", "used", "left", "until, UTC")
     output.print_table(head, [[f"{cell:,.1f}" if isinstance(cell, float) else cell for cell in row] for row in rows])
     if not used:
-        output.note("no team has a quota: they stand in the platform's settings, under teams (docs/platform.md)")
+        output.note(f"no team has a quota: {here.cost_settings} names none under teams (docs/platform.md)")
 
 
 def _owners() -> dict[str, str]:

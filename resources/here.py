@@ -3,10 +3,13 @@
 Nothing else differs between the two but where the steps of a run are executed, and who backs the databases up.
 """
 
+from typing import Any
+
 import dagster as dg
 
-from resources import code, teams
+from resources import code, cost_settings
 from resources.compute.embedded import EmbeddedCompute
+from resources.cost_settings import CostSettings
 from resources.home import NODES, Home
 from resources.mlflow.tracking import Tracking
 from resources.openlineage.target import OpenLineage, of_address
@@ -22,7 +25,11 @@ def embedded_resources(home: Home) -> Resources:
     return {
         "tiers": Tiers(durable=str(home.durable), nvme=home.nvme, backup=home.backup),
         "compute": EmbeddedCompute(
-            jobs=str(home.jobs), nodes=str(home.nodes), names=list(NODES), revision=code.revision()
+            jobs=str(home.jobs),
+            nodes=str(home.nodes),
+            names=list(NODES),
+            revision=code.revision(),
+            rank_hours=_rank_hours(cost_settings.of_home(home.root)),
         ),
         "tracking": Tracking(uri=home.tracking_uri, page=home.mlflow_page, dagster_page=home.dagster_page),
         "openlineage": of_address(home.openlineage),
@@ -39,7 +46,7 @@ def cluster_resources(settings: Platform) -> Resources:
             # Dagster's configurations have no null.
             settings=settings.compute.model_dump(mode="json", exclude_none=True),
             revision=settings.revision or code.revision(),
-            rank_hours={owner: dict(vars(quota)) for owner, quota in teams.quotas(settings.teams).items()},
+            rank_hours=_rank_hours(settings),
         ),
         "tracking": Tracking(
             uri=settings.tracking.uri or "",
@@ -50,3 +57,8 @@ def cluster_resources(settings: Platform) -> Resources:
         ),
         "openlineage": OpenLineage(**settings.openlineage.model_dump()),
     }
+
+
+def _rank_hours(settings: CostSettings) -> dict[str, dict[str, Any]]:
+    """The quotas as a configuration of Dagster has them."""
+    return {owner: dict(vars(quota)) for owner, quota in settings.quotas.items()}

@@ -17,19 +17,18 @@ from recipes.kubernetes import Quantity
 from recipes.parts import RecipeSection, Text
 from recipes.problems import RecipeFault
 from recipes.strict import RefusedValue
-from resources import credentials, settings_file, teams
+from resources import cost_settings, credentials, settings_file
+from resources.cost_settings import CostSettings
 from resources.credentials import PublicAddress
 from resources.fleet.health.standing import HealthRules
+from resources.home import Home
 from resources.kubernetes.cluster import Cluster
 from resources.launchers.kubernetes.workloads import KINDS
 from resources.launchers.kubernetes.workloads.jobset import JobSet
 from resources.notify.settings import NotificationSettings
 from resources.serving.settings import ServingSettings
 from resources.steps import StepSettings
-from resources.teams import TeamName, TeamSettings
 from resources.tiers import Tiers
-from resources.trainings.costs import Prices
-from resources.trainings.quotas import Quota
 from trainer.base.invalid import require
 from trainer.config.profiles import PROFILES
 
@@ -158,18 +157,7 @@ class PageSettings(RecipeSection):
     """MLflow's; empty for `tracking.uri`."""
 
 
-class PriceSettings(RecipeSection):
-    """What a rank costs for an hour: its GPU with its part of the node."""
-
-    currency: Text = "EUR"
-    """The currency's name, as it is shown."""
-    on_demand: Annotated[float, Field(ge=0)]
-    """For all other trainings."""
-    spot: Annotated[float, Field(ge=0)]
-    """For trainings with `placement.kubernetes.spot`."""
-
-
-class Platform(RecipeSection):
+class Platform(CostSettings):
     """Everything that differs between clusters."""
 
     FORMAT: ClassVar = "platform/1"
@@ -189,10 +177,6 @@ class Platform(RecipeSection):
     """Where people open Dagster and MLflow; without it, the runs of MLflow do not link to Dagster."""
     revision: str = ""
     """Revision of the code, recorded in every checkpoint."""
-    prices: PriceSettings | None = None
-    """What a rank-hour costs; without it, costs are told in rank-hours alone."""
-    teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
-    """Quotas and prices of teams; a team that is not named has no quota, and pays what everybody pays."""
     notifications: NotificationSettings | None = None
     """Whom to tell of incidents, of what waits for a person, and more; without it, nobody is told."""
 
@@ -202,22 +186,10 @@ class Platform(RecipeSection):
         require(bool(self.user_header) or not self.operators, "user_header", expected)
         return self
 
-    @model_validator(mode="after")
-    def _knows_the_currency(self) -> Self:
-        own = next((name for name, team in self.teams.items() if team.prices), "")
-        expected = f"expected the prices of all others, with the currency, since the team {own} has prices of its own"
-        require(self.prices is not None or not own, "prices", expected)
-        return self
-
     @property
     def dagster_page(self) -> str:
         """Where people open the webserver; empty where no setting says it."""
         return self.pages.dagster or (self.notifications.address if self.notifications else "")
-
-    @property
-    def rank_prices(self) -> Prices | None:
-        """The prices as a fact."""
-        return Prices(**self.prices.model_dump(), teams=teams.prices(self.teams)) if self.prices else None
 
 
 def named(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -231,16 +203,10 @@ def dask_here() -> DaskSettings | None:
     return load(file).compute.dask if file else None
 
 
-def prices_here() -> Prices | None:
-    """What a rank-hour costs by the settings that SLIPWAY_PLATFORM names; None without them, or without prices."""
+def costs_here() -> CostSettings:
+    """Prices and quotas by the settings that SLIPWAY_PLATFORM names, else by those in the embedded instance's home."""
     file = named()
-    return _settings(file).rank_prices if file else None
-
-
-def quotas_here() -> dict[str, Quota]:
-    """The quotas by owner, by the settings that SLIPWAY_PLATFORM names; none without them."""
-    file = named()
-    return teams.quotas(_settings(file).teams) if file else {}
+    return _settings(file) if file else cost_settings.of_home(Home.of().root)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from pydantic import Field
 from deploy.cluster.sections import Values, without
 from recipes.kubernetes import Quantity
 from recipes.parts import Count
+from resources.cost_settings import PriceSettings
 from resources.fleet.health.standing import HealthRules
 from resources.kubernetes.cluster import Cluster
 from resources.notify.settings import NotificationSettings
@@ -20,7 +21,6 @@ from resources.platform import (
     NodeTaskSettings,
     OpenLineageSettings,
     PageSettings,
-    PriceSettings,
     ProfileName,
     TierSettings,
     WorkloadName,

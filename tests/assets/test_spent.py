@@ -19,9 +19,17 @@ compute: {cluster: {image: trainer}}
 """
 
 
-def test_without_prices_rank_hours_alone_are_shown(monkeypatch: pytest.MonkeyPatch):
+def test_without_prices_rank_hours_alone_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("SLIPWAY_PLATFORM", raising=False)
+    monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path))
     assert spent.cost(HELD) == {"rank_hours": 20.0, "spot": True}
+
+
+def test_an_embedded_instance_has_its_prices_in_its_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("SLIPWAY_PLATFORM", raising=False)
+    monkeypatch.setenv("SLIPWAY_HOME", str(tmp_path))
+    (tmp_path / "costs.yaml").write_text("slipway: costs/1\nprices: {on_demand: 2.0, spot: 0.5}\n")
+    assert spent.cost(HELD)["money"] == 10.0
 
 
 def test_with_prices_money_is_shown_by_day_beside_that_of_nodes_on_demand(

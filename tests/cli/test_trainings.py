@@ -215,4 +215,12 @@ def test_sql_over_the_accounts_is_a_table_or_json(slipway: Call, home: Home):
     assert slipway("ls", "--sql", query).out.splitlines()[1].split()[0] == store.id
     assert [each["training"] for each in json.loads(slipway("ls", "--sql", query, "--json").out)] == [store.id]
     assert "slipway: query 'SELECT nothing': " in slipway("ls", "--sql", "SELECT nothing").err
-    assert "no prices are in the platform's settings" in slipway("ls", "--sql", "SELECT sum(money) FROM cost").err
+
+
+def test_money_is_known_where_the_home_has_prices(slipway: Call, home: Home):
+    homes.ended(home, "tiny", "failed", "a test", 50)
+    asked = ("ls", "--sql", "SELECT sum(money) IS NULL AS unknown FROM cost")
+    assert f"money is not known: {home.root / 'costs.yaml'} has no prices" in slipway(*asked).err
+    (home.root / "costs.yaml").write_text("slipway: costs/1\nprices: {on_demand: 2.0, spot: 0.5}\n")
+    said = slipway(*asked, "--json")
+    assert (json.loads(said.out), said.err) == ([{"unknown": False}], "")

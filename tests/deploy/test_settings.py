@@ -13,7 +13,6 @@ from dagster._core.errors import DagsterUserCodeUnreachableError
 import deploy
 from deploy.cluster import values
 from recipes.kubernetes import amount
-from resources import teams
 from resources.kubernetes.run_launcher import ClusterAway, PatientRunLauncher
 from resources.platform import ComputeSettings, Platform
 from resources.trainings.quotas import Quota
@@ -112,7 +111,7 @@ def test_every_setting_of_the_platform_is_a_value_of_the_chart_or_follows_from_o
     assert read.compute.quarantine.apply and read.compute.quarantine.preflight_joining
     assert read.prices is not None and read.prices.spot == given["prices"]["spot"]
     assert read.rank_prices is not None and read.rank_prices.of("team:research").spot == 1.0
-    assert teams.quotas(read.teams) == {"team:research": Quota(5000.0, "month")}
+    assert read.quotas == {"team:research": Quota(5000.0, "month")}
     assert read.notifications is not None and read.notifications.urls_file == "/secrets/platform/urls"
     assert read.openlineage.key_file == "/secrets/platform/lineage"
 
