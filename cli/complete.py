@@ -42,6 +42,11 @@ def training_recipes(incomplete: str) -> list[str]:
     return sorted(_recipes("trainings", incomplete))
 
 
+def sweep_recipes(incomplete: str) -> list[str]:
+    """Sweep recipes."""
+    return sorted(_recipes("sweeps", incomplete))
+
+
 def datasets(incomplete: str) -> list[str]:
     """Dataset recipes."""
     return sorted(_recipes("datasets", incomplete))

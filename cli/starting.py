@@ -164,4 +164,6 @@ def run(
 
 def _named(given: str) -> str:
     """The training recipe that a name means, by the files in its folder. Raises ValueError."""
+    if given not in complete.training_recipes("") and given in complete.sweep_recipes(""):
+        raise ValueError(f"training recipe {given}: found a sweep; to start it: slipway sweeps start {given}")
     return names.resolved(given, complete.training_recipes(""), "training recipe")

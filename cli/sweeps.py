@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli import names, output, place
+from cli import complete, names, output, place
 from cli.verbs import AsJson, group, verb
 from trainer.base.counting import counted
 
@@ -13,11 +13,44 @@ if TYPE_CHECKING:
     from assets.sweeps.state import SweepState
     from assets.sweeps.store import SweepStore
 
-app = group("Sweeps of a training: list, show, pause, resume, stop, add, set.")
+app = group("Sweeps of a training: start, list, show, pause, resume, stop, add, set.")
 
 Id = Annotated[str, typer.Argument(metavar="SWEEP", help="Its id, or the beginning of it.")]
 Why = Annotated[str, typer.Option(help="The reason, kept on record.")]
+RUNS = "the sensors of `slipway up` run it; to follow it: slipway sweeps show"
 BEGINS = "its run does so at its next look; without a run, the sensors of `slipway up` begin one"
+
+
+@verb(app, "slipway sweeps start tiny-decoder", changes=True)
+def start(
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECIPE",
+            help="A sweep recipe, or the beginning of its name.",
+            autocompletion=complete.sweep_recipes,
+        ),
+    ],
+    json: AsJson = False,
+) -> None:
+    """Start the sweep of a recipe, or find the one that has begun.
+
+    It searches on the present snapshot of its training's dataset. The sensors of
+    `slipway up` run it; its best parameters are then trained at full length.
+    """
+    from assets.sweeps.assets import begun_sweep
+    from recipes.load import load, recipes_folder
+
+    chosen = names.resolved(recipe, complete.sweep_recipes(""), "sweep recipe")
+    here, known = place.here(), load(recipes_folder())
+    searched = known.sweeps[chosen]
+    _, store = begun_sweep(searched, known.trainings[searched.training], here.tiers, here.control.fleet, here.tracking)
+    state = store.state()
+    assert state is not None
+    if json:
+        return output.print_json({"sweep": store.sweep, "state": _standing(state), "trials": len(state.trials)})
+    said = f"has begun: {RUNS}" if not state.trials else f"is {_standing(state)}"
+    print(f"{store.sweep} {said}")
 
 
 @verb(app, "slipway sweeps list", name="list")
@@ -27,7 +60,7 @@ def list_(json: AsJson = False) -> None:
     rows = [
         {
             "sweep": id,
-            "state": state.closed.outcome if state.closed else "paused" if state.held else "open",
+            "state": _standing(state),
             "trials": len(state.trials),
             "of": state.planned,
             "best_trial": state.best.number if state.best else None,
@@ -205,6 +238,10 @@ def _stores(here: place.Workplace) -> "dict[str, SweepStore]":
     from assets.sweeps.store import sweeps
 
     return {store.sweep: store for store in sweeps(here.durable / "sweeps")}
+
+
+def _standing(state: "SweepState") -> str:
+    return state.closed.outcome if state.closed else "paused" if state.held else "open"
 
 
 def _shown(value: object) -> str:

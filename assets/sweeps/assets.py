@@ -20,6 +20,7 @@ from recipes.sweep import SweepRecipe
 from recipes.training import ModelRecipe
 from resources.compute.protocol import Compute
 from resources.event_log import materialised
+from resources.fleet.protocol import Fleet
 from resources.mlflow.tracking import Tracking
 from resources.tiers import Tiers
 from resources.trainings import course
@@ -56,9 +57,8 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
         context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.MaterializeResult[None]:
         """Raises Failure for a sweep that did not complete, ValueError for trials that the fleet can never hold."""
-        subject, control = current_subject(recipe, training, tiers, tracking), compute.control(tiers)
-        Slots(control.fleet, recipe.trial_of(training).placement).check()
-        store = open_sweep(subject, tiers)
+        control = compute.control(tiers)
+        subject, store = begun_sweep(recipe, training, tiers, control.fleet, tracking)
         context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
         tracked.owe(store)
         display = _Display(context, recipe, store)
@@ -82,6 +82,18 @@ def current_subject(recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tr
     located = with_initial_weights(training, snapshot, tiers, tracking)
     snapshot = unseen.snapshot_for(located.init, snapshot, tiers)
     return SearchSubject(recipe, located, snapshot, contents.tokenizer_digest(read(tiers.durable_path, snapshot)))
+
+
+def begun_sweep(
+    recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, fleet: Fleet, tracking: Tracking
+) -> tuple[SearchSubject, SweepStore]:
+    """What the recipe searches now, and its sweep, which begins if it has not begun yet.
+
+    Raises ValueError as `current_subject` does, and for trials that the fleet can never hold.
+    """
+    subject = current_subject(recipe, training, tiers, tracking)
+    Slots(fleet, recipe.trial_of(training).placement).check()
+    return subject, open_sweep(subject, tiers)
 
 
 def find_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:

@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[2]
         (["plan", "tiny", "run.steps=5", "run.steps=6"], 1, "run.steps: found two values, 5 and 6, expected one"),
         (["plan", "tiny", "run.steps=no"], 1, 'run.steps=no: run.steps: found "no", expected a whole number'),
         (["nodes", "bisect", "node-0"], 1, "nodes: found node-0 alone, expected two at least, or one and a good one"),
+        (["sweeps", "start", "huge"], 1, "sweep recipe huge: found none that begins so, expected one of tiny-decoder"),
         (["nodes", "kill", "node-7"], 1, "node node-7: found none that begins so, expected one of node-0, node-1"),
         (
             ["nodes", "preflight", "--expect", "disk=fast"],

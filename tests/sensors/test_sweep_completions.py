@@ -1,5 +1,6 @@
 """Sweep completions: the best parameters of a complete sweep are trained once; an unfinished sweep goes on."""
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +12,8 @@ from assets import keys
 from assets.sweeps.assets import current_subject, open_sweep
 from assets.sweeps.decisions import closing
 from assets.sweeps.full_scale import led_to
-from assets.sweeps.store import SweepStore
+from assets.sweeps.store import SweepStore, sweeps
+from cli.main import main
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
 from tests.assets.sweeps.simulation import Curve, continued
@@ -50,6 +52,29 @@ def best_training(platform: Platform) -> TrainingStore:
 
 def test_without_a_sweep_nothing_is_asked_for(platform: Platform):
     assert platform.apply("sweep_completions") == []
+
+
+def test_a_sweep_that_the_command_starts_is_run_by_the_sensor(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("SLIPWAY_HOME", str(platform.home.root))
+    monkeypatch.setenv("SLIPWAY_RECIPES", str(platform.root / "recipes"))
+    assert main(["sweeps", "start", "tiny-s"]) == 0
+    [sweep] = [store.sweep for store in sweeps(platform.tiers.durable_path / "sweeps")]
+    assert capsys.readouterr().out.startswith(f"{sweep} has begun")
+    [request] = platform.apply("sweep_completions")
+    assert request.tags[keys.SWEEP_TAG] == sweep
+    assert main(["sweeps", "start", SEARCH, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"sweep": sweep, "state": "open", "trials": 0}
+
+
+def test_a_sweep_is_not_started_without_a_snapshot(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("SLIPWAY_HOME", str(platform.root / "other"))
+    monkeypatch.setenv("SLIPWAY_RECIPES", str(platform.root / "recipes"))
+    assert main(["sweeps", "start", SEARCH]) == 1
+    assert "dataset texts has no snapshot yet; to make it: slipway data build texts" in capsys.readouterr().err
 
 
 def test_a_complete_sweep_starts_the_training_of_its_best_parameters(platform: Platform):
