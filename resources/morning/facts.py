@@ -20,6 +20,7 @@ class TrainingEnd:
     kind: str
     """The class of the cause of a failure, of `trainer.record.causes`."""
     step: int
+    """That of its newest checkpoint; 0 without one."""
     at: float
 
 

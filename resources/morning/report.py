@@ -187,12 +187,13 @@ def _given_up(facts: NightFacts) -> Iterator[MorningItem]:
 
 
 def _end(each: TrainingEnd) -> MorningItem:
+    left = f"with a checkpoint of step {each.step:,}" if each.step else "without a checkpoint"
     return MorningItem(
         id=f"given-up.{each.training}.{each.at:.0f}",
         topic=TRAINING,
         subject=each.training,
         cause=each.kind or "unknown",
-        what=f"it was given up at step {each.step:,}: {post_mortem.first_line(each.reason)}",
+        what=f"it was given up {left}: {post_mortem.first_line(each.reason)}",
         at=each.at,
         done="it is not started again",
         todo=incident_reports.to_do(each.kind, each.recipe, each.training),

@@ -95,7 +95,12 @@ def _incident(event: JournalEvent) -> str:
 
 
 def _ended(event: JournalEvent) -> str:
-    return f"the start {event['outcome']} at step {event['step']}{_because(event.get('reason', ''))}"
+    """The step is that of its newest checkpoint, which of a start that did not succeed need not be its last step."""
+    because = _because(event.get("reason", ""))
+    if event["outcome"] == "succeeded":
+        return f"the start succeeded at step {event['step']}{because}"
+    left = f"with a checkpoint of step {event['step']}" if event["step"] else "without a checkpoint"
+    return f"the start {event['outcome']} {left}{because}"
 
 
 def _changed(event: JournalEvent) -> str:
