@@ -1,4 +1,4 @@
-"""Fuzzing (X3) of the wrapped keys of checkpoints, and of tokenizers of others: a value, or an error that says where.
+"""Fuzzing of the wrapped keys of checkpoints, and of tokenizers of others: a value, or an error that says where.
 
 As in `test_readers.py`. What is damaged is a record or a file that was whole, so that the damage is deep inside too.
 """

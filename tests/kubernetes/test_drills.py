@@ -204,7 +204,7 @@ def test_two_requests_for_one_training_start_one_job(lab: ClusterLab) -> None:
 
 @pytest.mark.nightly
 def test_a_run_that_is_killed_leaves_the_job_alone_and_the_next_one_adopts_it(lab: ClusterLab, tmp_path: Path) -> None:
-    """K2: the pod of a run is evicted; the training that it waited for goes on."""
+    """The pod of a run is evicted; the training that it waited for goes on."""
     store = lab.wanted(numbers(LONG, every=200))
     order = tmp_path / "run.json"
     order.write_text(json.dumps(run.described(lab, store, tmp_path)))

@@ -1,4 +1,4 @@
-"""The weekly retention and what staging shows in the UI (S5 to S7): through the platform's own definitions."""
+"""The weekly retention and what staging shows in the UI: through the platform's own definitions."""
 
 import os
 import shutil

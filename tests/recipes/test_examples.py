@@ -54,7 +54,7 @@ def test_every_example_is_named_here(examples: Recipes) -> None:
 
 @pytest.mark.parametrize(("name", "parameters"), [*PUBLISHED.items(), *UNPUBLISHED.items()])
 def test_a_model_has_as_many_parameters_as_was_published(examples: Recipes, name: str, parameters: int) -> None:
-    """T4. Nothing is allocated."""
+    """Nothing is allocated."""
     training = examples.trainings[name]
     with torch.device("meta"):
         model = models.build(training.model, data_of(training, examples.datasets[training.datasets[0]]))
@@ -64,14 +64,14 @@ def test_a_model_has_as_many_parameters_as_was_published(examples: Recipes, name
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*PUBLISHED, *UNPUBLISHED])
 def test_an_example_fits_the_hardware_that_it_is_for(examples: Recipes, name: str) -> None:
-    """T4, T8: measured with fake ranks at the example's own layout and number of GPUs."""
+    """Measured with fake ranks at the example's own layout and number of GPUs."""
     asked = planned(examples, name, "h200-32")
     verdict = judge(asked.question, stages.measure(asked.question), asked.room, examples.trainings[name].storage)
     assert verdict.fits, verdict.problems
 
 
 def test_the_70b_is_laid_out_over_a_nodes_gpus_and_eight_shares_of_the_batch(examples: Recipes) -> None:
-    """T2: tensor parallel 8 in the node x data parallel 8, 4 sequences of 4,096 tokens each in bf16."""
+    """Tensor parallel 8 in the node x data parallel 8, 4 sequences of 4,096 tokens each in bf16."""
     training = examples.trainings["llama-70b"]
     assert (training.layout.tensor, training.layout.shard, training.layout.activations) == (8, "full", "recompute")
     assert (training.placement.nodes.max, training.placement.ranks_per_node) == (8, 8)

@@ -68,7 +68,7 @@ def trained(platform: Platform) -> TrainingStore:
 
 @pytest.mark.slow
 def test_a_classifier_that_beats_chance_becomes_the_champion(platform: Platform) -> None:
-    """T4; its bar is the entropy of the classes, and it is ranked by its loss."""
+    """Its bar is the entropy of the classes, and it is ranked by its loss."""
     store = trained(platform)
     assert platform.materialise([keys.key("tiny", "training")], store.id).success
     result = platform.materialise([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], store.id)

@@ -1,4 +1,4 @@
-"""Datasets larger than a node's disk, S1 and S3 to S5: real trainings on real small disks read the same samples."""
+"""Datasets larger than a node's disk: real trainings on real small disks read the same samples."""
 
 import shutil
 import socket

@@ -54,7 +54,7 @@ def shared(shares: tuple[int, ...], folder: Path) -> list[list[Tensor]]:
 
 @pytest.mark.parametrize("shares", [(6,), (3, 3), (5, 1), (1, 2, 3), (4, 0, 2)], ids=str)
 def test_ranks_compute_what_torch_computes_on_all_samples_at_once(shares: tuple[int, ...], tmp_path: Path) -> None:
-    """T3, to 1e-4 in fp32: outputs and gradients of each rank's samples, parameters' gradients in sum, statistics."""
+    """To 1e-4 in fp32: outputs and gradients of each rank's samples, parameters' gradients in sum, statistics."""
     expected = normalised(nn.BatchNorm2d(CHANNELS), *samples())
     found = shared(shares, tmp_path)
     for place in (0, 1):

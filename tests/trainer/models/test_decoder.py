@@ -122,7 +122,7 @@ def test_flops_per_token_are_six_per_matrix_parameter_and_twelve_per_attended_fe
 
 @pytest.mark.parametrize("kv_heads", [1, 4])
 def test_flops_per_token_are_what_torch_counts(kv_heads: int) -> None:
-    """Forward and backward of all matrix products, T4; the causal mask saves nothing in this count, as in PaLM's."""
+    """Forward and backward of all matrix products; the causal mask saves nothing in this count, as in PaLM's."""
     model, given = decoder(kv_heads=kv_heads), tokens(3)
     with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):
         model(given).sum().backward()

@@ -40,7 +40,7 @@ def test_every_sequence_has_exactly_the_configured_share_of_targets(share: float
 
 
 def test_four_in_five_targets_are_masked_one_in_ten_is_a_random_token_and_the_rest_is_kept() -> None:
-    """T4, as BERT does it (arXiv:1810.04805, section 3.1). One in 50 of the random tokens is the one it stands for."""
+    """As BERT does it (arXiv:1810.04805, section 3.1). One in 50 of the random tokens is the one it stands for."""
     tokens = torch.from_numpy(windows()[:, :-1].astype(np.int64))
     shown, targets = prepared(encoder())
     chosen = targets != NO_TARGET
@@ -106,7 +106,7 @@ def test_the_loss_is_the_sum_over_the_targets_only() -> None:
 
 
 def test_flops_per_sample_are_what_torch_counts() -> None:
-    """Forward and backward of all matrix products, T4."""
+    """Forward and backward of all matrix products."""
     model = encoder()
     shown, targets = prepared(model, 3)
     with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):

@@ -39,7 +39,7 @@ def pictures(count: int = 4) -> Labelled:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda each: f"{each.kind}-{getattr(each, 'stem', '')}")
 def test_flops_per_sample_are_what_torch_counts(shape: Shape) -> None:
-    """Forward and backward of all matrix products and convolutions, T4."""
+    """Forward and backward of all matrix products and convolutions."""
     model = model_of(shape)
     inputs, targets = model.prepare(pictures(3), PLACES[:3], CPU)
     with FlopCounterMode(display=False) as counted, sdpa_kernel(SDPBackend.MATH):

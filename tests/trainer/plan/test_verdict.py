@@ -84,7 +84,6 @@ def test_the_fewest_gpus_are_whole_nodes_when_one_node_is_not_enough():
     ],
 )
 def test_gpus_that_are_given_as_nodes_are_refused_with_the_number_of_nodes(nodes: int, ranks: int, said: str):
-    """T2."""
     with pytest.raises(ValueError, match=said):
         profiles.named("h200-32").check_nodes(nodes, ranks, "placement.nodes")
 

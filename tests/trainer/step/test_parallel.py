@@ -243,7 +243,7 @@ def test_losses_and_gradient_norms_are_those_of_one_process(worlds: Worlds, name
 
 @pytest.mark.parametrize("name", ROWS)
 def test_each_rank_draws_its_part_of_the_weights_that_one_process_draws(worlds: Worlds, name: str) -> None:
-    """T2: bit for bit, whatever the layout."""
+    """Bit for bit, whatever the layout."""
     begun = worlds.of(name)["begun"]
     assert begun == worlds.alone(name)["begun"]
     assert len(set(begun.values())) > 4
