@@ -69,12 +69,14 @@ def plan(
 
     chosen = _named(recipe)
     recipes = assignments.load_with(folder.selected(), "trainings", chosen, fields or ())
-    asked = planned(recipes, chosen, on)
+    training = recipes.trainings.get(chosen)
+    snapshot = _snapshot(training) if training else None
+    asked = planned(recipes, chosen, on, snapshot)
     with output.progress(f"planning {chosen} on {counted(asked.question.ranks, 'rank')}"):
         verdict = _verdict(asked.question, asked.room, recipes.trainings[chosen].storage)
     nodes = asked.question.nodes
     room = room_of(asked.room.nvme_bytes, verdict.host.nvme_spare, recipes.trainings[chosen].placement.nvme_gigabytes)
-    shards = _shards(recipes, chosen, gigabytes, room, nodes)
+    shards = _shards(recipes, chosen, snapshot, gigabytes, room, nodes)
     fits = verdict.fits and not shards.problem
     warning = grace_warning(recipes.trainings[chosen], on, verdict.checkpoint.seconds["durable"])
     if json:
@@ -83,16 +85,20 @@ def plan(
         print("\n".join([*report(verdict, asked.room), *report_shards(shards, nodes)]))
         if warning:
             output.note(warning)
+        if snapshot is None and asked.question.data.classes:
+            output.note(f"{asked.question.data.classes:,} classes are counted, as the dataset has no snapshot yet")
     raise typer.Exit(0 if fits else 1)
 
 
-def _shards(recipes: "Recipes", recipe: str, gigabytes: float | None, room: int | None, nodes: int) -> "ShardsVerdict":
+def _shards(
+    recipes: "Recipes", recipe: str, snapshot: "Snapshot | None", gigabytes: float | None, room: int | None, nodes: int
+) -> "ShardsVerdict":
     """How the nodes would hold the dataset's present snapshot, or one of this size."""
     from recipes.plan import planned_shards
     from trainer.plan.shards import judge_shards
 
     training = recipes.trainings[recipe]
-    shards = planned_shards(recipes, recipe, _snapshot(training), gigabytes)
+    shards = planned_shards(recipes, recipe, snapshot, gigabytes)
     return judge_shards(training.placement.staging, shards.need, shards.known, room, nodes)
 
 

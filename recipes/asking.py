@@ -1,4 +1,4 @@
-"""Asking a plan about a recipe: the question of a training before its dataset has a snapshot, and its quick answer.
+"""Asking a plan about a recipe: the question, with or without a snapshot of its dataset, and its quick answer.
 
 The quick answer (`trainer.plan.floor`) takes no time, so that recipes are held to it whenever they are read.
 """
@@ -11,6 +11,8 @@ from recipes.training import ModelRecipe
 from trainer.config import profiles
 from trainer.config.profiles import HardwareProfile
 from trainer.config.shapes import Data
+from trainer.data import contents
+from trainer.data.snapshots import Snapshot
 from trainer.plan import room
 from trainer.plan.floor import floor
 from trainer.plan.question import Kernels, Question
@@ -20,8 +22,10 @@ CLASSES = 1000
 """The classes of pictures that are counted before a snapshot says how many there are."""
 
 
-def question_of(training: ModelRecipe, dataset: DatasetRecipe, kernels: Kernels) -> Question:
-    """What a plan is asked about a training on its fewest nodes."""
+def question_of(
+    training: ModelRecipe, dataset: DatasetRecipe, kernels: Kernels, snapshot: Snapshot | None = None
+) -> Question:
+    """What a plan is asked about a training on its fewest nodes; without a snapshot, on what its dataset will have."""
     return Question(
         model=training.model,
         batch=training.batch,
@@ -29,7 +33,7 @@ def question_of(training: ModelRecipe, dataset: DatasetRecipe, kernels: Kernels)
         run=training.run,
         layout=training.layout,
         communication=training.communication,
-        data=_data(training, dataset),
+        data=_data(training, dataset, snapshot),
         nodes=training.placement.nodes.min,
         ranks_per_node=training.placement.ranks_per_node,
         kernels=kernels,
@@ -64,7 +68,9 @@ def vocabulary(dataset: DatasetRecipe) -> int:
     return int(tokenizers.Tokenizer.from_file(dataset.tokenizer.file).get_vocab_size())
 
 
-def _data(training: ModelRecipe, dataset: DatasetRecipe) -> Data:
+def _data(training: ModelRecipe, dataset: DatasetRecipe, snapshot: Snapshot | None) -> Data:
+    if snapshot is not None:
+        return contents.data(snapshot, training.model, training.batch.length)
     if pictures := dataset.images:
         return Data(picture=(pictures.height, pictures.width, pictures.channels), classes=CLASSES)
     return Data(vocabulary=vocabulary(dataset), length=training.batch.length)

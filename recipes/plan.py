@@ -1,4 +1,4 @@
-"""The plan of a training recipe: what is asked about it, before its dataset has a snapshot, and on which hardware."""
+"""The plan of a training recipe: what is asked about it, with or without a snapshot, and on which hardware."""
 
 from dataclasses import dataclass
 
@@ -30,20 +30,25 @@ class PlannedRecipe:
     room: Room
 
 
-def planned(recipes: Recipes, name: str, on: str | None = None) -> PlannedRecipe:
+def planned(recipes: Recipes, name: str, on: str | None = None, snapshot: Snapshot | None = None) -> PlannedRecipe:
     """The question of a recipe on its fewest nodes, and the room there: on a profile, or on this machine.
+
+    `snapshot` is what it would train on, where there is one.
 
     Without `on`, the profile is the one whose fabric the recipe names, if it names one. Raises ValueError for a name
     that there is not, and for nodes that the profile does not have.
     """
     training = recipes.trainings.get(name)
+    if training is None and name in recipes.all_trainings:
+        raise ValueError(f"training recipe {name}: found a script, whose memory nothing here knows, expected a model")
     if training is None:
         raise ValueError(f"found {name!r}, expected a training recipe: {', '.join(recipes.trainings)}")
     profile = asking.profile_of(training, on)
     nodes, each = training.placement.nodes, training.placement.ranks_per_node
     if profile is not None:
         check_nodes(profile, name, nodes.max, each)
-    asked = asking.question_of(training, recipes.datasets[training.datasets[0]], "cuda" if profile else "cpu")
+    dataset = recipes.datasets[training.datasets[0]]
+    asked = asking.question_of(training, dataset, "cuda" if profile else "cpu", snapshot)
     return PlannedRecipe(asked, room.of_profile(profile, _pod_bytes(training)) if profile else room.here(asked.ranks))
 
 

@@ -15,6 +15,7 @@ from recipes.load import load
 from recipes.plan import grace_warning, planned, planned_shards
 from recipes.problems import InvalidRecipes
 from tests.assets.datasets.snapshots import make_snapshot
+from tests.trainer import noise
 from trainer.plan.shards import judge_shards, report_shards, room_of
 
 FOLDER = Path(recipes.__file__).parent
@@ -101,9 +102,26 @@ def test_a_plan_of_a_snapshot_reads_its_manifest_alone(tmp_path: Path):
     assert next(report_shards(found, 1)).startswith("The nodes cannot hold the snapshot: placement.staging")
 
 
+def test_a_plan_counts_the_classes_of_the_snapshot_and_without_one_a_thousand(tmp_path: Path):
+    snapshot = noise.maker(1)(tmp_path)
+    known = load(FOLDER / "examples", {})
+    assert planned(known, "resnet-50", "h200-32").question.data.classes == 1000
+    assert planned(known, "resnet-50", "h200-32", snapshot).question.data.classes == 10
+
+
+def test_a_plan_on_a_snapshot_that_the_model_cannot_read_is_refused(tmp_path: Path):
+    with pytest.raises(ValueError, match=r"^model\.kind: found 'decoder', expected a model that reads pictures"):
+        planned(load(FOLDER, {}), "tiny-decoder", None, noise.maker(1)(tmp_path))
+
+
 def test_an_unknown_recipe_is_refused_with_a_list_of_all_recipes():
     with pytest.raises(ValueError, match=r"^found 'none', expected a training recipe: tiny-decoder$"):
         planned(load(FOLDER, {}), "none")
+
+
+def test_a_script_is_refused_as_one():
+    with pytest.raises(ValueError, match=r"^training recipe bigram: found a script"):
+        planned(load(FOLDER, {}), "bigram")
 
 
 def test_a_recipe_is_planned_without_torch():
