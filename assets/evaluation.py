@@ -102,7 +102,7 @@ def _metadata(facts: TrainingFacts, commit: fence.Commit, score: Score) -> dict[
         "step": dg.MetadataValue.int(commit.step),
         "loss": dg.MetadataValue.float(score.loss),
         "perplexity": dg.MetadataValue.float(score.perplexity),
-        **({"bits_per_byte": dg.MetadataValue.float(score.bits_per_byte)} if score.bits_per_byte else {}),
+        **{name: dg.MetadataValue.float(value) for name, value in score.coded.items()},
         **{f"loss_on_{name}": dg.MetadataValue.float(loss) for name, loss in score.by_dataset.items()},
         "accuracy": dg.MetadataValue.float(score.accuracy),
         "predicted": dg.MetadataValue.int(score.tokens),

@@ -139,7 +139,7 @@ class Gate:
         version, score, policy = candidate.version, candidate.score, candidate.recipe.gate
         entropy = _entropy(candidate.snapshot, self.tiers.durable_path)
         held = self.promotions.champion()
-        figures: dict[str, Any] = {"loss": score.loss, "unigram_entropy": entropy, "bits_per_byte": score.bits_per_byte}
+        figures: dict[str, Any] = {"loss": score.loss, "unigram_entropy": entropy, **score.coded}
         inputs = {"candidate": version.manifest, "policy": _digest(policy.model_dump(mode="json"))}
         found = {checks.BEATS_UNIGRAMS: CheckOutcome(score.loss < entropy)}
         stick, undecided = None, ""
@@ -147,7 +147,7 @@ class Gate:
             why = "its loss is not below the entropy"
             found |= {name: checks.not_reached(why) for name in checks.CHECKS if name not in found}
         else:
-            text = bool(score.bits_per_byte)
+            text = bool(score.coded)
             stick = yardstick.of_recipe(self.measuring, candidate.recipe, self.suites, candidate.snapshot, text)
             inputs |= {"suite": stick.on, "champion": held.manifest if held else ""}
             try:

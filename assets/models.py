@@ -81,7 +81,7 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
             metadata={
                 "version": version.number,
                 "step": commit.step,
-                "bits_per_byte": score.bits_per_byte,
+                **score.coded,
                 **tags,
                 **({"mlflow": dg.MetadataValue.url(page)} if (page := tracking.pages.of_run(run)) else {}),
                 "not_known": ", ".join(record.missing(made)) or "nothing",
@@ -131,7 +131,7 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
                 "training": facts.id,
                 "step": commit.step,
                 "loss": score.loss,
-                "bits_per_byte": score.bits_per_byte,
+                **score.coded,
                 "dagster/uri": version.source,
             },
             data_version=dg.DataVersion(commit.manifest),
@@ -156,8 +156,7 @@ def lineage(facts: TrainingFacts, commit: Commit, score: Score, revision: str) -
         SNAPSHOT_TAG: specification.snapshot,
         "slipway.tokenizer": specification.tokenizer,
         "slipway.revision": revision or "unknown",
-        "slipway.bits_per_byte": f"{score.bits_per_byte:.6f}",
-        "slipway.loss": f"{score.loss:.6f}",
+        **{f"slipway.{name}": f"{value:.6f}" for name, value in {**score.coded, "loss": score.loss}.items()},
         **{f"slipway.origin.{name}": str(value) for name, value in facts.terms.origin.items()},
     }
 

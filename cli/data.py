@@ -55,7 +55,10 @@ def list_(json: AsJson = False) -> None:
         return output.print_json([{"dataset": name, **vars(past)} for name, past in found.items()])
     output.print_table(
         ("dataset", "snapshot", "documents", "tokens", "shards"),
-        [(name, p.sha256[:12], f"{p.documents:,}", f"{p.tokens:,}", p.shards) for name, p in found.items()],
+        [
+            (name, p.sha256[:12], f"{p.documents:,}", f"{p.tokens:,}" if p.tokens else "-", p.shards)
+            for name, p in found.items()
+        ],
     )
     if not found:
         output.note("no dataset has a snapshot yet; to make one: slipway data build DATASET")
@@ -72,7 +75,7 @@ def history(dataset: Dataset, json: AsJson = False) -> None:
         return output.print_json(found)
     for past in found:
         counts = (past.documents, "document"), (past.tokens, "token"), (past.shards, "shard")
-        told = "  ".join(counted(number, noun) for number, noun in counts)
+        told = "  ".join(counted(number, noun) for number, noun in counts if number)
         print(f"~{past.ago}  {past.sha256[:12]}  {past.fault or told}")
 
 

@@ -8,6 +8,8 @@ from cli import names, output, place
 from cli.verbs import AsJson, group, verb
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from assets.gate import Gate
     from resources.mlflow.promotion import Promotion
     from resources.mlflow.registry import Registry, Version
@@ -32,9 +34,9 @@ def list_(json: AsJson = False) -> None:
     if json:
         return output.print_json([{"model": model, "champion": held} for model, held in champions.items()])
     output.print_table(
-        ("model", "champion", "training", "bits per byte"),
+        ("model", "champion", "training", "measured"),
         [
-            (model, held.number, held.tags.get("slipway.training", "-"), held.tags.get("slipway.bits_per_byte", "-"))
+            (model, held.number, held.tags.get("slipway.training", "-"), _measured(held.tags))
             if held
             else (model, "-", "-", "-")
             for model, held in champions.items()
@@ -241,6 +243,12 @@ def version_of(gate: "Gate", number: int) -> "Version":
         expected = f"expected one of {names.listed([str(each) for each in known])}" if known else "and it has none"
         raise ValueError(f"model {gate.model}: found no version {number}, {expected}")
     return found
+
+
+def _measured(tags: "Mapping[str, str]") -> str:
+    """The figure that ranks a version: bits per byte, or the loss of one that codes no text."""
+    bits, loss = (float(tags.get(f"slipway.{name}", "0")) for name in ("bits_per_byte", "loss"))
+    return f"{bits:.4g} bits per byte" if bits else f"loss {loss:.4g}" if loss else "-"
 
 
 def _name(here: place.Workplace, model: str) -> str:

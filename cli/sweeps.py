@@ -17,7 +17,7 @@ app = group("Sweeps of a training: start, list, show, pause, resume, stop, add, 
 
 Id = Annotated[str, typer.Argument(metavar="SWEEP", help="Its id, or the beginning of it.")]
 Why = Annotated[str, typer.Option(help="The reason, kept on record.")]
-RUNS = "the sensors of `slipway up` run it; to follow it: slipway sweeps show"
+RUNS = "the sensors of `slipway up` run it, once they have loaded its recipe (in the UI: Deployment, Reload)"
 BEGINS = "its run does so at its next look; without a run, the sensors of `slipway up` begin one"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets.evaluation import evaluated, score_of
+from assets.evaluation import best, evaluated, score_of
 from assets.execution import on_nodes, pods
 from operations import references
 from operations.references import Reasons, ReferenceReader, References
@@ -212,9 +212,9 @@ def reasons_to_stay(facts: TrainingFacts, root: Trainings, known: References) ->
         found[commit.name] += holds.reasons(facts.folder, commit.name, time.time())
         if commit.name in waiting and evaluating:
             found[commit.name].append("it waits for its evaluation")
-    if scored and root.is_open(facts.id, Duty.PROMOTION):
-        best, _ = min(reversed(scored), key=lambda pair: pair[1].bits_per_byte)
-        found[best.name].append("it is the training's candidate")
+    candidate = best(facts)
+    if candidate is not None and root.is_open(facts.id, Duty.PROMOTION):
+        found[candidate[0].name].append("it is the training's candidate")
     return found
 
 

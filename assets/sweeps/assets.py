@@ -138,7 +138,7 @@ class _Display:
             "state": trial.state,
             "steps": trial.last_step,
             "attempts": trial.attempt + 1,
-            "loss_curve": plots.curve({"training loss": curve}, "step", "nats per token"),
+            "loss_curve": plots.curve({"training loss": curve}, "step", "nats per prediction"),
             **({"validation_loss": trial.value} if trial.value is not None else {}),
             **trial.parameters,
         }

@@ -26,8 +26,8 @@ from resources.trainings import course
 from resources.trainings.duties import Duty
 from resources.trainings.roots import trainings
 from resources.trainings.store import TrainingStore
-from trainer.data import snapshots
-from trainer.data.shards import TextSnapshot
+from trainer.data import contents, snapshots
+from trainer.data.snapshots import Snapshot
 from trainer.record import ledger
 from trainer.record.fence import Commit
 from trainer.record.scores import Score
@@ -39,7 +39,7 @@ class Chain:
 
     recipe: str
     model: str
-    snapshot: TextSnapshot | None = None
+    snapshot: Snapshot | None = None
     """None while the dataset is not up to date with its recipe and its source."""
     sweep: SweepState | None = None
     training: TrainingStore | None = None
@@ -100,10 +100,9 @@ class MadeReader:
         if current is None:
             return Chain(sweep.name, recipe.registered_model)
         snapshot = snapshots.read(self._home.durable, current)
-        assert isinstance(snapshot, TextSnapshot)
         recipe = with_initial_weights(recipe, current, self._tiers, Tracking(uri=self._home.tracking_uri))
         searched = unseen.snapshot_for(recipe.init, current, self._tiers)
-        subject = SearchSubject(sweep, recipe, searched, snapshot.tokenizer.sha256)
+        subject = SearchSubject(sweep, recipe, searched, contents.tokenizer_digest(snapshot))
         found = find_sweep(subject, self._tiers)
         known = Chain(sweep.name, recipe.registered_model, snapshot, found.state())
         best = led_to(subject, known.sweep) if known.sweep else None

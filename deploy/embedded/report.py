@@ -11,13 +11,17 @@ from assets import plots
 from deploy.embedded.made import Chain
 from resources.home import Home
 from trainer.base.counting import counted
+from trainer.data.images import ImageSnapshot
+from trainer.data.snapshots import Snapshot
+from trainer.record.scores import Score
 
 
 def lines(chain: Chain) -> Iterator[str]:
     """What can be said of a chain now, each line once; the demo prints those that are new."""
     if chain.snapshot is None:
         return
-    splits = ", ".join(f"{name} {split.tokens:,} tokens" for name, split in chain.snapshot.splits.items())
+    kind, counts = _contents(chain.snapshot)
+    splits = ", ".join(f"{name} {count:,} {kind}" for name, count in counts.items())
     yield f"snapshot {chain.snapshot.sha256[:12]}: {splits}"
     if chain.sweep is None:
         return
@@ -40,9 +44,27 @@ def lines(chain: Chain) -> Iterator[str]:
         if step % 50 == 0:
             yield f"training: step {step}, loss {loss:.3f}"
     for commit, score in chain.scores:
-        yield f"checkpoint of step {commit.step}: {score.bits_per_byte:.3f} bits per byte"
+        yield f"checkpoint of step {commit.step}: {measured(score)}"
     if chain.promoted and chain.champion:
         yield f"champion: {chain.model} version {chain.champion.version}"
+
+
+def _documents(snapshot: Snapshot) -> str:
+    if isinstance(snapshot, ImageSnapshot):
+        return counted(sum(split.images for split in snapshot.splits.values()), "picture")
+    return counted(sum(split.documents for split in snapshot.splits.values()), "document")
+
+
+def measured(score: Score) -> str:
+    """The bits per byte of a checkpoint, or else its accuracy, in words."""
+    return f"{score.bits_per_byte:.3f} bits per byte" if score.coded else f"accuracy {score.accuracy:.1%}"
+
+
+def _contents(snapshot: Snapshot) -> tuple[str, dict[str, int]]:
+    """What a snapshot holds, and how many of it by split."""
+    if isinstance(snapshot, ImageSnapshot):
+        return "pictures", {name: split.images for name, split in snapshot.splits.items()}
+    return "tokens", {name: split.tokens for name, split in snapshot.splits.items()}
 
 
 def table(chain: Chain) -> Table:
@@ -58,10 +80,9 @@ def table(chain: Chain) -> Table:
 def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
     snapshot, sweep, training = chain.snapshot, chain.sweep, chain.training
     assert snapshot is not None and sweep is not None and training is not None
-    split = snapshot.splits
-    documents = counted(sum(s.documents for s in split.values()), "document")
-    yield "snapshot", f"{snapshot.sha256[:16]}  {documents} of {snapshot.dataset}"
-    yield "tokens", ", ".join(f"{name} {s.tokens:,}" for name, s in split.items())
+    yield "snapshot", f"{snapshot.sha256[:16]}  {_documents(snapshot)} of {snapshot.dataset}"
+    kind, counts = _contents(snapshot)
+    yield kind, ", ".join(f"{name} {count:,}" for name, count in counts.items())
     stopped = sum(trial.state == "stopped" for trial in sweep.trials.values())
     yield "trials", f"{len(sweep.trials)}, {stopped} stopped early, {sweep.compute_saved:.0%} of the steps saved"
     if sweep.best:
@@ -72,8 +93,10 @@ def _rows(chain: Chain) -> Iterator[tuple[str, str]]:
     yield "training", f"{training.id}, {counted(claim.token.incarnation if claim else 0, 'incarnation')}"
     yield "loss", f"{losses[0][1]:.3f} at step {losses[0][0]} to {losses[-1][1]:.3f} at step {losses[-1][0]}"
     for commit, score in chain.scores:
-        figures = f"validation loss {score.loss:.3f}, {score.bits_per_byte:.3f} bits per byte"
-        yield f"checkpoint {commit.step}", f"{figures}, manifest {commit.manifest[:12]}"
+        yield (
+            f"checkpoint {commit.step}",
+            f"validation loss {score.loss:.3f}, {measured(score)}, manifest {commit.manifest[:12]}",
+        )
     if chain.champion:
         kept = "" if chain.promoted else " (kept: the new candidate did not pass its checks)"
         yield "champion", f"{chain.model} version {chain.champion.version}{kept}"
@@ -89,7 +112,7 @@ def save_plot(chain: Chain, home: Home) -> Path:
     validation = [(commit.step, score.loss) for commit, score in chain.scores]
     series = {"training loss": chain.losses(), "validation loss": validation}
     path = home.root / f"{chain.recipe}-loss.png"
-    plots.curve_figure(series, "step", "nats per token").savefig(path, dpi=120)
+    plots.curve_figure(series, "step", "nats per prediction").savefig(path, dpi=120)
     return path
 
 

@@ -14,7 +14,7 @@ from trainer.record.scores import Score
 if TYPE_CHECKING:
     from mlflow.entities import Metric
 
-FIGURES = ("loss", "perplexity", "bits_per_byte", "accuracy")
+FIGURES = ("loss", "perplexity", "accuracy")
 
 
 def new(facts: TrainingFacts, delivered: Collection[str]) -> "dict[str, list[Metric]]":
@@ -30,9 +30,7 @@ def new(facts: TrainingFacts, delivered: Collection[str]) -> "dict[str, list[Met
         path = files.named(facts.folder, files.EVALUATIONS, commit.name)
         if commit.name not in there or (score := codec.read_if_whole(path, Score)) is None or score.damaged:
             continue
-        known = {name: getattr(score, name) for name in FIGURES}
-        if not score.bits_per_byte:  # of what codes no text
-            del known["bits_per_byte"]
+        known = {name: getattr(score, name) for name in FIGURES} | score.coded
         at = int(commit.at * 1000)
         found[commit.name] = [Metric(f"evaluation_{name}", value, at, commit.step) for name, value in known.items()]
     return found

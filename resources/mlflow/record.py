@@ -123,7 +123,7 @@ def of_checkpoint(
         outcome={
             "loss": score.loss,
             "accuracy": score.accuracy,
-            "bits_per_byte": score.bits_per_byte,
+            **score.coded,
             "metrics": metrics,
             "digest": digest.sha256(atomic.canonical_json(metrics)),
         },

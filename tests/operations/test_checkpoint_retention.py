@@ -1,5 +1,6 @@
 """Retention of checkpoints, through the platform's own definitions: on record first, then the bytes."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ import dagster as dg
 import pytest
 
 from assets import keys
-from assets.evaluation import evaluated
+from assets.evaluation import best
 from resources.mlflow import promotion
 from resources.mlflow.promotion import Promotion
 from resources.mlflow.registry import FOLDER_TAG, MANIFEST_TAG, Registry
@@ -22,6 +23,7 @@ from trainer.checkpoint.retention import holds
 from trainer.checkpoint.tiers import copying, faults, replicas
 from trainer.record import fence
 from trainer.record.fence import Commit
+from trainer.record.scores import Score
 
 CHECKPOINTS = keys.checkpoint_partitions("tiny")
 FIRST, MIDDLE, LAST = range(EVERY, STEPS + 1, EVERY)
@@ -160,13 +162,27 @@ def test_a_checkpoint_that_waits_for_its_evaluation_stays_until_then(platform: P
 
 def test_the_candidate_stays_until_it_is_judged(platform: Platform, store: TrainingStore):
     (store.folder / "evaluations" / f"{store.commits()[-1].name}.json").unlink()
-    candidate, _ = min(reversed(evaluated(store.read())), key=lambda pair: pair[1].bits_per_byte)
+    found = best(store.read())
+    assert found is not None
+    candidate, _ = found
     platform.trainings.open(store.id, Duty.PROMOTION)
     retained(platform)
     assert there(platform, store) == [candidate.step, LAST]
     platform.trainings.close(store.id, Duty.PROMOTION)
     retained(platform)
     assert there(platform, store) == [LAST]
+
+
+def test_the_candidate_of_a_model_that_codes_no_text_is_the_one_of_the_least_loss(
+    platform: Platform, store: TrainingStore
+):
+    for number, commit in enumerate(store.commits()):
+        path = store.folder / "evaluations" / f"{commit.name}.json"
+        score = codec.read(path, Score)
+        codec.replace(path, dataclasses.replace(score, bits_per_byte=0.0, loss=1.0 + number))
+    platform.trainings.open(store.id, Duty.PROMOTION)
+    retained(platform)
+    assert there(platform, store) == [FIRST, LAST]
 
 
 def test_a_retention_that_was_broken_off_is_finished_by_the_next(platform: Platform, store: TrainingStore):

@@ -80,6 +80,7 @@ def test_a_classifier_that_beats_chance_becomes_the_champion(platform: Platform)
     assert checks[BEATS_UNIGRAMS].metadata["unigram_entropy"].value == pytest.approx(2.30, abs=0.02)
     [shown] = platform.materialisations("champion", store.id)
     assert shown.metadata["step"].value == 40
+    assert "bits_per_byte" not in shown.metadata
 
 
 def test_a_decoder_is_refused_for_a_snapshot_of_pictures_before_anything_starts(platform: Platform) -> None:

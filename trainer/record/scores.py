@@ -55,6 +55,11 @@ class Score:
     """The loss on each dataset of a mixture; empty for a snapshot of one dataset."""
 
     @property
+    def coded(self) -> dict[str, float]:
+        """The bits per byte by that name; nothing of a model that does not code text."""
+        return {"bits_per_byte": self.bits_per_byte} if self.bits_per_byte else {}
+
+    @property
     def ranking(self) -> float:
         """The number that ranks checkpoints, the lower the better: bits per byte, or else the loss."""
         return self.bits_per_byte or self.loss
