@@ -104,20 +104,32 @@ def export(
         with output.progress(f"exporting {checkpoint}"):
             made = exports.export(Path(checkpoint), to, None, tokenizer, precision, int(file_gb * 1e9))
     else:
-        made = _exported(checkpoint, to, tokenizer, precision, int(file_gb * 1e9))
+        here = place.here()
+        made = exported(here, *_find(here, checkpoint), to, tokenizer, precision, int(file_gb * 1e9))
+    show_export(to, made, json)
+
+
+def show_export(to: Path, manifest: str, json: bool) -> None:
+    """Print what an export has made; `manifest` is the SHA-256 of its manifest."""
     files = sorted(path.name for path in to.iterdir())
     if json:
-        return output.print_json({"to": to, "manifest": made, "files": files})
+        return output.print_json({"to": to, "manifest": manifest, "files": files})
     print(f"{to}: {', '.join(files)}")
 
 
-def _exported(checkpoint: str, to: Path, tokenizer: Path | None, precision: str, file_bytes: int) -> str:
+def exported(
+    here: place.Workplace,
+    store: "TrainingStore",
+    commit: "Commit",
+    to: Path,
+    tokenizer: Path | None,
+    precision: str,
+    file_bytes: int,
+) -> str:
     """Export a checkpoint that a training has committed; returns the SHA-256 of the export's manifest."""
     from assets.exporting import Exporting
 
-    here = place.here()
-    store, commit = _find(here, checkpoint)
-    with output.progress(f"exporting {checkpoint}") as shown:
+    with output.progress(f"exporting {store.id}@{commit.step}") as shown:
         exporting = Exporting(here.tiers, here.compute, shown.update)
         return exporting.write(commit, store.terms(), to, tokenizer, precision, file_bytes)
 

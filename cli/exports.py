@@ -1,14 +1,52 @@
-"""Exports: which exported models nothing loads any more, and their removal from the durable tier."""
+"""Exports: writing a registered version elsewhere, and the removal of exported models that nothing loads any more."""
 
 import dataclasses
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli import models, output, place
+from cli import checkpoints, models, output, place
 from cli.verbs import AsJson, verb
 
+if TYPE_CHECKING:
+    from resources.mlflow.registry import Version
+    from resources.trainings.store import TrainingStore
+    from trainer.record.fence import Commit
+
 SECTION = "Serving"
+
+
+@verb(models.app, "slipway models export slipway-tiny --to ./tiny-llama", changes=True)
+def export(
+    model: models.Model,
+    to: Annotated[Path, typer.Option(metavar="FOLDER", help="The new folder to make.")],
+    version: Annotated[int | None, typer.Argument(metavar="[VERSION]", help="By default the champion.")] = None,
+    precision: Annotated[str, typer.Option(help="The type of the weights: bf16 or fp32.")] = "bf16",
+    file_gb: Annotated[float, typer.Option(help="The largest size of a weight file, in GB.")] = 5.0,
+    json: AsJson = False,
+) -> None:
+    """Write a registered version in the Hugging Face layout.
+
+    As `slipway checkpoints export` does with the checkpoint of a training.
+    """
+    with output.progress("asking the registry"):
+        here, chosen = place.here(), models.chosen(model, version)
+    store, commit = _committed(here, chosen)
+    made = checkpoints.exported(here, store, commit, to, None, precision, int(file_gb * 1e9))
+    checkpoints.show_export(to, made, json)
+
+
+def _committed(here: place.Workplace, chosen: "Version") -> "tuple[TrainingStore, Commit]":
+    """The checkpoint of a version, as its training committed it. Raises ValueError where it is gone."""
+    store = here.stores(trials=True).get(chosen.training)
+    commits = store.commits() if store else []
+    found = next((commit for commit in commits if commit.manifest == chosen.manifest), None)
+    if store is None or found is None:
+        training = chosen.training or "none"
+        gone = f"model {chosen.model}: version {chosen.number}: found no checkpoint {chosen.manifest[:12]}"
+        raise ValueError(f"{gone} of its training ({training}), expected one that retention has kept")
+    return store, found
 
 
 @verb(models.app, "slipway models gc --apply", section=SECTION, changes=True)

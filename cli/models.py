@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from resources.mlflow.promotion import Promotion
     from resources.mlflow.registry import Registry, Version
 
-app = group("Registered models: list, show, promote, rollback, serve, ask.")
+app = group("Registered models: list, show, promote, rollback, export, serve, ask.")
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its name, or the beginning of it.")]
 
@@ -219,6 +219,20 @@ def _sentence(made: "Promotion") -> str:
     if not made.version:
         return f"version {made.before} is the champion no more"
     return f"version {made.version} became champion{f', after version {made.before}' if made.before else ''}"
+
+
+def chosen(model: str, version: int | None) -> "Version":
+    """The version of this number, or else the champion, of the model that a name means. Raises ValueError."""
+    from assets.serving import champion_of
+
+    if version is not None:
+        return version_of(gate_of(model), version)
+    here = place.here()
+    name = _name(here, model)
+    held = champion_of(here.tiers, name)
+    if held is None:
+        raise ValueError(f"model {name}: it has no champion; give a VERSION, or promote one: slipway models promote")
+    return held
 
 
 def gate_of(model: str) -> "Gate":

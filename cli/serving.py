@@ -10,7 +10,6 @@ from cli.verbs import AsJson, verb
 
 if TYPE_CHECKING:
     from assets.serving import Serving
-    from resources.mlflow.registry import Version
     from serving.records import ServedState, ServingRecords
 
 SECTION = "Serving"
@@ -119,26 +118,8 @@ def ask(
 def _serve(serving: "Serving", model: str, version: int | None, percent: float, by: str, why: str) -> "ServedState":
     from serving.records import SwitchPolicy
 
-    found = _champion(serving, model) if version is None else _registered(model, version)
+    found = models.chosen(model, version)
     return serving.serve(found, SwitchPolicy(share=percent / 100), version is None, by, why)
-
-
-def _champion(serving: "Serving", model: str) -> "Version":
-    """The champion, read without MLflow."""
-    from assets.serving import champion_of
-
-    folder = serving.tiers.durable_path / "models"
-    known = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    name = names.resolved(model, known, "model")
-    champion = champion_of(serving.tiers, name)
-    if champion is None:
-        raise ValueError(f"model {name}: it has no champion; give a VERSION, or promote one: slipway models promote")
-    return champion
-
-
-def _registered(model: str, number: int) -> "Version":
-    gate = models.gate_of(model)
-    return models.version_of(gate, number)
 
 
 def _serving() -> "Serving":

@@ -96,6 +96,19 @@ def test_a_version_that_cannot_be_judged_is_not_promoted(slipway: Call, model: P
     assert champion(model) is None
 
 
+def test_a_version_whose_training_is_gone_is_not_exported(slipway: Call, model: Promotions, tmp_path: Path):
+    promoted(model, 10)
+    said = slipway("models", "export", MODEL, "--to", tmp_path / "out")
+    assert said.code == 1 and f"slipway: model {MODEL}: version 1: found no checkpoint" in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_champion_a_version_is_to_be_named_for_an_export(slipway: Call, model: Promotions, tmp_path: Path):
+    registered(model, 10)
+    said = slipway("models", "export", MODEL, "--to", tmp_path / "out")
+    assert said.code == 1 and f"model {MODEL}: it has no champion; give a VERSION" in said.err
+
+
 @pytest.mark.parametrize("verb", ["promote", "rollback"])
 def test_a_version_that_is_not_there_is_told_with_those_that_are(slipway: Call, model: Promotions, verb: str):
     promoted(model, 10)

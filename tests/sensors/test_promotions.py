@@ -13,6 +13,7 @@ from assets.evaluation import evaluate, evaluated
 from assets.gates.checks import BEATS_CHAMPION, BEATS_UNIGRAMS, CHECKS
 from assets.suites import measured
 from assets.training import specification, terms
+from cli.main import main
 from recipes.training import ModelRecipe, with_parameters
 from resources.mlflow.promotion import Judgement, Promotions, history
 from resources.mlflow.registry import CANDIDATE, CHAMPION, FOLDER_TAG, MANIFEST_TAG, Registry, Version
@@ -224,6 +225,18 @@ def test_the_best_checkpoint_becomes_the_champion_with_its_whole_lineage(tracked
     [promotion] = history(tracked.home.durable, MODEL)
     assert promotion.version == champion.number and promotion.before is None
     assert promotion.judgement is not None and promotion.judgement.figures["bits_per_byte"] == score.bits_per_byte
+
+
+def test_the_command_exports_the_champion_with_its_weights_and_its_tokenizer(
+    tracked: Platform, monkeypatch: pytest.MonkeyPatch
+):
+    tracked.finished(Duty.PROMOTION)
+    judge(tracked)
+    monkeypatch.setenv("SLIPWAY_HOME", str(tracked.home.root))
+    monkeypatch.setenv("SLIPWAY_RECIPES", str(tracked.root / "recipes"))
+    assert main(["models", "export", "tiny-m", "--to", str(tracked.root / "out")]) == 0
+    names = {path.name for path in (tracked.root / "out").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
 
 
 def test_a_training_is_judged_once(tracked: Platform):
