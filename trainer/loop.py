@@ -141,7 +141,9 @@ class Trainer:
             progress = found.progress
             self.step, self.metrics, self.best = progress.step, dict(progress.metrics), dict(progress.best)
             self._saved = self._lasting = self.step if found.committed else 0
-            self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
+            self.batches.begin(
+                {step: step for step in progress.skipped} | left_out, progress.losses if found.own else ()
+            )
             self.updates.begin(self.step, progress.lineage, own=found.own)
         self._resumed = True
         self.feed.record_mix(self.step, self.record)
@@ -183,6 +185,8 @@ class Trainer:
             self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
+        if self.feed.mix_changes(self.step):
+            self.batches.forget_losses()
         if self.batches.leaves_out(self.step + 1):
             done, updated = StepTotals(0.0, 0.0, 0.0, self.world.sum(*self._words(stop))), False
         else:
