@@ -267,7 +267,9 @@ class Trainer:
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
         self._enter(phases.VALIDATING, lambda: self.engine.batches_measured)
+        begun = time.perf_counter()
         found = validation.validate(self.engine, self.feed, self.world)
+        self.recorder.keep_validation(time.perf_counter() - begun)
         mean = found.loss
         if not math.isfinite(mean):
             raise Diverged(self.batches.roll_back(self.step, f"the validation loss after step {self.step} is {mean}"))
