@@ -24,6 +24,9 @@ SILENT_SECONDS = 5.0
 """A process whose heartbeat stays the same for longer stands still, whatever it did last."""
 STORED = ("staging", "restoring", "committing", "copying")
 """The phases in which a rank waits for a tier."""
+HANGS = "no progress for "
+"""How the sentence of a hang begins. The rank that it names first waits the longest: that is no sign that it is to
+blame."""
 APART = "not in the exchange of the others: "
 """What follows in a sentence are the ranks for which the others wait, and their nodes."""
 NONE_APART = "all ranks live, and all wait in an exchange"
@@ -139,7 +142,7 @@ def stuck(
         return None
     apart = outside(sights)
     worst = max((sight for sight in sights if sight not in apart), key=lambda sight: over[sight])
-    cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
+    cause = f"{HANGS}{worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     if apart:
         cause += f"; {APART}{_named(apart)}"
     kind = kind_of_hang(sights, apart)

@@ -161,7 +161,7 @@ class BatchJudge:
         token = str(self._token)
         told = IncidentRecord(token, kind, reason, action, "rank 0", time.time(), step - 1, survived=True)
         with warn_if_unwritable("incident"):
-            incidents.note(self._store, told)
+            told = incidents.note_survived(self._store, told)
         self._record("incident", id=told.id, kind=kind, step=step, cause=reason, action=action, nodes=[])
 
     def _answer(self, cause: str) -> str:
