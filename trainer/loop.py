@@ -206,9 +206,10 @@ class Trainer:
         stopping, choice, change, self.newcomers.told = done.others
         with self.timeline.part("communication"):
             together = self.together = self.engine.synchronise_if_due(self.step)
-            if together and self.due(self.config.observation.compare_steps):
+            self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
+            saves = bool(self.tiers_due) or stopping > 0 or self.step == self.config.run.steps
+            if together and self.config.observation.compares_after(self.step, saves):
                 self.engine.check_copies(self.step)
-        self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
         self.updates.after_step(change, self.step)
         if updated:
             with self.timeline.doing("checkpoint"):
