@@ -2,7 +2,7 @@
 
 Dagster allows letters, digits and underscores in a key; a recipe's dashes become underscores. Partition keys:
 a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
-``<training>.<incarnation>.<generation>[.<step>]`` for its incidents, ``<sweep>.<n>`` for trials.
+``<training>.<incarnation>.<generation>[.<step>[.<number>]]`` for its incidents, ``<sweep>.<n>`` for trials.
 """
 
 import re
@@ -43,7 +43,7 @@ def checkpoint_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
 
 
 def incident_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
-    """``<training>.<incarnation>.<generation>[.<step>]``: the training, and the id of the incident."""
+    """``<training>.<incarnation>.<generation>[.<step>[.<number>]]``: the training, and the id of the incident."""
     return dg.DynamicPartitionsDefinition(name=f"{lane(recipe)}_incidents")
 
 
@@ -75,8 +75,8 @@ def parse_incident_partition(partition: str) -> tuple[str, str]:
     """(training, id of the incident) of an incident's partition key. Raises ValueError for any other."""
     found = _INCIDENT.fullmatch(partition)
     if found is None:
-        raise ValueError(f"partition {partition!r}: expected <training>.<incarnation>.<generation>[.<step>]")
+        raise ValueError(f"partition {partition!r}: expected <training>.<incarnation>.<generation>[.<step>[.<number>]]")
     return found[1], found[2]
 
 
-_INCIDENT = re.compile(r"(.+?)\.(\d{6}\.\d{4}(?:\.\d{9})?)")
+_INCIDENT = re.compile(r"(.+?)\.(\d{6}\.\d{4}(?:\.\d{9}(?:\.\d+)?)?)")

@@ -141,7 +141,9 @@ class Trainer:
             progress = found.progress
             self.step, self.metrics, self.best = progress.step, dict(progress.metrics), dict(progress.best)
             self._saved = self._lasting = self.step if found.committed else 0
-            self.batches.begin({step: step for step in progress.skipped} | left_out, progress.losses)
+            self.batches.begin(
+                {step: step for step in progress.skipped} | left_out, progress.losses if found.own else ()
+            )
             self.updates.begin(self.step, progress.lineage, own=found.own)
         self._resumed = True
         self.feed.record_mix(self.step, self.record)
@@ -183,6 +185,8 @@ class Trainer:
             self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
         rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
+        if self.feed.mix_changes(self.step):
+            self.batches.forget_losses()
         if self.batches.leaves_out(self.step + 1):
             done, updated = StepTotals(0.0, 0.0, 0.0, self.world.sum(*self._words(stop))), False
         else:
@@ -202,9 +206,10 @@ class Trainer:
         stopping, choice, change, self.newcomers.told = done.others
         with self.timeline.part("communication"):
             together = self.together = self.engine.synchronise_if_due(self.step)
-            if together and self.due(self.config.observation.compare_steps):
+            self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
+            saves = bool(self.tiers_due) or stopping > 0 or self.step == self.config.run.steps
+            if together and self.config.observation.compares_after(self.step, saves):
                 self.engine.check_copies(self.step)
-        self.tiers_due = self.save_schedule.start_saves(choice) if together else ()
         self.updates.after_step(change, self.step)
         if updated:
             with self.timeline.doing("checkpoint"):
@@ -263,7 +268,9 @@ class Trainer:
     def validate(self) -> None:
         """Measure the mean loss over the first sequences of the validation split, divided between the ranks."""
         self._enter(phases.VALIDATING, lambda: self.engine.batches_measured)
+        begun = time.perf_counter()
         found = validation.validate(self.engine, self.feed, self.world)
+        self.recorder.keep_validation(time.perf_counter() - begun)
         mean = found.loss
         if not math.isfinite(mean):
             raise Diverged(self.batches.roll_back(self.step, f"the validation loss after step {self.step} is {mean}"))

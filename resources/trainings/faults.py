@@ -8,18 +8,25 @@ from resources.launchers.protocol import JobState, Status
 from resources.trainings.watch import Sight
 from trainer.record import causes
 from trainer.record.endings import RankEnd
-from trainer.record.phases import PHASES, TRAINING
+from trainer.record.phases import PHASES, TRAINING, VALIDATING
 
 REST = 0.1
 """A hang is found so much later than its deadline at most, as a share of it."""
 LEARNED = 10.0
-"""A step hangs when it takes so many times as long as the longest of the last ones; slow is not hung."""
+"""A step hangs when it takes so many times as long as the longest of the last ones; slow is not hung. A validation
+hangs when it stays at one place for so many times as long as the longest one took in all."""
+REPEATED = (TRAINING.name, VALIDATING.name)
+"""The phases that come again and take about as long each time, so that their deadlines are learned. What waits for a
+tier does not: a new start would wait for the same tier."""
 SHORT = ("", "forward", "backward", "pipeline", "optimiser", "communication")
 """The sections of a step that take about as long in every step. Data may have to come from far away."""
 SILENT_SECONDS = 5.0
 """A process whose heartbeat stays the same for longer stands still, whatever it did last."""
 STORED = ("staging", "restoring", "committing", "copying")
 """The phases in which a rank waits for a tier."""
+HANGS = "no progress for "
+"""How the sentence of a hang begins. The rank that it names first waits the longest: that is no sign that it is to
+blame."""
 APART = "not in the exchange of the others: "
 """What follows in a sentence are the ranks for which the others wait, and their nodes."""
 NONE_APART = "all ranks live, and all wait in an exchange"
@@ -126,16 +133,16 @@ def stuck(
 ) -> TrainingFault | None:
     """The fault when every rank has been at one place for longer than its deadline.
 
-    deadline: that of a phase. least: the seconds that a step has at least; where they are given, the deadline of a step
-    is learned from the steps before. Ranks wait for one another, so that one that moves is a sign of life of all. The
-    fault names the rank that waits the longest over its deadline, and those for which it waits.
+    deadline: that of a phase. least: the seconds that a step has at least; where they are given, the deadlines of a
+    step and of a validation are learned from those before. Ranks wait for one another, so that one that moves is a sign
+    of life of all. The fault names the rank that waits the longest over its deadline, and those for which it waits.
     """
     over = {sight: sight.age - patience(sight, deadline, least) for sight in sights}
     if status.state is not JobState.RUNNING or not over or min(over.values()) <= 0:
         return None
     apart = outside(sights)
     worst = max((sight for sight in sights if sight not in apart), key=lambda sight: over[sight])
-    cause = f"no progress for {worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
+    cause = f"{HANGS}{worst.age:.0f} s (the deadline is {worst.age - over[worst]:.0f} s): {where(worst)}"
     if apart:
         cause += f"; {APART}{_named(apart)}"
     kind = kind_of_hang(sights, apart)
@@ -159,14 +166,14 @@ def kind_of_hang(sights: Sequence[Sight], apart: Sequence[Sight]) -> str:
 
 def patience(sight: Sight, deadline: Callable[[str], float], least: float | None = None) -> float:
     """Seconds for which a rank may stay at the place where it was seen; arguments as for `stuck`."""
-    is_short = sight.section in SHORT or sight.silent > SILENT_SECONDS
+    is_short = sight.section in SHORT or sight.place.phase == VALIDATING.name or sight.silent > SILENT_SECONDS
     return _patience_if_silent(sight, deadline, least) if is_short else deadline(sight.place.phase)
 
 
 def _patience_if_silent(sight: Sight, deadline: Callable[[str], float], least: float | None) -> float:
     """The same for a rank that stands still wherever it is: the least that its patience can become."""
     given = deadline(sight.place.phase)
-    if least is None or not sight.longest or sight.place.phase != TRAINING.name:
+    if least is None or not sight.longest or sight.place.phase not in REPEATED:
         return given
     return min(given, max(least, LEARNED * sight.longest))
 

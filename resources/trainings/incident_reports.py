@@ -142,6 +142,7 @@ def report(
     after = _beginning(store.folder, following.token) if following else {}
     stepped = "stepped" in after
     state = OVER if record.survived or stepped else _state(facts, following)
+    given_up = state == WAITING and facts.desired is not None and bool(facts.desired.by_platform)
     known = not record.survived and (stepped or (state == OVER and record.token in costs))
     charged = costs[record.token].lost if known and record.token in costs else {}
     seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
@@ -155,7 +156,7 @@ def report(
         cause=record.reason,
         at=record.at,
         noticed_by=record.by,
-        action=record.action,
+        action=f"the training was given up: {facts.desired.why}" if given_up else record.action,
         state=state,
         step=done,
         nodes=record.nodes,

@@ -13,7 +13,7 @@ from pathlib import Path
 from resources.launchers.protocol import Launcher
 from resources.trainings import tails
 from resources.trainings.facts import TrainingFacts
-from resources.trainings.faults import APART, TrainingFault
+from resources.trainings.faults import APART, HANGS, TrainingFault
 from resources.trainings.store import TrainingStore
 from trainer.base import codec
 from trainer.diagnosis import folder, requests
@@ -114,11 +114,16 @@ def suspected(store: Path, id: str) -> list[Suspect]:
 def began_with(
     store: Path, token: Token, ended: Exit, suspected: list[Suspect]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The ranks and the nodes with which it began: those suspected, those that said why they ended, those named."""
+    """The ranks and the nodes with which it began: those suspected, those that said why they ended, those named.
+
+    A hang of ranks that are all alike began with none of them, as far as is known; the only node is known all the same.
+    """
     end = endings.decisive(store, token.incarnation)
-    said = ended.reason.partition(APART)[2] or ended.reason
+    said = ended.reason.partition(APART)[2] if ended.reason.startswith(HANGS) else ended.reason
     ranks = [each.rank for each in suspected] or ([end.rank] if end else [int(each) for each in _RANK.findall(said)])
     named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", said)]
+    if ended.reason.startswith(HANGS) and len(ended.nodes) == 1:
+        named = list(ended.nodes)
     nodes = [each.node for each in suspected if each.node] or ([end.node] if end else named)
     return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
 

@@ -16,7 +16,7 @@ from trainer.base import atomic
 from trainer.record import files
 from trainer.record.fence import Token
 from trainer.record.heartbeat import Beat, RankPlace
-from trainer.record.phases import STARTING
+from trainer.record.phases import STARTING, VALIDATING
 
 LONGEST_LOOK = 60.0
 """Seconds that count at most between two looks; more than a sensor's interval with its slowest tick."""
@@ -38,7 +38,8 @@ class Sight:
     section: str = ""
     """The part of a step in which it is; empty elsewhere, and between parts."""
     longest: float = 0.0
-    """Seconds of the longest of its last steps; 0 where that is not known."""
+    """Seconds of the longest of its last steps, or while it validates, of its longest validation; 0 where that is not
+    known."""
     node: str = ""
     silent: float = 0.0
     """Seconds for which its heartbeat has been seen unchanged: a process that runs changes it every second."""
@@ -107,7 +108,8 @@ class ProgressWatch:
 def _sight(beat: Beat, before: Sight | None, passed: float) -> Sight:
     age = before.age + passed if before and before.place == beat.place else 0.0
     silent = before.silent + passed if before and before.stamp == beat.at else 0.0
-    return Sight(beat.rank, beat.place, age, beat.section, beat.longest, beat.node, silent, beat.at)
+    longest = beat.validated if beat.phase == VALIDATING.name else beat.longest
+    return Sight(beat.rank, beat.place, age, beat.section, longest, beat.node, silent, beat.at)
 
 
 def _unseen(before: Sight | None, passed: float) -> Sight:

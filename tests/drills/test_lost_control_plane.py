@@ -3,10 +3,16 @@
 import pytest
 from dagster import DagsterRunStatus
 
+from assets import keys
+from resources.mlflow.tracking import Tracking
+from resources.trainings.duties import Duty
+from resources.trainings.roots import trainings
 from tests.drills import process_table, small_recipes
 from tests.drills.facts import steps
 from tests.drills.instance import Instance, tags_of, training_key
 from tests.drills.process_table import Watch, held, wait_until
+from trainer.record import incidents
+from trainer.record.causes import KILLED
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -71,3 +77,34 @@ def test_closing_the_instance_leaves_a_training_alone_and_names_the_command_that
     ended = training.exit()
     assert ended is not None and ended.outcome == "stopped"
     assert training.commits()[-1].step == steps(training)[-1]
+
+
+@pytest.mark.nightly
+def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself_and_all_of_it_is_shown_afterwards(
+    instance: Instance,
+):
+    training = instance.propose(small_recipes.PAIR, "without Dagster", steps=STEPS)
+    instance.materialise(training)
+    begun = wait_until(lambda: process_table.of_training(training.id), "its job has begun")
+    with held(begun):
+        instance.crash()
+        assert not steps(training)
+    wait_until(training.commits, "a checkpoint is committed")
+    process_table.kill([process_table.ranks(training.id)[-1].pid])
+    ended = wait_until(training.exit, "the training has ended", 240)
+    assert (ended.outcome, instance.control_plane()) == ("succeeded", [])
+
+    instance.start()
+    wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed", 240)
+    (shown,) = instance.materialisations(training_key(training), training.id)
+    assert shown.metadata["steps"].value == STEPS
+    assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
+    (incident,) = incidents.names(training.folder)
+    partition = keys.incident_partition(training.id, incident)
+    key = keys.key(small_recipes.PAIR, "incident")
+    told = wait_until(lambda: instance.materialisations(key, partition), "its incident is shown")[0]
+    assert told.metadata["kind"].value == KILLED
+    tracking, due = Tracking(uri=instance.home.tracking_uri), trainings(instance.tiers)
+    wait_until(lambda: training.id not in due.opened(Duty.TRACKING), "MLflow has its metrics", 240)
+    losses = tracking.client().get_metric_history(tracking.run_of(training), "loss")
+    assert {metric.step for metric in losses} == set(range(1, STEPS + 1))

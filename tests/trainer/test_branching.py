@@ -47,6 +47,9 @@ def test_a_branch_at_the_same_configuration_repeats_its_parent_bit_for_bit(
     assert [commit.name for commit in parent.commits()] == before
     [restored] = child.events("restored")
     assert (restored["step"], restored["parent"]) == (10, "tiny")
+    # A spike is one among the training's own losses: a branch may have other data.
+    progress = read_json(child.checkpoint_file("progress.json", 15))
+    assert progress["losses"] == [loss for step, loss in child.losses() if step <= 15]
 
 
 @pytest.mark.nightly

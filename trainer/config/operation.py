@@ -105,12 +105,17 @@ class Observation:
     """The ledger says after each so many steps what bounds them."""
     compare_steps: int = 500
     """After each so many steps, ranks that hold the same weights compare them, which finds silent corruption and drift;
-    0 for never. A comparison costs one pass over the weights."""
+    0 for never. They do so before each checkpoint too. A comparison costs one pass over the weights."""
 
     def __post_init__(self) -> None:
         require(self.profile_from >= 0, "profile_from", "expected 0 or more")
         require(self.compare_steps >= 0, "compare_steps", "expected 0 or more")
         positive(self, "profile_steps", "window_steps")
+
+    def compares_after(self, step: int, saves: bool) -> bool:
+        """Whether ranks compare their weights after a step; before they save, so that what is saved is of before a
+        fault."""
+        return self.compare_steps > 0 and (saves or step % self.compare_steps == 0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,6 +49,11 @@ class Blend:
             pattern = _pattern(tuple(shares.get(source.name, 0) for source in sources))
             self._phases.append(_Phase(begin, end, before, pattern))
 
+    @property
+    def changes(self) -> list[int]:
+        """The positions at which the weights change."""
+        return [phase.begin for phase in self._phases[1:]]
+
     def __len__(self) -> int:
         """The samples of all sources."""
         return sum(len(source.order) for source in self.sources)

@@ -105,6 +105,10 @@ class Feed:
         """The samples of `held_out` that validation measures, by dataset."""
         return self._reading.measured
 
+    def mix_changes(self, step: int) -> bool:
+        """Whether the samples after the first `step` steps are of other shares of the datasets than those before."""
+        return isinstance(self.order, Blend) and step * self._samples_a_step in self.order.changes
+
     def record_mix(self, step: int, record: Callable[..., None]) -> None:
         """Record what the first `step` steps have read of each dataset; of a training on one dataset, nothing."""
         if not isinstance(self.order, Blend):

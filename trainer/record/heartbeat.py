@@ -47,6 +47,8 @@ class Beat:
     own: float = 0.0
     """Median seconds of its last steps in which it waited for no other rank; 0 before there are enough of them."""
     node: str = ""
+    validated: float = 0.0
+    """Seconds of the rank's longest validation; 0 before it has gone through one, and in an earlier version."""
 
     @property
     def place(self) -> RankPlace:
@@ -62,6 +64,8 @@ class Position:
         """Where in a step the rank is; any thread may call it."""
         self.pace = (0.0, 0.0)
         """`Beat.longest` and `Beat.own`."""
+        self.validated = 0.0
+        """`Beat.validated`."""
 
     def enter(self, phase: str, step: int, count: Callable[[], int] | None = None) -> None:
         """This rank is in `phase` at `step`.
@@ -92,7 +96,13 @@ class Heartbeat:
         self._written_at = 0.0
 
     def beat(
-        self, phase: str, step: int, done: int = 0, section: str = "", pace: tuple[float, float] = (0.0, 0.0)
+        self,
+        phase: str,
+        step: int,
+        done: int = 0,
+        section: str = "",
+        pace: tuple[float, float] = (0.0, 0.0),
+        validated: float = 0.0,
     ) -> None:
         """This rank is at this place; written when the phase is new or the last heartbeat is a second old.
 
@@ -103,7 +113,7 @@ class Heartbeat:
             self._place, self._progress_at = place, now
         if phase == self._written_phase and now - self._written_at < INTERVAL_SECONDS:
             return
-        beat = Beat(self._rank, phase, step, now, self._progress_at, done, section, *pace, self._node)
+        beat = Beat(self._rank, phase, step, now, self._progress_at, done, section, *pace, self._node, validated)
         atomic.replace(self._path, codec.encode(beat), lasting=False)
         self._written_phase, self._written_at = phase, now
 

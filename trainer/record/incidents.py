@@ -2,14 +2,16 @@
 
 An incident that ends a generation has that generation's token as its id, so that the supervisor of a node and the
 control plane, which may both notice it, write one record and not two: the first one stands. An incident that the
-generation survives (a batch is skipped, a node is slow) has the step beside the token.
+generation survives (a batch is skipped, a node is slow) has the step beside the token, and a number where there are
+several of one step.
 
     incidents/<token>.json            an incident that ended the generation
     incidents/<token>.<step>.json     one that it survived
+    incidents/<token>.<step>.1.json   another one of the same step
     incidents/<id>/                   the evidence, a file each
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainer.base import codec
@@ -41,15 +43,28 @@ class IncidentRecord:
     """The nodes that it began on, as far as they are known."""
     survived: bool = False
     """Whether the generation went on."""
+    number: int = 0
+    """Of those that a generation survived at one step, which one; 0 for the first, and in an earlier version."""
 
     @property
     def id(self) -> str:
-        return f"{self.token}.{self.step:09d}" if self.survived else self.token
+        number = f".{self.number}" if self.number else ""
+        return f"{self.token}.{self.step:09d}{number}" if self.survived else self.token
 
 
 def note(store: Path, incident: IncidentRecord) -> bool:
     """Write the record; the first one of an id stands, and False says that there was one. Raises OSError."""
     return codec.create_only(files.named(store, files.INCIDENTS, incident.id), incident, FORMAT)
+
+
+def note_survived(store: Path, incident: IncidentRecord) -> IncidentRecord:
+    """Write the record of one that the generation survives, beside others of its step; it is returned with its number.
+
+    Raises OSError.
+    """
+    while not note(store, incident):
+        incident = replace(incident, number=incident.number + 1)
+    return incident
 
 
 def names(store: Path, incarnation: int | None = None) -> list[str]:

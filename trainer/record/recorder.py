@@ -73,6 +73,10 @@ class RankRecorder:
         """Have the heartbeats say how long this rank's last steps took; see `Beat`."""
         self._position.pace = (longest, own)
 
+    def keep_validation(self, seconds: float) -> None:
+        """Have the heartbeats say how long a validation of this rank took, where none has taken longer."""
+        self._position.validated = max(self._position.validated, seconds)
+
     def record(self, event: str, **fields: Any) -> None:
         """Write an event to the ledger; only rank 0 does."""
         if self._rank == 0:

@@ -103,9 +103,10 @@ class Scribe:
 
     def _write_heartbeat(self) -> bool:
         """Whether the store took it."""
-        place, section, pace = self._position.place(), self._position.section(), self._position.pace
+        place, section = self._position.place(), self._position.section()
+        learned = self._position.pace, self._position.validated
         return not place.phase or self._attempt(
-            "heartbeat", lambda: self._heartbeat.beat(place.phase, place.step, place.done, section, pace)
+            "heartbeat", lambda: self._heartbeat.beat(place.phase, place.step, place.done, section, *learned)
         )
 
     def _write_spool(self) -> bool:

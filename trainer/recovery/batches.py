@@ -4,13 +4,12 @@ Both come with the one transfer from the device that a step makes in any case, s
 They are the same bits on all ranks, and so is the judgement, without a word between them.
 
 A batch whose figures are not finite is left out, as the recipe says (`recovery.policies`), while the weights are from
-before its update. A loss far above the last ones is told, or left out. What is left out is on record before the next
-step begins.
+before its update. A loss far above the last ones is told, or left out (`trainer.recovery.spikes`). What is left out is
+on record before the next step begins.
 """
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -22,14 +21,7 @@ from trainer.record.recorder import warn_if_unwritable
 from trainer.record.scores import Diverged
 from trainer.recovery import skipped
 from trainer.recovery.skipped import SkippedBatch
-from trainer.recovery.statistics import median, sigmas
-
-WINDOW = 64
-"""A loss is held against so many before it."""
-FEWEST = 32
-"""Of these, so many must be there: the first losses of a training fall fast."""
-LEAST_DEVIATION = 0.01
-"""Losses within a hundredth of their median are alike."""
+from trainer.recovery.spikes import LastLosses
 
 Record = Callable[..., None]
 """Writes an event to the ledger, on rank 0 alone."""
@@ -51,12 +43,16 @@ class BatchJudge:
             raise ValueError(f"field recovery.policies.{name}: found {recovery.policies[name]!r}, {wrong}")
         self._recovery, self._store, self._token, self._leads, self._record = recovery, store, token, leads, record
         self._skipped: dict[int, int] = {}
-        self._losses: deque[float] = deque(maxlen=WINDOW)
+        self._losses = LastLosses()
         self._high = False
 
     def begin(self, skipped: dict[int, int], losses: Sequence[float]) -> None:
         """The batches that are left out, by what is on record, and the last losses of the steps before."""
-        self._skipped, self._losses = dict(skipped), deque(losses, maxlen=WINDOW)
+        self._skipped, self._losses = dict(skipped), LastLosses(losses)
+
+    def forget_losses(self) -> None:
+        """Hold the next losses against none of those before: they are of other data."""
+        self._losses, self._high = LastLosses(), False
 
     def follow(self, recovery: Recovery) -> None:
         """Judge from now on as the recipe says now."""
@@ -73,7 +69,7 @@ class BatchJudge:
     @property
     def losses(self) -> list[float]:
         """The losses of the last steps."""
-        return list(self._losses)
+        return self._losses.in_order
 
     def accepts(self, step: int, loss: float, norm: float, in_place: bool) -> bool:
         """Whether the update of `step` is to be made; where it is not, the batch is left out, and this is on record.
@@ -86,7 +82,7 @@ class BatchJudge:
                 return self._not_finite(step, f"the {what} of step {step} is {value}", in_place)
         if self._is_spike(loss):
             return self._spike(step, loss, in_place)
-        self._losses.append(loss)
+        self._losses.add(loss)
         return True
 
     def roll_back(self, step: int, reason: str) -> str:
@@ -116,24 +112,22 @@ class BatchJudge:
 
     def _spike(self, step: int, loss: float, in_place: bool) -> bool:
         told, self._high = self._high, True
-        reason = f"the loss of step {step} is {loss:.4f}, that of the steps before {median(self._losses):.4f}"
+        reason = f"the loss of step {step} is {loss:.4f}, that of the steps before {self._losses.median:.4f}"
         answer = self._answer(causes.SPIKE)
         if answer == causes.STOP:
             raise LossSpike(reason)
         if answer == causes.SKIP and in_place and not self._too_many(step):
             return self._leave_out(step, causes.SPIKE, reason)
-        self._losses.append(loss)
+        self._losses.add(loss)
         if not told:
             self._tell(step, causes.SPIKE, reason, "told, and went on")
         return True
 
     def _is_spike(self, loss: float) -> bool:
-        if not self._recovery.spike_sigmas or len(self._losses) < FEWEST:
-            return False
-        if sigmas(loss, self._losses, LEAST_DEVIATION) < self._recovery.spike_sigmas:
-            self._high = False
-            return False
-        return True
+        least = self._recovery.spike_sigmas
+        found = least > 0 and self._losses.is_spike(loss, least)
+        self._high = self._high and found
+        return found
 
     def _too_many(self, step: int) -> str:
         """Why no more batches may be left out; empty where they may."""
@@ -167,7 +161,7 @@ class BatchJudge:
         token = str(self._token)
         told = IncidentRecord(token, kind, reason, action, "rank 0", time.time(), step - 1, survived=True)
         with warn_if_unwritable("incident"):
-            incidents.note(self._store, told)
+            told = incidents.note_survived(self._store, told)
         self._record("incident", id=told.id, kind=kind, step=step, cause=reason, action=action, nodes=[])
 
     def _answer(self, cause: str) -> str:

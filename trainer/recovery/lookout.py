@@ -119,7 +119,7 @@ class Lookout:
             str(self._token), kind, reason, action, "rank 0", time.time(), step, ranks, nodes, survived=True
         )
         with warn_if_unwritable("incident"):
-            incidents.note(self._store, told)
+            told = incidents.note_survived(self._store, told)
         self._record("incident", id=told.id, kind=kind, step=step, cause=reason, action=action, nodes=list(nodes))
 
     def _run(self) -> None:

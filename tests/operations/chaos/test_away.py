@@ -1,5 +1,13 @@
-"""An object store that stands still: chaos finds who serves it, and a training whose backup it has does not notice."""
+"""Servers that are away: a training does not notice, and what it could not deliver arrives afterwards.
 
+Chaos finds who serves an object store. Dagster away for a whole run is in `tests/drills/test_lost_control_plane.py`.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,8 +16,11 @@ from pathlib import Path
 import pytest
 
 from operations.chaos import listeners
+from resources.mlflow.tracking import Delivery, Tracking
 from resources.trainings import late_copies
+from resources.unavailable import Unavailable
 from tests.conftest import Marked, until
+from tests.drills.instance import free_port
 from tests.operations.chaos.stand import Stand
 from tests.s3 import point_at, served
 from trainer.checkpoint.tiers import faults, replicas
@@ -81,6 +92,64 @@ def test_an_object_store_that_is_away_for_the_whole_run_stops_nothing_and_has_th
         assert newest(stand) == 0 and incidents.names(stand.store.folder) == []
         late_copies.deliver(stand.store.folder, last, stand.home.durable, tier_at(backup))
         assert newest(stand) == last.step and late_copies.owed(stand.store.read()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+def test_mlflow_that_is_away_for_the_whole_run_stops_nothing_and_has_each_step_once_afterwards(
+    tmp_path: Path, marked: Marked, database: Path
+) -> None:
+    server = MlflowServer(tmp_path, database)
+    tracking, stand = Tracking(uri=server.uri), Stand(tmp_path / "platform")
+    with stand.ticking():
+        reached = stand.goes_on()
+        with pytest.raises(Exception, match=r"Max retries exceeded|Connection refused"):
+            tracking.ship(stand.store, "tiny", {})
+        assert stand.goes_on() > reached
+    assert tracking.run_of(stand.store) == "" and incidents.names(stand.store.folder) == []
+    with server.running():
+        until(lambda: delivered(tracking, stand) is Delivery.WHOLE, "MLflow to have it all", 300.0)
+        tracking.ship(stand.store, "tiny", {})
+        run = tracking.client().get_run(tracking.run_of(stand.store))
+        losses = tracking.client().get_metric_history(run.info.run_id, "loss")
+    assert sorted(metric.step for metric in losses) == list(range(1, stand.step + 1))
+    assert run.info.status == "KILLED", "it was stopped in the end"
+
+
+def delivered(tracking: Tracking, stand: Stand) -> Delivery | None:
+    """How far the delivery has come; None while the server is asked no more for a moment, as it was silent."""
+    with contextlib.suppress(Unavailable):
+        return tracking.ship(stand.store, "tiny", {})
+    return None
+
+
+class MlflowServer:
+    """MLflow's own server on a port that nobody listens at before it is started."""
+
+    def __init__(self, folder: Path, database: Path) -> None:
+        self._folder, self._port = folder, free_port()
+        shutil.copyfile(database, folder / "mlflow.db")
+        self.uri = f"http://127.0.0.1:{self._port}"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self._port)]
+        stores = [f"--backend-store-uri=sqlite:///{self._folder}/mlflow.db"]
+        stores += [f"--artifacts-destination={self._folder / 'artefacts'}", "--workers=1"]
+        process = subprocess.Popen([*command, *stores], start_new_session=True)
+        try:
+            until(self._answers, "MLflow's server to answer", 300.0)
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), 1):
+            return True
+        return False
 
 
 def newest(stand: Stand) -> int:

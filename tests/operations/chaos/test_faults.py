@@ -6,6 +6,7 @@ In the end the training has learned what one without faults learns.
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -21,8 +22,9 @@ DAILY = ("rank-killed", "disk-full", "gradients-not-finite")
 """The rest is for the night."""
 OF_THE_INSTANCE = ("control-plane-stopped", "tracking-away", "object-store-away")
 """There is no Dagster and no MLflow here: `benchmarks.chaos --each` has them; `test_away.py` has the store."""
-TOLERANCE = 0.02
-"""Between losses that fewer ranks computed for a while: a sum in another order, and what follows from it."""
+LAST, TOLERANCE = 50, 0.02
+"""Between the mean losses of the last steps, which fewer ranks computed for a while: sums in another order, and what
+follows from that in a thousand steps."""
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +70,9 @@ def test_after_all_these_faults_the_training_has_learned_what_one_without_faults
         until(lambda: undisturbed.step >= last, "the undisturbed training to do as many steps")
     ours, theirs = stand.losses(), undisturbed.losses()
     assert sorted(ours)[:last] == list(range(1, last + 1)), "no step was left out"
-    assert [ours[step] for step in range(last - 20, last)] == pytest.approx(
-        [theirs[step] for step in range(last - 20, last)], abs=TOLERANCE
+    compared = range(last - LAST, last)
+    assert fmean(ours[step] for step in compared) == pytest.approx(
+        fmean(theirs[step] for step in compared), abs=TOLERANCE
     )
 
 

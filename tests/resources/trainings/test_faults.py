@@ -242,6 +242,27 @@ def test_before_a_run_knows_its_steps_the_recipe_alone_has_the_deadline():
     assert learned(in_step(0, 599.0, longest=0.0)) is None
 
 
+def in_validation(age: float, longest: float) -> Sight:
+    return Sight(0, RankPlace("validating", 41, 3), age, "validation", longest, "node-0")
+
+
+def test_a_validation_that_hangs_is_found_by_how_long_those_before_took():
+    assert learned(in_validation(29.0, 3.0)) is None
+    fault = learned(in_validation(31.0, 3.0))
+    assert fault is not None
+    assert fault.cause.startswith("no progress for 31 s (the deadline is 30 s): rank 0 on node-0 is in validation ")
+    assert learned(in_validation(9.0, 0.1)) is None, "the recipe has the shortest deadline"
+    assert learned(in_validation(599.0, 0.0)) is None, "the first one has the deadline of its phase"
+    assert learned(in_validation(601.0, 300.0)) is not None
+
+
+@pytest.mark.parametrize(
+    "phase", ["starting", "staging", "building", "restoring", "compiling", "committing", "copying"]
+)
+def test_what_comes_once_or_waits_for_a_tier_has_the_deadline_of_its_phase(phase: str):
+    assert learned(Sight(0, RankPlace(phase, 41), 599.0, longest=0.1)) is None
+
+
 def test_data_may_have_to_come_from_far_away():
     waiting, reading = in_step(0, 60.0), in_step(1, 60.0, "data")
     assert learned(waiting, reading) is None

@@ -1,15 +1,20 @@
 """Where an incident stands: waits for a person, or was stopped by one, whoever's process wrote that down."""
 
 import time
+from pathlib import Path
 
 import pytest
 
-from resources.trainings import incident_reports, incidents, post_mortem
+from resources.launchers.protocol import JobState, Status
+from resources.trainings import faults, incident_reports, incidents, post_mortem
 from resources.trainings.decision import Action
 from resources.trainings.store import TrainingStore
+from resources.trainings.watch import Sight
 from tests.resources.trainings.lab import BRIEF, Lab, numbers
 from trainer.base import codec, journal
 from trainer.record import causes, files, ledger
+from trainer.record.fence import Exit
+from trainer.record.heartbeat import RankPlace
 from trainer.record.tokens import Token
 
 ADA = "ada by hand"
@@ -35,6 +40,8 @@ def test_what_the_platform_gave_up_waits_for_a_person_also_when_a_persons_own_co
     store = failed(lab)
     assert lab.control().advance(store, ADA) is Action.GIVE_UP
     assert state(store) == incident_reports.WAITING
+    [report] = incident_reports.of(store, store.read())
+    assert report.action.startswith("the training was given up: an end of class configuration: the first one ends the")
 
 
 @pytest.mark.parametrize("by", [ADA, "ada, run 0b1c", "run 0b1c"])
@@ -94,3 +101,30 @@ def test_the_post_mortem_has_the_whole_cause_and_no_frames_of_c_in_its_logs(lab:
     [report] = incident_reports.of(store, store.read())
     page = post_mortem.text(store, report)
     assert cause in page and "what it was" in page and "frame #" not in page
+
+
+def began_with(tmp_path: Path, *sights: Sight) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The ranks and nodes that the incident of a hang names, where the nodes left no evidence."""
+    nodes = tuple(dict.fromkeys(each.node for each in sights))
+    hang = faults.stuck(Status(JobState.RUNNING, nodes=nodes), sights, lambda _: 600.0, 10.0)
+    assert hang is not None
+    ended = Exit(1, "failed", hang.cause, 41, "the sensor", 0.0, hang.nodes, kind=hang.kind)
+    return incidents.began_with(tmp_path, Token(1), ended, [])
+
+
+def hangs(rank: int, section: str, age: float = 12.0) -> Sight:
+    return Sight(rank, RankPlace("training", 41), age, section, 0.1, f"node-{rank}")
+
+
+@pytest.mark.parametrize("section", ["communication", "forward"])
+def test_a_hang_of_ranks_that_are_all_alike_is_blamed_on_none_of_them(tmp_path: Path, section: str):
+    """The sentence names the one that waits the longest; where an exchange fails, the nodes are to be bisected."""
+    assert began_with(tmp_path, hangs(0, section), hangs(1, section, 14.0)) == ((), ())
+
+
+def test_a_hang_is_blamed_on_the_rank_that_is_not_in_the_exchange_of_the_others(tmp_path: Path):
+    assert began_with(tmp_path, hangs(0, "communication", 14.0), hangs(1, "forward")) == ((1,), ("node-1",))
+
+
+def test_of_a_hang_on_one_node_the_node_is_known(tmp_path: Path):
+    assert began_with(tmp_path, hangs(0, "forward")) == ((), ("node-0",))

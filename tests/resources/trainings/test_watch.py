@@ -109,3 +109,11 @@ def test_a_process_whose_heartbeat_does_not_change_is_silent_and_one_that_only_s
     clock.now += 8
     sights = watch.look(STORE, FIRST, [beat(5, at=9.0), beat(5, at=1.0, rank=1)])
     assert [(sight.age, sight.silent) for sight in sights] == [(8.0, 0.0), (8.0, 8.0)]
+
+
+def test_a_rank_is_held_against_its_steps_in_a_step_and_against_its_validations_in_a_validation(watch: ProgressWatch):
+    def longest(phase: str) -> float:
+        [sight] = watch.look(STORE, FIRST, [Beat(0, phase, 5, 0.0, 0.0, longest=0.2, validated=7.0)])
+        return sight.longest
+
+    assert (longest("training"), longest("validating")) == (0.2, 7.0)

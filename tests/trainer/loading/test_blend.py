@@ -55,6 +55,10 @@ def test_no_dataset_is_ever_a_whole_sample_ahead_of_its_share(shares: list[int])
         assert (due - given).max() < len(shares) - 1
 
 
+def test_the_positions_are_known_at_which_the_shares_change() -> None:
+    assert blended([([9], 1, 2), ([9], 1, 3)]).changes == [50]
+
+
 @few
 @given(given=datasets, first=st.integers(0, 200), split=st.integers(0, 90))
 def test_the_order_is_the_same_however_it_is_divided_into_batches(given: Datasets, first: int, split: int) -> None:

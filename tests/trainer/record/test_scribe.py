@@ -94,6 +94,13 @@ def test_a_training_thread_that_hangs_is_seen_to_stay_at_one_place(recorder: Ran
     assert later and later.place == first.place and later.progress_at == first.progress_at
 
 
+def test_a_heartbeat_has_the_longest_validation(recorder: RankRecorder, tmp_path: Path):
+    for seconds in (3.0, 5.0, 4.0):
+        recorder.keep_validation(seconds)
+    recorder.enter(phases.VALIDATING, 5)
+    until(lambda: [beat.validated for beat in heartbeat.read(tmp_path, Token(1))] == [5.0], "the heartbeat")
+
+
 def test_work_inside_a_phase_moves_the_place(recorder: RankRecorder, tmp_path: Path):
     done = 5
     recorder.enter(phases.RESTORING, 0, lambda: done)

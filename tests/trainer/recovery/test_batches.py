@@ -10,7 +10,8 @@ from trainer.record import causes, fence, incidents
 from trainer.record.fence import Token
 from trainer.record.scores import Diverged
 from trainer.recovery import skipped
-from trainer.recovery.batches import FEWEST, BatchJudge, LossSpike
+from trainer.recovery.batches import BatchJudge, LossSpike
+from trainer.recovery.spikes import FEWEST
 
 pytestmark = pytest.mark.pure
 
@@ -111,7 +112,7 @@ def test_a_start_that_was_superseded_decides_nothing(store: Path) -> None:
 
 def test_a_loss_far_above_the_last_ones_is_told_once_until_it_is_back(store: Path) -> None:
     made = calm(store)
-    for step, loss in ((40, 9.0), (41, 9.0), (42, 3.0), (43, 9.0)):
+    for step, loss in ((40, 9.0), (41, 9.0), (42, 3.0), (43, 20.0)):
         assert made.accepts(step, loss, 1.0, True)
     assert [incidents.read(store, id).step for id in incidents.names(store)] == [39, 42]
 
@@ -141,3 +142,10 @@ def test_a_new_start_goes_on_with_the_losses_of_the_checkpoint(store: Path) -> N
     later.accepts(40, 9.0, 1.0, True)
     [id] = incidents.names(store)
     assert incidents.read(store, id).kind == causes.SPIKE
+
+
+def test_losses_of_other_data_are_held_against_none_of_those_before(store: Path) -> None:
+    made = calm(store, policies={"spike": "skip"})
+    made.forget_losses()
+    assert made.accepts(40, 9.0, 1.0, True)
+    assert made.losses == [9.0] and incidents.names(store) == []

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.trainer.conftest import Ended, Training, wait
+from trainer.config.operation import Observation
 from trainer.record import causes, endings, fence, incidents
 from trainer.record.incidents import IncidentRecord
 
@@ -40,3 +41,18 @@ def test_a_flipped_bit_of_one_ranks_weights_ends_the_start_and_the_incident_name
     assert (told.kind, told.ranks, told.survived) == (causes.CORRUPTION, (2,), False)
     assert told.reason.startswith("the weights of ranks 2 (local) differ after step 7 from those of ranks")
     assert told.action == "starts again on other nodes, where enough are ready"
+
+
+@pytest.mark.nightly
+def test_no_checkpoint_is_taken_of_weights_that_differ_however_seldom_they_are_compared(training: Training) -> None:
+    training.configure(observation={"compare_steps": 1_000_000}, batch={"sequences": 9})
+    ended = spoilt(training, "flip@7", 3)
+    assert ended.code == 1
+    assert the_incident(training).reason.startswith("the weights of ranks 2 (local) differ after step 10 from those")
+    assert {commit.step for commit in training.commits()} <= {5}, "the save of step 5 may not have been over"
+
+
+def test_ranks_compare_their_weights_every_so_many_steps_and_before_each_checkpoint() -> None:
+    often, never = Observation(compare_steps=20), Observation(compare_steps=0)
+    assert [step for step in range(1, 61) if often.compares_after(step, saves=step == 50)] == [20, 40, 50, 60]
+    assert not any(never.compares_after(step, saves=True) for step in range(1, 61))
