@@ -63,7 +63,7 @@ def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOu
         Example(suite.DOCUMENTS, text, source=str(package or ""), language=str(language or ""))
         for part in parts
         for text, (language, package) in zip(texts(durable, part, split), _about(durable, part, split), strict=False)
-        if text and len(text) <= most
+        if text and len(text.encode()) <= most
     ]
     wanted = sorted({each.blake3 for each in found})[: section.examples]
     return _once(found, set(wanted))
