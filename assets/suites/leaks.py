@@ -1,7 +1,7 @@
 """Leaks: which examples share a passage with a training document.
 
-A passage is 13 words in a row (GPT-3, Brown et al. 2020, appendix C), by the hash of its words; a text of fewer words is
-one passage, which only a document of the same words shares. One that is in more training documents than `common` is
+A passage is 13 words in a row (GPT-3, Brown et al. 2020, appendix C), by the hash of its words; a text of fewer words
+is one passage, which only a document of the same words shares. One that is in more training documents than `common` is
 boilerplate, such as a licence, unless passages that are shared make up `share` of the example. Training documents are
 read one after the other; what is kept of them is what the examples have too.
 """
