@@ -77,6 +77,7 @@ from sensors.retraining import retraining
 from sensors.serving import serving as serving_sensor
 from sensors.staging import staging
 from sensors.standings import standings
+from sensors.suites import suites
 from sensors.support import around, holder
 from sensors.sweep_completions import sweep_completions
 from sensors.terms import terms
@@ -149,6 +150,7 @@ def sensors_of(recipes: Recipes, notifications: NotificationSettings | None) -> 
         offers(recipes.all_trainings),
         serving_sensor(list(recipes.trainings.values())),
         renewals(recipes.all_trainings),
+        suites(recipes),
         terms(recipes.all_trainings),
         openlineage,
         traces,

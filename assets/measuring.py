@@ -6,7 +6,7 @@ it. A checkpoint's job depends on nothing but the checkpoint and the text that i
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ from trainer.record.fence import Commit
 from trainer.record.scores import FORMAT, Score, Scores
 
 SPLIT = "validation"
+WHOLE: Mapping[str, Any] = {}
+"""What is asked of a measurement of the split as a whole, beside the split."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,17 @@ class Measuring:
             if commit not in alone:
                 yield self._by_job(snapshot, commit, terms, cause)
 
-    def measure_each(self, snapshot: str, commit: Commit, terms: Terms) -> Score:
+    def measure_each(self, snapshot: str, commit: Commit, terms: Terms, calibrated: int | None = None) -> Score:
         """Measure a commit on the durable tier on every document (or sample) of a split alone.
 
-        Raises dg.Failure, which names the log of a job that failed.
+        Its calibration is that of the first `calibrated` of them, of all for None. Raises dg.Failure, which names the
+        log of a job that failed.
         """
+        each = {"each": True} | ({} if calibrated is None else {"calibrated": calibrated})
         if self._places(commit, terms) is None:
-            [found] = self._in_process(snapshot, [commit], each=True)
+            [found] = self._in_process(snapshot, [commit], each=each)
             return found
-        return self._by_job(snapshot, commit, terms, "", each=True)
+        return self._by_job(snapshot, commit, terms, "", each=each)
 
     def measure_restored(
         self, snapshot: str, commit: Commit, terms: Terms, source: MeasuredSource, cause: str
@@ -129,7 +133,7 @@ class Measuring:
         cause: str,
         source: MeasuredSource | None = None,
         sized: CheckpointSize | None = None,
-        each: bool = False,
+        each: Mapping[str, Any] = WHOLE,
     ) -> Score:
         """The score of one checkpoint, from a job."""
         sized = sized or size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
@@ -156,7 +160,7 @@ class Measuring:
         cause: str,
         source: MeasuredSource | None,
         sized: CheckpointSize,
-        each: bool,
+        each: Mapping[str, Any],
     ) -> ShortJob:
         places = self._places_for(sized, commit, terms)
         assert places is not None
@@ -166,7 +170,7 @@ class Measuring:
         if source is not None:
             request["source"] = list(source.places)
         about: dict[str, Any] = {"folder": commit.folder, "manifest": commit.manifest}
-        about |= {"snapshot": snapshot, "split": SPLIT, **({"each": True} if each else {})}
+        about |= {"snapshot": snapshot, "split": SPLIT, **each}
         return ShortJob(
             kind="evaluate",
             about=f"checkpoint {commit.folder}",
@@ -179,7 +183,7 @@ class Measuring:
         )
 
     def _request(
-        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: bool = False
+        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: Mapping[str, Any] = WHOLE
     ) -> dict[str, Any]:
         entries = [{"name": c.name, "folder": c.folder, "manifest": c.manifest} for c in commits]
         return {
@@ -188,11 +192,11 @@ class Measuring:
             "snapshot": snapshot,
             "split": SPLIT,
             "checkpoints": entries,
-            **({"each": True} if each else {}),
+            **each,
         }
 
     def _in_process(
-        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: bool = False
+        self, snapshot: str, commits: Sequence[Commit], root: Path | None = None, each: Mapping[str, Any] = WHOLE
     ) -> list[Score]:
         """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
 

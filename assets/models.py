@@ -76,7 +76,10 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         record.keep(tiers.durable_path, made)
         run = tracking.run_of(store)
         version = gate.registry.register(gate.model, source, run, tags)
-        judgement = gate.judge(version, identity.of_run(context.run))
+        try:
+            judgement = gate.judge(version, identity.of_run(context.run))
+        except ValueError as error:
+            raise dg.Failure(f"{facts.id}: its candidate cannot be judged: {error}") from None
         yield dg.MaterializeResult(
             metadata={
                 "version": version.number,
@@ -123,6 +126,8 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
                 raise dg.Failure(str(error)) from None
             yield _rejection(context, str(error))
             return
+        except ValueError as error:
+            raise dg.Failure(f"{facts.id}: its candidate cannot be judged: {error}") from None
         yield dg.MaterializeResult(
             metadata={
                 "model": version.model,

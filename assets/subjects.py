@@ -54,6 +54,10 @@ def dataset(recipe: str) -> Subject:
     return Subject(f"dataset {recipe}", keys.key(recipe, "staged_shards"))
 
 
+def suite(recipe: str) -> Subject:
+    return Subject(f"suite {recipe}", keys.key(recipe, "suite"))
+
+
 FLEET = Subject("fleet")
 
 

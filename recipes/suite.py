@@ -4,9 +4,10 @@ A suite is made once and then stays as it is: `edition` makes another one. Its e
 models with different tokenizers are measured on the same ones.
 """
 
+import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from recipes.kubernetes import Amounts
 from recipes.parts import Count, Recipe, RecipeSection, Text
@@ -56,6 +57,15 @@ class GenerationSection(RecipeSection):
     """A folder of tasks of one's own, as YAML files of lm-evaluation-harness, under the path by which jobs see it."""
     hours: Annotated[float, Field(gt=0)] = 6.0
     """So long all tasks of one model may take; then the job is ended, and has failed."""
+
+    @field_validator("tasks")
+    @classmethod
+    def _are_names(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", task) for task in tasks):
+            raise ValueError("expected names of tasks: letters, digits, _, ., + and -")
+        if len(set(tasks)) < len(tasks):
+            raise ValueError("expected each task once")
+        return tasks
 
 
 class SuiteRecipe(Recipe):

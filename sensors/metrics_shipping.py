@@ -1,12 +1,13 @@
 """Metrics shipping: delivers to MLflow what trainings and trials have written into their ledgers.
 
-Should be: every event of a ledger and every score of a checkpoint is in MLflow, once; each sweep is a run there,
-with its trials under it.
+Should be: every event of a ledger and every score of a checkpoint is in MLflow, once, with the files that say what ran
+and the page of what has ended; each sweep is a run there, with its trials under it.
 Is: how far the delivery of each ledger and of the scores has come, and whether a sweep that is over was delivered.
 Follows: what is new is delivered. While MLflow is away the ledgers keep everything, and the tick names the trainings
 whose metrics are not delivered yet.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from assets.subjects import Subject
 from assets.sweeps import tracked
 from assets.sweeps.store import SweepStore
 from resources.mlflow.tracking import Delivery, Tracking
+from resources.pages import kept
+from resources.pages.reading import TrainingReader
 from resources.tiers import Tiers
 from resources.trainings.duties import Duty, OpenDuty
 from resources.trainings.roots import trainings, trials
@@ -62,7 +65,8 @@ def metrics_shipping(context: dg.SensorEvaluationContext, tiers: Tiers, tracking
         del _logs[gone]
     for gone in _delivered.keys() - {spool.store.folder for spool in spools} - _logs.keys():
         del _delivered[gone]
-    tick.each(spools, lambda spool: spool.subject, lambda spool: _deliver(tick, spool, tracking, logs.get(spool.sweep)))
+    delivery = functools.partial(_deliver, tick, tiers.durable_path, tracking)
+    tick.each(spools, lambda spool: spool.subject, lambda spool: delivery(spool, logs.get(spool.sweep)))
     tick.each(owed, _sweep_subject, lambda duty: _deliver_sweep(tick, duty, logs[duty.training], tracking))
     return tick.result()
 
@@ -104,7 +108,7 @@ def _deliver_sweep(tick: Tick, duty: OpenDuty, log: SweepStore, tracking: Tracki
         duty.close(tracked.LIFE)
 
 
-def _deliver(tick: Tick, spool: Undelivered, tracking: Tracking, log: SweepStore | None) -> None:
+def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, log: SweepStore | None) -> None:
     """Deliver what is new of one training."""
     state = _state(spool.store)
     if _delivered.get(spool.store.folder) == state:
@@ -117,11 +121,13 @@ def _deliver(tick: Tick, spool: Undelivered, tracking: Tracking, log: SweepStore
     run = tracking.run_of(spool.store)
     try:
         done = tracking.ship(spool.store, recipe, {}, trial)
+        if done is not Delivery.IN_PART:
+            tracking.ship_artefacts(spool.store, durable, *_pages(spool, durable, done))
     except Exception as error:
         if isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename):
             raise  # its own records
         # Whatever keeps MLflow away: the ledger has it all, and it is tried again.
-        tick.postpone(f"{spool.store.id}: its metrics are not delivered yet: {error}", spool.subject)
+        tick.postpone(f"{spool.store.id}: its metrics and artefacts are not all delivered yet: {error}", spool.subject)
         return
     if not run and (page := tracking.pages.of_run(tracking.run_of(spool.store))):
         tick.events.append(_tracked(spool, recipe, page))
@@ -129,6 +135,15 @@ def _deliver(tick: Tick, spool: Undelivered, tracking: Tracking, log: SweepStore
         spool.duty.close(life)
     elif done is Delivery.UP_TO_DATE:
         _delivered[spool.store.folder] = state
+
+
+def _pages(spool: Undelivered, durable: Path, done: Delivery) -> list[str]:
+    """The page of a training that has ended, as it is then; a trial has none: its sweep has a report."""
+    if spool.sweep or done is not Delivery.WHOLE:
+        return []
+    if kept.is_behind(spool.store):  # `standings`, which writes it, comes later
+        kept.write(TrainingReader(durable), spool.store)
+    return [kept.PAGE]
 
 
 def _tracked(spool: Undelivered, recipe: str, page: str) -> dg.AssetObservation:

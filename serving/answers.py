@@ -13,6 +13,7 @@ from serving.api.texts import GrowingText, ServedTokenizer
 from serving.engine.batching import AnswerEngine, Sequence
 from serving.engine.network import InferenceDecoder
 from serving.order import WorkerOrder
+from serving.problems import as_documents
 from trainer.base import parsing
 
 WAITING = 256
@@ -33,7 +34,7 @@ class Answers:
 
     def application(self) -> web.Application:
         """The worker's application."""
-        application = web.Application(client_max_size=MAX_BYTES)
+        application = web.Application(client_max_size=MAX_BYTES, middlewares=[as_documents])
         application.router.add_post("/v1/completions", self._completions)
         application.router.add_post("/v1/chat/completions", self._chat)
         application.router.add_get("/health", self._health)
@@ -70,14 +71,15 @@ class Answers:
             ask = asking.parse(await _document(request), chat)
             sequence = self._sequence(ask)
         except BadRequest as error:
-            return web.json_response(answering.problem(str(error), field=error.field or None), status=400)
+            told = answering.problem(str(error), field=error.field or None, code=error.code)
+            return web.json_response(told, status=400)
         if self.engine.waiting >= WAITING or self.engine.failed:
             told = answering.problem(self.engine.failed or f"{WAITING} requests wait already", "server_error")
             return web.json_response(told, status=503, headers={"Retry-After": "1"})
         news = self._news[sequence] = asyncio.Event()
         self.engine.submit(sequence)
         try:
-            head = AnswerHead(chat, self._order.model, self._order.fingerprint)
+            head = AnswerHead(chat, self._order.model, self._order.fingerprint, ask.top)
             text = self.tokenizer.growing(ask.stop)
             if ask.stream:
                 return await self._stream(request, ask, sequence, text, head, news)
@@ -104,7 +106,9 @@ class Answers:
         if sequence.finish == "error":
             return web.json_response(answering.problem(sequence.error, "server_error"), status=500)
         said = self.tokenizer.decode(sequence.prompt) + text.text if ask.echo else text.text
-        document = head.whole(said, _finish(sequence), _usage(sequence), self._logprobs(ask, sequence))
+        document = head.whole(
+            said, _finish(sequence), _usage(sequence), LogprobPieces(self.tokenizer, ask, sequence).take()
+        )
         return web.json_response(document)
 
     async def _stream(
@@ -117,7 +121,7 @@ class Answers:
         news: asyncio.Event,
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-        first, ended = True, False
+        first, ended, pieces = True, False, LogprobPieces(self.tokenizer, ask, sequence)
         while not ended:
             ended = await self._ended(sequence, text, news)
             if first and sequence.finish == "error":
@@ -127,12 +131,12 @@ class Answers:
                 await response.prepare(request)
                 piece = self.tokenizer.decode(sequence.prompt) + piece if ask.echo else piece
             if piece or first:
-                await response.write(head.event(piece, None, first))
+                await response.write(head.event(piece, None, first, pieces.take()))
                 first = False
         if sequence.finish == "error":
             await response.write(answering.error_event(sequence.error))
         else:
-            await response.write(head.event(text.take(), _finish(sequence), False))
+            await response.write(head.event(text.take(), _finish(sequence), False, pieces.take()))
             if ask.usage:
                 await response.write(head.usage_event(_usage(sequence)))
             await response.write(answering.DONE)
@@ -153,9 +157,11 @@ class Answers:
         most = room if ask.most is None else ask.most
         if room < max(1, most):
             raise BadRequest(
-                field, f"found {len(prompt)} tokens and max_tokens {most}, expected {self._longest} together at most"
+                field,
+                f"found {len(prompt)} tokens and max_tokens {most}, expected {self._longest} together at most",
+                "context_length_exceeded",
             )
-        return Sequence(prompt, most, ask.sampling, self.tokenizer.ends, scored=ask.logprobs)
+        return Sequence(prompt, most, ask.sampling, self.tokenizer.ends, ask.logprobs, ask.top)
 
     def _tokens(self, ask: Ask) -> list[int]:
         if isinstance(ask.prompt, str):
@@ -166,14 +172,29 @@ class Answers:
             )
         return [each for each in ask.prompt if isinstance(each, int)]
 
-    def _logprobs(self, ask: Ask, sequence: Sequence) -> Logprobs | None:
-        if not ask.logprobs:
+
+class LogprobPieces:
+    """The log-probabilities of an answer, told with its pieces: each token once."""
+
+    def __init__(self, tokenizer: ServedTokenizer, ask: Ask, sequence: Sequence) -> None:
+        self._tokenizer, self._ask, self._sequence = tokenizer, ask, sequence
+        self._told = self._characters = 0
+
+    def take(self) -> Logprobs | None:
+        """Those of the tokens that were not told yet; None where nobody asked for any."""
+        if not self._ask.logprobs:
             return None
-        ids = [*(sequence.prompt if ask.echo else []), *sequence.tokens]
-        before: list[float | None] = [None, *sequence.chances] if ask.echo else []
-        best = [(self.tokenizer.token(id), chance) for id, chance in sequence.likeliest]
-        likeliest = [None, *best] if ask.echo else best[len(sequence.chances) :]
-        return Logprobs([self.tokenizer.token(id) for id in ids], [*before, *sequence.logprobs], likeliest)
+        sequence, echo = self._sequence, self._ask.echo
+        scored, new = len(sequence.chances), len(sequence.logprobs)
+        new = min(new, len(sequence.likeliest) - scored)  # the engine adds to one after the other meanwhile
+        ids = [*(sequence.prompt if echo else []), *sequence.tokens[:new]]
+        chances: list[float | None] = [*([None, *sequence.chances] if echo else []), *sequence.logprobs[:new]]
+        best = [None, *sequence.likeliest[: scored + new]] if echo else sequence.likeliest[scored : scored + new]
+        since, begin, word = self._told, self._characters, self._tokenizer.token
+        tokens = [word(id) for id in ids[since:]]
+        likeliest = [each and [(word(id), chance) for id, chance in each] for each in best[since:]]
+        self._told, self._characters = len(ids), begin + sum(map(len, tokens))
+        return Logprobs(tokens, chances[since:], likeliest, begin)
 
 
 async def _document(request: web.Request) -> Any:

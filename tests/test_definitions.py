@@ -48,6 +48,7 @@ SENSORS = [
     "renewals",
     "staging",
     "standings",
+    "suites",
     "sweep_completions",
     "terms",
     "openlineage",

@@ -75,7 +75,8 @@ def _score(
         with _folder(request, entry, world) as folder:
             found = _verified(folder, entry["manifest"], world)
             config = _config(request, found, world)
-            measure = _measure_each if request.get("each") else _measure
+            each = functools.partial(_measure_each, calibrated=request.get("calibrated"))
+            measure = each if request.get("each") else _measure
             return measure(entry["name"], found, config, tier, snapshot, request["split"], world)
     except DamagedCheckpoint as damage:
         return _score_with_reason(entry["name"], str(damage))
@@ -137,13 +138,14 @@ def _measure_each(
     snapshot: snapshots.Snapshot,
     split: str,
     world: World,
+    calibrated: int | None,
 ) -> Score:
-    """The score of a checkpoint by its examples, each measured alone."""
+    """The score of a checkpoint by its examples, each measured alone; its calibration, by the first `calibrated`."""
     measurement = _loaded(name, found, config, snapshot, world)
     owners, batches = _lone_batches(tier, snapshot, split, found.progress().config["batch"]["length"], measurement)
     begun = time.monotonic()
     sums = measurement.sums(batches, _progress(name, world, owners, 1), confidence=True)
-    examples = scores.of_examples(owners, sums, time.monotonic() - begun)
+    examples = scores.of_examples(owners, sums, time.monotonic() - begun, calibrated)
     predicted, mean = sum(examples.predicted), _sum(sums) / max(1, sum(examples.predicted))
     if not math.isfinite(mean):
         return _score_with_reason(name, f"its loss on the {split} split is {mean}")

@@ -88,13 +88,14 @@ class Trainer:
         self.lookout = Lookout(config.recovery, self.store, token, world.leads, self.record, self.saver)
         self.profiler = profiling.of_rank(config.observation, self.timeline, self.store, token, world.rank, recorder)
         steady = work(config, world, self.engine.flops_per_sample)
-        self.report = StepReport(config, world, steady, self.timeline, self.record)
+        self.report = StepReport(config, world, steady, self.timeline, recorder)
         place = {"tiers": tiers, "nvme": str(self._servers.ring), "revision": lineage.revision()}
         self.record("started", incarnation=token.incarnation, **described.in_force(config, world), **place)
 
     def close(self) -> None:
         """End the profiler and the saver, which run beside the steps."""
         self._enter(phases.COPYING)
+        self.report.close()
         for each in (self.newcomers, self.updates, self.lookout, self.tracer):
             each.close()
         self.profiler.end(self.step)

@@ -4,6 +4,7 @@ For models that code texts it is a suite: that of the candidate's recipe, or the
 snapshot. For others it is the validation split itself, whose samples are the examples.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,19 @@ class Yardstick:
         if (known := measured.known(durable, self.on, commit.manifest)) is not None:
             return known, measured.examples(durable, known)
         snapshot = self._snapshot(durable, spoken)
-        score = self.measuring.measure_each(snapshot, commit, terms)
+        score = self.measuring.measure_each(snapshot, commit, terms, self._documents)
         if score.damaged or score.examples is None:
             raise ValueError(score.damaged)
         table = measured.of_suite(self.examples, score.examples) if self.suite else measured.of_split(score.examples)
         found = measured.keep(durable, commit.manifest, self.on, table, score.examples, self.suite is not None)
         return found, table
+
+    @property
+    def _documents(self) -> int | None:
+        """How many documents come before the questions, which say nothing of a model's calibration."""
+        if self.suite is None:
+            return None
+        return sum(1 for _ in itertools.takewhile(lambda each: not each.answers, self.examples))
 
     def _snapshot(self, durable: Path, spoken: Snapshot) -> str:
         """The snapshot that the evaluator reads."""

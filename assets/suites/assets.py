@@ -7,23 +7,26 @@ import dagster as dg
 from assets import keys
 from assets.datasets.snapshots import pointer
 from assets.execution import pods
-from assets.suites import making, suite
+from assets.suites import checked, making, suite
 from assets.suites.suite import Example, Suite
 from recipes.load import Recipes
 from recipes.suite import SuiteRecipe
 from resources.tiers import Tiers
-from trainer.data import snapshots
-from trainer.data.shards import TextSnapshot
 
 DECONTAMINATED = "decontaminated"
 SHOWN = 5
 
 
+def compared_with(recipe: SuiteRecipe, recipes: Recipes) -> list[str]:
+    """The datasets whose training documents no document of a suite may give away: those of the trainings that are
+    compared on it, and its own where something is trained on that."""
+    used = {name for each in recipes.trainings.values() if each.suite == recipe.name for name in each.datasets}
+    return sorted(used | ({recipe.dataset} if recipe.split == "validation" else set()))
+
+
 def suite_assets(recipe: SuiteRecipe, recipes: Recipes) -> list[dg.AssetsDefinition]:
     """The suite of one recipe; the check reads the datasets of the trainings that are compared on it."""
-    key = keys.key(recipe.name, "suite")
-    used = {name for each in recipes.trainings.values() if each.suite == recipe.name for name in each.datasets}
-    datasets = sorted(used | ({recipe.dataset} if recipe.split == "validation" else set()))
+    key, datasets = keys.key(recipe.name, "suite"), compared_with(recipe, recipes)
 
     @dg.asset(
         key=key,
@@ -72,18 +75,16 @@ def _metadata(made: Suite, examples: list[Example]) -> dict[str, Any]:
 def _contamination(
     tiers: Tiers, recipe: SuiteRecipe, made: Suite, examples: list[Example], datasets: list[str]
 ) -> dg.AssetCheckResult:
-    """The check: each dataset's current snapshot is read once."""
-    durable, leaked = tiers.durable_path, dict[str, list[Example]]()
-    for name in datasets:
-        current = pointer.current(durable, name)
-        snapshot = snapshots.read(durable, current) if current else None
-        if isinstance(snapshot, TextSnapshot):
-            leaked[name] = making.contaminated(durable, examples, snapshot, recipe.held_out)
-    total = {each.blake3 for found in leaked.values() for each in found}
-    share = len(total) / made.tasks[suite.DOCUMENTS]
-    shown = [f"{name}: {each.text[:60]!r}" for name, found in leaked.items() for each in found[:SHOWN]]
+    """The check: each snapshot that is new since the last one is read once."""
+    durable = tiers.durable_path
+    current = {name: found for name in datasets if (found := pointer.current(durable, name))}
+    found = {name: checked.of(durable, made, examples, each, recipe.held_out) for name, each in current.items()}
+    total = {each for check in found.values() for each in check.leaked}
+    share, text = len(total) / made.tasks[suite.DOCUMENTS], {each.blake3: each.text for each in examples}
+    shown = [f"{name}: {text[each][:60]!r}" for name, check in found.items() for each in check.leaked[:SHOWN]]
+    metadata: dict[str, Any] = {"leaked": len(total), "share": share, "snapshots": dg.MetadataValue.json(current)}
     return dg.AssetCheckResult(
         check_name=DECONTAMINATED,
         passed=share <= recipe.contaminated,
-        metadata={"leaked": len(total), "share": share, **({"such_as": "; ".join(shown)} if shown else {})},
+        metadata={**metadata, **({"such_as": "; ".join(shown)} if shown else {})},
     )

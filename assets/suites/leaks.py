@@ -1,8 +1,9 @@
 """Leaks: which examples share a passage with a training document.
 
-A passage is 13 words in a row (GPT-3, Brown et al. 2020, appendix C), by the hash of its words. One that is in more
-training documents than `common` is boilerplate, such as a licence, unless passages that are shared make up `share` of
-the example. Training documents are read one after the other; what is kept of them is what the examples have too.
+A passage is 13 words in a row (GPT-3, Brown et al. 2020, appendix C), by the hash of its words; a text of fewer words
+is one passage, which only a document of the same words shares. One that is in more training documents than `common` is
+boilerplate, such as a licence, unless passages that are shared make up `share` of the example. Training documents are
+read one after the other; what is kept of them is what the examples have too.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,5 +34,6 @@ def _is_leaked(own: Hashes, known: Hashes, counts: npt.NDArray[np.int64], common
 
 
 def _passages(text: str) -> Hashes:
-    """The hashes of every PASSAGE words in a row; empty for a text of fewer words."""
-    return grams(hashes(text), PASSAGE)
+    """The hashes of every PASSAGE words in a row; of a text with fewer words, the one hash of all of them."""
+    words = hashes(text)
+    return grams(words, min(PASSAGE, max(1, len(words))))

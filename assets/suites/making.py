@@ -5,15 +5,15 @@ only another content of the recipe (such as its `edition`) gives it a new one.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 
 from assets.datasets.documents import document_table
 from assets.datasets.snapshots import pointer
-from assets.datasets.texts import tokenizer
-from assets.suites import leaks, suite, tasks
+from assets.suites import checked, leaks, suite, tasks, texts
+from assets.suites.checked import SuiteCheck
 from assets.suites.suite import Example, Suite
 from recipes.suite import HeldOutSection, SuiteRecipe
 from trainer.data import mixtures, shards
@@ -33,12 +33,14 @@ def named(durable: Path, recipe: SuiteRecipe) -> Suite:
     snapshot = shards.read_manifest(durable, current)
     splits = ("validation",) if recipe.split == "validation" else document_table.SPLITS
     held_out = [each for split in splits for each in documents(durable, snapshot, split, recipe.held_out)]
-    training = texts(durable, snapshot, "train") if recipe.split == "validation" else iter(())
+    training = texts.of_split(durable, snapshot, "train") if recipe.split == "validation" else iter(())
     lost = set(leaks.leaked([e.text for e in held_out], training, recipe.held_out.common, recipe.held_out.share))
     kept = [each for place, each in enumerate(held_out) if place not in lost]
     questions = tasks.continuations(kept, recipe.continuation, recipe.seed) if recipe.continuation else []
     questions += tasks.arithmetic(recipe.arithmetic, recipe.seed) if recipe.arithmetic else []
     made = suite.write(durable, recipe.name, content, snapshot.sha256, [*kept, *questions], len(lost))
+    if recipe.split == "validation":  # what is in the suite now has just been compared with this snapshot
+        checked.keep(durable, SuiteCheck(made.sha256, snapshot.sha256, ()))
     suite.point(durable, recipe.name, made)
     return made
 
@@ -62,8 +64,10 @@ def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOu
     found = [
         Example(suite.DOCUMENTS, text, source=str(package or ""), language=str(language or ""))
         for part in parts
-        for text, (language, package) in zip(texts(durable, part, split), _about(durable, part, split), strict=False)
-        if text and len(text) <= most
+        for text, (language, package) in zip(
+            texts.of_split(durable, part, split), _about(durable, part, split), strict=False
+        )
+        if text and len(text.encode()) <= most
     ]
     wanted = sorted({each.blake3 for each in found})[: section.examples]
     return _once(found, set(wanted))
@@ -75,27 +79,6 @@ def _about(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[tuple[
     with duckdb.connect() as connection:
         about = connection.execute(NAMES, {"table": str(table), "split": split}).fetchall() if table.exists() else []
     return itertools.chain(about, itertools.repeat(("", "")))
-
-
-def texts(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[str]:
-    """The documents of a split, decoded one after the other, without loss. Raises ValueError when something is gone."""
-    encoding = tokenizer.load(durable, snapshot.tokenizer.sha256)
-    try:
-        for shard in snapshot.splits[split].shards:
-            for body in shards.documents(durable, shard, snapshot.dtype):
-                yield encoding.decode(body[:-1].tolist())
-    except FileNotFoundError as error:
-        raise ValueError(f"{error.filename}: the shard is gone") from None
-
-
-def contaminated(durable: Path, examples: Sequence[Example], snapshot: TextSnapshot,
-                 section: HeldOutSection) -> list[Example]:  # fmt: skip
-    """The documents of a suite that share a passage with a training document of a snapshot. Raises ValueError."""
-    held_out = [each for each in examples if each.task == suite.DOCUMENTS]
-    training = texts(durable, snapshot, "train")
-    return [
-        held_out[place] for place in leaks.leaked([e.text for e in held_out], training, section.common, section.share)
-    ]
 
 
 def _once(examples: list[Example], wanted: set[str]) -> list[Example]:

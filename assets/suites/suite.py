@@ -37,6 +37,7 @@ SCHEMA = pa.schema(
         pa.field("right", pa.int32(), nullable=False),
     ]
 )
+ADVICE = "restore the file from a backup, or raise the edition of the suite's recipe for another suite"
 SLICES = ("source", "language", "length")
 LENGTHS = ((2_000, "short"), (20_000, "medium"))
 """Bytes up to which a document counts as of this length; longer ones are long."""
@@ -128,8 +129,11 @@ def read(durable: Path, sha256: str) -> Suite:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{path}: there is no such suite") from None
-    check_sha256(data, sha256, str(path))
+        raise ValueError(f"{path}: the suite is gone; {ADVICE}") from None
+    try:
+        check_sha256(data, sha256, str(path))
+    except ValueError as error:
+        raise ValueError(f"{error}; {ADVICE}") from None
     return codec.decode(Suite, data, path, FORMAT)
 
 
@@ -139,9 +143,9 @@ def examples(durable: Path, suite: Suite) -> list[Example]:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise ValueError(f"{path}: the examples of suite {suite.name} are gone") from None
+        raise ValueError(f"{path}: the examples of suite {suite.name} are gone; {ADVICE}") from None
     if (found := digest.of_bytes(data)) != suite.table:
-        raise ValueError(f"{path}: found BLAKE3 {found}, expected {suite.table}")
+        raise ValueError(f"{path}: found BLAKE3 {found}, expected {suite.table}; {ADVICE}")
     rows = pq.read_table(io.BytesIO(data)).to_pylist()
     return [Example(r["task"], r["text"], r["source"], r["language"], tuple(r["answers"]), r["right"]) for r in rows]
 

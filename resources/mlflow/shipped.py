@@ -8,7 +8,7 @@ from pathlib import Path
 
 from resources.trainings.store import TrainingStore
 from trainer.base import codec
-from trainer.record import files
+from trainer.record.files import TRACKING
 
 
 @dataclass
@@ -23,6 +23,10 @@ class ShippedLedger:
     """The page in Dagster that the run links to."""
     evaluations: list[str] = field(default_factory=list)
     """The commits whose scores are delivered."""
+    code: list[str] = field(default_factory=list)
+    """Files about the code that are still to be delivered as artefacts, relative to the durable tier."""
+    files: list[str] = field(default_factory=list)
+    """Files of the training's folder that are delivered as artefacts."""
 
     @staticmethod
     def of(store: TrainingStore) -> "ShippedLedger":
@@ -31,7 +35,7 @@ class ShippedLedger:
     @staticmethod
     def of_folder(folder: Path) -> "ShippedLedger":
         """Raises OSError, and UndecodableRecord for a damaged one."""
-        return codec.read_if_there(folder / files.TRACKING, ShippedLedger) or ShippedLedger()
+        return codec.read_if_there(folder / TRACKING, ShippedLedger) or ShippedLedger()
 
     def save(self, store: TrainingStore) -> None:
-        codec.replace(store.folder / files.TRACKING, self)
+        codec.replace(store.folder / TRACKING, self)

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 
 from resources import credentials
 from resources.credentials import PublicAddress
-from resources.mlflow import database, evaluations, pages, silence, sweeps
+from resources.mlflow import artefacts, database, evaluations, pages, silence, sweeps
 from resources.mlflow.pages import Pages
 from resources.mlflow.shipped import ShippedLedger
 from resources.mlflow.sweeps import SweepRun, TrialRun
@@ -131,6 +131,14 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         with self._silence():
             return self._ship(store, experiment, tags, trial)
 
+    def ship_artefacts(self, store: TrainingStore, durable: Path, *names: str) -> None:
+        """Deliver the files that a training's run should have, and these of its folder. Raises as `ship` does.
+
+        After `ship`, which makes the run: a store of artefacts that is away keeps no figure back.
+        """
+        with self._silence():
+            artefacts.deliver(self.client(), store, durable, ShippedLedger.of(store), (*artefacts.ALWAYS, *names))
+
     def ship_sweep(self, folder: Path, sweep: SweepRun) -> None:
         """Bring the parent run of a sweep up to date with what it is now. Raises as `ship` does."""
         with self._silence():
@@ -161,6 +169,7 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
                     client.log_batch(shipped.run, tags=told)
                 for batch in _batches(list(_metrics(reading.events))):
                     client.log_batch(shipped.run, metrics=batch)
+                shipped.code += [each for each in artefacts.of_starts(reading.events) if each not in shipped.code]
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
                 if time.monotonic() > deadline:  # after a part, so that each call delivers one, however slow
@@ -285,6 +294,9 @@ def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":
         elif event["event"] == "node_usage":
             for name, value in event["usage"].items():
                 yield Metric(f"system/{event['node']}/{name}", value, moment, event["step"])
+        elif event["event"] == "rank_figures":
+            for name, value in event["figures"].items():
+                yield Metric(f"rank/{event['rank']}/{name}", value, moment, event["step"])
         elif event["event"] == "validated":
             for name, metric in VALIDATION_METRICS.items():
                 if name in event:

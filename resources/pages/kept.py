@@ -41,10 +41,11 @@ def write(reader: TrainingReader, store: TrainingStore) -> None:
 
 def behind(root: Trainings) -> list[str]:
     """The trainings whose page is older than their newest end, or lacks although they have ended. Raises OSError."""
-    return [id for id in root.ids() if _is_behind(root.store(id))]
+    return [id for id in root.ids() if is_behind(root.store(id))]
 
 
-def _is_behind(store: TrainingStore) -> bool:
+def is_behind(store: TrainingStore) -> bool:
+    """Whether the page of a training is older than its newest end, or lacks although it has ended. Raises OSError."""
     try:
         ended = (store.folder / files.EXITS).stat().st_mtime
     except FileNotFoundError:

@@ -16,12 +16,14 @@ class Logprobs:
 
     tokens: Sequence[str]
     chances: Sequence[float | None]
-    likeliest: Sequence[tuple[str, float] | None]
-    """The likeliest token at each place, and how likely it was."""
+    likeliest: Sequence[Sequence[tuple[str, float]] | None]
+    """The likeliest tokens at each place, the likeliest first, and how likely each was."""
+    begin: int = 0
+    """How many characters the tokens before these have, of an answer that is told in pieces."""
 
     def document(self) -> dict[str, Any]:
         """As completions have it."""
-        offsets, at = [], 0
+        offsets, at = [], self.begin
         for token in self.tokens:
             offsets.append(at)
             at += len(token)
@@ -33,16 +35,21 @@ class Logprobs:
         }
 
     def _top(self, place: int) -> dict[str, float] | None:
-        """The token there and the likeliest one; harnesses compare the two to see whether it would have been drawn."""
+        """The token there and the likeliest ones; harnesses compare them to see whether it would have been drawn."""
         best, chance = self.likeliest[place], self.chances[place]
         if best is None or chance is None:
             return None
-        return {self.tokens[place]: chance, best[0]: best[1]}  # of two tokens with one text the likelier stays
+        return {self.tokens[place]: chance, **dict(reversed(best))}  # of two tokens with one text the likelier stays
 
-    def of_chat(self) -> dict[str, Any]:
-        """As chat completions have it."""
-        parts = zip(self.tokens, self.chances, strict=True)
-        return {"content": [{"token": token, "logprob": chance, "top_logprobs": []} for token, chance in parts]}
+    def of_chat(self, top: int) -> dict[str, Any]:
+        """As chat completions have it, with the `top` likeliest tokens at each place."""
+        parts = zip(self.tokens, self.chances, self.likeliest, strict=True)
+        return {
+            "content": [
+                {**_of_chat(token, chance), "top_logprobs": [_of_chat(*each) for each in (best or ())[:top]]}
+                for token, chance, best in parts
+            ]
+        }
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class AnswerHead:
     chat: bool
     model: str
     fingerprint: str
+    top: int = 0
+    """How many of the likeliest tokens a chat is told at each place."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -59,19 +68,25 @@ class AnswerHead:
         """The answer as one document."""
         if self.chat:
             choice: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
-            choice["logprobs"] = logprobs.of_chat() if logprobs else None
         else:
-            choice = {"text": text, "logprobs": logprobs.document() if logprobs else None}
-        return self._document("", [{"index": 0, **choice, "finish_reason": finish}], usage=dict(usage))
+            choice = {"text": text}
+        told = {"index": 0, **choice, "logprobs": self._logprobs(logprobs), "finish_reason": finish}
+        return self._document("", [told], usage=dict(usage))
 
-    def event(self, text: str, finish: str | None, first: bool) -> bytes:
-        """The next piece of a stream."""
+    def event(self, text: str, finish: str | None, first: bool, logprobs: Logprobs | None = None) -> bytes:
+        """The next piece of a stream; `logprobs` are of the tokens since the piece before."""
         if self.chat:
             delta = {**({"role": "assistant"} if first else {}), **({"content": text} if text or first else {})}
             choice: dict[str, Any] = {"delta": delta}
         else:
             choice = {"text": text}
-        return _event(self._document(".chunk", [{"index": 0, **choice, "logprobs": None, "finish_reason": finish}]))
+        told = {"index": 0, **choice, "logprobs": self._logprobs(logprobs), "finish_reason": finish}
+        return _event(self._document(".chunk", [told]))
+
+    def _logprobs(self, logprobs: Logprobs | None) -> dict[str, Any] | None:
+        if logprobs is None:
+            return None
+        return logprobs.of_chat(self.top) if self.chat else logprobs.document()
 
     def usage_event(self, usage: Mapping[str, int]) -> bytes:
         """The last event of a stream that was asked to say how many tokens it was."""
@@ -95,9 +110,16 @@ def usage(prompt: int, new: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
 
 
-def problem(message: str, kind: str = "invalid_request_error", field: str | None = None) -> dict[str, Any]:
-    """An error, as clients of OpenAI read it."""
-    return {"error": {"message": message, "type": kind, "param": field, "code": None}}
+def problem(
+    message: str, kind: str = "invalid_request_error", field: str | None = None, code: str | None = None
+) -> dict[str, Any]:
+    """An error, as clients of OpenAI read it; by some codes they know what to do."""
+    return {"error": {"message": message, "type": kind, "param": field, "code": code}}
+
+
+def _of_chat(token: str, chance: float | None) -> dict[str, Any]:
+    """One token of a chat. Its bytes are not known where it is a part of a character."""
+    return {"token": token, "logprob": chance, "bytes": None if "\ufffd" in token else list(token.encode())}
 
 
 def error_event(message: str) -> bytes:

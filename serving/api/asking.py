@@ -17,11 +17,19 @@ UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "frequency_penalty": (None, 0, 0.0),
     "presence_penalty": (None, 0, 0.0),
     "logit_bias": (None, {}),
+    "top_k": (None, -1, 0),
+    "min_p": (None, 0),
+    "min_tokens": (None, 0),
+    "repetition_penalty": (None, 1),
+    "ignore_eos": (None, False),
+    "stop_token_ids": (None, []),
     "tools": (None, []),
     "functions": (None, []),
     "response_format": (None, {"type": "text"}),
 }
-"""Fields that we do not have, and the values of each that change nothing."""
+"""Fields that we do not have, and the values of each that change nothing; those of vLLM are among them."""
+LIKELIEST = 20
+"""The most tokens that are told at each place of an answer, as at OpenAI."""
 COMPLETION_TOKENS = 16
 """OpenAI's default for completions."""
 ROLES = ("system", "developer", "user", "assistant")
@@ -30,9 +38,10 @@ ROLES = ("system", "developer", "user", "assistant")
 class BadRequest(ValueError):
     """A request that cannot be answered as it is; the message names the field."""
 
-    def __init__(self, field: str, message: str) -> None:
+    def __init__(self, field: str, message: str, code: str | None = None) -> None:
+        """`code` is the word by which clients of OpenAI know what to do, where there is one."""
         super().__init__(f"{field}: {message}" if field else message)
-        self.field = field
+        self.field, self.code = field, code
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,8 @@ class Ask:
     """Whether the last event of a stream says how many tokens it was."""
     echo: bool
     logprobs: bool
+    top: int = 0
+    """How many of the likeliest tokens are told at each place, where `logprobs`."""
 
 
 def parse(document: Any, chat: bool) -> Ask:
@@ -74,6 +85,7 @@ def parse(document: Any, chat: bool) -> Ask:
     newer, older = document.get("max_completion_tokens"), document.get("max_tokens")
     most = older if newer is None else newer
     least = 1 if chat else 0
+    logprobs, top = _chat_logprobs(document) if chat else _logprobs(document.get("logprobs"))
     return Ask(
         chat,
         _messages(document.get("messages")) if chat else _prompt(document.get("prompt")),
@@ -87,8 +99,23 @@ def parse(document: Any, chat: bool) -> Ask:
         _flag("stream", document),
         bool(options and options.get("include_usage")),
         _flag("echo", document) and not chat,
-        document.get("logprobs") is not None and document["logprobs"] is not False,
+        logprobs,
+        top,
     )
+
+
+def _logprobs(value: Any) -> tuple[bool, int]:
+    """Of completions: how many of the likeliest tokens, beside the drawn one."""
+    if value is None or value is False:
+        return False, 0
+    return True, 1 if value is True else _whole("logprobs", value, 0, LIKELIEST)
+
+
+def _chat_logprobs(document: Mapping[str, Any]) -> tuple[bool, int]:
+    wanted, top = _flag("logprobs", document), document.get("top_logprobs")
+    if top and not wanted:
+        raise BadRequest("top_logprobs", f"found {top!r} without logprobs, expected logprobs: true beside it")
+    return wanted, 0 if top is None else _whole("top_logprobs", top, 0, LIKELIEST)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:
@@ -136,14 +163,15 @@ def _unicode(name: str, text: str) -> str:
 
 def _flag(name: str, document: Mapping[str, Any]) -> bool:
     value = document.get(name)
-    if value not in (None, True, False):
+    if value is not None and not isinstance(value, bool):
         raise BadRequest(name, f"found {value!r}, expected true or false")
     return bool(value)
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
-        raise BadRequest(name, f"found {value!r}, expected a whole number from {least} on")
+def _whole(name: str, value: Any, least: int, most: int = 2**63 - 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        up_to = "on" if most >= 2**63 - 1 else f"to {most}"
+        raise BadRequest(name, f"found {value!r}, expected a whole number from {least} {up_to}")
     return value
 
 

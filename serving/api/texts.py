@@ -1,5 +1,6 @@
 """Texts and tokens: the tokenizer of a served model, the template of its chats, and answers as they grow."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from trainer.base import parsing
 from trainer.data import vocabulary
 from trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG
 
+SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
+"""The special tokens that a template may write."""
+
 
 class ServedTokenizer:
     """The tokenizer in an exported model's folder."""
@@ -17,7 +21,8 @@ class ServedTokenizer:
         from tokenizers import Tokenizer
 
         self.tokenizer = Tokenizer.from_file(str(folder / TOKENIZER))
-        self._template = _settings(folder / TOKENIZER_CONFIG).get("chat_template")
+        self._settings = _settings(folder / TOKENIZER_CONFIG)
+        self._template = self._settings.get("chat_template")
         self.ends = _ends(folder)
 
     def encode(self, text: str) -> list[int]:
@@ -45,11 +50,25 @@ class ServedTokenizer:
         import jinja2
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-        template = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(self._template)
+        def refuse(message: str) -> None:
+            raise jinja2.TemplateError(message)
+
+        # What transformers gives a template, beside the messages.
+        place = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        given = {"raise_exception": refuse, "strftime_now": time.strftime, **self._special_tokens()}
         try:
-            return template.render(messages=[vars(each) for each in messages], add_generation_prompt=True)
-        except jinja2.TemplateError as error:
+            template = place.from_string(self._template)
+            return template.render(messages=[vars(each) for each in messages], add_generation_prompt=True, **given)
+        except (jinja2.TemplateError, TypeError) as error:
             raise BadRequest("messages", f"the model's template refuses them: {error}") from None
+
+    def _special_tokens(self) -> dict[str, str]:
+        """The texts of the special tokens that the settings name, such as `bos_token`."""
+        named = {name: self._settings.get(name) for name in SPECIAL}
+        texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in named.items()}
+        return {name: text for name, text in texts.items() if isinstance(text, str)}
 
     def growing(self, stops: Sequence[str]) -> "GrowingText":
         """The text of an answer under way."""

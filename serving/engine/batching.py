@@ -36,13 +36,16 @@ class Sequence:
     """The tokens that end an answer; they are not part of it."""
     scored: bool = False
     """Whether the log-probability of each token of the prompt is wanted too."""
+    top: int = 1
+    """How many of the likeliest tokens are noted at each place, where `scored`."""
     tokens: list[int] = field(default_factory=list)
     chances: list[float] = field(default_factory=list)
     """The log-probability of each token of the prompt, but the first, where `scored`."""
     logprobs: list[float] = field(default_factory=list)
     """That of each new token, where `scored`."""
-    likeliest: list[tuple[int, float]] = field(default_factory=list)
-    """The likeliest token at each place of `chances` and then of `logprobs`, and its log-probability."""
+    likeliest: list[list[tuple[int, float]]] = field(default_factory=list)
+    """The likeliest tokens at each place of `chances` and then of `logprobs`, the likeliest first, each with its
+    log-probability."""
     finish: Finish = ""
     error: str = ""
     cancelled: bool = False
@@ -200,8 +203,7 @@ class AnswerEngine:
             if sequence.scored:
                 chances = logits[row].log_softmax(-1)
                 sequence.logprobs.append(float(chances[token]))
-                best = chances.max(-1)
-                sequence.likeliest.append((int(best.indices), float(best.values)))
+                sequence.likeliest += _likeliest(chances[None], sequence.top)
             if len(sequence.tokens) >= sequence.most:
                 sequence.finish = "length"
 
@@ -211,8 +213,7 @@ class AnswerEngine:
         wanted = torch.tensor(following, device=self._device, dtype=torch.long)[:, None]
         chances = logits[: len(following)].log_softmax(-1)
         sequence.chances += chances.gather(1, wanted)[:, 0].tolist()
-        best = chances.max(-1)
-        sequence.likeliest += zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        sequence.likeliest += _likeliest(chances, sequence.top)
 
     def _drop_cancelled(self) -> list[Sequence]:
         dropped = [each for each in (*self._active, *self._waiting) if each.cancelled and not each.finish]
@@ -242,3 +243,10 @@ class AnswerEngine:
     @property
     def _device(self) -> torch.device:
         return self._decoder.weights.embedding.device
+
+
+def _likeliest(chances: torch.Tensor, count: int) -> list[list[tuple[int, float]]]:
+    """The `count` likeliest tokens of each row, each with its log-probability; chances: [rows, vocabulary]."""
+    best = chances.topk(min(max(1, count), chances.shape[-1]), -1)
+    rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [list(zip(ids, values, strict=True)) for ids, values in rows]

@@ -13,6 +13,7 @@ from serving.front.backends import BackendMaker
 from serving.front.figures import FrontFigures, Labels, labels
 from serving.front.passing import Passing
 from serving.front.switch import ModelSwitch
+from serving.problems import as_documents
 from serving.records import ServingRecords
 from trainer.base import health, parsing
 from trainer.base.health import HealthAnswer
@@ -37,11 +38,12 @@ class Front:
 
     def application(self) -> web.Application:
         """The application."""
-        application = web.Application(client_max_size=MAX_BYTES)
+        application = web.Application(client_max_size=MAX_BYTES, middlewares=[as_documents])
         routes = application.router
         routes.add_post("/v1/completions", self._answer)
         routes.add_post("/v1/chat/completions", self._answer)
         routes.add_get("/v1/models", self._models)
+        routes.add_get("/v1/models/{name}", self._model)
         routes.add_get("/health", self._health)
         routes.add_get("/live", self._live)
         routes.add_get("/metrics", self._metrics)
@@ -86,12 +88,12 @@ class Front:
             assert isinstance(document, dict)
         except (ValueError, AssertionError):
             return web.json_response(answering.problem("expected a JSON object"), status=400)
-        switch = self._named(document.get("model"))
-        if switch is None:
-            known = ", ".join(self._answered()) or "none yet"
-            told = f"model: found {document.get('model')!r}, expected one of: {known}"
-            return web.json_response(answering.problem(told, field="model"), status=404)
-        return await Passing(request, body, document, switch, self._session, self._figures).answer()
+        name = document.get("model")
+        switch = self._named(name)
+        only = _version(switch, name) if switch else None
+        if switch is None or only is None:
+            return self._unknown(name)
+        return await Passing(request, body, document, switch, self._session, self._figures, only).answer()
 
     def _named(self, name: object) -> ModelSwitch | None:
         """The model of a request: its name, with or without a version; without a name the only one there is."""
@@ -100,6 +102,16 @@ class Front:
             return self.switches[known[0]]
         model = name.partition("@")[0] if isinstance(name, str) else ""
         return self.switches[model] if model in known else None
+
+    def _unknown(self, name: object) -> web.Response:
+        """The refusal of a name that nobody answers to."""
+        known = [
+            each
+            for model in self._answered()
+            for each in (model, *(share.version.named(model) for share in self.switches[model].shares()))
+        ]
+        told = f"model: found {name!r}, expected one of: {', '.join(known) or 'none yet'}"
+        return web.json_response(answering.problem(told, field="model", code="model_not_found"), status=404)
 
     def _answered(self) -> list[str]:
         """The models that are wanted."""
@@ -110,18 +122,15 @@ class Front:
         ]
 
     async def _models(self, _: web.Request) -> web.Response:
-        listed = [
-            {
-                "id": name,
-                "object": "model",
-                "created": int(switch.state.wanted.at) if switch.state.wanted else 0,
-                "owned_by": "slipway",
-                "versions": [share.version.named(name) for share in switch.shares()],
-            }
-            for name, switch in self.switches.items()
-            if name in self._answered()
-        ]
+        listed = [_listed(name, self.switches[name]) for name in self._answered()]
         return web.json_response({"object": "list", "data": listed})
+
+    async def _model(self, request: web.Request) -> web.Response:
+        """One model by its name."""
+        name = request.match_info["name"]
+        return (
+            web.json_response(_listed(name, self.switches[name])) if name in self._answered() else self._unknown(name)
+        )
 
     async def _live(self, _: web.Request) -> web.Response:
         """The front itself runs."""
@@ -176,6 +185,28 @@ class Front:
 
     async def _page(self, _: web.Request) -> web.FileResponse:
         return web.FileResponse(PAGE)
+
+
+def _listed(name: str, switch: ModelSwitch) -> dict[str, object]:
+    """A model as OpenAI lists it."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": int(switch.state.wanted.at) if switch.state.wanted else 0,
+        "owned_by": "slipway",
+        "versions": [share.version.named(name) for share in switch.shares()],
+    }
+
+
+def _version(switch: ModelSwitch, name: object) -> str | None:
+    """The checkpoint of the version that a request names, empty for one that names none; None where it does not answer.
+
+    Whoever names a version is answered by that one or by none.
+    """
+    if not isinstance(name, str) or "@" not in name:
+        return ""
+    versions = (share.version for share in switch.shares())
+    return next((each.checkpoint for each in versions if each.named(switch.model) == name), None)
 
 
 def _said(answer: HealthAnswer) -> web.Response:

@@ -61,6 +61,8 @@ class Passing:
     switch: ModelSwitch
     session: aiohttp.ClientSession
     figures: FrontFigures
+    only: str = ""
+    """The checkpoint of the version that the request names; empty for any."""
     begun: float = field(default_factory=time.monotonic)
     began_to_answer: bool = False
     """Whether the first byte of an answer has gone out."""
@@ -69,7 +71,7 @@ class Passing:
         """The answer of the first backend that gives one."""
         failed, faults = frozenset[str](), list[Backend]()
         while True:
-            backend = self.switch.choose(failed) or await self._backend_to_come()
+            backend = self.switch.choose(failed, self.only) or await self._backend_to_come()
             if backend is None:
                 return self._nobody()
             try:
@@ -82,7 +84,7 @@ class Passing:
                 if len(faults) >= TRIES or time.monotonic() - self.begun > WAIT_SECONDS:
                     self._blame(faults if len({each.version for each in faults}) == 1 else [])
                     return self._failed(str(error))
-                if self.switch.choose(failed) is None:
+                if self.switch.choose(failed, self.only) is None:
                     failed = frozenset()  # who failed may have been started anew by then
                     await asyncio.sleep(PAUSE_SECONDS * 4 ** len(faults))
             else:
@@ -96,7 +98,7 @@ class Passing:
 
     async def _backend_to_come(self) -> Backend | None:
         """The backend that is ready first; None when none is coming, or not in time."""
-        while (backend := self.switch.choose()) is None:
+        while (backend := self.switch.choose(only=self.only)) is None:
             left = WAIT_SECONDS - (time.monotonic() - self.begun)
             if left <= 0 or not self.switch.expects:
                 return None

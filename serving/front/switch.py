@@ -58,8 +58,14 @@ class ModelSwitch:
         await self._judge()
         self._say()
 
-    def choose(self, without: frozenset[str] = frozenset()) -> Backend | None:
-        """Who answers the next request; None while nobody is ready who has not failed it (`without`)."""
+    def choose(self, without: frozenset[str] = frozenset(), only: str = "") -> Backend | None:
+        """Who answers the next request; None while nobody is ready who has not failed it (`without`).
+
+        `only` is the checkpoint of the version that the request names.
+        """
+        if only:
+            named = self.backends.get(only)
+            return named if _answers(named, without) else None
         old, new = self._of(self.state.settled), self._of(self.state.coming)
         old_answers, new_answers = _answers(old, without), _answers(new, without)
         if not (old_answers and new_answers):

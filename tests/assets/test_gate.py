@@ -75,8 +75,8 @@ class Changing(Measuring):
 
     suites: dict[str, SuiteRecipe] = dataclasses.field(default_factory=dict)
 
-    def measure_each(self, snapshot: str, commit: Commit, terms: Terms) -> Score:
-        found = super().measure_each(snapshot, commit, terms)
+    def measure_each(self, snapshot: str, commit: Commit, terms: Terms, calibrated: int | None = None) -> Score:
+        found = super().measure_each(snapshot, commit, terms, calibrated)
         if self.suites[HELD].edition == 1:
             self.suites[HELD] = suite(edition=2)
             making.named(self.tiers.durable_path, self.suites[HELD])

@@ -27,6 +27,16 @@ def test_tasks_of_the_suite_may_have_limits(folder: Folder):
     assert found.suites["held"].generation.tasks == ("adding", "gsm8k")
 
 
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [("[adding, adding]", "each task once"), ('["../adding"]', "names of tasks: letters, digits")],
+)
+def test_tasks_are_named_once_and_by_names(folder: Folder, tasks: str, expected: str):
+    judged(folder, "adding: {at_least: 0.2}", generation=f"generation: {{tasks: {tasks}}}\n")
+    [problem, *_] = folder.problems()
+    assert problem.startswith(f"{SUITE}:3: generation.tasks: found ") and f"expected {expected}" in problem
+
+
 def test_a_limit_for_a_task_that_the_suite_lacks_is_refused_with_those_that_it_has(folder: Folder):
     line = judged(folder, "copying: {at_least: 0.2}")
     wanted = "one of generation.tasks of the training's suite: adding, gsm8k"

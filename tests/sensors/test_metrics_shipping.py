@@ -6,10 +6,12 @@ import json
 import socket
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from assets import keys
+from resources import code
 from resources.mlflow import pages, silence
 from resources.mlflow import tracking as tracking_module
 from resources.mlflow.shipped import ShippedLedger
@@ -20,8 +22,11 @@ from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
 from tests.conftest import until
 from tests.sensors.platform import STEPS, TINY, Platform
+from trainer.base import atomic
+from trainer.figures import rank_figures
 from trainer.node import environment
-from trainer.record import files
+from trainer.record import files, ledger
+from trainer.record.fence import Token
 
 
 def ship(platform: Platform, store: TrainingStore, tags: Mapping[str, str] | None = None) -> bool:
@@ -49,7 +54,7 @@ def runs_of(platform: Platform) -> int:
 def assert_postponed(platform: Platform, store: TrainingStore) -> None:
     """A tick delivers nothing, and says so."""
     reason = str(platform.tick("metrics_shipping").skip_message)
-    assert reason.startswith(f"{store.id}: its metrics are not delivered yet: ")
+    assert reason.startswith(f"{store.id}: its metrics and artefacts are not all delivered yet: ")
 
 
 def test_a_finished_training_is_delivered_whole(tracked: Platform):
@@ -98,6 +103,51 @@ def test_a_run_says_what_it_ran_on_and_what_its_nodes_did(tracked: Platform):
     assert data.tags["mlflow.source.git.commit"] == tracked.compute.revision.partition("+")[0]
     used = {"cpu_utilization_percentage", "system_memory_usage_percentage", "disk_usage_percentage"}
     assert {f"system/node-0/{name}" for name in used | {"network_receive_megabytes"}} <= data.metrics.keys()
+
+
+def test_a_run_has_what_ran_and_in_the_end_its_page(tracked: Platform):
+    store = tracked.finished(Duty.TRACKING)
+    changed = f"{'1' * 40}+{'2' * 12}"
+    atomic.create_only(code.difference_path(tracked.home.durable, changed), b"+ a line\n")
+    ledger.note(store.folder, Token(1), "another", "started", revision=changed)
+    tracked.apply("metrics_shipping")
+    client, run = tracked.tracking.client(), tracked.tracking.run_of(store)
+    packages = environment.packages_path(tracked.home.durable, client.get_run(run).data.tags["slipway.packages"])
+    assert {each.path for each in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
+    found = {each.path for each in client.list_artifacts(run, "code")}  # and the difference of this checkout, maybe
+    assert {f"code/{changed}.diff", f"code/{packages.name}"} <= found
+    kept = client.download_artifacts(run, f"code/{changed}.diff", str(tracked.root))
+    assert Path(kept).read_bytes() == b"+ a line\n"
+    assert "Curves" in Path(client.download_artifacts(run, "report.html", str(tracked.root))).read_text()
+    assert tracked.trainings.opened(Duty.TRACKING) == []
+
+
+def test_artefacts_that_cannot_be_kept_hold_no_metric_back(tracked: Platform, monkeypatch: pytest.MonkeyPatch):
+    store, client = tracked.finished(Duty.TRACKING), tracked.tracking.client()
+
+    def away(*_: object) -> None:
+        raise ConnectionError("the store of artefacts is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "log_artifact", away)
+        assert_postponed(tracked, store)
+    run = tracked.tracking.run_of(store)
+    assert losses(tracked, store) == list(range(1, STEPS + 1))
+    assert client.get_run(run).info.status == "FINISHED" and not client.list_artifacts(run)
+    tracked.apply("metrics_shipping")
+    assert {each.path for each in client.list_artifacts(run)} == {"code", "report.html", "specification.json"}
+    assert tracked.trainings.opened(Duty.TRACKING) == []
+
+
+def test_what_differs_between_ranks_is_in_the_run_rank_by_rank(tracked: Platform):
+    store = tracked.finished(Duty.TRACKING)
+    for rank in (0, 1):
+        figures = {"steps": 3, "forward_seconds": 1.0 + rank}
+        told = {"rank": rank, "step": 3, "figures": figures}
+        ledger.note(store.folder, Token(1), f"figures-{rank}", rank_figures.EVENT, **told)
+    tracked.apply("metrics_shipping")
+    found = tracked.tracking.client().get_run(tracked.tracking.run_of(store)).data.metrics
+    assert (found["rank/0/forward_seconds"], found["rank/1/forward_seconds"]) == (1.0, 2.0)
 
 
 def test_a_run_and_its_partition_lead_to_each_other(tracked: Platform):

@@ -85,7 +85,8 @@ def test_equal_seeds_draw_equal_answers(running: RunningFront):
         ({"n": 2}, 400, "n: found 2"),
         ({"prompt": "x" * 200}, 400, "expected 128 together at most"),
         ({"prompt": [999]}, 400, "expected ids below 257"),
-        ({"model": "another"}, 404, "expected one of: small"),
+        ({"model": "another"}, 404, "expected one of: small, small@1"),
+        ({"model": "small@2"}, 404, "found 'small@2', expected one of: small, small@1"),
     ],
 )
 def test_a_request_that_cannot_be_answered_is_told_why(
@@ -93,6 +94,37 @@ def test_a_request_that_cannot_be_answered_is_told_why(
 ):
     found, said, _ = running.ask(**fields)
     assert found == status and names in said["error"]["message"]
+
+
+def test_an_error_has_the_code_by_which_clients_know_it(running: RunningFront):
+    assert running.ask(prompt="x" * 200)[1]["error"]["code"] == "context_length_exceeded"
+    assert running.ask(model="another")[1]["error"]["code"] == "model_not_found"
+    assert running.ask(model=f"{MODEL}@1")[1]["model"] == f"{MODEL}@1"
+    for path, status in (("/v1/nothing", 404), ("/v1/completions", 405), ("/v1/models/another", 404)):
+        found, text = running.get(path)
+        assert found == status and json.loads(text)["error"]["type"] == "invalid_request_error"
+    assert json.loads(running.get(f"/v1/models/{MODEL}")[1])["id"] == MODEL
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_stream_tells_each_token_s_log_probability_once(running: RunningFront, chat: bool):
+    asked: dict[str, Any] = {"max_tokens": 8, "stop": ["\x00\x00\x00"]}  # which holds pieces back
+    if chat:
+        path = "/v1/chat/completions"
+        asked |= {"messages": [{"role": "user", "content": "hi"}], "logprobs": True, "top_logprobs": 3}
+    else:
+        path = "/v1/completions"
+        asked |= {"prompt": "def f(x):", "logprobs": 3, "echo": True}
+    whole = running.ask(path, **asked)[1]["choices"][0]["logprobs"]
+    pieces = [told for each in running.stream(path, **asked) if (told := each["choices"][0]["logprobs"]) is not None]
+    joined = {name: [one for each in pieces for one in each[name]] for name in whole}
+    if chat:
+        assert [each["token"] for each in joined["content"]] == [each["token"] for each in whole["content"]]
+        assert all(len(each["top_logprobs"]) == 3 for each in joined["content"])
+        assert all(each["top_logprobs"][0]["logprob"] >= each["logprob"] for each in whole["content"])
+    else:
+        assert (joined["tokens"], joined["text_offset"]) == (whole["tokens"], whole["text_offset"])
+        assert len(whole["tokens"]) == 17 and whole["text_offset"][:3] == [0, 1, 2]
 
 
 def test_the_front_says_who_answers_and_what_it_has_counted(running: RunningFront):

@@ -63,8 +63,11 @@ async def server(statuses: Sequence[int], asked: list[int]) -> AsyncIterator[str
         await runner.cleanup()
 
 
-async def asked(durable: Path, old: Sequence[int], new: Sequence[int]) -> tuple[int, list[int], list[int], ModelSwitch]:
-    """The status of one request to a version and its canary, what each of them answered, and what was counted."""
+async def asked(
+    durable: Path, old: Sequence[int], new: Sequence[int], only: str = ""
+) -> tuple[int, list[int], list[int], ModelSwitch]:
+    """The status of one request to a version and its canary, what each of them answered, and what was counted; `only`
+    is the checkpoint of the version that the request names."""
     records, first, second = ServingRecords(durable), list[int](), list[int]()
     wish(records, FIRST)
     records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
@@ -73,7 +76,7 @@ async def asked(durable: Path, old: Sequence[int], new: Sequence[int]) -> tuple[
         switch = ModelSwitch(MODEL, records, cast(BackendMaker, Maker({"1": one, "2": other})), "http://127.0.0.1:1")
         await switch.tick()
         request = make_mocked_request("POST", "/v1/completions")
-        passing = Passing(request, b"", {"prompt": "x"}, switch, session, FrontFigures())
+        passing = Passing(request, b"", {"prompt": "x"}, switch, session, FrontFigures(), only)
         status = (await passing.answer()).status
     return status, first, second, switch
 
@@ -96,6 +99,14 @@ def test_a_request_to_which_every_server_answers_with_a_fault_ends_and_speaks_ag
 
 def test_a_fault_that_another_version_does_not_have_speaks_against_the_first(tmp_path: Path):
     assert asyncio.run(counts(tmp_path, [500], [200])) == (200, 2, 1, 0)
+
+
+def test_a_request_that_names_a_version_is_answered_by_that_one_alone(tmp_path: Path):
+    for number, version in enumerate((FIRST, SECOND)):
+        status, *answered, _ = asyncio.run(asked(tmp_path / version.number, [200], [200], version.checkpoint))
+        assert status == 200 and answered[number] == [200] and answered[1 - number] == []
+    status, first, second, _ = asyncio.run(asked(tmp_path / "failing", [200], [500, 500, 200], SECOND.checkpoint))
+    assert (status, first, second) == (200, [], [500, 500, 200])
 
 
 def test_what_a_client_asks_wrongly_does_not_count_as_given(tmp_path: Path):

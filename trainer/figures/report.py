@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict
 
 from trainer.base import console
@@ -10,9 +9,11 @@ from trainer.config.hardware import peak_flops
 from trainer.config.resolved import Config
 from trainer.figures import measures
 from trainer.figures.measures import Window, Work
+from trainer.figures.rank_figures import RankFigures
 from trainer.figures.timeline import Timeline
 from trainer.figures.usage import Usage
 from trainer.node.world import World
+from trainer.record.recorder import RankRecorder
 
 OWN = ("data", "forward", "backward", "optimiser")
 """The parts of a step in which a rank waits for no other, where weights are not divided."""
@@ -29,12 +30,10 @@ def work(config: Config, world: World, flops_per_sample: int) -> Work:
 class StepReport:
     """The report of one rank. Figures of use and time are those of this rank, all others of the whole training."""
 
-    def __init__(
-        self, config: Config, world: World, work: Work, timeline: Timeline, record: Callable[..., None]
-    ) -> None:
-        """`record` writes an event to the ledger."""
+    def __init__(self, config: Config, world: World, work: Work, timeline: Timeline, recorder: RankRecorder) -> None:
         self._config, self.leads, self._work = config, world.leads, work
-        self._timeline, self._usage, self._record = timeline, Usage(world.device), record
+        self._timeline, self._usage, self._record = timeline, Usage(world.device), recorder.record
+        self._own = RankFigures(recorder, world.size)
         self._window: _Sums | None = None
         self._begun = time.perf_counter()
         self._in_checkpoints = 0.0
@@ -58,8 +57,13 @@ class StepReport:
         self._record("step", step=step, **seen, **done, **timed, **usage)
         if self.leads:
             console.say(console_line(step, self._config.run.steps, done))
+        self._own.add(step, parts, usage)
         self._judge_window(step, parts, usage, done.get("mfu"))
         return done
+
+    def close(self) -> None:
+        """Record what this rank did in the last steps."""
+        self._own.tell()
 
     def _judge_window(self, step: int, parts: dict[str, float], usage: dict[str, float], mfu: float | None) -> None:
         """Record what bounds each window of steps. An incarnation's first step, which warms up, is in no window."""

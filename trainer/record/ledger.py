@@ -8,6 +8,7 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme,
                                                                     environment (`trainer.node.environment`)
     node_usage      node, step, usage: of one rank of each node (`figures.node_usage`)
+    rank_figures    rank, step, figures: of each rank of several (`figures.rank_figures`)
     phase           phase, step: rank 0 enters a phase of its work; of the first one, since: when its process began
     met             world: all ranks have met            stepped    step: the first one of this generation is done
     step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,

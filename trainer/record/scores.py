@@ -85,16 +85,22 @@ class PartialSums(Protocol):
     def confidence(self) -> tuple[tuple[int, float, int], ...]: ...
 
 
-def of_examples(owners: Sequence[int], parts: Sequence[PartialSums], seconds: float) -> ExampleSums:
-    """The sums of each example, from those of its parts; `owners` are the examples of the parts, from 0 on."""
+def of_examples(
+    owners: Sequence[int], parts: Sequence[PartialSums], seconds: float, calibrated: int | None = None
+) -> ExampleSums:
+    """The sums of each example, from those of its parts; `owners` are the examples of the parts, from 0 on.
+
+    How sure the model was is that of the first `calibrated` examples, of all for None.
+    """
     count = max(owners, default=-1) + 1
     losses, predicted, right = [0.0] * count, [0] * count, [0] * count
     for owner, part in zip(owners, parts, strict=True):
         losses[owner] += part.loss
         predicted[owner] += part.predicted
         right[owner] += part.right
-    told = [part.confidence for part in parts]
-    columns = zip(*told, strict=True) if all(told) else ()
+    first = count if calibrated is None else calibrated
+    told = [part.confidence for owner, part in zip(owners, parts, strict=True) if owner < first]
+    columns = zip(*told, strict=True) if all(told) else ()  # empty where ranks share the vocabulary
     sure = tuple(
         (sum(each[0] for each in column), sum(each[1] for each in column), sum(each[2] for each in column))
         for column in columns

@@ -45,6 +45,12 @@ def test_an_example_that_shares_thirteen_words_with_a_training_document_leaked()
     assert leaks.leaked(held_out, training, common=10, share=0.9) == [0]
 
 
+def test_an_example_of_fewer_words_leaked_where_a_training_document_has_just_the_same():
+    held_out = [words(0, 5), words(10, 5), "", "一二三四五"]  # without spaces, each character is a word
+    training = [words(0, 5).upper(), f"{words(10, 5)} and more", "一二三四五。"]
+    assert leaks.leaked(held_out, training * 20, common=10, share=0.5) == [0, 3]
+
+
 def test_a_passage_in_many_training_documents_is_boilerplate():
     held_out = [words(0, 100)]
     training = [f"{words(0, 13)} and x{number}" for number in range(11)]

@@ -1,9 +1,12 @@
 """Node usage: what a node as a whole does, under the names of MLflow's system metrics."""
 
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 
 from tests.conftest import until
@@ -30,6 +33,46 @@ def test_the_figures_have_the_names_of_mlflows_own(tmp_path: Path):
 def test_a_disk_that_is_away_leaves_its_figures_out(tmp_path: Path):
     found = NodeUsage(tmp_path / "gone").read()
     assert "disk_usage_percentage" not in found and "cpu_utilization_percentage" in found
+
+
+class DriverError(Exception):
+    """As NVML raises it."""
+
+
+class Driver:
+    """NVML's bindings on a node of two GPUs, of which the second one answers no more."""
+
+    NVMLError = DriverError
+
+    def nvmlInit(self) -> None: ...  # noqa: N802 - NVML's names
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> int:  # noqa: N802
+        return number
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: int) -> SimpleNamespace:  # noqa: N802
+        if gpu == 1:
+            raise DriverError("GPU is lost")
+        return SimpleNamespace(used=20_000_000_000, total=80_000_000_000)
+
+    def nvmlDeviceGetUtilizationRates(self, _: int) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(gpu=97)
+
+    def nvmlDeviceGetPowerUsage(self, _: int) -> int:  # noqa: N802
+        return 650_000  # milliwatts
+
+
+def test_each_gpu_of_a_node_is_shown_and_one_that_is_lost_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pynvml", Driver())
+    found = {name: value for name, value in NodeUsage(tmp_path).read().items() if name.startswith("gpu_")}
+    assert found == {
+        "gpu_0_utilization_percentage": 97.0,
+        "gpu_0_memory_usage_megabytes": 20_000.0,
+        "gpu_0_memory_usage_percentage": 25.0,
+        "gpu_0_power_usage_watts": 650.0,
+    }
 
 
 def test_one_rank_of_each_node_records_its_usage_beside_the_steps(tmp_path: Path, monkeypatch):

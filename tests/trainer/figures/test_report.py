@@ -40,6 +40,15 @@ def test_a_step_s_event_has_the_usage_of_the_machine(watched: tuple[Training, st
 
 
 @pytest.mark.slow
+def test_each_rank_tells_the_figures_of_its_own(watched: tuple[Training, str]):
+    told = watched[0].events("rank_figures")
+    assert {event["rank"] for event in told} == {0, 1}
+    for rank in (0, 1):
+        assert sum(event["figures"]["steps"] for event in told if event["rank"] == rank) == STEPS
+    assert all(event["figures"]["forward_seconds"] > 0 and event["figures"]["host_memory"] > 0 for event in told)
+
+
+@pytest.mark.slow
 def test_a_slow_rank_shows_as_communication_of_the_others(training: Training, mark: str):
     """Rank 1 is stopped until the training has been silent for longer than its steps take."""
     training.configure(run={"steps": 100_000}, checkpoint={"every": 100_000}, validation={"every": 0})

@@ -1,0 +1,54 @@
+"""Artefacts in MLflow: the files that a run has beside its figures: what ran, and in the end its page with all curves.
+
+They lie on the durable tier before they are delivered, and come after the figures: a store of artefacts that is away
+keeps no figure back. Delivering one twice leaves one.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resources import code
+from resources.mlflow.shipped import ShippedLedger
+from resources.trainings.store import TrainingStore
+from trainer.base.journal import JournalEvent
+from trainer.node import environment
+from trainer.record import files
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+CODE = "code"
+"""MLflow's folder for what describes the code."""
+ALWAYS = (files.SPECIFICATION,)
+"""Of every training's folder."""
+
+
+def of_starts(events: Iterable[JournalEvent]) -> list[str]:
+    """The files that say what ran at each start, relative to the durable tier: the list of packages, and the difference
+    of a changed checkout."""
+    found: dict[Path, None] = {}
+    for event in events:
+        if event["event"] == "started":
+            revision, packages = event.get("revision", ""), event.get("environment", {}).get("packages", "")
+            found |= {code.difference_path(Path(), revision): None} if code.is_changed(revision) else {}
+            found |= {environment.packages_path(Path(), packages): None} if packages else {}
+    return [str(each) for each in found]
+
+
+def deliver(client: "MlflowClient", store: TrainingStore, durable: Path, shipped: ShippedLedger,
+            names: Iterable[str]) -> None:  # fmt: skip
+    """Deliver what is owed, and the files of these names in the training's folder that the run does not have yet.
+
+    What was never kept (a difference that is too large, say) is left out.
+    """
+    for owed in list(shipped.code):
+        if (durable / owed).exists():
+            client.log_artifact(shipped.run, str(durable / owed), CODE)
+        shipped.code.remove(owed)
+        shipped.save(store)
+    for name in names:
+        if name not in shipped.files and (store.folder / name).exists():
+            client.log_artifact(shipped.run, str(store.folder / name))
+            shipped.files.append(name)
+            shipped.save(store)

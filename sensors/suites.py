@@ -1,0 +1,63 @@
+"""Suites: compares each evaluation set with the training documents of today.
+
+Should be: each suite that was made is compared with the current snapshot of every dataset whose models it measures.
+Is: the comparisons on record beside the suite.
+Follows: a run that materialises the suite, and with it its check `decontaminated`, once for each new snapshot. One that
+failed is requested again an hour later.
+"""
+
+import time
+
+import dagster as dg
+
+from assets import keys, subjects
+from assets.datasets.snapshots import pointer
+from assets.suites import checked, suite
+from assets.suites.assets import compared_with
+from recipes.load import Recipes
+from recipes.suite import SuiteRecipe
+from resources.tiers import Tiers
+from sensors.support.runs import NewestRuns
+from sensors.support.tick import Tick
+
+NAME = "suites"
+CHECKS_TAG = "slipway/checks-suite"
+RETRY_SECONDS = 3600.0
+
+
+def suites(recipes: Recipes) -> dg.SensorDefinition:
+    """The sensor over all recipes of suites."""
+    datasets = {name: compared_with(recipe, recipes) for name, recipe in recipes.suites.items()}
+
+    @dg.sensor(
+        name=NAME,
+        asset_selection='key:"*/suite"',
+        minimum_interval_seconds=30,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Compares evaluation sets with the training documents of new snapshots.",
+    )
+    def sensor(context: dg.SensorEvaluationContext, tiers: Tiers) -> dg.SensorResult:
+        tick = Tick(context, NAME)
+        tick.each(
+            recipes.suites.values(),
+            lambda recipe: subjects.suite(recipe.name),
+            lambda recipe: _check(tick, recipe, datasets[recipe.name], tiers),
+        )
+        return tick.result()
+
+    return sensor
+
+
+def _check(tick: Tick, recipe: SuiteRecipe, datasets: list[str], tiers: Tiers) -> None:
+    """Request a run for a suite that was not compared with a current snapshot; one that nobody needed yet is left."""
+    durable, known = tiers.durable_path, suite.named(tiers.durable_path, recipe.name)
+    if known is None or known.recipe != recipe.content():
+        return
+    current = [found for name in datasets if (found := pointer.current(durable, name))]
+    new = [each for each in current if not checked.path(durable, known.suite, each).exists()]
+    if not new:
+        return
+    value = f"{known.suite[:16]}.{new[0][:16]}"
+    run = NewestRuns(tick.instance, CHECKS_TAG, [value]).newest(value)
+    if run is None or (not run.unfinished and time.time() - run.ended > RETRY_SECONDS):
+        tick.request([keys.key(recipe.name, "suite")], {CHECKS_TAG: value})
