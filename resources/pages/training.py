@@ -13,6 +13,7 @@ from resources.pages import curves
 from resources.pages.reading import TrainingView, differences
 from resources.trainings.standing import FAILED, HANGING
 from trainer.base.durations import duration
+from trainer.figures.measures import FIRST_WINDOW
 
 ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""
@@ -90,10 +91,21 @@ def _standing(view: TrainingView) -> Iterator[str]:
             f'aria-label="step {stands.step} of {stands.steps}"></progress>'
         )
     yield frame.tiles(_tiles(view))
-    if view.fold.advice:
-        yield frame.paragraph(view.fold.advice, "quiet")
+    yield frame.paragraph(_bound(view), "quiet")
     if view.fold.datasets:
         yield _datasets(view.fold.datasets)
+
+
+def _bound(view: TrainingView) -> str:
+    """What bounds its speed, or when that will be known; empty where it does not run, or says no such thing."""
+    stands, fold = view.standing, view.fold
+    if not stands.is_live or stands.steps is None:
+        return ""
+    if fold.advice:
+        return f"What bounds its speed: {fold.advice[:1].lower()}{fold.advice[1:]}"
+    if not fold.recent_steps:
+        return ""
+    return f"What bounds its speed is known from step {fold.recent_steps[0] + FIRST_WINDOW:,} on."
 
 
 def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
