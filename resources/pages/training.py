@@ -19,7 +19,14 @@ ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""
 NAV = (("All pages", ROOT), ("The morning after", f"{ROOT}/morning"))
 """What leads away from any page that a server shows."""
-SHOWN = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")
+FIGURES = {
+    "tokens_per_second": "tokens/s",
+    "samples_per_second": "samples/s",
+    "mfu": "MFU, of the peak FLOP/s,",
+    "learning_rate": "learning rate",
+    "gradient_norm": "gradient norm, before clipping,",
+}
+"""What is told of the last step."""
 
 
 def address(training: str) -> str:
@@ -120,25 +127,29 @@ def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
 
 def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
     stands, figures = view.standing, dict(view.standing.figures)
-    yield "step", f"{stands.step:,} of {stands.steps:,}" if stands.steps else f"{stands.step:,}"
+    unit, when = _unit(view), "now" if stands.is_live else "at its last step"
+    yield "steps done", f"{stands.step:,} of {stands.steps:,}" if stands.steps else f"{stands.step:,}"
     if stands.seconds_left is not None:
-        yield "left", duration(stands.seconds_left)
+        yield "left, at the pace of the last steps", duration(stands.seconds_left)
     if stands.loss is not None:
-        yield "loss now" if stands.is_live else "last loss", frame.number(stands.loss)
+        yield f"{unit}, loss {when}", frame.number(stands.loss)
     if stands.best_loss is not None:
         what = "best validation loss" if view.fold.validated else "best loss"
-        yield f"{what}, at step {stands.best_step:,}", frame.number(stands.best_loss)
-    for name in SHOWN:
+        yield f"{unit}, {what}, at step {stands.best_step:,}", frame.number(stands.best_loss)
+    for name, title in FIGURES.items():
         if name in figures and not (name == "samples_per_second" and "tokens_per_second" in figures):
-            yield _title(name), f"{figures[name]:.1%}" if name == "mfu" else frame.number(figures[name])
+            yield f"{title} {when}", f"{figures[name]:.1%}" if name == "mfu" else frame.number(figures[name])
     yield "newest checkpoint", f"step {stands.checkpoint:,}" if stands.checkpoint else "none yet"
-    yield "start", f"{stands.incarnation} on {', '.join(stands.nodes)}" if stands.nodes else "none yet"
+    if stands.nodes:
+        yield f"on {', '.join(stands.nodes)}", f"start {stands.incarnation}"
+    else:
+        yield "starts", "none yet"
 
 
-def _title(name: str) -> str:
-    return {"tokens_per_second": "tokens/s", "samples_per_second": "samples/s", "mfu": "MFU"}.get(
-        name, name.replace("_", " ")
-    )
+def _unit(view: TrainingView) -> str:
+    """What its losses are in: of our models, nats for each target; of a script, its own."""
+    known = {"tokens_per_second": "nats per token", "samples_per_second": "nats per sample"}
+    return next((unit for name, unit in known.items() if name in view.fold.last), "in its own unit")
 
 
 def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
@@ -162,7 +173,7 @@ def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
     total = sum(seconds.values())
     rows = sorted(seconds.items(), key=lambda each: -each[1])
     cells = [[name, f"{spent:,.1f}", f"{spent / total:.1%}"] for name, spent in rows]
-    yield frame.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100 %"]])
+    yield frame.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100.0%"]])
 
 
 def _checkpoints(view: TrainingView) -> Iterator[str]:
@@ -191,7 +202,7 @@ def _configuration(view: TrainingView) -> Iterator[str]:
     for each in rare.changes:
         yield frame.paragraph(each)
     whole = frame.table(["field", "value"], list(rare.configuration.items()), left=True)
-    yield f"<details><summary>All of it</summary>{whole}</details>"
+    yield f"<details><summary>Every field</summary>{whole}</details>"
 
 
 def _links(view: TrainingView, served: bool) -> Iterator[str]:
