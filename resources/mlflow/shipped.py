@@ -23,6 +23,8 @@ class ShippedLedger:
     """The page in Dagster that the run links to."""
     evaluations: list[str] = field(default_factory=list)
     """The commits whose scores are delivered."""
+    experiment: str = ""
+    """The experiment of the run; empty for a run that an earlier release made, until the next delivery."""
 
     @staticmethod
     def of(store: TrainingStore) -> "ShippedLedger":

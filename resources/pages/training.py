@@ -209,6 +209,7 @@ def _links(view: TrainingView, served: bool) -> Iterator[str]:
     found = [
         ("its sweep", f"{ROOT}/sweeps/{view.sweep}" if view.sweep else ""),
         ("its run in MLflow", view.mlflow_page),
+        ("all trainings of its recipe in MLflow, to compare them", view.mlflow_others),
         ("the training in Dagster", links.training(view.recipe, view.id)),
         ("its checkpoints in Dagster", links.asset(links.lane(view.recipe), "checkpoint")),
         ("its incidents in Dagster", links.asset(links.lane(view.recipe), "incident")),
