@@ -82,10 +82,12 @@ def _pages(url: str, run: str) -> list[PeerPage]:
     of = {name: frozenset({name}) for name in ("running", "champion", "sweep", "dataset")}
     anything = frozenset({*of, "all", "night"})
     found = [
-        PeerPage("the first page", f"{url}/", 0, anything),
+        PeerPage("the first page", f"{url}/", 0, anything, greeting="text=Skip"),
         PeerPage("the runs", f"{url}/runs", 1, anything),
         PeerPage("the catalog", f"{url}/assets", 1, anything),
         PeerPage("the run", f"{url}/runs/{run}", 2, of["running"]),
+        PeerPage("what failed in the run", f"{url}/runs/{run}", 3, of["running"], typed="failed"),
+        PeerPage("what the run said first", f"{url}/runs/{run}", 3, of["running"], typed="configuration"),
         PeerPage("the lineage", f"{url}/asset-groups", 1, anything),
     ]
     for subject, about in of.items():
@@ -93,7 +95,7 @@ def _pages(url: str, run: str) -> list[PeerPage]:
         found += [
             PeerPage(f"the asset {name}", f"{url}/assets/{name}", 2, about),
             PeerPage(f"the events of {name}", f"{url}/assets/{name}?view=events", 3, about),
-            PeerPage(f"the plots of {name}", f"{url}/assets/{name}?view=plots", 3, about),
+            PeerPage(f"the plots of {name}", f"{url}/assets/{name}", 3, about, ("text=Plots >> nth=-1",)),
             PeerPage(f"the checks of {name}", f"{url}/assets/{name}?view=checks", 3, about),
         ]
     return found

@@ -24,7 +24,7 @@ def table(head: list[str], rows: list[list[Any]]) -> dg.MarkdownMetadataValue:
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
 
 
-@dg.asset(check_specs=[dg.AssetCheckSpec("no_empty_split", "dataset")])
+@dg.asset(check_specs=[dg.AssetCheckSpec("no_empty_split", asset="dataset")])
 def dataset() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
     left_out = table(["left out because", "documents"], [[*each] for each in LOGGED["left_out"].items()])
     counts = {"dagster/row_count": LOGGED["documents"], "tokens": LOGGED["tokens"]}
@@ -40,7 +40,7 @@ def sweep() -> dg.MaterializeResult[Any]:
     return dg.MaterializeResult(metadata=best)
 
 
-@dg.asset(deps=[sweep], check_specs=[dg.AssetCheckSpec("beats_champion", "champion")])
+@dg.asset(deps=[sweep], check_specs=[dg.AssetCheckSpec("beats_champion", asset="champion")])
 def champion() -> Iterator[dg.MaterializeResult[Any] | dg.AssetCheckResult]:
     yield dg.MaterializeResult(
         metadata={"training": CHAMPION["name"], "configuration": CHAMPION["parameters"], **CHAMPION["scores"]}

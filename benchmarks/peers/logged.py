@@ -17,7 +17,7 @@ from assets.sweeps.store import SweepStore
 from resources.home import Home
 from resources.pages.reading import flat
 from resources.trainings.store import TrainingStore
-from trainer.base import codec
+from trainer.base import codec, listing
 from trainer.data import shards
 from trainer.record import files
 from trainer.record.scores import Score
@@ -78,7 +78,7 @@ class Logged:
 def of(home: Home, running: TrainingStore, champion: TrainingStore, model: str, fault: str) -> Logged:
     """What there is to log of a home with a sweep, a dataset, a champion, and a training that runs."""
     durable = home.durable
-    [sweep], [dataset] = (_subjects(durable / what) for what in ("sweeps", "datasets"))
+    [sweep], [dataset] = (listing.names_if_there(durable / what) for what in ("sweeps", "datasets"))
     state = SweepStore(durable / "sweeps" / sweep).state()
     assert state is not None and state.closed is not None and state.closed.best_trial is not None
     made = shards.read_manifest(durable, pointer.current(durable, dataset) or "")
@@ -124,7 +124,3 @@ def _scores(store: TrainingStore) -> dict[str, float]:
         if score is not None and not score.damaged:
             names = {"loss": score.loss, "accuracy": score.accuracy, "bits_per_byte": score.bits_per_byte}
     return names
-
-
-def _subjects(folder: Path) -> list[str]:
-    return sorted(each.name for each in folder.iterdir() if each.is_dir())

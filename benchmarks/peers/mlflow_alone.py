@@ -128,6 +128,6 @@ def _pages(url: str, ids: dict[str, str], logged: Logged) -> list[PeerPage]:
         found += [
             PeerPage(f"the run of the {what} one", run, 3, about),
             PeerPage(f"the metrics of the {what} one", f"{run}/model-metrics", 4, about),
-            PeerPage(f"the artefacts of the {what} one", f"{run}/artifacts", 4, about),
+            PeerPage(f"the artefacts of the {what} one", f"{run}/artifacts", 5, about, ("text=checkpoints >> nth=-1",)),
         ]
     return found

@@ -38,7 +38,7 @@ def train(given: dict[str, Any]) -> None:
 
 def main(logged: str, hold: str) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.data_parallel_trainer import DataParallelTrainer  # type: ignore[import-not-found]
+    from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer  # type: ignore[import-not-found]
 
     told = json.loads(Path(logged).read_text())
     for name in ("dataset", "documents", "tokens", "left_out", "best_trial"):

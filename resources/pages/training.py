@@ -127,7 +127,7 @@ def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
 
 def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
     stands, figures = view.standing, dict(view.standing.figures)
-    unit, when = _unit(view), "now" if stands.is_live else "at its last step"
+    unit, when = _unit(view), "now" if stands.is_live else f"at step {int(view.fold.last.get('step', 0)):,}"
     yield "steps done", f"{stands.step:,} of {stands.steps:,}" if stands.steps else f"{stands.step:,}"
     if stands.seconds_left is not None:
         yield "left, at the pace of the last steps", duration(stands.seconds_left)
@@ -160,7 +160,13 @@ def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
     yield frame.table(
         ["when", "what", "cost", "done", "state"],
         [
-            [moment(each.at), frame.link(each.what, each.path if served else ""), each.cost, each.done, each.state]
+            [
+                moment(each.at),
+                frame.link(each.what, each.path if served else ""),
+                each.cost,
+                frame.worded(each.done),
+                each.state,
+            ]
             for each in reversed(found)
         ],
         left=True,

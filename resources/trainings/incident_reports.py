@@ -24,6 +24,11 @@ from trainer.record.fence import Claim, Token
 from trainer.record.incidents import IncidentRecord
 
 OVER, RECOVERING, WAITING, STOPPED = "over", "recovering", "waits for a person", "stopped by a person"
+NOT_DONE = {
+    WAITING: "nothing more: the training was given up, and is not started again",
+    STOPPED: "nothing more: a person stopped the training",
+}
+"""What was done where no start followed, whatever was meant to be."""
 END_BYTES, BEGINNING_BYTES = 64 << 10, 256 << 10
 """So much is read of a generation's segments of the ledger: the steps before an incident, and what follows it."""
 TODO = {
@@ -155,7 +160,7 @@ def report(
         cause=record.reason,
         at=record.at,
         noticed_by=record.by,
-        action=record.action,
+        action=_action(record, state, following),
         state=state,
         step=done,
         nodes=record.nodes,
@@ -174,6 +179,13 @@ def report(
         evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
         lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},
     )
+
+
+def _action(record: IncidentRecord, state: str, following: Claim | None) -> str:
+    """What was done about it: the record has what was meant to be, when the incident was noticed."""
+    if following is not None or state not in NOT_DONE or record.action.startswith(("nothing", "is given up")):
+        return record.action
+    return NOT_DONE[state]
 
 
 def _steps_lost(

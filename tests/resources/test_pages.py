@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
+from resources import frame
 from resources.pages import training
 from resources.pages.reading import IncidentLine, RareParts, TrainingView, differences, flat
 from resources.trainings.curves import CurveFold
@@ -105,7 +106,7 @@ def test_a_page_that_is_a_file_links_to_no_server():
 def test_every_figure_is_told_with_its_unit_and_of_which_step_it_is():
     stands = replace(STANDS, figures=(("tokens_per_second", 12345.0), ("learning_rate", 1e-3)))
     ended = replace(stands, state="stopped", words="stopped at 9 of 10: resume goes on from step 8")
-    for standing, when in ((stands, "now"), (ended, "at its last step")):
+    for standing, when in ((stands, "now"), (ended, "at step 9")):
         page = training.html(replace(view(), standing=standing))
         for tile in (f"2.5</b>nats per token, loss {when}", f"12,345</b>tokens/s {when}", "start 1</b>on node-0"):
             assert tile in page, tile
@@ -118,3 +119,7 @@ def test_what_bounds_its_speed_is_told_while_it_runs_and_before_that_when_it_wil
     assert "What bounds its speed: 12% of the time goes into X." in training.html(late)
     ended = replace(late, standing=TrainingStanding("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))
     assert "bounds its speed" not in training.html(ended) and "goes into X" not in training.html(ended)
+
+
+def test_a_command_in_a_sentence_is_code_and_never_markup():
+    assert frame.worded("then `slipway resume <b>`") == "then <code>slipway resume &lt;b&gt;</code>"
