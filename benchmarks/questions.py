@@ -1,12 +1,16 @@
 """Thirty questions that people have, answered by walking the pages of a platform that works, in a real browser.
 
     SLIPWAY_HOME=HOME slipway demo
-    python -m benchmarks.questions HOME [--recipe tiny-decoder]
+    python -m benchmarks.questions HOME [--recipe tiny-decoder] [--beside mlflow dagster] [--ray PYTHON]
 
 The home is what `slipway demo` leaves: a dataset, a sweep, a champion. A further training is started in it, and one of
 its ranks is killed, so that something runs and something has happened. Each question is walked from the index of pages:
 what has to be clicked, and the seconds until the answer can be read. A question without an answer is told, and counts
 as none. The questions are benchmarks/cases/questions.json. One JSON line for each, and one for all.
+
+The same questions are put to MLflow alone, to Dagster alone and, with the interpreter of an environment that has
+`ray[default,train]`, to Ray's dashboard, over the same trainings, logged as an ordinary person logs them
+(`benchmarks.peers.logged`). There no way is laid down: all of a peer's pages are looked at (`benchmarks.peers.asked`).
 """
 
 import argparse
@@ -15,16 +19,21 @@ import json
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Error
 
+from benchmarks.peers import dagster_alone, logged, mlflow_alone, ray_alone
+from benchmarks.peers.asked import Peer, PeerAnswer
+from benchmarks.peers.logged import Logged
 from resources.home import Home
 from resources.mlflow import promotion
 from resources.mlflow.registry import TRAINING_TAG
@@ -37,6 +46,7 @@ from tests.embedded.slipway import free_port
 from trainer.base import listing, processes
 
 QUESTIONS = Path(__file__).parent / "cases" / "questions.json"
+BESIDE = ("mlflow", "dagster")
 MARK = "SLIPWAY_BENCHMARK"
 PATIENCE_SECONDS = 900.0
 ANSWER_SECONDS = 30.0
@@ -52,6 +62,8 @@ class Place:
     url: str
     links: Mapping[str, str]
     """What a click names, by its word: the selector of a link."""
+    logged: Callable[[], Logged]
+    """What there is to log of it by now."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.questions", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("home", type=Path, help="what `slipway demo` has left")
     parser.add_argument("--recipe", default="tiny-decoder", help="the training that is started")
+    parser.add_argument("--beside", nargs="*", choices=BESIDE, default=BESIDE, help="peers that are asked the same")
+    parser.add_argument("--ray", type=Path, help="the interpreter of an environment with Ray; without it, no Ray")
     parser.add_argument("--show", type=Path, help="a folder for a picture of each page without an answer")
     options = parser.parse_args()
     program = browser.program()
@@ -78,12 +92,41 @@ def main() -> None:
         working(Home(options.home.absolute()), options.recipe) as place,
         browser.opened(program, options.show) as window,
     ):
-        answers = [asked(window, place, question) for question in json.loads(QUESTIONS.read_text())]
-    for each in answers:
-        _print(f"asked: {each.asked}", each.seconds, "s", 5.0, clicks=each.clicks, answered=each.answered)
+        questions = json.loads(QUESTIONS.read_text())
+        answers = [asked(window, place, question) for question in questions]
+        others = beside(window, place, questions, options.beside, options.ray)
+    for number, each in enumerate(answers):
+        peers = {name: told[number].line for name, told in others.items()}
+        _print(f"asked: {each.asked}", each.seconds, "s", 5.0, clicks=each.clicks, answered=each.answered, peers=peers)
     found = [each for each in answers if each.answered]
-    _print("questions without an answer", len(answers) - len(found), "", 0)
-    _print("clicks to an answer, at most", max(each.clicks for each in found), "", 2)
+    given = {name: [each for each in told if each.answered] for name, told in others.items()}
+    without = {name: len(questions) - len(told) for name, told in given.items()}
+    _print("questions without an answer", len(answers) - len(found), "", 0, peers=without)
+    most = {name: max((each.clicks for each in told), default=0) for name, told in given.items()}
+    _print("clicks to an answer, at most", max(each.clicks for each in found), "", 2, peers=most)
+    middle = {name: statistics.median([each.seconds for each in told]) for name, told in given.items() if told}
+    _print("seconds to an answer, median", statistics.median(each.seconds for each in found), "s", 5.0, peers=middle)
+
+
+def beside(
+    window: Window, place: Place, questions: Sequence[Mapping[str, Any]], names: Sequence[str], ray: Path | None
+) -> dict[str, list[PeerAnswer]]:
+    """By peer, how it answers each question; one peer runs at a time."""
+    with tempfile.TemporaryDirectory(prefix="slipway-q-") as folder:
+        root = Path(folder)
+        starts: dict[str, Callable[[], contextlib.AbstractContextManager[Peer]]] = {
+            "mlflow": lambda: mlflow_alone.served(root / "m", place.logged()),
+            "dagster": lambda: dagster_alone.training(root / "d", place.logged()),
+        }
+        chosen = [starts[name] for name in names]
+        if ray is not None:
+            chosen.append(lambda: ray_alone.served(root / "r", place.logged(), ray.absolute()))
+        found = {}
+        for start in chosen:
+            with start() as peer:
+                peer.look(window)
+                found[peer.name] = [peer.asked(window, question) for question in questions]
+    return found
 
 
 @contextlib.contextmanager
@@ -98,7 +141,7 @@ def working(home: Home, recipe: str) -> Iterator[Place]:
             lambda: b"Slipway is at" in (home.root / "dev.log").read_bytes(), "the instance answers", PATIENCE_SECONDS
         )
         store = _started(home, recipe, environ)
-        yield Place(f"http://127.0.0.1:{port}/slipway", _links(home, store))
+        yield Place(f"http://127.0.0.1:{port}/slipway", _links(home, store), lambda: _logged(home, store))
         store.want("stop", "benchmark", "all is asked")
         until(lambda: store.exit() is not None, "the training has stopped", PATIENCE_SECONDS)
     finally:
@@ -139,6 +182,16 @@ def _links(home: Home, running: TrainingStore) -> dict[str, str]:
         "dataset": f"datasets/{dataset}",
     }
     return {word: f'a[href="/slipway/{path}"]' for word, path in found.items()}
+
+
+def _logged(home: Home, running: TrainingStore) -> Logged:
+    """What a peer gets of it."""
+    [model] = promotion.models(home.durable)
+    held = promotion.champion(home.durable, model)
+    assert held is not None
+    champion = Trainings(home.durable / "trainings").store(held.tags[TRAINING_TAG])
+    [report, *_] = incident_reports.of(running, running.read())
+    return logged.of(home, running, champion, model, report.cause.splitlines()[0])
 
 
 def asked(window: Window, place: Place, question: Mapping[str, Any]) -> Answer:

@@ -211,7 +211,9 @@ def is_open(platform: Platform, cause: str, checkpoints: int) -> None:
     ledger = Ledger(store.folder, token, "rank-0")
     ledger.write("step", step=1, loss=1.0, seconds=0.1)
     ledger.close()
-    ShippedLedger("none", {p.name: p.stat().st_size for p in (store.folder / files.LEDGER).iterdir()}).save(store)
+    ShippedLedger(
+        "none", {p.name: p.stat().st_size for p in (store.folder / files.LEDGER).iterdir()}, experiment="none"
+    ).save(store)
     run = platform.instance.create_run_for_job(
         platform._job(dg.RunRequest(asset_selection=[keys.key(TINY, "training")])),
         tags={keys.TRAINING_TAG: store.id, "dagster/partition": store.id},

@@ -1,9 +1,12 @@
 """What a person waits for: pages in a real browser, on a home with hundreds of trainings, and what is seen how soon.
 
-    python -m benchmarks.ui [--trainings 500] [--checkpoints 20] [--steps 1000000] [--only pages live report]
+    python -m benchmarks.ui [--trainings 500] [--checkpoints 20] [--sweeps 50] [--steps 1000000]
+        [--only pages live report]
 
-    pages    seconds until Dagster's catalog, the page of a training, the index of pages and the morning page show what
-             they are opened for: each three times, the median; `slipway dev` serves them, Chromium shows them
+    pages    seconds until Dagster's catalog, the page of a training and of a sweep, the index of pages and the morning
+             page show what they are opened for: each three times, the median; `slipway dev` serves them, Chromium shows
+             them. Beside it the catalog of Dagster alone, with one asset and no event. Where the seconds of a page
+             of Dagster go is told with it: the last of its scripts, and the slowest of its queries
     live     seconds from a step in the ledger to the open page, and from a rank that is stopped or killed to its
              being visible on the page of its training
     report   bytes of the kept page of a training of so many steps; processor seconds of a scrape of the exporter
@@ -23,9 +26,17 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import dagster as dg
+from playwright.sync_api import Request
 
 from assets import keys
 from assets.checkpoints import checkpoint_materialisation
+from assets.sweeps import showing
+from assets.sweeps.report import kept as sweep_pages
+from assets.sweeps.store import SweepStore, sweep_id
+from benchmarks.peers import dagster_alone
 from benchmarks.sensors import BY, committed, is_closed, unsynced
 from deploy.embedded import instance as embedded
 from operations.metrics.serve import PlatformExporter, PlatformPlaces
@@ -35,18 +46,24 @@ from resources.pages import kept
 from resources.pages.reading import TrainingReader
 from resources.trainings.duties import Duty
 from resources.trainings.store import TrainingStore
+from tests.assets.sweeps import simulation
 from tests.browser import window as browser
 from tests.browser.window import Window
 from tests.conftest import Marked, until
 from tests.embedded.slipway import free_port
-from tests.sensors.platform import TINY, Platform, make_home
-from trainer.base import processes
+from tests.sensors.platform import SEARCH, TINY, Platform, make_home
+from trainer.base import listing, processes
 from trainer.record import fence
 from trainer.record.ledger import Ledger
 
 PARTS = ("pages", "live", "report")
 MARK = "SLIPWAY_BENCHMARK"
 ROUNDS = 3
+TRIALS = 16
+"""Of each sweep."""
+SCRIPTS = """() => Math.max(0, ...performance.getEntriesByType("resource")
+    .filter(each => each.initiatorType === "script").map(each => each.responseEnd)) / 1000"""
+"""Seconds from the begin of the navigation until the last script was there."""
 PATIENCE_SECONDS = 600.0
 LONG = 1_000_000_000
 """Steps of a training that does not end while it is looked at."""
@@ -66,6 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ui", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trainings", type=int, default=500)
     parser.add_argument("--checkpoints", type=int, default=20, help="of each training")
+    parser.add_argument("--sweeps", type=int, default=50, help="of 16 trials each")
     parser.add_argument("--steps", type=int, default=1_000_000, help="of the training whose page is weighed")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="what to measure")
     options = parser.parse_args()
@@ -74,21 +92,23 @@ def main() -> None:
         parser.error(browser.LACKING)
     os.environ[MARK] = str(os.getpid())
     with tempfile.TemporaryDirectory(prefix="slipway-ui-") as folder, contextlib.redirect_stdout(sys.stderr):
-        platform = furnished(Path(folder), options.trainings, options.checkpoints)
+        platform = furnished(Path(folder), options.trainings, options.checkpoints, options.sweeps)
         if "report" in options.only:
             report(platform, options.steps)
         if {"pages", "live"} & set(options.only):
             with served(platform) as site, browser.opened(program) as window:
                 if "pages" in options.only:
-                    pages(site, window)
+                    with dagster_alone.bare(Path(folder) / "alone") as alone:
+                        pages(site, window, alone)
                 if "live" in options.only:
                     live(site, window)
 
 
-def furnished(root: Path, trainings: int, checkpoints: int) -> Platform:
-    """A home with so many trainings that are over, of so many checkpoints each.
+def furnished(root: Path, trainings: int, checkpoints: int, sweeps: int) -> Platform:
+    """A home with so many trainings that are over, of so many checkpoints each, and with sweeps that are over.
 
-    All of these are partitions in Dagster, and the newest one of each training is materialised.
+    All of these are partitions in Dagster; the newest checkpoint of each training, each sweep and its trials are
+    materialised.
     """
     home = Home(root / "home")
     embedded.prepare(home)
@@ -106,10 +126,33 @@ def furnished(root: Path, trainings: int, checkpoints: int) -> Platform:
             storage.report_runless_asset_event(checkpoint_materialisation(facts, facts.commits[-1]))
             partitions += [keys.checkpoint_partition(store.id, commit.step) for commit in facts.commits]
         platform.add(keys.checkpoint_partitions(TINY), *partitions)
+        for seed in range(sweeps):
+            _sweep(platform, storage, seed)
         for duty in Duty:
             for id in platform.trainings.opened(duty):
                 platform.trainings.close(id, duty)
     return platform
+
+
+def _sweep(platform: Platform, storage: dg.DagsterInstance, seed: int) -> None:
+    """A sweep that is over, with its page, as Dagster shows it."""
+    plan = {"sweep": SEARCH, "seed": seed}
+    opened, budget = simulation.begun(sweep=sweep_id(SEARCH, plan), seed=seed, trials=TRIALS)
+    store = SweepStore(platform.home.durable / "sweeps" / opened.sweep)
+    store.create(plan)
+    store.append(*simulation.whole(opened, budget, simulation.power_law))
+    state = store.state()
+    assert state is not None and state.closed is not None
+    made = sweep_pages.report_of(store, state)
+    sweep_pages.write(store, made)
+    shown = showing.metadata(made, store)
+    storage.report_runless_asset_event(dg.AssetMaterialization(keys.key(SEARCH, "sweep"), metadata=shown))
+    trials = {f"{opened.sweep}.{number}": trial for number, trial in state.trials.items()}
+    platform.add(keys.trial_partitions(SEARCH), *trials)
+    for name, trial in trials.items():
+        figures = {"state": trial.state, "steps": trial.last_step, **trial.parameters}
+        event = dg.AssetMaterialization(keys.key(SEARCH, "trial"), partition=name, metadata=figures)
+        storage.report_runless_asset_event(event)
 
 
 def _steps(store: TrainingStore, first: int, end: int) -> None:
@@ -142,24 +185,55 @@ def served(platform: Platform) -> Iterator[Site]:
                 os.kill(pid, signal.SIGKILL)
 
 
-def pages(site: Site, window: Window) -> None:
-    """Seconds until each page shows what it is opened for."""
+def pages(site: Site, window: Window, alone: str) -> None:
+    """Seconds until each page shows what it is opened for; `alone` is the address of Dagster with one asset."""
     training = "/".join(keys.key(TINY, "training").path)
+    sweep = max(listing.names_if_there(site.platform.home.durable / "sweeps"), default="")
     opened = {
         "Dagster's catalog": ("/assets", "checkpoint"),
+        "the catalog of Dagster alone": (f"{alone}/assets", dagster_alone.ASSET),
+        "a sweep in Dagster": (f"/assets/{'/'.join(keys.key(SEARCH, 'sweep').path)}", "best_trial"),
+        "a sweep's page": (f"/slipway/sweeps/{sweep}", "Best: trial"),
         "a training in Dagster": (f"/assets/{training}?view=partitions&partition={site.ended.id}", site.ended.id),
         "a training's page": (f"/slipway/trainings/{site.ended.id}", "Configuration"),
-        "the index of pages": ("/slipway", "older ones are not listed"),
+        "the index of pages": ("/slipway", "where it stands"),
         "the morning page": ("/slipway/morning", "The morning after"),
     }
     for name, (path, text) in opened.items():
-        seconds = [_seconds(lambda path=path, text=text: _show(window, site.url + path, text)) for _ in range(ROUNDS)]  # type: ignore[misc]
-        show(name, statistics.median(seconds), first=round(seconds[0], 3))
+        if "a sweep" in name and not sweep:
+            continue
+        url = path if path.startswith("http") else site.url + path
+        watched = [_watched(window, url, text) for _ in range(ROUNDS)]
+        seconds = [each["seconds"] for each in watched]
+        where = sorted(watched, key=lambda each: float(each["seconds"]))[ROUNDS // 2]
+        where = {key: value for key, value in where.items() if key != "seconds"}
+        show(name, statistics.median(seconds), first=round(seconds[0], 3), **where)
 
 
-def _show(window: Window, url: str, text: str) -> None:
-    window.open(url)
-    window.until_shown(text)
+def _watched(window: Window, url: str, text: str) -> dict[str, Any]:
+    """Seconds until the text is seen, and what the page waited for meanwhile."""
+    asked: list[tuple[str, float]] = []
+
+    def answered(request: Request) -> None:
+        if "/graphql" in request.url:
+            timing, name = request.timing, str((request.post_data_json or {}).get("operationName", "?"))
+            asked.append((name, (timing["responseEnd"] - timing["requestStart"]) / 1000))
+
+    window.page.on("requestfinished", answered)
+    try:
+        begun = time.perf_counter()
+        window.open(url)
+        loaded = time.perf_counter() - begun
+        window.until_shown(text)
+        seconds = time.perf_counter() - begun
+    finally:
+        window.page.remove_listener("requestfinished", answered)
+    scripts = window.page.evaluate(SCRIPTS)
+    told = {"seconds": seconds, "loaded": round(loaded, 2), "scripts": round(scripts, 2)}
+    if asked:
+        name, longest = max(asked, key=lambda each: each[1])
+        told |= {"queries": len(asked), "slowest_query": name, "slowest_query_seconds": round(longest, 2)}
+    return told
 
 
 def live(site: Site, window: Window) -> None:
@@ -222,7 +296,7 @@ def _seconds(do: Callable[[], None]) -> float:
     return time.perf_counter() - begun
 
 
-def show(metric: str, ours: float, unit: str = "s", aim: float = 5.0, **more: float) -> None:
+def show(metric: str, ours: float, unit: str = "s", aim: float = 5.0, **more: float | str) -> None:
     line = {"benchmark": "ui", "metric": metric, "unit": unit, "ours": round(ours, 3), "aim": aim, "better": "lower"}
     print(json.dumps({**line, **more}), file=sys.__stdout__, flush=True)
 

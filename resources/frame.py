@@ -4,6 +4,7 @@ Light and dark follow the reader's system, and a phone shows one column. All val
 """
 
 import functools
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -95,6 +96,11 @@ def table(
 
 def _cell(cell: str) -> str:
     return cell if isinstance(cell, Markup) else escape(cell)
+
+
+def worded(text: str) -> Markup:
+    """A sentence whose commands stand in backticks, as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 def link(text: str, address: str) -> Markup:

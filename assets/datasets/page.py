@@ -87,11 +87,11 @@ def _body(
     for name, value in rest.items():
         if cells := _cells(value):
             title = name.replace("_", " ").capitalize()
-            yield frame.section(name, title, [frame.table(cells[0], cells[1:])])
+            yield frame.section(name, title, [frame.table(cells[0], [[*map(_grouped, row)] for row in cells[1:]])])
     rows = [[_words(name), _text(value)] for name, value in rest.items() if not _cells(value) and _text(value)]
     yield frame.section("all", "Everything else", [frame.table(["what", "value"], rows, left=True)] if rows else [])
-    history = [[each, "now" if each == past[-1] else ""] for each in reversed(past)]
-    yield frame.section("past", "Snapshots", [frame.table(["snapshot", ""], history, left=True)] if past else [])
+    history = [[each, "of now" if each == past[-1] else "earlier"] for each in reversed(past)]
+    yield frame.section("past", "Snapshots", [frame.table(["snapshot", "which"], history, left=True)] if past else [])
 
 
 def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
@@ -139,9 +139,12 @@ def _title(dataset: str, shown: Mapping[str, Any]) -> str:
     return f"{told}: dataset {dataset}" if told else f"Dataset {dataset}"
 
 
+NAMES = {"unigram_entropy": "unigram entropy, nats per token", "reused": "taken from an earlier build"}
+
+
 def _words(name: str) -> str:
     """A name of the metadata as people write it."""
-    return name.removeprefix("dagster/").replace("_", " ")
+    return NAMES.get(name, name.removeprefix("dagster/").replace("_", " "))
 
 
 def _cells(value: Any) -> list[list[str]]:
@@ -153,10 +156,17 @@ def _cells(value: Any) -> list[list[str]]:
     return [cells[0], *(row[: len(cells[0])] for row in cells[2:])]
 
 
+def _grouped(cell: str) -> str:
+    """A whole number with its thousands apart, as elsewhere on the page; any other text as it is."""
+    return f"{int(cell):,}" if cell.isdecimal() and len(cell) > 4 else cell
+
+
 def _text(value: Any) -> str:
     """A value as one cell shows it; empty for a kind that only Dagster shows."""
-    if isinstance(value, bool | str):
-        text = str(value)
+    if isinstance(value, bool):
+        text = "yes" if value else "no"
+    elif isinstance(value, str):
+        text = value
     elif isinstance(value, int | float):
         text = frame.number(value)
     elif isinstance(value, Mapping) and all(isinstance(each, int | float) for each in value.values()):

@@ -29,6 +29,15 @@ class Pages:
         """The page of a run in MLflow; empty where its address is not known, or there is no run yet."""
         return f"{self.mlflow.rstrip('/')}/#/runs/{run}" if self.mlflow and run else ""
 
+    def of_experiment(self, experiment: str) -> str:
+        """The runs of an experiment beside one another; empty as for `of_run`.
+
+        The kind of work is named, as MLflow would otherwise open its pages for language models, on traces.
+        """
+        if not self.mlflow or not experiment:
+            return ""
+        return f"{self.mlflow.rstrip('/')}/#/experiments/{experiment}/runs?workflowType=machine_learning"
+
     def of_training(self, recipe: str, training: str) -> str:
         """The page of a training's partition in Dagster; empty where Dagster's address is not known."""
         return self._in_dagster(links.training(recipe, training))

@@ -27,6 +27,8 @@ class ShippedLedger:
     """Files about the code that are still to be delivered as artefacts, relative to the durable tier."""
     files: list[str] = field(default_factory=list)
     """Files of the training's folder that are delivered as artefacts."""
+    experiment: str = ""
+    """The experiment of the run; empty for a run that an earlier release made, until the next delivery."""
 
     @staticmethod
     def of(store: TrainingStore) -> "ShippedLedger":

@@ -158,6 +158,9 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
             shipped.run = _find_or_create_run(client, facts, experiment, tags, trial)
             _log_parameters(client, shipped.run, facts)
             shipped.save(store)
+        if not shipped.experiment:
+            shipped.experiment = str(client.get_run(shipped.run).info.experiment_id)
+            shipped.save(store)
         if (page := self._page(facts, trial)) not in ("", shipped.page):
             pages.link(client, shipped.run, facts.id, page)
             shipped.page = page

@@ -81,7 +81,7 @@ def _article(each: MorningItem, address: str) -> Iterator[str]:
     }
     for title, value in fields.items():
         if value:
-            yield f"<dt>{title}</dt><dd>{escape(value)}</dd>"
+            yield f"<dt>{title}</dt><dd>{frame.worded(value)}</dd>"
     if each.command:
         yield f"<dt>evidence</dt><dd><code>{escape(each.command)}</code></dd>"
     yield "</dl></article>"

@@ -167,7 +167,7 @@ def _incident(each: IncidentReport, asks: bool) -> MorningItem:
         what=f"{post_mortem.first_line(each.cause)}, after step {each.step:,}",
         at=each.at,
         done=f"{each.action or 'nothing'}{gone}",
-        todo=f"{each.todo} ({each.training})" if asks else "",
+        todo=(each.todo if each.training in each.todo else f"{each.todo} ({each.training})") if asks else "",
         nodes=each.nodes,
         ranks=each.ranks,
         seconds_lost=each.seconds_lost,

@@ -21,8 +21,8 @@ TITLES = {
     "mfu": "MFU, share of the peak FLOP/s",
 }
 READING = (
-    "A green tick at the bottom is a checkpoint, a dashed line an incident or a restart. Drag to look closer; click "
-    "twice to see all."
+    "A green tick at the bottom is a checkpoint, a dashed line an incident or a restart. Point at a curve to read its "
+    "figures; drag to look closer; double-click to see all."
 )
 ROWS = 20
 """Of the table that says the same as the curves."""

@@ -93,6 +93,8 @@ class TrainingView:
     """The id of its run in MLflow; empty before the first delivery."""
     mlflow_page: str = ""
     """That run's page; empty where browsers' way to MLflow is not known."""
+    mlflow_others: str = ""
+    """The page of all runs of its recipe; empty as well."""
     sweep: str = ""
     """The sweep whose trial it is or carries out; empty for none."""
 
@@ -131,7 +133,7 @@ class TrainingReader:
                 begun = self._clock()
                 held.rare = _rare(self.durable, store, facts)
                 held.rare_until = self._clock() + max(SLOW_SECONDS, (self._clock() - begun) / SHARE)
-            run = _mlflow_run(store.folder)
+            shipped = _shipped(store.folder)
             return TrainingView(
                 id=store.id,
                 recipe=facts.specification.recipe,
@@ -142,8 +144,9 @@ class TrainingReader:
                 standing=stands,
                 fold=held.fold,
                 rare=held.rare,
-                mlflow_run=run,
-                mlflow_page=self._pages.of_run(run),
+                mlflow_run=shipped.run,
+                mlflow_page=self._pages.of_run(shipped.run),
+                mlflow_others=self._pages.of_experiment(shipped.experiment),
                 sweep=str(facts.terms.origin.get("sweep", "")),
             )
 
@@ -292,8 +295,8 @@ def _changes(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _mlflow_run(folder: Path) -> str:
-    """The run in MLflow, by the record of what was delivered; empty where there is none, or it is damaged."""
+def _shipped(folder: Path) -> ShippedLedger:
+    """The record of what was delivered to MLflow; an empty one where there is none, or it is damaged."""
     with contextlib.suppress(OSError, ValueError):
-        return ShippedLedger.of_folder(folder).run
-    return ""
+        return ShippedLedger.of_folder(folder)
+    return ShippedLedger()

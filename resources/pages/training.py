@@ -13,12 +13,20 @@ from resources.pages import curves
 from resources.pages.reading import TrainingView, differences
 from resources.trainings.standing import FAILED, HANGING
 from trainer.base.durations import duration
+from trainer.figures.measures import FIRST_WINDOW
 
 ROOT = "/slipway"
 """Where pages lie on Dagster's webserver."""
 NAV = (("All pages", ROOT), ("The morning after", f"{ROOT}/morning"))
 """What leads away from any page that a server shows."""
-SHOWN = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")
+FIGURES = {
+    "tokens_per_second": "tokens/s",
+    "samples_per_second": "samples/s",
+    "mfu": "MFU, of the peak FLOP/s,",
+    "learning_rate": "learning rate",
+    "gradient_norm": "gradient norm, before clipping,",
+}
+"""What is told of the last step."""
 
 
 def address(training: str) -> str:
@@ -90,10 +98,21 @@ def _standing(view: TrainingView) -> Iterator[str]:
             f'aria-label="step {stands.step} of {stands.steps}"></progress>'
         )
     yield frame.tiles(_tiles(view))
-    if view.fold.advice:
-        yield frame.paragraph(view.fold.advice, "quiet")
+    yield frame.paragraph(_bound(view), "quiet")
     if view.fold.datasets:
         yield _datasets(view.fold.datasets)
+
+
+def _bound(view: TrainingView) -> str:
+    """What bounds its speed, or when that will be known; empty where it does not run, or says no such thing."""
+    stands, fold = view.standing, view.fold
+    if not stands.is_live or stands.steps is None:
+        return ""
+    if fold.advice:
+        return f"What bounds its speed: {fold.advice[:1].lower()}{fold.advice[1:]}"
+    if not fold.recent_steps:
+        return ""
+    return f"What bounds its speed is known from step {fold.recent_steps[0] + FIRST_WINDOW:,} on."
 
 
 def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
@@ -108,25 +127,29 @@ def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
 
 def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
     stands, figures = view.standing, dict(view.standing.figures)
-    yield "step", f"{stands.step:,} of {stands.steps:,}" if stands.steps else f"{stands.step:,}"
+    unit, when = _unit(view), "now" if stands.is_live else f"at step {int(view.fold.last.get('step', 0)):,}"
+    yield "steps done", f"{stands.step:,} of {stands.steps:,}" if stands.steps else f"{stands.step:,}"
     if stands.seconds_left is not None:
-        yield "left", duration(stands.seconds_left)
+        yield "left, at the pace of the last steps", duration(stands.seconds_left)
     if stands.loss is not None:
-        yield "loss now" if stands.is_live else "last loss", frame.number(stands.loss)
+        yield f"{unit}, loss {when}", frame.number(stands.loss)
     if stands.best_loss is not None:
         what = "best validation loss" if view.fold.validated else "best loss"
-        yield f"{what}, at step {stands.best_step:,}", frame.number(stands.best_loss)
-    for name in SHOWN:
+        yield f"{unit}, {what}, at step {stands.best_step:,}", frame.number(stands.best_loss)
+    for name, title in FIGURES.items():
         if name in figures and not (name == "samples_per_second" and "tokens_per_second" in figures):
-            yield _title(name), f"{figures[name]:.1%}" if name == "mfu" else frame.number(figures[name])
+            yield f"{title} {when}", f"{figures[name]:.1%}" if name == "mfu" else frame.number(figures[name])
     yield "newest checkpoint", f"step {stands.checkpoint:,}" if stands.checkpoint else "none yet"
-    yield "start", f"{stands.incarnation} on {', '.join(stands.nodes)}" if stands.nodes else "none yet"
+    if stands.nodes:
+        yield f"on {', '.join(stands.nodes)}", f"start {stands.incarnation}"
+    else:
+        yield "starts", "none yet"
 
 
-def _title(name: str) -> str:
-    return {"tokens_per_second": "tokens/s", "samples_per_second": "samples/s", "mfu": "MFU"}.get(
-        name, name.replace("_", " ")
-    )
+def _unit(view: TrainingView) -> str:
+    """What its losses are in: of our models, nats for each target; of a script, its own."""
+    known = {"tokens_per_second": "nats per token", "samples_per_second": "nats per sample"}
+    return next((unit for name, unit in known.items() if name in view.fold.last), "in its own unit")
 
 
 def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
@@ -137,7 +160,13 @@ def _incidents(view: TrainingView, served: bool) -> Iterator[str]:
     yield frame.table(
         ["when", "what", "cost", "done", "state"],
         [
-            [moment(each.at), frame.link(each.what, each.path if served else ""), each.cost, each.done, each.state]
+            [
+                moment(each.at),
+                frame.link(each.what, each.path if served else ""),
+                each.cost,
+                frame.worded(each.done),
+                each.state,
+            ]
             for each in reversed(found)
         ],
         left=True,
@@ -150,7 +179,7 @@ def _seconds(seconds: Mapping[str, float]) -> Iterator[str]:
     total = sum(seconds.values())
     rows = sorted(seconds.items(), key=lambda each: -each[1])
     cells = [[name, f"{spent:,.1f}", f"{spent / total:.1%}"] for name, spent in rows]
-    yield frame.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100 %"]])
+    yield frame.table(["spent on", "seconds", "share"], [*cells, ["in all", f"{total:,.1f}", "100.0%"]])
 
 
 def _checkpoints(view: TrainingView) -> Iterator[str]:
@@ -179,13 +208,14 @@ def _configuration(view: TrainingView) -> Iterator[str]:
     for each in rare.changes:
         yield frame.paragraph(each)
     whole = frame.table(["field", "value"], list(rare.configuration.items()), left=True)
-    yield f"<details><summary>All of it</summary>{whole}</details>"
+    yield f"<details><summary>Every field</summary>{whole}</details>"
 
 
 def _links(view: TrainingView, served: bool) -> Iterator[str]:
     found = [
         ("its sweep", f"{ROOT}/sweeps/{view.sweep}" if view.sweep else ""),
         ("its run in MLflow", view.mlflow_page),
+        ("all trainings of its recipe in MLflow, to compare them", view.mlflow_others),
         ("the training in Dagster", links.training(view.recipe, view.id)),
         ("its checkpoints in Dagster", links.asset(links.lane(view.recipe), "checkpoint")),
         ("its incidents in Dagster", links.asset(links.lane(view.recipe), "incident")),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from resources.trainings import accounts, budgets, incidents
 from resources.trainings.facts import TrainingFacts
+from resources.trainings.records import Desired
 from resources.trainings.store import TrainingStore
 from trainer.base import journal
 from trainer.base.journal import JournalEvent
@@ -24,6 +25,11 @@ from trainer.record.fence import Claim, Token
 from trainer.record.incidents import IncidentRecord
 
 OVER, RECOVERING, WAITING, STOPPED = "over", "recovering", "waits for a person", "stopped by a person"
+NOT_DONE = {
+    WAITING: "nothing more: the training was given up, and is not started again",
+    STOPPED: "nothing more: a person stopped the training",
+}
+"""What was done where no start followed, whatever was meant to be."""
 END_BYTES, BEGINNING_BYTES = 64 << 10, 256 << 10
 """So much is read of a generation's segments of the ledger: the steps before an incident, and what follows it."""
 TODO = {
@@ -142,7 +148,7 @@ def report(
     after = _beginning(store.folder, following.token) if following else {}
     stepped = "stepped" in after
     state = OVER if record.survived or stepped else _state(facts, following)
-    given_up = state == WAITING and facts.desired is not None and bool(facts.desired.by_platform)
+    given_up = facts.desired if state == WAITING and facts.desired and facts.desired.by_platform else None
     known = not record.survived and (stepped or (state == OVER and record.token in costs))
     charged = costs[record.token].lost if known and record.token in costs else {}
     seconds = {name: round(charged[name], 3) for name in buckets.TITLES if charged.get(name)}
@@ -156,7 +162,7 @@ def report(
         cause=record.reason,
         at=record.at,
         noticed_by=record.by,
-        action=f"the training was given up: {facts.desired.why}" if given_up else record.action,
+        action=_action(record, state, following, given_up),
         state=state,
         step=done,
         nodes=record.nodes,
@@ -175,6 +181,15 @@ def report(
         evidence=tuple(f"{each.node}/{name}" for each in found for name in sorted(each.files)),
         lacking={f"{each.node}: {what}": why for each in found for what, why in each.lacking.items()},
     )
+
+
+def _action(record: IncidentRecord, state: str, following: Claim | None, given_up: Desired | None) -> str:
+    """What was done about it: the record has what was meant to be, when the incident was noticed."""
+    if given_up is not None:
+        return f"the training was given up: {given_up.why}"
+    if following is not None or state not in NOT_DONE or record.action.startswith(("nothing", "is given up")):
+        return record.action
+    return NOT_DONE[state]
 
 
 def _steps_lost(

@@ -43,7 +43,7 @@ def special(specification: Specification, terms: Terms) -> str:
             else f"from {branch.training}@{branch.step}"
         )
     elif "sweep" in origin:
-        words.append(f"trial {origin.get('trial', '?')} of {origin['sweep']}")
+        words.append(f"parameters of trial {origin.get('trial', '?')} of {origin['sweep']}")
     words += [str(each) for each in origin.get(GIVEN, ())]
     if specification.cause:
         words.append(_told(specification, terms))

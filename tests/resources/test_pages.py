@@ -1,12 +1,14 @@
 """Pages: whole without anything from elsewhere, small for any training, with the same sections when renewed."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
+from resources import frame
 from resources.pages import training
 from resources.pages.reading import IncidentLine, RareParts, TrainingView, differences, flat
 from resources.trainings.curves import CurveFold
@@ -99,3 +101,25 @@ def test_a_page_that_is_a_file_links_to_no_server():
     line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
     kept, served = (training.html(view(rare=RareParts(incidents=(line,))), served=each) for each in (False, True))
     assert 'href="/' not in kept and '<a href="/assets/x">rank 1 was killed</a>' in served
+
+
+def test_every_figure_is_told_with_its_unit_and_of_which_step_it_is():
+    stands = replace(STANDS, figures=(("tokens_per_second", 12345.0), ("learning_rate", 1e-3)))
+    ended = replace(stands, state="stopped", words="stopped at 9 of 10: resume goes on from step 8")
+    for standing, when in ((stands, "now"), (ended, "at step 9")):
+        page = training.html(replace(view(), standing=standing))
+        for tile in (f"2.5</b>nats per token, loss {when}", f"12,345</b>tokens/s {when}", "start 1</b>on node-0"):
+            assert tile in page, tile
+
+
+def test_what_bounds_its_speed_is_told_while_it_runs_and_before_that_when_it_will_be():
+    early, late = view(steps=3), view(steps=30)
+    late.fold.add([{"event": "bound", "t": 31.0, "advice": "12% of the time goes into X."}], "000001.0000", "rank-0")
+    assert "What bounds its speed is known from step 11 on." in training.html(early)
+    assert "What bounds its speed: 12% of the time goes into X." in training.html(late)
+    ended = replace(late, standing=TrainingStanding("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))
+    assert "bounds its speed" not in training.html(ended) and "goes into X" not in training.html(ended)
+
+
+def test_a_command_in_a_sentence_is_code_and_never_markup():
+    assert frame.worded("then `slipway resume <b>`") == "then <code>slipway resume &lt;b&gt;</code>"

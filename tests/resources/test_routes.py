@@ -72,14 +72,16 @@ def test_a_page_that_is_kept_as_a_file_has_links_when_a_server_shows_it(client: 
     assert '<a href="/slipway">All pages</a>' in client.get("/slipway/datasets/texts").text
 
 
-def test_a_training_s_page_links_to_its_run_in_mlflow_and_to_its_sweep(tmp_path: Path):
+def test_a_training_s_page_links_to_its_run_in_mlflow_to_those_beside_it_and_to_its_sweep(tmp_path: Path):
     home = Home(tmp_path)
     terms = Terms(1, 2, 1, 60.0, 3, origin={"sweep": "alone-1", "trial": "4"})
     store = Trainings(home.durable / "trainings").propose(Specification("alone", {}, "0" * 64, "1" * 64), terms)
-    ShippedLedger(run="0f").save(store)
+    ShippedLedger(run="0f", experiment="7").save(store)
     served = TestClient(Starlette(routes=routes(home.durable, dict, "https://mlflow.example/")))
     page = served.get(f"/slipway/trainings/{store.id}").text
     assert '<a href="https://mlflow.example/#/runs/0f">its run in MLflow</a>' in page
+    others = "https://mlflow.example/#/experiments/7/runs?workflowType=machine_learning"
+    assert f'<a href="{others}">all trainings of its recipe in MLflow' in page
     assert '<a href="/slipway/sweeps/alone-1">its sweep</a>' in page
 
 

@@ -63,6 +63,7 @@ def test_a_finished_training_is_delivered_whole(tracked: Platform):
     run = tracked.tracking.client().get_run(tracked.tracking.run_of(store))
     assert losses(tracked, store) == list(range(1, STEPS + 1))
     assert run.info.status == "FINISHED"
+    assert ShippedLedger.of(store).experiment == run.info.experiment_id
     figures = {"accuracy", "samples_per_second", "data_seconds", "forward_seconds", "backward_seconds", "host_memory"}
     assert figures <= run.data.metrics.keys()
     assert run.data.params["optimiser.learning_rate"] == "0.01"

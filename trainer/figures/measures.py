@@ -21,6 +21,8 @@ LEAST_GPU_USE = 0.85
 """Below this the GPU waits; if not for data or ranks, then for the host to launch kernels."""
 LEAST_FREE = 0.05
 """Share of the host's memory: below this the kernel drops the shards' pages from its cache, then kills processes."""
+FIRST_WINDOW = 10
+"""Steps of a start's first window at most: whoever watches it begin need not wait for a whole window."""
 GOOD_MFU = 0.4
 """Well-tuned dense transformers reach this at scale (PaLM 46 %, Llama 3 38 to 43 %)."""
 

@@ -35,6 +35,7 @@ class StepReport:
         self._timeline, self._usage, self._record = timeline, Usage(world.device), recorder.record
         self._own = RankFigures(recorder, world.size)
         self._window: _Sums | None = None
+        self._is_judged = False
         self._begun = time.perf_counter()
         self._in_checkpoints = 0.0
         self.own_seconds = 0.0
@@ -73,14 +74,20 @@ class StepReport:
             return
         self._in_checkpoints += parts.get("checkpoint", 0.0)
         self._window.add(parts)
-        if self._window.steps < self._config.observation.window_steps:
+        if self._window.steps < self._due:
             return
         share = self._in_checkpoints / (time.perf_counter() - self._begun)
         window = self._window.close(usage, share, mfu)
         verdict = measures.verdict(window)
         shares = {f"{name}_share": spent / window.seconds for name, spent in window.parts.items()}
         self._record("bound", step=step, steps=window.steps, **asdict(verdict), **shares)
-        self._window = _Sums(usage)
+        self._window, self._is_judged = _Sums(usage), True
+
+    @property
+    def _due(self) -> int:
+        """The steps of this window."""
+        steps = self._config.observation.window_steps
+        return steps if self._is_judged else min(steps, measures.FIRST_WINDOW)
 
 
 class _Sums:

@@ -65,11 +65,13 @@ def _body(report: SweepReport) -> Iterator[str]:
 
 def _tiles(report: SweepReport) -> Iterator[tuple[str, str]]:
     yield "trials ended", f"{_ended(report)} of {report.planned}"
-    yield "best value", shown(report.best_value)
-    yield "better than the recipe", f"{report.won.difference:.4f}" if report.won else "-"
-    yield "of the steps saved", f"{report.compute_saved:.0%}"
+    yield "best validation loss", shown(report.best_value)
+    won, lower = report.won, report.won is None or report.won.difference >= 0
+    what = f"{'below' if lower else 'above'} that of the recipe as it is written"
+    yield what, f"{abs(won.difference):.4f}" if won else "not known"
+    yield "of the steps saved by stopping trials early", f"{report.compute_saved:.0%}"
     value, _, unit = duration(report.rank_hours).partition(" ")
-    yield unit, value
+    yield f"{unit}, all trials", value
     yield "trials failed", str(sum(len(each.trials) for each in report.failures))
 
 
@@ -85,8 +87,8 @@ def _attributes(report: SweepReport, number: int) -> str:
 
 
 def _without_size(svg: str) -> str:
-    """An SVG that is as wide as the page lets it be, with no number finer than a hundredth."""
+    """An SVG that is as wide as the page lets it be, drawn no finer than to a hundredth; its texts stay as they are."""
     head, rest = svg.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*"', "", head)
-    rest = re.sub(r"(\.\d\d)\d+", r"\1", rest)
+    rest = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), rest)
     return f"{head}>{rest}"

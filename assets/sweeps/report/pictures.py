@@ -77,7 +77,7 @@ def parallel(report: SweepReport) -> "Figure | None":
     for at, name in enumerate(names):
         for height, label in scales[name].ends():
             axes.annotate(label, (at, height), fontsize=6, ha="center", va="center", bbox=_BOX)
-    axes.set_xticks(ticks, [*(name.split(".")[-1] for name in names), "rank"], fontsize=8)
+    axes.set_xticks(ticks, [*(name.split(".")[-1] for name in names), "rank, best on top"], fontsize=8)
     axes.set(yticks=[], ylim=(-0.12, 1.08), xlim=(-0.3, len(names) + 0.3))
     if len(drawn) < len(ranked):
         axes.set_title(
@@ -100,7 +100,7 @@ def importance(report: SweepReport) -> "Figure | None":
         [max(0, each.high - each.share) for each in shown],
     ]
     axes.barh([each.parameter for each in shown], share, xerr=reach, color="#80cbc4", ecolor="#455a64", capsize=3)
-    axes.set(xlabel="share, and where nine in ten shares of resampled trials lie", xlim=(0, 1))
+    axes.set(xlabel="share of the differences between trials; line: nine in ten resamplings", xlim=(0, 1))
     return figure
 
 

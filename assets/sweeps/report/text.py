@@ -40,7 +40,7 @@ def findings(report: SweepReport) -> Iterator[str]:
     if report.reason:
         yield f"Closed because: {report.reason}."
     if report.best_trial is not None and report.best_value is not None:
-        yield f"Best: trial {report.best_trial}, value {report.best_value:.4f}."
+        yield f"Best: trial {report.best_trial}, validation loss {report.best_value:.4f}."
     if report.best_trial == WRITTEN:
         yield "The best trial is the recipe as it is written: the search found nothing better."
     if report.won:
@@ -80,7 +80,7 @@ def _difference(compared: TrialComparison) -> str:
 
 
 RUNG_HEAD = ("steps", "trials", "arrived", "went on", "steps trained", "rank-hours", "steps saved")
-ROW_TAIL = ("last step", "value", "rank-hours", "outcome")
+ROW_TAIL = ("last step", "validation loss", "rank-hours", "outcome")
 
 
 def rung_cells(report: SweepReport) -> Iterator[list[str]]:

@@ -170,7 +170,7 @@ def test_a_sweep_without_any_trial_has_a_page():
 def test_the_text_has_the_findings_the_rungs_the_trials_and_the_importance(made: SweepReport):
     text = markdown(made)
     assert text.startswith("# Sweep curves-000000000000: complete\n")
-    assert f"Best: trial {made.best_trial}, value {made.best_value:.4f}." in text
+    assert f"Best: trial {made.best_trial}, validation loss {made.best_value:.4f}." in text
     assert "Against the recipe as it is written, trial 0, at step " in text
     assert "At full scale: trial " in text
     assert f"Early stopping saved {made.compute_saved:.0%} of the steps." in text
@@ -246,3 +246,8 @@ def test_a_copy_is_compared_by_the_reports_of_the_trial_that_it_continues_too():
     found = report(fold(log), log, 1)
     assert found.best_trial == 2
     assert found.won is not None and (found.won.step, found.won.difference) == (3, 1.0)
+
+
+def test_the_numbers_at_the_axes_of_a_picture_are_those_of_the_trials(sweep: SweepState, made: SweepReport):
+    """Only what is drawn is made coarser, as a learning rate of 0.0001 would read 0.00."""
+    assert re.search(r">\s*0\.0001\s*<", html(made)) is not None

@@ -57,6 +57,21 @@ def test_a_trial_that_its_sweep_ended_was_stopped_by_no_person(lab: Lab):
     assert state(store) != incident_reports.STOPPED
 
 
+@pytest.mark.parametrize("by_platform", [True, False])
+def test_where_no_start_followed_none_is_announced(lab: Lab, by_platform: bool):
+    """The record has what was meant to be when the incident was noticed."""
+    store = lab.wanted(numbers(BRIEF))
+    assert store.claim(1, ("node-0",), "first start", ADA)
+    store.record_exit(1, "failed", "rank 1 was killed", ADA, ("node-0",), kind=causes.KILLED)
+    ended = store.exit()
+    assert ended is not None and incidents.note_failure(store, ended)
+    [before] = incident_reports.of(store, store.read())
+    assert before.action == incidents.RESTARTS and before.state == incident_reports.RECOVERING
+    store.want("stop", ADA, "it was enough", by_platform=by_platform)
+    [after] = incident_reports.of(store, store.read())
+    assert after.action == incident_reports.NOT_DONE[after.state] and after.action.startswith("nothing more")
+
+
 def hung_and_then_killed_while_it_started(lab: Lab) -> TrainingStore:
     """Ten steps, a hang, and a second start whose node died before any of its ranks had begun."""
     store, began = lab.wanted(numbers(BRIEF)), time.time() - 20

@@ -25,7 +25,7 @@ def test_what_a_person_set_otherwise_is_part_of_the_name():
 def test_a_trial_a_branch_and_a_repetition_say_so():
     trial = dataclasses.replace(TERMS, origin={"sweep": "wide", "trial": 3})
     branch = BranchRecord("tiny-decoder-0", "trainings/x", "c", 80, "m", {"run.seed": 1})
-    assert special(PLAIN, trial) == "trial 3 of wide"
+    assert special(PLAIN, trial) == "parameters of trial 3 of wide"
     assert special(dataclasses.replace(PLAIN, branch=branch), TERMS) == "from tiny-decoder-0@80 with run.seed=1"
     assert special(dataclasses.replace(PLAIN, cause="to be sure"), TERMS) == "again: to be sure"
     assert (kind_of_cause(PLAIN, trial), kind_of_cause(dataclasses.replace(PLAIN, branch=branch), TERMS)) == (

@@ -3,13 +3,23 @@
 import os
 import signal
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.conftest import until
 from tests.trainer.conftest import STEPS, Training, said, wait
 from trainer.base import processes
-from trainer.figures.report import console_line
+from trainer.config import sections
+from trainer.config.operation import Observation, Placement
+from trainer.config.resolved import Config
+from trainer.figures.measures import FIRST_WINDOW, Work
+from trainer.figures.report import StepReport, console_line
+from trainer.figures.timeline import Timeline
+from trainer.models.decoder import DecoderShape
+from trainer.node.world import World
 
 PARTS = ("data", "forward", "backward", "optimiser", "communication")
 USAGE = ("cpu_cores", "host_memory", "host_memory_free", "host_memory_free_share")
@@ -84,6 +94,32 @@ def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(watched: tuple[Tra
         assert event["bound"] in ("compute", "data", "communication", "checkpoint", "cpu", "memory")
         assert event["advice"].endswith(".")
         assert 0 < sum(event[f"{part}_share"] for part in PARTS) <= 1
+
+
+def test_the_first_window_of_a_start_is_short_so_that_whoever_watches_it_need_not_wait(tmp_path: Path):
+    told: list[tuple[int, int]] = []
+
+    def record(event: str, **fields: Any) -> None:
+        if event == "bound":
+            told.append((fields["step"], fields["steps"]))
+
+    folder = str(tmp_path)
+    config = Config(
+        training="tiny",
+        snapshot="0" * 64,
+        model=DecoderShape(layers=1, width=16, heads=2, kv_heads=2, hidden=16),
+        batch=sections.Batch(sequences=4, length=16, micro=4),
+        optimiser=sections.Optimiser(learning_rate=1e-3),
+        run=sections.Run(steps=1000),
+        checkpoint=sections.Checkpoint(every=1000),
+        placement=Placement(store=folder, durable=folder, nvme=folder),
+        observation=Observation(window_steps=30),
+    )
+    alone = World(0, 1, 0, torch.device("cpu"))
+    report = StepReport(config, alone, Work(4, 64, 1000, None), Timeline(alone.device), record)
+    for step in range(100, 180):
+        report.step(step, 2.5, 0.1, 1.0, 1e-3, 0.1)
+    assert told == [(100 + FIRST_WINDOW, FIRST_WINDOW), (140, 30), (170, 30)]
 
 
 @pytest.mark.slow
