@@ -1,5 +1,6 @@
 """What Prometheus scrapes: the exporter of the platform, those in trainings' pods, and what finds them."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,8 @@ from helm_python import HelmError
 from deploy.cluster import render
 from deploy.monitoring import render as monitoring
 from deploy.monitoring import routes
-from tests.deploy.dagster_runs import platform_settings, training_pod
+from resources.launchers.kubernetes import pods as trainers
+from tests.deploy.dagster_runs import JOB, platform_settings, training_pod
 from tests.deploy.monitoring.tools import said_by
 from tests.deploy.rendering import MINIMAL, VALUES, Object, of_kind, parsed, pod_templates, workloads
 
@@ -92,7 +94,9 @@ def test_prometheus_accepts_the_scrapes_of_a_cluster(tmp_path: Path):
 
 
 def test_a_prometheus_without_the_operator_finds_the_same_pods():
-    objects, there = workloads("full"), training_pod("full")
+    objects = workloads("full")
+    job = dataclasses.replace(JOB, labels={"training": "llama", "incarnation": "1"})
+    there = trainers.template("llama-i1", job, platform_settings("full").compute.cluster)
     pods = {**{name: ("slipway", pod) for name, pod in pod_templates(objects)}, "training": (THERE, there)}
     found = {
         job["job_name"]: [name for name, (namespace, pod) in pods.items() if is_kept(job, namespace, pod)]
