@@ -12,25 +12,14 @@ def test(json: AsJson = False) -> None:
 
     An address is named by its kind and its line in the file, since it holds a password or a token.
     """
-    from pathlib import Path
+    from resources.notify import trial
 
-    from resources.notify import endpoints
-    from resources.notify.endpoints import NotSent
-    from resources.notify.notices import NoticeMessage
-
-    settings = place.here().notifications
-    message = NoticeMessage("Slipway: a test", f"This address is told what happens ({place.who()}).", False)
     told: dict[str, str] = {}
-    for endpoint in endpoints.read(Path(settings.urls_file)):
-        with output.progress(f"sending to {endpoint.name}"):
-            try:
-                endpoint.send(message)
-                told[endpoint.name] = "sent"
-            except NotSent as error:
-                told[endpoint.name] = str(error).removeprefix(f"{endpoint.name}: ")
+    with output.progress("sending to each address"):
+        told.update(trial.outcomes(place.here().notifications, place.who()))
     if json:
         output.print_json(told)
     else:
         output.print_table(("address", "outcome"), list(told.items()))
-    if failed := [name for name, outcome in told.items() if outcome != "sent"]:
+    if failed := [name for name, outcome in told.items() if outcome != trial.SENT]:
         raise ValueError(f"not sent to {', '.join(failed)}")

@@ -60,6 +60,7 @@ NEEDS: dict[str, Need] = {
     "morning": WAITING,
     "node_retention": WAITING,
     "logs": WAITING,
+    "notices": WAITING,
     "branch": WAITING,
     "set": WAITING,
     "steer": WAITING,

@@ -10,8 +10,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from deploy.cluster.components import (
+    Bucket,
+    Component,
+    Dask,
+    Image,
+    Logs,
+    Metrics,
+    MountPath,
+    Name,
+    PeerValues,
+    Replicated,
+    Seconds,
+)
 from deploy.cluster.sections import Values, without
-from recipes.kubernetes import Quantity
 from recipes.parts import Count
 from resources.cost_settings import PriceSettings
 from resources.fleet.health.standing import HealthRules
@@ -31,17 +43,6 @@ from resources.teams import TeamName, TeamSettings
 
 CHART = Path(__file__).parent.parent / "chart"
 SCHEMA = CHART / "values.schema.json"
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
-"""The name of an object."""
-Image = Annotated[
-    str,
-    Field(pattern=r"^[a-z0-9][^\s@]*(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})$"),
-    Field(json_schema_extra={"not": {"pattern": ":latest$"}}),
-]
-MountPath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9._/-]+$")]
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[int, Field(ge=1)]
-Bucket = Annotated[str, Field(pattern=r"^(s3://[a-z0-9][a-z0-9.-]+(/.*)?)?$")]
 PublicUri = Annotated[str, Field(pattern=r"^[^@]*$")]
 """An address that ends in a ConfigMap: it has no user and no password."""
 OF_THE_CHART = {
@@ -63,16 +64,6 @@ class ImageValues(Values):
     """The pull policy of all pods."""
     pullSecrets: list[Name]  # noqa: N815
     """Existing Secrets of the image registry, in both namespaces."""
-
-
-class PeerValues(Values):
-    """The place of a service outside the chart, for the NetworkPolicies."""
-
-    ports: list[Port]
-    """The TCP ports of the service."""
-    peers: Annotated[list[dict[str, Any]], Field(min_length=1)]
-    """NetworkPolicyPeers: `ipBlock`, or `namespaceSelector` with `podSelector`. Never empty, which would mean any
-    address; who wants any writes 0.0.0.0/0."""
 
 
 class PostgreSQL(PeerValues):
@@ -111,33 +102,6 @@ class Volumes(Values):
     """Each node's own disk: a claim in the namespace of trainings."""
     corpora: VolumeClaim
     """The sources of datasets, read-only: a claim in the control plane's namespace; empty for none."""
-
-
-class Resources(Values):
-    cpu: Quantity
-    """The request; there is no limit, which would only slow the container down."""
-    memory: Quantity
-    """The limit, and the request but for `memoryRequest`."""
-    memoryRequest: Quantity | Literal[""] = ""  # noqa: N815
-    """What is reserved, where that is less than the limit; empty for the limit."""
-    storage: Quantity
-    """The request and the limit for the container's own file system and its /tmp."""
-
-
-class Component(Values):
-    """One of the chart's Deployments."""
-
-    resources: Resources
-    """The resources of its container."""
-    nodeSelector: dict[str, str]  # noqa: N815
-    """Labels of the nodes that it may run on."""
-    tolerations: list[dict[str, Any]]
-    """Tolerations of its pods."""
-
-
-class Replicated(Component):
-    replicas: Count
-    """The number of its pods."""
 
 
 class MLflow(Replicated):
@@ -203,23 +167,6 @@ class Dex(Component):
     """An existing Secret with the key `config.yaml`: dex's configuration, with `web: {http: 0.0.0.0:5556}`."""
     host: Name | Literal[""]
     """The host of the issuer's address."""
-
-
-class Dask(Component):
-    enabled: bool
-    """Whether there are a scheduler of Dask and workers, `builder`, that build datasets."""
-    secret: Name | Literal[""]
-    """An existing Secret with ca.crt, tls.crt and tls.key, as cert-manager makes it; whoever has it may run any code in
-    the workers. Required where `enabled`."""
-
-
-class Logs(Component, PeerValues):
-    image: Image | Literal[""]
-    """Grafana Alloy's image; empty: nothing sends the ranks' output to Loki."""
-    loki: Annotated[str, Field(pattern=r"^(https?://[^@\s]+)?$")]
-    """The address of Loki that takes lines: https://loki.example/loki/api/v1/push; required with an image."""
-    secret: Name | Literal[""]
-    """An existing Secret with the key `token`, which Loki wants of each request; empty for none."""
 
 
 class Runs(Component):
@@ -330,6 +277,7 @@ class Chart(Values):
     mlflow: MLflow
     dask: Dask
     builder: Replicated
+    metrics: Metrics
     logs: Logs
     runs: Runs
     platform: PlatformValues

@@ -11,13 +11,13 @@ from rich.console import Console
 
 from assets import keys
 from assets.serving import served_models
-from deploy.embedded import CannotStart, answers, instance, jobs, made, report
+from deploy.embedded import CannotStart, answers, instance, jobs, made, progress, report
 from recipes.load import Recipes
 from resources.home import Home
 
 POLL_SECONDS = 1.0
 STALL_SECONDS = 600.0
-"""Without any news for this long the demo gives up: something is broken."""
+"""Without any news for this long, and with nothing at work, the demo gives up: something is broken."""
 
 
 def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> int:
@@ -71,21 +71,21 @@ def _watch(
 ) -> str | None:
     """Print what is new until all is made; returns why that will not be."""
     shown: set[str] = set()
-    news = time.monotonic()
+    silence = progress.silence_of(running)
     while True:
         running.check()
         chains = reader.read()
         for line in (line for chain in chains for line in report.lines(chain)):
             if line not in shown:
                 shown.add(line)
-                news = time.monotonic()
-                console.print(f"[dim]{news - begun:5.0f} s[/dim]  {line}", soft_wrap=True)
+                silence.broken()
+                console.print(f"[dim]{time.monotonic() - begun:5.0f} s[/dim]  {line}", soft_wrap=True)
         if all(chain.complete for chain in chains):
             return None
         if failures := [chain.failure for chain in chains if chain.failure]:
             return "; ".join(failures)
         if any(chain.sweep is None for chain in chains) and (broken := running.failure_of(launched)):
             return broken
-        if time.monotonic() - news > STALL_SECONDS:
-            return f"nothing has happened for {STALL_SECONDS:.0f} s"
+        if silence.seconds() > STALL_SECONDS:
+            return f"nothing has happened for {STALL_SECONDS:.0f} s, no job runs, and no run of Dagster does anything"
         time.sleep(POLL_SECONDS)

@@ -21,6 +21,7 @@ def files() -> dict[Path, str]:
         RENDERED / "rules.yaml": _yaml(rule.document(GROUPS)),
         RENDERED / "alertmanager.yaml": _yaml(routes.alertmanager(routes.EXAMPLE)),
         RENDERED / "prometheus.yaml": _yaml(example),
+        RENDERED / "prometheus-cluster.yaml": _yaml(routes.on_cluster("slipway", "slipway-training")),
         **{
             RENDERED / "dashboards" / f"{each.uid}.json": json.dumps(panels.document(each), indent=1) + "\n"
             for each in DASHBOARDS

@@ -70,6 +70,32 @@ def prometheus(targets: dict[str, list[str]], alertmanagers: list[str], rules: l
     }
 
 
+def on_cluster(namespace: str, trainings: str) -> dict[str, Any]:
+    """The scrapes of a cluster, for a Prometheus without its operator: by the names of ports, which the chart gives."""
+    return {
+        "scrape_configs": [
+            {
+                "job_name": name,
+                "scrape_interval": "15s",
+                "kubernetes_sd_configs": [{"role": "pod", "namespaces": {"names": [where]}}],
+                "relabel_configs": [
+                    _keep("__meta_kubernetes_pod_container_port_name", "metrics"),
+                    _keep(f"__meta_kubernetes_pod_labelpresent_{label}", "true"),
+                    _keep("__meta_kubernetes_pod_phase", "Running"),
+                ],
+            }
+            for name, where, label in (
+                ("slipway", namespace, "slipway_component"),
+                ("training-nodes", trainings, "slipway_training"),
+            )
+        ]
+    }
+
+
+def _keep(label: str, value: str) -> dict[str, Any]:
+    return {"source_labels": [label], "regex": value, "action": "keep"}
+
+
 def _hides(alert: str, others: str, *equal: str) -> dict[str, Any]:
     """While `alert` fires, `others` of the same labels notify nobody: it says what they would."""
     rule: dict[str, Any] = {"source_matchers": [f'alertname="{alert}"'], "target_matchers": [f'alertname=~"{others}"']}

@@ -1,7 +1,7 @@
 """Endpoints: the addresses that messages go to, and how one is sent, through Apprise.
 
 An address holds a password or a token. So it is shown nowhere: an endpoint is known by its kind and its line in the
-file, and what Apprise itself logs, which has addresses in it, is dropped but for the status that a server answered.
+file. Of what Apprise itself logs, which has addresses in it, only why a server took nothing is kept, in our own words.
 """
 
 import logging
@@ -13,6 +13,17 @@ from resources import credentials
 from resources.notify.notices import NoticeMessage
 
 _STATUS = re.compile(r"error=(\d{3})")
+_SIGNS = {
+    "Name or service not known": "no machine has the name of its host",
+    "No address associated with hostname": "no machine has the name of its host",
+    "Temporary failure in name resolution": "the name of its host cannot be looked up now",
+    "Connection refused": "nobody listens there",
+    "certificate verify failed": "its certificate is not one that this machine trusts",
+    "timed out": "it did not answer in time",
+    "No route to host": "no way leads to its host",
+    "Network is unreachable": "no way leads to its host",
+}
+"""What Apprise's lines have where a server was not reached, and what that means."""
 
 
 class NotSent(Exception):
@@ -37,31 +48,44 @@ class Endpoint:
         """Send a message. Raises NotSent; takes a few seconds at most for a server that does not answer."""
         import apprise  # a second, and only where there is something to send
 
-        said = _Warnings()
+        said = _Reasons()
         logger = logging.getLogger("apprise")
-        logger.propagate = False  # its lines have addresses in them
-        logger.addHandler(said)
+        level_before = logger.level
+        logger.addFilter(said)
+        logger.setLevel(logging.DEBUG)  # only there does it say why a server was not reached
         try:
             sender = apprise.Apprise(asset=apprise.AppriseAsset(async_mode=False, app_id="Slipway"))
             if not sender.add(self.url):
-                raise NotSent(f"{self.name}: found an address that Apprise does not know, expected such as mailto://…")
+                raise NotSent(f"{self.name}: {self._why_not_known()}")
             level = apprise.NotifyType.WARNING if message.is_urgent else apprise.NotifyType.INFO
             if not sender.notify(message.body, message.title, level, body_format=apprise.NotifyFormat.TEXT):
                 raise NotSent(f"{self.name}: it did not take the message: {said.reason}")
         finally:
-            logger.removeHandler(said)
+            logger.setLevel(level_before)
+            logger.removeFilter(said)
+
+    def _why_not_known(self) -> str:
+        from apprise.manager_plugins import NotificationManager
+
+        scheme, mark, _ = self.url.partition("://")
+        if not mark or scheme.lower() not in NotificationManager().schemas():
+            return "found an address that Apprise does not know, expected such as mailto://…"
+        page = "https://github.com/caronc/apprise/wiki"
+        return f"found an address of {scheme}:// that is not complete, expected what {page} says of it"
 
 
-class _Warnings(logging.Handler):
-    """Keeps what status a server answered."""
+class _Reasons(logging.Filter):
+    """Lets no line through, and keeps why a message was not sent, in words that have nothing of the address in them."""
 
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.reason = "it cannot be reached, or refused it"
+    reason = "it cannot be reached, or refused it"
 
-    def emit(self, record: logging.LogRecord) -> None:
-        if found := _STATUS.search(record.getMessage()):
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = record.getMessage()
+        if found := _STATUS.search(line):
             self.reason = f"its server answered {found[1]}"
+        else:
+            self.reason = next((reason for sign, reason in _SIGNS.items() if sign in line), self.reason)
+        return False
 
 
 def read(file: Path) -> list[Endpoint]:

@@ -36,6 +36,11 @@ FULL: dict[str, Any] = {
     },
     "mlflow": {"hosts": ["mlflow.example"]},
     "dask": {"enabled": True, "secret": "slipway-dask"},
+    "metrics": {
+        "enabled": True,
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "monitors": {"enabled": True, "interval": "30s", "labels": {"release": "prometheus"}},
+    },
     "logs": {
         "image": f"registry.example/alloy@{DIGEST}",
         "loki": "https://loki.example/loki/api/v1/push",

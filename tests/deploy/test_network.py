@@ -14,9 +14,10 @@ def component(name: str) -> End:
 
 
 WEBSERVER, CODE, DAEMON, RUN, MLFLOW = map(component, ("webserver", "code", "daemon", "run", "mlflow"))
-DASK, BUILDER, LOGS = component("dask"), component("builder"), component("logs")
+DASK, BUILDER, METRICS, LOGS = map(component, ("dask", "builder", "metrics", "logs"))
 JOBS = {name: Job(name, ("python", "-m", "trainer"), {}, nodes=("a", "b")) for name in ("llama-i1", "other-i7")}
-TRAINING = End("slipway-training", {"slipway/job": "llama-i1"})
+TRAINING = End("slipway-training", {"slipway/job": "llama-i1", "slipway/training": "llama"})
+NODE_TASK = End("slipway-training", {"slipway/job": "stage-1", "slipway/task": "stage"})
 ITS_STORE = End("slipway-training", {"slipway/job": "llama-i1-store"})
 OTHER_TRAINING = End("slipway-training", {"slipway/job": "other-i7"})
 FRONT = End("slipway-training", {"slipway/serves": "front"})
@@ -24,6 +25,7 @@ VERSION = End("slipway-training", {"slipway/serves": "llama-3"})
 STRANGER = End("slipway-training", {"app": "notebook"})
 OTHER_TEAM = End("team", {"app": "notebook"})
 INGRESS = End("ingress", {"app": "proxy"})
+PROMETHEUS = End("monitoring", {"app": "prometheus"})
 DNS = End("kube-system", {"k8s-app": "kube-dns"})
 DATABASE, STORE, API, LOKI, WORLD = (
     End(address=each) for each in ("10.9.0.7", "10.8.0.7", "10.0.0.1", "10.6.0.7", "203.0.113.9")
@@ -45,6 +47,11 @@ REACHED = [
     *[(each, BUILDER, 8787, "TCP") for each in (DASK, BUILDER)],
     (BUILDER, STORE, 443, "TCP"),
     (BUILDER, DNS, 53, "UDP"),
+    (PROMETHEUS, METRICS, 9465, "TCP"),
+    (PROMETHEUS, TRAINING, 9466, "TCP"),
+    (METRICS, DATABASE, 6432, "TCP"),
+    (METRICS, API, 6443, "TCP"),
+    (METRICS, DNS, 53, "UDP"),
     (LOGS, LOKI, 443, "TCP"),
     (LOGS, API, 6443, "TCP"),
     (LOGS, DNS, 53, "UDP"),
@@ -90,6 +97,14 @@ NOT_REACHED = [
     *[(LOGS, each, port, "TCP") for each, port in ((DATABASE, 6432), (STORE, 443), (WEBSERVER, 3000), (WORLD, 443))],
     *[(each, LOKI, 443, "TCP") for each in (WEBSERVER, DAEMON, MLFLOW, TRAINING)],
     (INGRESS, LOGS, 12345, "TCP"),
+    *[(each, METRICS, 9465, "TCP") for each in (WEBSERVER, CODE, RUN, TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
+    *[(each, TRAINING, 9466, "TCP") for each in (METRICS, RUN, OTHER_TRAINING, STRANGER, OTHER_TEAM, INGRESS)],
+    *[
+        (PROMETHEUS, each, port, "TCP")
+        for each, port in ((WEBSERVER, 3000), (MLFLOW, 5000), (CODE, 4000), (FRONT, 8000))
+    ],
+    *[(PROMETHEUS, each, port, "TCP") for each, port in ((METRICS, 22), (TRAINING, 29500), (NODE_TASK, 9466))],
+    *[(METRICS, each, port, "TCP") for each, port in ((STORE, 443), (MLFLOW, 5000), (TRAINING, 9466), (WORLD, 443))],
     *[(DASK, each, port, "TCP") for each, port in ((DATABASE, 6432), (API, 6443), (STORE, 443), (WORLD, 443))],
 ]
 

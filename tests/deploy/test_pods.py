@@ -121,8 +121,9 @@ def test_an_address_of_mlflow_with_a_password_is_a_file_in_a_secret():
 
 def test_only_components_that_talk_to_kubernetes_have_a_token(pods: dict[str, Object]):
     with_token = {name for name, pod in pods.items() if pod["spec"].get("automountServiceAccountToken", True)}
-    logs = {"slipway-logs"} & set(pods)  # where Alloy is asked for, it reads the API server's logs of pods
-    assert with_token == {"slipway-webserver", "slipway-code", "slipway-daemon", "runs"} | logs
+    # Where Alloy is asked for, it reads the API server's logs of pods; an exporter reads the nodes.
+    more = {"slipway-logs", "slipway-metrics"} & set(pods)
+    assert with_token == {"slipway-webserver", "slipway-code", "slipway-daemon", "runs"} | more
 
 
 def test_service_variables_are_not_injected(pods: dict[str, Object]):

@@ -75,7 +75,12 @@ def _verbs(role: Object) -> dict[str, str]:
 
 @pytest.mark.parametrize("case", VALUES)
 def test_accounts_have_the_rights_of_the_list_and_no_others(case: str):
-    more = {("code", EVERYWHERE): CORDONING, ("logs", THERE): {"pods": LOOK, "pods/log": "get"}}
+    more = {
+        ("code", EVERYWHERE): CORDONING,
+        ("metrics", EVERYWHERE): FLEET,
+        ("metrics", "default"): NODE_EVENTS,
+        ("logs", THERE): {"pods": LOOK, "pods/log": "get"},
+    }
     allowed = {**ALLOWED, **(more if case == "full" else {})}
     expected = {
         who: {what: " ".join(sorted(verbs.split())) for what, verbs in may.items()} for who, may in allowed.items()

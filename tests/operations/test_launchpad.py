@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from assets import keys
+from operations import notices
 from resources.home import Home
 from resources.trainings.duties import Duty
 from resources.trainings.store import Trainings
@@ -106,6 +107,11 @@ def test_a_training_is_paused_and_resumed_and_the_run_says_what_follows(
     assert "from its newest checkpoint" in server.execute(resumed)["told"]
     desired = store.desired()
     assert desired is not None and desired.want == "run"
+
+
+def test_a_test_of_notifications_where_nobody_is_told_says_what_is_missing(server: Webserver):
+    failed = server.execute(server.launch("notifications_test"))
+    assert failed["failure"] == notices.NOBODY and failed["error"].stack == []
 
 
 def test_a_training_is_not_started_without_a_snapshot_and_the_run_says_how_to_make_one(server: Webserver):

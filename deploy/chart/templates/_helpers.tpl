@@ -1,5 +1,5 @@
 {{- /* Parts that several objects share. A component is one of webserver, code, daemon, mlflow, run, dask,
-     builder, logs, trainer. */ -}}
+     builder, metrics, logs, trainer. */ -}}
 
 {{- define "slipway.labels" -}}
 app.kubernetes.io/name: slipway
@@ -91,7 +91,7 @@ AWS_DEFAULT_REGION: {{ .region | quote }}
 
 {{- /* Not empty where the values ask for the component. */ -}}
 {{- define "slipway.has" -}}
-{{- $wanted := dict "mlflow" .root.Values.mlflow.enabled "proxy" .root.Values.identity.issuer "dex" .root.Values.dex.image "dask" .root.Values.dask.enabled "builder" .root.Values.dask.enabled "logs" .root.Values.logs.image -}}
+{{- $wanted := dict "mlflow" .root.Values.mlflow.enabled "proxy" .root.Values.identity.issuer "dex" .root.Values.dex.image "dask" .root.Values.dask.enabled "builder" .root.Values.dask.enabled "metrics" .root.Values.metrics.enabled "logs" .root.Values.logs.image -}}
 {{- if or (not (hasKey $wanted .component)) (get $wanted .component) }}true{{ end }}
 {{- end }}
 
@@ -102,7 +102,7 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- ternary "X-Forwarded-User" .Values.identity.userHeader (ne .Values.identity.issuer "") -}}
 {{- end }}
 
-{{- /* Volumes and mounts, by component; `mlflow` mounts no data, `webserver` only reads the logs of runs. */ -}}
+{{- /* Volumes and mounts, by component; `mlflow` mounts no data, `webserver` and `metrics` only read. */ -}}
 {{- define "slipway.volumes" -}}
 - {name: tmp, emptyDir: {}}
 {{- if not (has .component (list "dask" "builder")) }}
@@ -118,7 +118,7 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- if and (eq .component "webserver") .root.Values.identity.secret }}
 - {name: identity, secret: {secretName: {{ .root.Values.identity.secret }}, items: [{key: token, path: token}], defaultMode: 0440}}
 {{- end }}
-{{- if has .component (list "webserver" "code" "run" "builder") }}
+{{- if has .component (list "webserver" "code" "run" "builder" "metrics") }}
 - {name: durable, persistentVolumeClaim: {claimName: {{ .root.Values.volumes.durable.claim }}}}
 {{- end }}
 {{- if and (has .component (list "code" "run" "builder")) .root.Values.volumes.corpora.claim }}
@@ -153,8 +153,8 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- if and (eq .component "webserver") .root.Values.identity.secret }}
 - {name: identity, mountPath: /secrets/identity, readOnly: true}
 {{- end }}
-{{- if has .component (list "webserver" "code" "run" "builder") }}
-- {name: durable, mountPath: {{ .root.Values.volumes.durable.path }}{{ if eq .component "webserver" }}, readOnly: true{{ end }}}
+{{- if has .component (list "webserver" "code" "run" "builder" "metrics") }}
+- {name: durable, mountPath: {{ .root.Values.volumes.durable.path }}{{ if has .component (list "webserver" "metrics") }}, readOnly: true{{ end }}}
 {{- end }}
 {{- if and (has .component (list "code" "run" "builder")) .root.Values.volumes.corpora.claim }}
 - {name: corpora, mountPath: {{ .root.Values.volumes.corpora.path }}, readOnly: true}

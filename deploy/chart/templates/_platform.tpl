@@ -12,6 +12,7 @@
 {{- $ours := include "slipway.patch" . | fromYaml -}}
 {{- $theirs := .Values.platform.cluster -}}
 {{- $environment := merge (dict) ($theirs.environment | default dict) (include "slipway.objectStoreEnvironment" . | fromYaml) -}}
+{{- if .Values.metrics.enabled }}{{ $environment = merge $environment (dict "SLIPWAY_METRICS_PORT" (include "slipway.jobMetricsPort" .)) }}{{ end }}
 {{- range $list := list "containers" "volumes" "imagePullSecrets" }}
 {{- if and (dig "spec" $list "" $ours) (dig "patch" "spec" $list "" $theirs) }}{{ fail (printf "platform.cluster.patch: found spec.%s, expected none: the chart writes this list itself (pull secrets, the Secrets of the object store and of checkpoints); use the patch of a recipe instead" $list) }}{{ end }}
 {{- end }}
@@ -72,9 +73,15 @@ compute:
   cluster: {{- merge $cluster (dict "patch" $patch "environment" $environment) $theirs | toYaml | nindent 4 }}
 {{- end }}
 
-{{- /* The patch of trainings' pods: the registry's Secrets, the object store's credentials and the keys as files. */ -}}
+{{- /* The port of the exporter in each pod of a training. */ -}}
+{{- define "slipway.jobMetricsPort" -}}
+{{- dig "environment" "SLIPWAY_METRICS_PORT" "9466" .Values.platform.cluster -}}
+{{- end }}
+
+{{- /* The patch of trainings' pods: the registry's Secrets, the object store's credentials and the keys as files, and the
+     port by which Prometheus finds the exporter. */ -}}
 {{- define "slipway.patch" -}}
-{{- if or .Values.images.pullSecrets .Values.objectStore.secret .Values.checkpoints.secret -}}
+{{- if or .Values.images.pullSecrets .Values.objectStore.secret .Values.checkpoints.secret .Values.metrics.enabled -}}
 spec:
   {{- with .Values.images.pullSecrets }}
   imagePullSecrets: {{- range . }}
@@ -89,8 +96,15 @@ spec:
     {{- with .Values.checkpoints.secret }}
     - {name: checkpoint-keys, secret: {secretName: {{ . }}, defaultMode: 0440}}
     {{- end }}
+  {{- end }}
+  {{- if or .Values.objectStore.secret .Values.checkpoints.secret .Values.metrics.enabled }}
   containers:
     - name: trainer
+      {{- if .Values.metrics.enabled }}
+      ports:
+        - {name: metrics, containerPort: {{ include "slipway.jobMetricsPort" . }}}
+      {{- end }}
+      {{- if or .Values.objectStore.secret .Values.checkpoints.secret }}
       volumeMounts:
         {{- if .Values.objectStore.secret }}
         - {name: object-store, mountPath: /secrets/object-store, readOnly: true}
@@ -98,6 +112,7 @@ spec:
         {{- if .Values.checkpoints.secret }}
         - {name: checkpoint-keys, mountPath: /secrets/checkpoints, readOnly: true}
         {{- end }}
+      {{- end }}
   {{- end }}
 {{- end }}
 {{- end }}
