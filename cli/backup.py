@@ -82,7 +82,7 @@ def upgrade(
         raise ValueError("--dry-run and --undo: found both, expected one of them")
     here = place.here()
     if dry_run:
-        return _tell(upgrading.plan(here.durable, place.who()), "would be migrated", json)
+        return _tell(upgrading.plan(here.durable, place.who(changes=False)), "would be migrated", json)
     _require_down(here)
     if undo:
         return _tell(upgrading.undo(here.durable, place.who()), "taken back", json)

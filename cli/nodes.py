@@ -218,7 +218,7 @@ def cordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -> 
 
     What runs there runs on. Without --apply, only say what would be done.
     """
-    _tell(_cordon().cordon(_full(node), place.who(), why, apply), json)
+    _tell(_cordon().cordon(_full(node), place.who(changes=apply), why, apply), json)
 
 
 @verb(app, "slipway nodes uncordon node-7 --why 'new GPU' --apply", changes=True)
@@ -227,7 +227,7 @@ def uncordon(node: Node, why: Why, apply: Apply = False, json: AsJson = False) -
 
     Without --apply, only say what would be done.
     """
-    _tell(_cordon().uncordon(_full(node), place.who(), why, apply), json)
+    _tell(_cordon().uncordon(_full(node), place.who(changes=apply), why, apply), json)
 
 
 @verb(app, "slipway nodes kill node-1", changes=True)

@@ -10,6 +10,7 @@ promoter    also decides which version of a model is champion; `resources.mlflow
 
 import base64
 import dataclasses
+import hashlib
 import hmac
 import os
 from collections.abc import Mapping
@@ -39,7 +40,15 @@ class Access:
 
         The file is read for each request, so that a changed token holds at once.
         """
-        return self.token_file is None or hmac.compare_digest(_carried(headers), token(self.token_file).encode())
+        if self.token_file is None:
+            return True
+        return hmac.compare_digest(_carried(headers), token(self.token_file).encode())
+
+    def is_platform(self, headers: Headers) -> bool:
+        """Whether a part of the platform itself sends this, and nobody whom a proxy lets in. Raises as `admits`."""
+        if self.token_file is None:
+            return False
+        return hmac.compare_digest(_carried(headers), password_of_platform(self.token_file).encode())
 
     def person(self, headers: Headers) -> str:
         """The person whom the proxy names; empty where nobody is known. Ask it of an admitted request only."""
@@ -94,6 +103,15 @@ def token(file: Path) -> str:
     if len(found) < SHORTEST:
         raise ValueError(f"{file}: found a token of {len(found)} characters, expected {SHORTEST} or more")
     return found
+
+
+def password_of_platform(file: Path) -> str:
+    """What a part of the platform sends in the token's place; from the token, so that there is one secret to keep.
+
+    A proxy sends the token itself, for whomever it lets in: so that nobody who comes through it can be taken for the
+    platform, whatever headers they add. Raises as `token`.
+    """
+    return hmac.new(token(file).encode(), b"slipway: the platform itself", hashlib.sha256).hexdigest()
 
 
 def _carried(headers: Headers) -> bytes:

@@ -51,6 +51,7 @@ def cluster_resources(settings: Platform) -> Resources:
         "tracking": Tracking(
             uri=settings.tracking.uri or "",
             uri_file=settings.tracking.uri_file or "",
+            token_file=settings.tracking.token_file,
             promoters=settings.promoters,
             page=settings.pages.mlflow,
             dagster_page=settings.dagster_page,

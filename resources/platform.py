@@ -67,10 +67,13 @@ class TrackingSettings(RecipeSection):
     """`http://…`; a URI with a password belongs into a file."""
     uri_file: Text | None = None
     """The file that holds the URI, such as a mounted secret: `https://user:password@host`."""
+    token_file: str = ""
+    """The file of Slipway's own token, from which MLflow with roles knows the platform; the chart writes it."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         require((self.uri is None) != (self.uri_file is None), "uri", "expected one of uri and uri_file")
+        require(not self.token_file or self.uri is not None, "token_file", "expected none without uri")
         return self
 
 

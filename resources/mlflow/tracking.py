@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import ConfigDict, Field
 
-from resources import credentials
+from resources import access, credentials
 from resources.credentials import PublicAddress
 from resources.mlflow import artefacts, database, evaluations, pages, silence, sweeps
 from resources.mlflow.pages import Pages
@@ -67,7 +67,7 @@ VALIDATION_METRICS = {"loss": "validation_loss", "accuracy": "validation_accurac
 ENDED = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
 
 
-USER, PASSWORD = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
+USER, PASSWORD, BEARER = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"
 """The variables from which MLflow reads its credentials, at each request."""
 
 
@@ -81,6 +81,9 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
     uri_file: str = Field(default="", description="The file that holds the URI when it has a user and password in it")
 
+    token_file: str = Field(
+        default="", description="The file of Slipway's own token, where the chart's MLflow asks for it"
+    )
     promoters: list[str] = Field(
         default_factory=list, description="The people who may decide which version is champion; empty for everybody"
     )
@@ -108,10 +111,12 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
     def client(self) -> "MlflowClient":
         """MLflow's client, which is imported here first because the import takes seconds.
 
-        Raises OSError and ValueError as `resources.credentials.read_address` does, and for a SQLite database what
-        `resources.mlflow.database.make_ready` does.
+        Raises OSError and ValueError as `resources.credentials.read_address` and `resources.access.token` do, and for
+        a SQLite database what `resources.mlflow.database.make_ready` does.
         """
         if not self.uri_file:
+            if self.token_file:
+                os.environ[BEARER] = access.password_of_platform(Path(self.token_file))
             return _client(self.uri)
         address = credentials.read_address(Path(self.uri_file))
         # Beside the URI, since MLflow's errors, which end in Dagster's event log, quote the whole URI.

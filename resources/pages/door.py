@@ -5,6 +5,8 @@ another site makes it send, and Dagster takes mutations from such requests. Brow
 (`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/): what comes from another site may only open a page.
 """
 
+from collections.abc import Collection
+
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,10 +21,14 @@ ASK = {"WWW-Authenticate": 'Basic realm="Slipway: any name, and the token as the
 
 
 class Door:
-    """ASGI middleware in front of an application below `prefix`."""
+    """ASGI middleware in front of an application below `prefix`, of which the paths `open` need no token."""
 
-    def __init__(self, app: ASGIApp, access: Access, prefix: str = "") -> None:
-        self._app, self._access, self._open = app, access, {f"{prefix}{path}" for path in OPEN}
+    def __init__(self, app: ASGIApp, access: Access, prefix: str = "", open: Collection[str] = OPEN) -> None:
+        self._app, self._access, self._open = app, access, {f"{prefix}{path}" for path in open}
+
+    def admits(self, headers: Headers) -> bool:
+        """Whether a request comes in. Raises ValueError and OSError for a token that cannot be read."""
+        return self._access.admits(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refused = None if scope["type"] == "lifespan" or scope["path"] in self._open else self._refused(scope)
@@ -39,7 +45,7 @@ class Door:
         if _is_foreign(headers, scope.get("method", "")):
             return PlainTextResponse("found a request of another site's page, expected one of this site\n", 403)
         try:
-            if self._access.admits(headers):
+            if self.admits(headers):
                 return None
         except (OSError, ValueError) as error:
             return PlainTextResponse(f"the token cannot be read: {error}\n", 503)

@@ -129,8 +129,9 @@ class ImageBuilder:
         settings = pip_settings()
         file = self.folder / "pip.conf"
         file.write_text("\n".join(["[global]", *(f"{name} = {value}" for name, value in settings.items()), ""]))
-        folders = [Path(word) for word in settings.get("find-links", "").split() if Path(word).is_dir()]
-        mounts = {file: "/etc/pip.conf", CERTIFICATES: str(CERTIFICATES), **{each: str(each) for each in folders}}
+        words = (Path(word) for value in settings.values() for word in value.split() if word.startswith("/"))
+        named = [each for each in words if each.exists() and not each.is_relative_to(CERTIFICATES)]
+        mounts = {file: "/etc/pip.conf", CERTIFICATES: str(CERTIFICATES), **{each: str(each) for each in named}}
         return [f"--volume={source}:{target}:ro" for source, target in mounts.items()]
 
 

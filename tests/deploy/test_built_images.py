@@ -13,7 +13,11 @@ from tests.deploy.image_builder import BuiltImage, ImageBuilder, layers_folder, 
 from tests.deploy.test_lock import locked
 from tests.trainer.conftest import STEPS, Training
 
-pytestmark = [pytest.mark.nightly, pytest.mark.skipif(bool(why_not()), reason=why_not())]
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(5400),  # the first builds fetch all packages
+    pytest.mark.skipif(bool(why_not()), reason=why_not()),
+]
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 WITHOUT_BYTECODE = re.compile(r"py312_intrinsics")

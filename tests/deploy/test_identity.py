@@ -10,6 +10,7 @@ from helm_python import HelmError, HelmValuesError
 
 from deploy.cluster import render
 from resources import access
+from resources.pages import mlflow_server
 from resources.serving import objects as serving
 from tests.deploy.dagster_runs import platform_settings
 from tests.deploy.reachability import End, reaches
@@ -110,14 +111,27 @@ def test_each_secret_is_a_file_in_the_pods_that_need_it_and_in_no_other():
         for item in each.get("secret", {}).get("items", ())
     }
     assert found == {
-        ("slipway-webserver", "slipway-identity", "token"),
+        *((f"slipway-{each}", "slipway-identity", "token") for each in ("webserver", "mlflow", "code")),
         ("slipway-proxy", "slipway-identity", "oauth2-proxy.cfg"),
         ("slipway-dex", "slipway-dex", "config.yaml"),
     }
-    spec = of_kind(workloads("identity"), "Deployment")["slipway-webserver"]["spec"]["template"]["spec"]
-    named = {each["name"]: each["value"] for each in spec["containers"][0]["env"]}
-    mounts = {each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
-    assert named[access.TOKEN] == "/secrets/identity/token" and "/secrets/identity" in mounts
+    for page in ("webserver", "mlflow"):
+        spec = of_kind(workloads("identity"), "Deployment")[f"slipway-{page}"]["spec"]["template"]["spec"]
+        named = {each["name"]: each["value"] for each in spec["containers"][0]["env"]}
+        mounts = {each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+        assert named[access.TOKEN] == "/secrets/identity/token" and "/secrets/identity" in mounts
+
+
+def test_mlflow_knows_people_by_their_roles_and_the_platform_by_the_token():
+    def command(values: str) -> list[str]:
+        spec = of_kind(workloads(values), "Deployment")["slipway-mlflow"]["spec"]["template"]["spec"]
+        assert ("platform" in {each["name"] for each in spec["volumes"]}) is (values == "identity")
+        return list(spec["containers"][0]["command"][:3])
+
+    assert command("identity") == ["python", "-m", mlflow_server.__name__]
+    assert command("minimal")[:2] == ["mlflow", "server"], "nobody is known: whoever reaches it edits it"
+    assert platform_settings("identity").tracking.token_file == "/secrets/identity/token"
+    assert platform_settings("minimal").tracking.token_file == ""
 
 
 def test_the_webserver_knows_the_header_the_operators_and_the_promoters():

@@ -70,6 +70,10 @@ def test_who_is_no_operator_looks_and_changes_nothing(
         refused = capsys.readouterr().err
         assert "operators: found " in refused and "expected one of the platform's operators: oda@x.example" in refused
     assert store.exit() is None
+    assert "node-0" in said(capsys, "nodes", "cordon", "node-0", "--why", "a test"), "without --apply it only looks"
+    assert main(["nodes", "uncordon", "node-0", "--why", "a test"]) == 1
+    assert "found it not cordoned" in capsys.readouterr().err
+    assert said(capsys, "upgrade", "--dry-run").endswith("would be migrated\n")
 
 
 def test_what_is_for_the_embedded_instance_alone_says_so(durable: Home, capsys: pytest.CaptureFixture[str]):

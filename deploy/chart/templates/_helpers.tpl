@@ -102,6 +102,11 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- ternary "X-Forwarded-User" .Values.identity.userHeader (ne .Values.identity.issuer "") -}}
 {{- end }}
 
+{{- /* The components that know the token: two ask for it, and what asks MLflow shows MLflow by it who it is. */ -}}
+{{- define "slipway.knowsToken" -}}
+{{ ternary (list "webserver" "mlflow" "code" "run") (list "webserver") .Values.mlflow.enabled | toJson }}
+{{- end }}
+
 {{- /* Volumes and mounts, by component; `mlflow` mounts no data, `webserver` and `metrics` only read. */ -}}
 {{- define "slipway.volumes" -}}
 - {name: tmp, emptyDir: {}}
@@ -113,9 +118,11 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- end }}
 {{- if not (has .component (list "mlflow" "dask" "builder")) }}
 - {name: instance, configMap: {name: {{ .root.Release.Name }}-instance}}
+{{- end }}
+{{- if not (has .component (ternary (list "dask" "builder") (list "mlflow" "dask" "builder") (ne .root.Values.identity.secret ""))) }}
 - {name: platform, configMap: {name: {{ .root.Release.Name }}-platform}}
 {{- end }}
-{{- if and (eq .component "webserver") .root.Values.identity.secret }}
+{{- if and .root.Values.identity.secret (has .component (include "slipway.knowsToken" .root | fromYamlArray)) }}
 - {name: identity, secret: {secretName: {{ .root.Values.identity.secret }}, items: [{key: token, path: token}], defaultMode: 0440}}
 {{- end }}
 {{- if has .component (list "webserver" "code" "run" "builder" "metrics") }}
@@ -148,9 +155,11 @@ X-Forwarded-User, in place of what the client sent; it leaves X-Forwarded-Email 
 {{- end }}
 {{- if not (has .component (list "mlflow" "dask" "builder")) }}
 - {name: instance, mountPath: /etc/dagster, readOnly: true}
+{{- end }}
+{{- if not (has .component (ternary (list "dask" "builder") (list "mlflow" "dask" "builder") (ne .root.Values.identity.secret ""))) }}
 - {name: platform, mountPath: /etc/slipway/platform, readOnly: true}
 {{- end }}
-{{- if and (eq .component "webserver") .root.Values.identity.secret }}
+{{- if and .root.Values.identity.secret (has .component (include "slipway.knowsToken" .root | fromYamlArray)) }}
 - {name: identity, mountPath: /secrets/identity, readOnly: true}
 {{- end }}
 {{- if has .component (list "webserver" "code" "run" "builder" "metrics") }}
@@ -218,7 +227,7 @@ spec:
             {{- range $name, $value := include "slipway.environmentOf" . | fromYaml }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
             {{- end }}
-            {{- if and (eq .component "webserver") .root.Values.identity.secret }}
+            {{- if and .root.Values.identity.secret (has .component (list "webserver" "mlflow")) }}
             - {name: SLIPWAY_TOKEN_FILE, value: /secrets/identity/token}
             {{- end }}
           volumeMounts: {{- include "slipway.mounts" . | nindent 12 }}

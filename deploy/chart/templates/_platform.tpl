@@ -38,7 +38,11 @@ tiers: {{- merge (dict "durable" .Values.volumes.durable.path "nvme" .Values.vol
 {{- if $secret }}
 tracking: {uri_file: /secrets/tracking/uri}
 {{- else }}
-tracking: {uri: {{ $uri | default (printf "http://%s-mlflow:5000" .Release.Name) }}}
+tracking:
+  uri: {{ $uri | default (printf "http://%s-mlflow:5000" .Release.Name) }}
+  {{- if and .Values.mlflow.enabled .Values.identity.secret }}
+  token_file: /secrets/identity/token
+  {{- end }}
 {{- end }}
 {{- $pages := merge (dict) .Values.platform.pages }}
 {{- range $page, $host := dict "dagster" .Values.identity.hosts.webserver "mlflow" .Values.identity.hosts.mlflow }}

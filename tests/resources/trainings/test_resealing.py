@@ -43,6 +43,7 @@ class Sealed:
         self.store = Trainings(root / "durable" / "trainings").propose(Specification("tiny", {}, "0" * 64, ""), terms)
         self.store.want("run", "test", "the test wants it")
         assert self.store.claim(1, ("node-0",), "first start", "test")
+        (root / "backup").mkdir()
         self.tiers: dict[str, Tier] = {"durable": FolderTier(root / "durable"), "backup": FolderTier(root / "backup")}
 
     def has(self, *keys: Key) -> None:

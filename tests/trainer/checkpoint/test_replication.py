@@ -43,6 +43,7 @@ def events(tmp_path: Path, name: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def claimed(tmp_path: Path) -> Path:
     fence.claim(tmp_path / "store", Token(1), nodes=(), cause="a test", by="test")
+    (tmp_path / "backup").mkdir()
     return tmp_path
 
 
@@ -58,11 +59,13 @@ def test_a_complete_copy_is_put_on_record(claimed: Path):
 
 def test_a_failed_copy_is_an_event_and_the_next_commit_replaces_it(claimed: Path):
     first, second, replicator = committed(claimed, 5), committed(claimed, 10), Replicator()
+    (claimed / "backup").rmdir()
     (claimed / "backup").write_bytes(b"in the way")
     replicator.request(copy_of(claimed, first))
     until(lambda: events(claimed, "replication_failed"), "the event")
     assert "Not a directory" in events(claimed, "replication_failed")[0]["reason"]
     (claimed / "backup").unlink()
+    (claimed / "backup").mkdir()
     replicator.request(copy_of(claimed, second))
     replicator.finish(60)
     assert [event["step"] for event in events(claimed, "replicated")] == [10]
@@ -120,6 +123,8 @@ def stored(**tiers: dict[str, float]) -> dict[str, Any]:
 
 
 def configured(training: Training, storage: dict[str, Any], steps: int = STEPS) -> Training:
+    if not (training.folder / "backup").exists():
+        (training.folder / "backup").mkdir()
     training.configure(run={"steps": steps}, placement={"backup": str(training.folder / "backup")})
     document = json.loads(training.config.read_bytes())
     training.config.write_text(json.dumps({**document, "storage": storage}))

@@ -87,6 +87,7 @@ def test_a_copy_is_visible_only_with_its_manifest(saved: tuple[Path, str], tier:
 
 def test_a_copy_that_lost_a_file_on_its_way_does_not_become_visible(saved: tuple[Path, str], tmp_path: Path):
     (folder, manifest), tier = saved, FolderTier(tmp_path / "tier")
+    (tmp_path / "tier").mkdir()
     for name, expected in verification.read_manifest(folder, manifest).files.items():
         tier.put(NAME, name, iter([FILES[name]]), expected)
     (lost,) = (tmp_path / "tier" / NAME).parent.glob(".*/model")
@@ -98,6 +99,7 @@ def test_a_copy_that_lost_a_file_on_its_way_does_not_become_visible(saved: tuple
 
 def test_a_visible_folder_that_is_not_whole_is_replaced_by_the_next_copy(saved: tuple[Path, str], tmp_path: Path):
     (folder, manifest), tier = saved, FolderTier(tmp_path / "tier")
+    (tmp_path / "tier").mkdir()
     replicate(folder, tier, NAME, manifest)
     (tmp_path / "tier" / NAME / "model").unlink()
     replicate(folder, tier, NAME, manifest)
@@ -255,3 +257,31 @@ def test_a_pruned_commit_no_longer_counts(tmp_path: Path):
     assert fence.pruned(tmp_path) == [COMMIT.name]
     fence.claim(tmp_path, Token(2), nodes=(), cause="a test", by="test")
     assert fence.commits(tmp_path) == []
+
+
+def test_a_folder_whose_disk_is_not_mounted_is_away_and_is_never_made(saved: tuple[Path, str], tmp_path: Path):
+    """Else a backup disk that is not mounted after a restart would be a folder of the disk below, and fill it."""
+    (folder, manifest), tier = saved, FolderTier(tmp_path / "mount" / "backup")
+    (tmp_path / "mount").mkdir()
+    data = (folder / MANIFEST).read_bytes()
+    [name, expected], *_ = verification.read_manifest(folder, manifest).files.items()
+    acts = {
+        "put": lambda: tier.put(NAME, name, iter([FILES[name]]), expected),
+        "put_shared": lambda: tier.put_shared(NAME, name, iter([FILES[name]])),
+        "lacks": lambda: tier.lacks(NAME, {name: expected}),
+        "amend": lambda: tier.amend(NAME, "keys", b"x"),
+        "finish": lambda: tier.finish(NAME, data),
+        "read": lambda: list(tier.read(NAME, name)),
+        "holds": lambda: tier.holds(NAME),
+        "remove": lambda: tier.remove(NAME),
+        "folders": lambda: tier.folders("checkpoints/tiny"),
+        "replicate": lambda: replicate(folder, tier, NAME, manifest),
+    }
+    for does, act in acts.items():
+        with pytest.raises(TierUnavailable, match="No such file"):
+            act()
+        assert list((tmp_path / "mount").iterdir()) == [], does
+    (tmp_path / "mount" / "backup").mkdir()
+    assert not tier.holds(NAME) and tier.folders("checkpoints/tiny") == {}, "what is there and empty holds nothing"
+    replicate(folder, tier, NAME, manifest)
+    assert tier.holds(NAME)

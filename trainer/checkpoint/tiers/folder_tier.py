@@ -2,9 +2,14 @@
 
 A copy grows in a hidden folder beside its place, and is renamed to it once every file of its manifest is there. The
 hidden folder is the copy's own: a writer that sweeps what its failed saves left has others.
+
+The folder of a tier is made by a person, once, and never here: where it is not, its disk is not mounted, and whatever
+is written would fill the disk below.
 """
 
 import contextlib
+import errno
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +23,7 @@ from trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 class FolderTier:
-    """A `Tier` in the folder `root`."""
+    """A `Tier` in the folder `root`, which must be there."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -28,6 +33,7 @@ class FolderTier:
 
     def put(self, folder: str, name: str, chunks: Iterator[bytes], expected: CheckpointFile) -> None:
         path = self._partial(folder) / name
+        self._require_root()
         try:
             atomic.write(path, chunks)
         except OSError as error:
@@ -40,6 +46,7 @@ class FolderTier:
     def put_shared(self, folder: str, name: str, chunks: Iterator[bytes]) -> None:
         """As `put`, for a file that several nodes may put at the same time: it is there whole or not at all."""
         path = self._partial(folder) / name
+        self._require_root()
         try:
             fetching.keep(chunks, path)
         except OSError as error:
@@ -48,6 +55,7 @@ class FolderTier:
     def lacks(self, folder: str, files: Mapping[str, CheckpointFile]) -> dict[str, CheckpointFile]:
         """Those of `files` that are not put yet for a checkpoint that is not visible. Raises TierUnavailable."""
         partial = self._partial(folder)
+        self._require_root()
         try:
             return {name: file for name, file in files.items() if publication.missing(partial, {name: file})}
         except OSError as error:
@@ -55,6 +63,7 @@ class FolderTier:
 
     def amend(self, folder: str, name: str, data: bytes) -> None:
         path = self._root / folder / name
+        self._require_root()
         try:
             atomic.replace(path, data)
         except OSError as error:
@@ -63,6 +72,7 @@ class FolderTier:
     def finish(self, folder: str, manifest: bytes) -> None:
         """As `Tier.finish`; raises TierUnavailable, and shows nothing, when a file that was put is no longer there."""
         partial, visible, files = self._partial(folder), self._root / folder, decode(manifest).files
+        self._require_root()
         try:
             if self.holds(folder) and publication.missing(visible, files):
                 removal.remove_folder(self._root, folder, MANIFEST)
@@ -90,6 +100,7 @@ class FolderTier:
         try:
             path.stat()
         except (FileNotFoundError, NotADirectoryError):
+            self._require_root()
             return False
         except OSError as error:
             raise _unavailable(path, error) from error
@@ -97,6 +108,7 @@ class FolderTier:
 
     def remove(self, folder: str) -> None:
         """The manifest goes first: a folder that an interrupted removal leaves is no checkpoint."""
+        self._require_root()
         for path in (self._root / folder, self._partial(folder)):
             try:
                 removal.remove_folder(self._root, str(path.relative_to(self._root)), MANIFEST)
@@ -105,6 +117,7 @@ class FolderTier:
 
     def folders(self, under: str) -> dict[str, float]:
         found = dict[str, float]()
+        self._require_root()
         try:
             for name in listing.names_if_there(self._root / under):
                 with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -112,6 +125,16 @@ class FolderTier:
         except OSError as error:
             raise _unavailable(self._root / under, error) from error
         return found
+
+    def _require_root(self) -> None:
+        """Raises TierUnavailable where the tier itself is not there, which says nothing of what it holds."""
+        try:
+            if not listing.is_folder(self._root):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        except OSError as error:
+            raise _unavailable(
+                self._root, error, "expected the tier's folder: mount its disk, or make it once"
+            ) from error
 
     def _partial(self, folder: str) -> Path:
         path = self._root / folder
@@ -129,10 +152,10 @@ class NodesTier:
 
     def read(self, folder: str, name: str) -> Iterator[bytes]:
         for root in self._folders:
-            if FolderTier(root).holds(folder) and (root / folder / name).exists():
+            if root.is_dir() and FolderTier(root).holds(folder) and (root / folder / name).exists():
                 return FolderTier(root).read(folder, name)
         raise DamagedCheckpoint(f"{folder}/{name}: found on none of {self}")
 
 
-def _unavailable(path: Path, error: OSError) -> TierUnavailable:
-    return TierUnavailable(f"{path}: {error.strerror}")
+def _unavailable(path: Path, error: OSError, expected: str = "") -> TierUnavailable:
+    return TierUnavailable(", ".join(filter(None, (f"{path}: {error.strerror}", expected))))
