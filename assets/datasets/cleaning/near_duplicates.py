@@ -12,13 +12,14 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute
 
 from assets.datasets.cleaning import minhash
+from assets.datasets.cleaning.clusters import Clusters, Rows
 
 PAIRS_AT_ONCE = 16_384
 """Candidate pairs that are verified at once: 15 MB of signatures."""
-
-Rows = npt.NDArray[np.int64]
+_FIRSTS = pa.schema([pa.field("row", pa.int64()), pa.field("first", pa.int64())])
 
 
 def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity: float) -> pa.Table:
@@ -27,8 +28,8 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
     Both are int64, ascending by `row`; a row that is not in the table is alone, or the first of its cluster.
     `features` names a relation of the connection with the columns `row` (distinct, below 2^63), `bands` (a list of
     uint64) and `signature` (a blob: `minhash.Signature` in bytes). duckdb does the joins within its
-    `memory_limit` and spills to its `temp_directory`; in addition memory holds about 100 bytes for each row that has a
-    candidate, and 16 for each connected pair.
+    `memory_limit` and spills to its `temp_directory`; in addition memory holds 16 bytes for each row that has a
+    candidate, and 16 for each of the result.
 
     A pair is compared unless its two rows are known to be connected, so n copies of a page cost n comparisons and not
     n^2: in each round the smallest row of each bucket (the rows that share a band) is compared with all others there
@@ -40,23 +41,28 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
             select row, bucket from members
             where bucket in (select bucket from members group by bucket having count(*) > 1)
     """)
-    rows = connection.execute("select distinct row from _members order by row").fetchnumpy()["row"].astype(np.int64)
-    clusters = np.arange(len(rows))
+    batches = connection.sql("select distinct row::bigint as row from _members order by row").to_arrow_reader()
+    clusters = Clusters(np.concatenate([np.empty(0, np.int64), *(batch["row"].to_numpy() for batch in batches)]))
     try:
-        while _drop_finished_buckets(connection, rows, clusters):
-            clusters = _merged(clusters, rows, list(_connected(connection, features, similarity)))
+        while _drop_finished_buckets(connection, clusters):
+            for ours, others in _connected(connection, features, similarity):
+                clusters.connect(ours, others)
             _drop_leaders(connection)
     finally:
         connection.execute("drop table _members; drop table if exists _clusters")
-    first = rows[clusters]
-    return pa.table({"row": rows[first < rows], "first": first[first < rows]})
+    return pa.Table.from_batches(
+        (batch.filter(pa.compute.less(batch["first"], batch["row"])) for batch in _batches(clusters)), _FIRSTS
+    )
 
 
-def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, rows: Rows, clusters: Rows) -> bool:
+def _batches(clusters: Clusters) -> Iterator[pa.RecordBatch]:
+    return (pa.record_batch([rows, firsts], _FIRSTS) for rows, firsts in clusters.firsts())
+
+
+def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, clusters: Clusters) -> bool:
     """Keep only the buckets with rows of more than one cluster; returns whether there are any."""
-    known = pa.table({"row": rows, "cluster": clusters})
-    connection.register("_known", known)
-    connection.execute("create or replace temp table _clusters as select * from _known")
+    connection.register("_known", pa.RecordBatchReader.from_batches(_FIRSTS, _batches(clusters)))
+    connection.execute("create or replace temp table _clusters as select row, first as cluster from _known")
     connection.unregister("_known")
     connection.execute("""
         create or replace temp table _members as
@@ -96,25 +102,6 @@ def _drop_leaders(connection: duckdb.DuckDBPyConnection) -> None:
             select row, bucket from _members join (select bucket, min(row) as leader from _members group by bucket)
             using (bucket) where row <> leader
     """)
-
-
-def _merged(clusters: Rows, rows: Rows, edges: list[tuple[Rows, Rows]]) -> Rows:
-    """The clusters after these pairs of rows are connected: for each row, the place of the smallest row of its
-    cluster."""
-    if not edges:
-        return clusters
-    # Imported here, because every process of Dagster loads this module and few of them compare documents.
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    ours, others = (np.searchsorted(rows, np.concatenate(ends)) for ends in zip(*edges, strict=True))
-    count = len(rows)
-    sources = np.concatenate([np.arange(count), ours])
-    targets = np.concatenate([clusters, others])
-    graph = coo_array((np.ones(len(sources), np.bool_), (sources, targets)), shape=(count, count))
-    _, labels = connected_components(graph, directed=False)
-    _, smallest = np.unique(labels, return_index=True)
-    return np.asarray(smallest[labels], np.int64)
 
 
 def _matrix(signatures: pa.Array) -> npt.NDArray[np.uint32]:
