@@ -250,7 +250,7 @@ def test_documents_come_with_the_hash_of_the_file(tmp_path, name):
     data = WHOLE.get(name, b"text" * 1000)
     (tmp_path / name).write_bytes(data)
     listing = listed(tmp_path)
-    opened = OpenedFile(listing, list(listing.files)[0], functools.partial(read, reading=ReadingSection()))
+    opened = OpenedFile(listing, next(iter(listing.files)), functools.partial(read, reading=ReadingSection()))
     assert list(opened) == everything(name, data, ReadingSection())
     assert opened.blake3 == blake3(data).hexdigest()
 
@@ -260,7 +260,7 @@ def test_the_hash_is_that_of_the_whole_file_though_the_reader_stopped_early(tmp_
     data = WHOLE.get(name, b"a" * 1_000_000)[:-60]
     (tmp_path / name).write_bytes(data)
     listing = listed(tmp_path)
-    opened = OpenedFile(listing, list(listing.files)[0], functools.partial(read, reading=SMALL))
+    opened = OpenedFile(listing, next(iter(listing.files)), functools.partial(read, reading=SMALL))
     assert isinstance(list(opened)[-1], UnfitDocument)
     assert opened.blake3 == blake3(data).hexdigest()
 
