@@ -41,15 +41,20 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
             select row, bucket from members
             where bucket in (select bucket from members group by bucket having count(*) > 1)
     """)
+    # Once, because there may be many rounds, and `features` may be read from files.
+    connection.execute(f"""
+        create or replace temp table _signatures as
+            select row, signature from {features} where row in (select row from _members)
+    """)
     batches = connection.sql("select distinct row::bigint as row from _members order by row").to_arrow_reader()
     clusters = Clusters(np.concatenate([np.empty(0, np.int64), *(batch["row"].to_numpy() for batch in batches)]))
     try:
         while _drop_finished_buckets(connection, clusters):
-            for ours, others in _connected(connection, features, similarity):
+            for ours, others in _connected(connection, similarity):
                 clusters.connect(ours, others)
             _drop_leaders(connection)
     finally:
-        connection.execute("drop table _members; drop table if exists _clusters")
+        connection.execute("drop table _members; drop table _signatures; drop table if exists _clusters")
     return pa.Table.from_batches(
         (batch.filter(pa.compute.less(batch["first"], batch["row"])) for batch in _batches(clusters)), _FIRSTS
     )
@@ -76,9 +81,9 @@ def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, clusters: Clus
     return bool(left)
 
 
-def _connected(connection: duckdb.DuckDBPyConnection, features: str, similarity: float) -> Iterator[tuple[Rows, Rows]]:
+def _connected(connection: duckdb.DuckDBPyConnection, similarity: float) -> Iterator[tuple[Rows, Rows]]:
     """The pairs of a bucket's smallest row and a row of another cluster that are similar enough."""
-    pairs = connection.sql(f"""
+    pairs = connection.sql("""
         with leaders as (select bucket, min(row) as leader from _members group by bucket),
         pairs as (
             select distinct leader, row
@@ -87,7 +92,7 @@ def _connected(connection: duckdb.DuckDBPyConnection, features: str, similarity:
             where its.cluster <> theirs.cluster
         )
         select leader, pairs.row, ours.signature as signature, others.signature as other
-        from pairs join {features} as ours on ours.row = pairs.row join {features} as others on others.row = leader
+        from pairs join _signatures as ours on ours.row = pairs.row join _signatures as others on others.row = leader
     """)
     for batch in pairs.to_arrow_reader(PAIRS_AT_ONCE):
         similar = minhash.similarity(_matrix(batch["signature"]), _matrix(batch["other"])) >= similarity
