@@ -34,6 +34,10 @@ class Clusters:
             # larger one, so there is no circle.
             np.minimum.at(self._above, np.maximum(these, those), np.minimum(these, those))
 
+    def of(self, rows: Rows) -> Rows:
+        """The smallest row of the cluster of each of these rows."""
+        return np.asarray(self.rows[self._shortened(np.searchsorted(self.rows, rows))])
+
     def firsts(self) -> Iterator[tuple[Rows, Rows]]:
         """The rows, some at a time in their order, and for each the smallest row of its cluster."""
         for begin in range(0, len(self.rows), ROWS_AT_ONCE):

@@ -19,6 +19,8 @@ from assets.datasets.cleaning.clusters import Clusters, Rows
 
 PAIRS_AT_ONCE = 16_384
 """Candidate pairs that are verified at once: 15 MB of signatures."""
+IN_MEMORY = 65_536
+"""Members of buckets that are compared in memory: at most 30 MB of signatures."""
 _FIRSTS = pa.schema([pa.field("row", pa.int64()), pa.field("first", pa.int64())])
 
 
@@ -33,7 +35,8 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
 
     A pair is compared unless its two rows are known to be connected, so n copies of a page cost n comparisons and not
     n^2: in each round the smallest row of each bucket (the rows that share a band) is compared with all others there
-    and leaves the bucket; a bucket is done when all its remaining rows are connected.
+    and leaves the bucket; a bucket is done when all its remaining rows are connected. duckdb does the rounds until few
+    rows are left; these, of which there may be many rounds, are compared in memory.
     """
     connection.execute(f"""
         create or replace temp table _members as
@@ -49,10 +52,12 @@ def duplicates(connection: duckdb.DuckDBPyConnection, features: str, similarity:
     batches = connection.sql("select distinct row::bigint as row from _members order by row").to_arrow_reader()
     clusters = Clusters(np.concatenate([np.empty(0, np.int64), *(batch["row"].to_numpy() for batch in batches)]))
     try:
-        while _drop_finished_buckets(connection, clusters):
+        while (left := _drop_finished_buckets(connection, clusters)) > IN_MEMORY:
             for ours, others in _connected(connection, similarity):
                 clusters.connect(ours, others)
             _drop_leaders(connection)
+        if left:
+            _finish(connection, clusters, similarity)
     finally:
         connection.execute("drop table _members; drop table _signatures; drop table if exists _clusters")
     return pa.Table.from_batches(
@@ -64,8 +69,8 @@ def _batches(clusters: Clusters) -> Iterator[pa.RecordBatch]:
     return (pa.record_batch([rows, firsts], _FIRSTS) for rows, firsts in clusters.firsts())
 
 
-def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, clusters: Clusters) -> bool:
-    """Keep only the buckets with rows of more than one cluster; returns whether there are any."""
+def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, clusters: Clusters) -> int:
+    """Keep only the buckets with rows of more than one cluster; returns how many rows they have together."""
     connection.register("_known", pa.RecordBatchReader.from_batches(_FIRSTS, _batches(clusters)))
     connection.execute("create or replace temp table _clusters as select row, first as cluster from _known")
     connection.unregister("_known")
@@ -78,7 +83,7 @@ def _drop_finished_buckets(connection: duckdb.DuckDBPyConnection, clusters: Clus
             select row, bucket from _members where bucket in (from mixed)
     """)
     (left,) = connection.execute("select count(*) from _members").fetchall()[0]
-    return bool(left)
+    return int(left)
 
 
 def _connected(connection: duckdb.DuckDBPyConnection, similarity: float) -> Iterator[tuple[Rows, Rows]]:
@@ -107,6 +112,37 @@ def _drop_leaders(connection: duckdb.DuckDBPyConnection) -> None:
             select row, bucket from _members join (select bucket, min(row) as leader from _members group by bucket)
             using (bucket) where row <> leader
     """)
+
+
+def _finish(connection: duckdb.DuckDBPyConnection, clusters: Clusters, similarity: float) -> None:
+    """The rounds of the members that are left, in memory."""
+    members = connection.sql("select row::bigint as row, bucket from _members order by bucket, row").to_arrow_table()
+    rows, buckets = (members[name].to_numpy() for name in ("row", "bucket"))
+    wanted = (
+        "select row::bigint as row, signature from _signatures where row in (select row from _members) order by row"
+    )
+    signatures = connection.sql(wanted).to_arrow_table()
+    known, matrix = signatures["row"].to_numpy(), _matrix(signatures["signature"])
+    while len(rows):
+        own = clusters.of(rows)
+        first, size = _runs(buckets)
+        mixed = np.repeat(np.minimum.reduceat(own, first) < np.maximum.reduceat(own, first), size)
+        rows, buckets, own = rows[mixed], buckets[mixed], own[mixed]
+        first, size = _runs(buckets)
+        apart = own != np.repeat(own[first], size)
+        pairs = np.unique(np.stack([np.repeat(rows[first], size)[apart], rows[apart]]), axis=1)
+        for begin in range(0, pairs.shape[1], PAIRS_AT_ONCE):
+            leaders, others = pairs[:, begin : begin + PAIRS_AT_ONCE]
+            ours, theirs = (matrix[np.searchsorted(known, each)] for each in (leaders, others))
+            similar = minhash.similarity(ours, theirs) >= similarity
+            clusters.connect(leaders[similar], others[similar])
+        rows, buckets = np.delete(rows, first), np.delete(buckets, first)
+
+
+def _runs(sorted_values: npt.NDArray[np.uint64]) -> tuple[Rows, Rows]:
+    """The place of the first of each run of equal values, and the length of the run."""
+    first = np.flatnonzero(np.append(True, sorted_values[1:] != sorted_values[:-1])[: len(sorted_values)])
+    return first, np.diff(np.append(first, len(sorted_values)))
 
 
 def _matrix(signatures: pa.Array) -> npt.NDArray[np.uint32]:
